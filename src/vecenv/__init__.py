@@ -1,0 +1,9 @@
+"""vecenv: many reinforcement-learning environments as one."""
+
+from vecenv._batch import Op
+from vecenv._make import make
+from vecenv._step import Step
+from vecenv._vector_env import VectorEnv
+
+__version__ = "0.1.0"
+__all__ = ["Op", "Step", "VectorEnv", "__version__", "make"]

@@ -1,0 +1,133 @@
+"""From what a user passes as `env` to one factory per row."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+
+from vecenv._rows import Factory
+from vecenv.errors import ConfigError, ConfigTypeError, UnknownEnv
+
+Wrapper = Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]
+
+
+@dataclass(frozen=True)
+class MakeEnv:
+    """Builds one env. Picklable, and complete: a worker needs no registry of its own."""
+
+    source: EnvSpec | Callable[..., gymnasium.Env[Any, Any]]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    wrappers: tuple[Wrapper, ...] = ()
+
+    def __call__(self) -> gymnasium.Env[Any, Any]:
+        if isinstance(self.source, EnvSpec):
+            env = gymnasium.make(self.source, **self.kwargs)
+        else:
+            env = self.source(**self.kwargs)
+        for wrapper in self.wrappers:
+            env = wrapper(env)
+        return env
+
+
+def factories(
+    env: Any,
+    num_envs: int,
+    env_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
+    wrappers: Sequence[Wrapper] | None = None,
+) -> tuple[list[Factory], EnvSpec | None]:
+    """One factory per row, and Gymnasium's spec if the env has one.
+
+    Args:
+        env: a Gymnasium id or EnvSpec, a callable, or a list of callables, which then sets the number of rows.
+        num_envs: number of rows.
+        env_kwargs: constructor arguments, one mapping for all or one per row.
+        wrappers: applied to every single env, in this order.
+    """
+    sources, spec = _sources(env, num_envs)
+    every_kwargs = _kwargs_per_env(env_kwargs, len(sources))
+    wrapped = _check_wrappers(wrappers)
+    if not isinstance(env, (str, EnvSpec)) and not wrapped and not any(every_kwargs):
+        return list(sources), spec
+    return [MakeEnv(source, kwargs, wrapped) for source, kwargs in zip(sources, every_kwargs, strict=True)], spec
+
+
+def _sources(env: Any, num_envs: int) -> tuple[Sequence[Any], EnvSpec | None]:
+    if isinstance(env, (str, EnvSpec)):
+        spec = find_spec(env)
+        return [_importable(spec)] * num_envs, spec
+    if isinstance(env, gymnasium.Env):
+        raise ConfigTypeError(
+            f"got an Env object ({type(env).__name__}); pass a function that makes one, e.g. lambda: {type(env).__name__}(...)"
+        )
+    if isinstance(env, (list, tuple)):
+        return _check_list(env, num_envs), None
+    if callable(env):
+        return [env] * num_envs, None
+    raise ConfigTypeError(f"env must be a Gymnasium id, an EnvSpec, a callable or a list of callables; got {_kind(env)}")
+
+
+def _check_list(env_fns: Sequence[Any], num_envs: int) -> Sequence[Factory]:
+    if not env_fns:
+        raise ConfigError("the list of env functions is empty; at least one env factory is needed")
+    for row, env_fn in enumerate(env_fns):
+        if not callable(env_fn):
+            hint = "; got an Env object, pass a function that makes one" if isinstance(env_fn, gymnasium.Env) else ""
+            raise ConfigTypeError(f"env_fns[{row}] is not callable (got {type(env_fn).__name__}){hint}")
+    if num_envs not in (1, len(env_fns)):
+        raise ConfigError(f"num_envs={num_envs}, but the list has {len(env_fns)} env functions; leave num_envs out")
+    return env_fns
+
+
+def find_spec(env: str | EnvSpec) -> EnvSpec:
+    """Gymnasium's spec for an id, with its own "did you mean" if there is none."""
+    if isinstance(env, EnvSpec):
+        return env
+    try:
+        return gymnasium.spec(env)
+    except gymnasium.error.UnregisteredEnv as error:
+        raise UnknownEnv(f"{error} Import the package that registers it first, or pass a function.") from error
+    except gymnasium.error.Error as error:
+        raise UnknownEnv(str(error)) from error
+
+
+def _importable(spec: EnvSpec) -> EnvSpec:
+    """A spec that a process without the user's script can build: an entry point in `__main__` becomes the class."""
+    if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
+        spec = copy.copy(spec)
+        spec.entry_point = load_env_creator(spec.entry_point)
+    return spec
+
+
+def _kwargs_per_env(env_kwargs: Any, count: int) -> list[Mapping[str, Any]]:
+    if env_kwargs is None:
+        return [{}] * count
+    if isinstance(env_kwargs, Mapping):
+        return [env_kwargs] * count
+    if not isinstance(env_kwargs, (list, tuple)):
+        raise ConfigTypeError(f"env_kwargs must be a dict, or a list of one dict per env; got {_kind(env_kwargs)}")
+    if len(env_kwargs) != count:
+        raise ConfigError(f"got {len(env_kwargs)} env_kwargs for {count} envs; pass one dict per env")
+    for row, kwargs in enumerate(env_kwargs):
+        if kwargs is not None and not isinstance(kwargs, Mapping):
+            raise ConfigTypeError(f"env_kwargs[{row}] must be a dict or None, got {_kind(kwargs)}")
+    return [kwargs or {} for kwargs in env_kwargs]
+
+
+def _check_wrappers(wrappers: Any) -> tuple[Wrapper, ...]:
+    if wrappers is None:
+        return ()
+    if callable(wrappers):
+        return (wrappers,)
+    for index, wrapper in enumerate(wrappers):
+        if not callable(wrapper):
+            raise ConfigTypeError(f"wrappers[{index}] is not callable (got {type(wrapper).__name__})")
+    return tuple(wrappers)
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__name__} {value!r:.40}"

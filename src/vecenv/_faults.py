@@ -1,0 +1,126 @@
+"""Failures as data: what went wrong with a row, in a form that crosses processes, and when to try again."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import cloudpickle
+
+from vecenv._seeding import NO_SEED, spawn
+from vecenv.errors import EnvError, RestartLimit, env_error
+
+OnError = Literal["raise", "restart"]
+Phase = Literal["make", "reset", "step", "call", "close"]
+
+_TEXT_LIMIT = 64_000
+RESTARTS = 3
+WINDOW = 1_000
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+
+@dataclass
+class Fault:
+    """Why an op on a row failed. Picklable whatever the environment raised."""
+
+    phase: Phase
+    kind: str
+    message: str
+    traceback: str
+    original: BaseException | None
+    action: Any = None
+    seed: int | None = None
+    error: EnvError | None = None
+    """A ready-made error, for faults that are not an exception of one env."""
+
+    @classmethod
+    def of(cls, error: BaseException, phase: Phase, action: Any = None, seed: int = NO_SEED) -> Fault:
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        return cls(
+            phase=phase,
+            kind=type(error).__name__,
+            message=_text(error)[:_TEXT_LIMIT],
+            traceback=text[-_TEXT_LIMIT:],
+            original=error,
+            action=action,
+            seed=None if seed == NO_SEED else seed,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state["original"] = _portable(self.original)
+        state["action"] = _portable(self.action)
+        return state
+
+    def to_error(self, row: int, worker: int | None = None, pid: int | None = None) -> EnvError:
+        """The error to raise where the user is waiting."""
+        if self.error is not None:
+            return self.error
+        where = "" if worker is None else f" (worker {worker}, pid {pid})"
+        context = "" if self.action is None else f"; last action {self.action!r:.80}"
+        context += "" if self.seed is None else f"; last seed {self.seed}"
+        return env_error(
+            self.original,
+            f"env {row}{where} raised {self.kind} in {self.phase}: {self.message}{context}",
+            row=row,
+            phase=self.phase,
+            worker=worker,
+            pid=pid,
+            action=self.action,
+            seed=self.seed,
+            remote_traceback=self.traceback,
+        )
+
+    def as_info(self, row: int, restarts: int) -> dict[str, Any]:
+        """What `info["fault"]` says of a row that was restarted."""
+        return {"kind": self.kind, "message": self.message, "phase": self.phase, "env": row, "restarts": restarts}
+
+
+@dataclass
+class RestartPolicy:
+    """How often one env may be rebuilt: RESTARTS times in WINDOW of its steps, with growing pauses."""
+
+    row: int
+    recent: list[tuple[int, Fault]] = field(default_factory=list)
+
+    def allow(self, fault: Fault, now: int) -> None:
+        """Count a restart and pause; raise RestartLimit if there were too many. `now` counts the env's ops."""
+        self.recent = [(step, cause) for step, cause in self.recent if now - step < WINDOW]
+        if len(self.recent) >= RESTARTS:
+            causes = [cause for _, cause in self.recent] + [fault]
+            error = RestartLimit(
+                f"env {self.row} failed {len(causes)} times within {WINDOW} of its steps and was restarted {RESTARTS} "
+                f"times; last: {fault.kind} in {fault.phase}: {fault.message}. Fix the env, or make it with "
+                "on_error='raise' to see the first failure",
+                row=self.row,
+                phase=fault.phase,
+                remote_traceback=fault.traceback,
+            )
+            error.causes = tuple(cause.to_error(self.row) for cause in causes)
+            raise error
+        time.sleep(min(_FIRST_PAUSE * 2 ** len(self.recent), _LONGEST_PAUSE))
+        self.recent.append((now, fault))
+
+
+def restart_seed(seed: int, row: int, restarts: int) -> int:
+    """The seed of a rebuilt env: a function of the row's last seed, the row and its number of restarts alone."""
+    return NO_SEED if seed == NO_SEED else spawn(seed, row, restarts)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"<str() of the exception raised {type(failure).__name__}>"
+
+
+def _portable(value: Any) -> Any:
+    """The value if it survives pickling, else None."""
+    try:
+        pickle.loads(cloudpickle.dumps(value))
+    except Exception:
+        return None
+    return value

@@ -1,0 +1,72 @@
+"""Infos of single envs, rendered for those who read them: arrays (Gymnasium) or dicts (SB3, RLlib)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+
+def as_arrays(infos: Iterable[tuple[int, Mapping[str, Any]]], count: int) -> dict[str, Any]:
+    """Gymnasium's layout: per key an array over `count` rows, and a bool array `_key` of the rows that have it.
+
+    A row without the key has zero (None in an object array). Nested dicts are rendered the same way. The dtype holds
+    every value: int and float give float, values that share no dtype or shape give an object array.
+    """
+    gathered: dict[str, tuple[list[int], list[Any]]] = {}
+    for row, info in infos:
+        for key, value in info.items():
+            rows, values = gathered.setdefault(key, ([], []))
+            rows.append(row)
+            values.append(value)
+    rendered: dict[str, Any] = {}
+    for key, (rows, values) in gathered.items():
+        rendered[key] = _column(rows, values, count)
+        mask = np.zeros(count, np.bool_)
+        mask[rows] = True
+        rendered[f"_{key}"] = mask
+    return rendered
+
+
+def as_dicts(infos: Iterable[tuple[int, Mapping[str, Any]]], count: int) -> list[dict[str, Any]]:
+    """One fresh dict per row."""
+    dicts: list[dict[str, Any]] = [{} for _ in range(count)]
+    for row, info in infos:
+        dicts[row].update(info)
+    return dicts
+
+
+def objects(rows: Iterable[int], values: Iterable[Any], count: int) -> np.ndarray:
+    """An object array of None with `values` at `rows`, whatever the values are."""
+    column = np.full(count, None, dtype=object)
+    for row, value in zip(rows, values, strict=True):
+        column[row] = value
+    return column
+
+
+def _column(rows: list[int], values: list[Any], count: int) -> Any:
+    if all(isinstance(value, dict) for value in values):
+        return as_arrays(zip(rows, values, strict=True), count)
+    dtype = _common_dtype(values)
+    if dtype is None:
+        return objects(rows, values, count)
+    column = np.zeros((count, *np.shape(values[0])), dtype)
+    column[rows] = values
+    return column
+
+
+def _common_dtype(values: list[Any]) -> np.dtype | None:
+    """The dtype that holds all values, None if they are not numbers of one shape."""
+    kinds = {type(value) for value in values}
+    if kinds <= {float}:
+        return np.dtype(np.float64)
+    if not all(issubclass(kind, (bool, int, float, np.number, np.bool_, np.ndarray)) for kind in kinds):
+        return None
+    arrays = [np.asarray(value) for value in values]
+    if any(array.shape != arrays[0].shape or array.dtype.kind not in "biufcSU" for array in arrays):
+        return None
+    dtypes = {array.dtype for array in arrays}
+    if len(dtypes) > 1 and any(dtype.kind in "bSU" for dtype in dtypes):
+        return None
+    return np.result_type(*dtypes)

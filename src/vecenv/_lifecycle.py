@@ -1,0 +1,143 @@
+"""Call order: which rows may be sent, received or reset, and by whom."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+
+from vecenv._batch import Rows
+from vecenv.errors import CallOrderError, ClosedError, NothingPendingError, NotResetError, PendingError, UnknownRow, SpaceError
+
+
+class Lifecycle:
+    """A small state machine over rows.
+
+    A row is *ready* once it was reset and its last op was delivered, and *pending* between `sent` and `received`. A
+    failed row is neither until it is reset. One thread at a time may be inside the vector env, and only the process
+    that made it.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.all_rows: Rows = np.arange(count)
+        self.ready = np.zeros(count, np.bool_)
+        self.seen = np.zeros(count, np.bool_)
+        """Rows that have an observation."""
+        self.pending = np.zeros(count, np.bool_)
+        self.pending_count = 0
+        self.pending_call = ""
+        self.broken = False
+        """An error left results undelivered: the next full reset may discard them."""
+        self.closed = False
+        self._all_ready = False
+        self._pid = os.getpid()
+        self._inside: int | None = None
+
+    def enter(self, call: str) -> None:
+        """Begin a public call; every `enter` is followed by `leave`."""
+        if self.closed:
+            raise ClosedError(f"Trying to operate on a vector env, after a call to `close()`: {call}().")
+        if self._pid != os.getpid():
+            raise CallOrderError(
+                f"{call}() in process {os.getpid()}, but process {self._pid} made this vector env; make one in the child"
+            )
+        if self._inside is not None:
+            who = "the same thread (a signal handler?)" if self._inside == threading.get_ident() else "another thread"
+            raise CallOrderError(f"{call}() while {who} is inside this vector env; use one vector env per thread")
+        self._inside = threading.get_ident()
+
+    def leave(self) -> None:
+        self._inside = None
+
+    def is_mine(self) -> bool:
+        """Whether this process made the vector env."""
+        return self._pid == os.getpid()
+
+    def check_idle(self, call: str) -> None:
+        """Raise PendingError if any row is pending."""
+        if self.pending_count:
+            raise PendingError(
+                f"Calling `{call}` while waiting for a pending call to `{self.pending_call}` to complete "
+                f"({self.pending_count} envs); call recv() for their results"
+                + (", or reset() to discard them." if self.broken else "."),
+                self.pending_call,
+            )
+
+    def check_can_step(self, rows: Rows | None, call: str) -> None:
+        """Raise unless every row is ready. None means all rows."""
+        if self._all_ready and not self.pending_count:
+            return
+        if self.pending_count:
+            if rows is None:
+                self.check_idle(call)
+            busy = rows[self.pending[rows]]  # type: ignore[index]  # None was handled above
+            if len(busy):
+                raise PendingError(f"envs {_some(busy)} are still running; recv() them first", self.pending_call)
+        wanted = self.all_rows if rows is None else rows
+        stale = wanted[~self.ready[wanted]]
+        if len(stale):
+            raise NotResetError(
+                f"envs {_some(stale)} need a reset before {call}(); call reset(), or "
+                "reset(options={'reset_mask': mask}) for these alone"
+            )
+
+    def check_can_receive(self, count: int | None) -> int:
+        """The number of rows to receive; None means all pending ones."""
+        if not self.pending_count:
+            raise NothingPendingError("recv() without any prior send(): nothing is pending")
+        if count is None:
+            return self.pending_count
+        if not 1 <= count <= self.pending_count:
+            raise SpaceError(f"min_envs must be in 1 ... {self.pending_count} (the number pending), got {count}")
+        return count
+
+    def parse_rows(self, env_ids: object) -> Rows:
+        """Check env ids (a sequence of distinct ints or a bool mask) and return them ascending as given."""
+        ids = np.asarray(env_ids)
+        count = len(self.all_rows)
+        if ids.dtype == np.bool_:
+            if ids.shape != (count,):
+                raise SpaceError(f"a bool mask of env_ids must have shape ({count},), got {ids.shape}")
+            ids = np.flatnonzero(ids)
+        if ids.ndim != 1 or ids.size == 0 or ids.dtype.kind not in "iu":
+            raise SpaceError(f"env_ids must be a non-empty 1-d array of ints, got {ids.dtype} of shape {ids.shape}")
+        outside = ids[(ids < 0) | (ids >= count)]
+        if len(outside):
+            raise UnknownRow(f"env id {outside[0]}, this vector env has {count} (0 ... {count - 1})")
+        if len(np.unique(ids)) != len(ids):
+            raise SpaceError(f"env_ids {_some(ids)} name an env twice")
+        return ids.astype(np.int64)
+
+    def check_first_reset(self, rows: Rows) -> None:
+        """Raise unless the envs that are not in `rows` have an observation to show."""
+        if len(rows) == len(self.seen):
+            return
+        unseen = np.setdiff1d(self.all_rows[~self.seen], rows)
+        if len(unseen):
+            raise NotResetError(f"envs {_some(unseen)} were never reset; the first reset must include them")
+
+    def sent(self, rows: Rows, call: str) -> None:
+        """The engine owns these rows now."""
+        self.pending[rows] = True
+        self.pending_count += len(rows)
+        self.pending_call = call
+
+    def failed(self, rows: Rows) -> None:
+        """These rows need a reset; those of them that were pending are the front's again."""
+        self.pending_count -= int(self.pending[rows].sum())
+        self.pending[rows] = self.ready[rows] = False
+        self._all_ready = False
+
+    def received(self, rows: Rows, *, ready: bool = True) -> None:
+        """The front owns these rows again; they may be stepped if `ready`."""
+        self.pending[rows] = False
+        self.pending_count -= len(rows)
+        self.ready[rows] = ready
+        self.seen[rows] = True
+        self._all_ready = ready and (len(rows) == len(self.ready) or bool(self.ready.all()))
+
+
+def _some(rows: Rows) -> str:
+    listed = ", ".join(map(str, rows[:8]))
+    return f"[{listed}{', ...' if len(rows) > 8 else ''}]"

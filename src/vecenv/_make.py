@@ -1,0 +1,249 @@
+"""`make`: from an id or a function to a running vector env."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+import operator
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from gymnasium.vector import AutoresetMode
+
+from vecenv._autoreset import parse_mode
+from vecenv._cpus import usable_cpus
+from vecenv._factories import Wrapper, factories
+from vecenv._faults import Fault, OnError
+from vecenv._rows import Factory, build_envs
+from vecenv._seeding import Seeding
+from vecenv._vector_env import Order, VectorEnv
+from vecenv.engines import Engine
+from vecenv.engines._facts import check_observation_mode
+from vecenv.engines._sync import SyncEngine
+from vecenv.errors import ConfigError, ConfigTypeError, UnknownEngine
+
+EngineName = Literal["auto", "sync", "thread", "process"]
+ENGINES = ("sync", "thread", "process")
+_PROBE_SECONDS = 0.02
+_CHEAP_SECONDS = 100e-6
+"""An env that steps faster than this gains little from other processes; see benchmarks/engines.py."""
+
+
+def make(
+    env: Any,
+    num_envs: int = 1,
+    *,
+    engine: EngineName = "auto",
+    workers: int | None = None,
+    batch_size: int | None = None,
+    autoreset: str | AutoresetMode = "next-step",
+    copy: bool = True,
+    context: Any = None,
+    seeding: Seeding = "gymnasium",
+    on_error: OnError = "raise",
+    timeout: float | None = None,
+    start_timeout: float = 60.0,
+    order: Order = "first-ready",
+    observation_mode: Any = "same",
+    caller_works: bool = False,
+    env_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
+    wrappers: Sequence[Wrapper] | None = None,
+    **kwargs: Any,
+) -> VectorEnv:
+    """Make `num_envs` environments and run them as one.
+
+    Args:
+        env: a Gymnasium id or EnvSpec, a callable that makes an env, or a list of such callables (one per env).
+        num_envs: how many; left out with a list.
+        engine: "sync", "thread", "process", or "auto": the fastest one that is faithful, see `engine_reason`.
+        workers: threads or processes; default: the processors this process may use, at most one per env.
+        batch_size: how many envs `recv` waits for by default; fewer than `num_envs` means whoever is ready first.
+        autoreset: "next-step", "same-step" or "disabled", or Gymnasium's AutoresetMode.
+        copy: False hands out views of the batch that the next step overwrites.
+        context: start method of processes ("fork", "forkserver", "spawn") or a multiprocessing context.
+        seeding: how `reset(seed=int)` spreads over envs: "gymnasium" (seed, seed + 1, ...) or "spawn" (never overlapping).
+        on_error: "raise", or "restart": build a failed env again and report its episode as truncated.
+        timeout: seconds that a step, reset or call may take; None waits for ever.
+        start_timeout: seconds that building the envs in processes may take.
+        order: "first-ready", or "fixed": `recv` returns envs in the order they were sent.
+        observation_mode: "same", "different" or Gymnasium's pair (batched space, single space).
+        caller_works: process engine: the caller holds a share of the envs too and steps them instead of waiting.
+        env_kwargs: constructor arguments of the envs, one dict for all or one per env.
+        wrappers: single-env wrappers, applied to every env in this order.
+        **kwargs: more constructor arguments, for all envs.
+
+    Raises:
+        ConfigError: an argument cannot be right. Nothing was started.
+        EnvError: an env could not be built; it says which and why.
+    """
+    num_envs = _positive_int("num_envs", num_envs)
+    _check_no_misspelling(kwargs)
+    if kwargs:
+        env_kwargs = _merge(env_kwargs, kwargs)
+    env_fns, spec = factories(env, num_envs, env_kwargs, wrappers)
+    count = len(env_fns)
+    mode = parse_mode(autoreset)
+    check_observation_mode(observation_mode)
+    _check_choice("seeding", seeding, ("gymnasium", "spawn"))
+    _check_choice("on_error", on_error, ("raise", "restart"))
+    _check_choice("order", order, ("first-ready", "fixed"))
+    timeout = None if timeout is None else _seconds("timeout", timeout)
+    start_timeout = _seconds("start_timeout", start_timeout)
+    if batch_size is not None and not 1 <= _positive_int("batch_size", batch_size) <= count:
+        raise ConfigError(f"batch_size must be in 1 ... num_envs = {count}, got {batch_size}")
+    workers = _workers(workers, count, caller_works)
+    name, reason = _choose(engine, env_fns, workers)
+    built = _build(
+        name,
+        env_fns,
+        workers=workers,
+        context=context,
+        observation_mode=observation_mode,
+        on_error=on_error,
+        ordered=order == "fixed",
+        caller_works=caller_works,
+        start_timeout=start_timeout,
+    )
+    envs = VectorEnv(
+        built,
+        autoreset=mode,
+        batch_size=batch_size,
+        copy=copy,
+        seeding=seeding,
+        timeout=timeout,
+        engine_reason=reason,
+    )
+    envs.spec = spec
+    return envs
+
+
+def _build(
+    name: str,
+    env_fns: list[Factory],
+    *,
+    workers: int,
+    observation_mode: Any,
+    on_error: OnError,
+    ordered: bool,
+    context: Any,
+    caller_works: bool,
+    start_timeout: float,
+) -> Engine:
+    if name == "sync":
+        return SyncEngine(env_fns, observation_mode=observation_mode, on_error=on_error)
+    if name == "thread":
+        from vecenv.engines._thread import ThreadEngine
+
+        return ThreadEngine(
+            env_fns, workers=workers, observation_mode=observation_mode, on_error=on_error, ordered=ordered
+        )
+    from vecenv.engines._process import ProcessEngine
+
+    return ProcessEngine(
+        env_fns,
+        workers=workers,
+        context=context,
+        observation_mode=observation_mode,
+        on_error=on_error,
+        ordered=ordered,
+        caller_works=caller_works,
+        start_timeout=start_timeout,
+    )
+
+
+def _choose(engine: str, env_fns: list[Factory], workers: int) -> tuple[str, str]:
+    """The engine's name and why."""
+    if engine != "auto":
+        if engine not in ENGINES:
+            near = difflib.get_close_matches(str(engine), ENGINES, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise UnknownEngine(f"engine must be 'auto' or one of {', '.join(map(repr, ENGINES))}, got {engine!r}{hint}")
+        return engine, f"engine={engine!r} was asked for"
+    if len(env_fns) == 1:
+        return "sync", "one env: nothing to run side by side"
+    if workers == 1:
+        return "sync", "one processor: other processes would only add waiting"
+    seconds = _time_steps(env_fns[0])
+    if seconds < _CHEAP_SECONDS:
+        return "sync", f"a step takes {seconds * 1e6:.0f} us: cheaper than handing it to another process"
+    return "process", f"a step takes {seconds * 1e6:.0f} us: worth {workers} processes"
+
+
+def _time_steps(factory: Factory) -> float:
+    """Median seconds of a step of one env, measured for a few milliseconds with random actions."""
+    (env,) = build_envs([factory])
+    try:
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        times: list[float] = []
+        deadline = time.perf_counter() + _PROBE_SECONDS
+        while len(times) < 3 or (time.perf_counter() < deadline and len(times) < 1000):
+            action = env.action_space.sample()
+            started = time.perf_counter()
+            _, _, terminated, truncated, _ = env.step(action)
+            times.append(time.perf_counter() - started)
+            if terminated or truncated:
+                env.reset()
+        return sorted(times)[len(times) // 2]
+    except Exception as error:
+        raise Fault.of(error, "step").to_error(0) from error
+    finally:
+        env.close()
+
+
+def _workers(workers: Any, count: int, caller_works: bool) -> int:
+    most = max(1, count - caller_works)
+    if workers is None:
+        return min(max(1, usable_cpus() - caller_works), most)
+    number = _positive_int("workers", workers)
+    if number > most:
+        raise ConfigError(f"workers must be in 1 ... {most} (one env each at least), got {workers}")
+    return number
+
+
+def _positive_int(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value) if not isinstance(value, bool) else None
+    except TypeError:
+        number = None
+    if number is None:
+        raise ConfigTypeError(f"{name} must be an int >= 1, got {type(value).__name__} {value!r:.40}")
+    if number < 1:
+        raise ConfigError(f"{name} must be an int >= 1, got {value}")
+    return number
+
+
+def _seconds(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigTypeError(f"{name} must be a number of seconds, got {type(value).__name__} {value!r:.40}")
+    if math.isnan(value) or value <= 0:
+        raise ConfigError(f"{name} must be a positive number of seconds, got {value}")
+    return float(value)
+
+
+def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def _merge(env_kwargs: Any, kwargs: dict[str, Any]) -> Any:
+    if env_kwargs is None:
+        return kwargs
+    if isinstance(env_kwargs, Mapping):
+        return {**env_kwargs, **kwargs}
+    if isinstance(env_kwargs, (list, tuple)):
+        return [{**(entry or {}), **kwargs} for entry in env_kwargs]
+    return env_kwargs
+
+
+def _check_no_misspelling(kwargs: dict[str, Any]) -> None:
+    """An unknown keyword goes to the env, unless it looks like one of ours."""
+    ours = [name for name in inspect.signature(make).parameters if name != "kwargs"]
+    for name in kwargs:
+        near = difflib.get_close_matches(name, ours, n=1, cutoff=0.8)
+        if near:
+            raise ConfigTypeError(
+                f"unknown argument {name!r}; did you mean {near[0]!r}? (pass it in env_kwargs if the env has such an argument)"
+            )

@@ -1,0 +1,67 @@
+"""Reset options: one dict for all envs or one per env, and the mask of envs to reset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vecenv.errors import SpaceError
+
+
+@dataclass(frozen=True)
+class ResetOptions:
+    """Parsed options.
+
+    Attributes:
+        mask: which envs to reset, None for all.
+        per_env: what each env's reset gets.
+    """
+
+    mask: np.ndarray | None
+    per_env: Sequence[dict[str, Any] | None]
+
+    @classmethod
+    def parse(cls, options: Any, count: int) -> ResetOptions:
+        """Check what was passed as `options`, without changing it."""
+        if options is None:
+            return cls(None, [None] * count)
+        if isinstance(options, dict):
+            if "reset_mask" not in options:
+                return cls(None, [options] * count)
+            rest = {key: value for key, value in options.items() if key != "reset_mask"}
+            return cls(_check_mask(options["reset_mask"], count), [rest] * count)
+        if isinstance(options, (list, tuple)):
+            return cls(None, _check_list(options, count))
+        raise SpaceError(f"options must be a dict, a list of one dict (or None) per env, or None; got {_kind(options)}")
+
+
+def _check_list(options: Sequence[Any], count: int) -> Sequence[dict[str, Any] | None]:
+    if len(options) != count:
+        raise SpaceError(f"got {len(options)} options for {count} envs; pass one dict (or None) per env")
+    for row, entry in enumerate(options):
+        if entry is not None and not isinstance(entry, dict):
+            raise SpaceError(f"options[{row}] must be a dict or None, got {_kind(entry)}")
+    return options
+
+
+def _check_mask(mask: Any, count: int) -> np.ndarray:
+    # The texts are Gymnasium 1.2's up to the colon and 1.4's after it, because its tests look for both.
+    if not isinstance(mask, np.ndarray):
+        raise SpaceError(f"`options['reset_mask': mask]` must be a numpy array, got {type(mask)}")
+    if mask.shape != (count,):
+        raise SpaceError(f"`options['reset_mask': mask]` must have shape `({count},)`, got {mask.shape}")
+    if mask.dtype != np.bool_:
+        raise SpaceError(f"`options['reset_mask': mask]` must have `dtype=np.bool_`, got {mask.dtype}")
+    if not mask.any():
+        raise SpaceError(
+            "`options['reset_mask': mask]` must contain a boolean array with at least one True value, "
+            f"got reset_mask={mask}"
+        )
+    return mask
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__name__} {value!r:.40}"

@@ -1,0 +1,70 @@
+"""Seeds: from what a user passes to one number per row."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from vecenv.errors import SpaceError
+
+Seeding = Literal["gymnasium", "spawn"]
+NO_SEED = -1
+_LARGEST = 2**63 - 1
+
+
+def spread(seed: Any, count: int, seeding: Seeding = "gymnasium") -> np.ndarray:
+    """One seed per row as int64, NO_SEED where a row is not to be seeded.
+
+    Args:
+        seed: None; an integer (Python's or NumPy's); or one per row, each an integer or None.
+        count: number of rows.
+        seeding: what an integer means. "gymnasium": seed, seed + 1, ... as Gymnasium does, so that two vector envs with
+            neighbouring seeds share most of their streams. "spawn": children of SeedSequence(seed), which never overlap.
+
+    Either way the seed of row i depends on nothing but `seed` and i.
+    """
+    if seed is None:
+        return np.full(count, NO_SEED, np.int64)
+    if isinstance(seed, (list, tuple, np.ndarray)) and np.ndim(seed) == 1:
+        return _explicit(seed, count)
+    first = _one(seed, "seed")
+    if seeding == "spawn":
+        return np.array([spawn(first, row) for row in range(count)], np.int64)
+    if first + count - 1 > _LARGEST:
+        raise SpaceError(f"seed must be at most 2**63 - num_envs = {_LARGEST - count + 1}, got {first}")
+    return np.arange(first, first + count, dtype=np.int64)
+
+
+def spawn(seed: int, *key: int) -> int:
+    """A seed in 0 ... 2**63 - 1 for the child of `seed` with this spawn key."""
+    state = np.random.SeedSequence(seed, spawn_key=key).generate_state(1, np.uint64)[0]
+    return int(state >> np.uint64(1))
+
+
+def _explicit(seeds: Sequence[Any] | np.ndarray, count: int) -> np.ndarray:
+    if len(seeds) != count:
+        raise SpaceError(
+            f"If seeds are passed as a list the length must match num_envs={count} but got length={len(seeds)}."
+        )
+    return np.array(
+        [NO_SEED if seed is None else _one(seed, f"seed[{row}]") for row, seed in enumerate(seeds)], np.int64
+    )
+
+
+def _one(seed: Any, name: str) -> int:
+    if isinstance(seed, (bool, np.bool_)):
+        raise SpaceError(f"{name} must be an int, got bool")
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        raise SpaceError(f"{name} must be an int, a sequence of int (or None) per env, or None; got {_kind(seed)}") from None
+    if not 0 <= number <= _LARGEST:
+        raise SpaceError(f"{name} must be in 0 ... 2**63 - 1, got {number}")
+    return number
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__name__} {value!r:.40}"

@@ -1,0 +1,362 @@
+"""The front: a gymnasium.vector.VectorEnv over any engine. Every policy decision is made here."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from vecenv._autoreset import plan
+from vecenv._batch import Mail, Op, Rows
+from vecenv._infos import as_arrays, objects
+from vecenv._lifecycle import Lifecycle
+from vecenv._options import ResetOptions
+from vecenv._seeding import Seeding, spread
+from vecenv._stats import Stats, gather
+from vecenv._step import Step
+from vecenv.engines import Engine, SupportsCall, SupportsClocks, SupportsKill
+from vecenv.errors import ConfigError, EnvError, SpaceError, UnsupportedError, WorkerTimeout
+
+Order = Literal["first-ready", "fixed"]
+_NOT_CALLABLE = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
+
+
+class VectorEnv(gymnasium.vector.VectorEnv):
+    """Many environments as one.
+
+    Use `vecenv.make` to build one. `step` and `reset` are Gymnasium's; `send` and `recv` act on whoever is ready.
+
+    Attributes:
+        engine_reason: why this engine was chosen.
+        autoreset_mode: Gymnasium's enum, also in `metadata["autoreset_mode"]`.
+        batch_size: how many envs `recv` waits for by default.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        autoreset: AutoresetMode = AutoresetMode.NEXT_STEP,
+        batch_size: int | None = None,
+        copy: bool = True,
+        seeding: Seeding = "gymnasium",
+        timeout: float | None = None,
+        engine_reason: str = "given",
+    ) -> None:
+        facts = engine.facts
+        self.engine = engine
+        self.engine_reason = engine_reason
+        self.num_envs = len(engine.batch)
+        self.batch_size = batch_size or self.num_envs
+        self.single_observation_space = facts.single_observation_space
+        self.observation_space = facts.observation_space
+        self.single_action_space = facts.single_action_space
+        self.action_space = facts.action_space
+        self.render_mode = facts.render_mode
+        self.autoreset_mode = autoreset
+        self.metadata = {**facts.metadata, "autoreset_mode": autoreset}
+        self.copy = copy
+        self.timeout = timeout
+        self._seeding: Seeding = seeding
+        self._batch = engine.batch
+        self._lifecycle = Lifecycle(self.num_envs)
+        self._ops = np.zeros(self.num_envs, np.uint8)
+        self._exchanges = 0
+        self._seconds_waiting = 0.0
+        self._seconds_copying = 0.0
+
+    # --- Gymnasium's calls -------------------------------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | np.ndarray | None = None,
+        options: dict[str, Any] | Sequence[dict[str, Any] | None] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin new episodes, of all envs or of those in `options["reset_mask"]`.
+
+        Args:
+            seed: None; an int, of which every env gets its own; or one int or None per env.
+            options: one dict for all envs, or one per env. The key "reset_mask", a bool array, is for the vector env
+                itself. The caller's dict is never changed.
+
+        Returns:
+            Observations of all envs (those not reset: their current ones) and infos of the envs that were reset.
+        """
+        self._lifecycle.enter("reset")
+        try:
+            self._send_reset(seed, options)
+            self._receive(self._lifecycle.pending_count, self.timeout)
+            return self._reset_results()
+        finally:
+            self._lifecycle.leave()
+
+    def step(self, actions: Any, env_ids: Any = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Step all envs, or those of `env_ids` alone; then position k of every result belongs to `env_ids[k]`.
+
+        Raises:
+            InvalidAction: before anything is sent; nothing has changed.
+            EnvError: an env failed. The results of the others wait for `recv()`; `reset()` discards them.
+        """
+        self._lifecycle.enter("step")
+        try:
+            rows = None if env_ids is None else self._lifecycle.parse_rows(env_ids)
+            if rows is not None:
+                self._lifecycle.check_idle("step")
+            self._send_step(actions, rows, "step")
+            self._receive(self._lifecycle.pending_count, self.timeout)
+            return tuple(self._step_results(rows))  # type: ignore[return-value]  # a Step unpacks to these five
+        finally:
+            self._lifecycle.leave()
+
+    def render(self) -> tuple[Any, ...] | None:
+        """One frame per env."""
+        if self.render_mode is None:
+            raise ConfigError("these envs have no render_mode; make them with render_mode='rgb_array'")
+        return self.call("render")
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of every env, or read an attribute. Found on the env or on any wrapper around it."""
+        if name in _NOT_CALLABLE:
+            raise ConfigError(f"Trying to call function `{name}` with `call`, use `{name}` directly instead.")
+        self._lifecycle.enter("call")
+        try:
+            return tuple(self._reachable("call").call(name, args, kwargs, self.timeout))
+        finally:
+            self._lifecycle.leave()
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Read an attribute of every env. As in Gymnasium, one that is a function is called."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of every env: a list or tuple has one value per env, anything else is for all."""
+        if not isinstance(values, (list, tuple)):
+            values = [values] * self.num_envs
+        if len(values) != self.num_envs:
+            raise SpaceError(
+                "Values must be a list or tuple with length equal to the number of environments. "
+                f"Got `{len(values)}` values for {self.num_envs} environments."
+            )
+        self._lifecycle.enter("set_attr")
+        try:
+            self._reachable("set_attr").set_attr(name, list(values), self.timeout)
+        finally:
+            self._lifecycle.leave()
+
+    def close(self, timeout: float = 5.0, **kwargs: Any) -> None:
+        """End everything within about `timeout` seconds. May be called twice, during a step, after a failure."""
+        if self.closed:
+            return
+        self.closed = self._lifecycle.closed = True
+        if self._lifecycle.is_mine():
+            self.close_extras(timeout=timeout, **kwargs)
+
+    def close_extras(self, timeout: float = 5.0, **kwargs: Any) -> None:
+        """Close the engine; called once, by `close`."""
+        self.engine.close(timeout)
+
+    @property
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]  # Gymnasium's Sync does the same
+        """The generators of all envs."""
+        return self.get_attr("np_random")
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]  # Gymnasium's Sync does the same
+        """The seeds of all envs."""
+        return self.get_attr("np_random_seed")
+
+    def __enter__(self) -> VectorEnv:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            if not self.closed:
+                self.close(timeout=1.0)
+
+    # --- whoever is ready --------------------------------------------------------------------------------------------
+
+    def send(self, actions: Any, env_ids: Any = None) -> None:
+        """Start a step of all envs, or of those of `env_ids`, and return at once.
+
+        Raises:
+            PendingError: some of them are still running.
+        """
+        self._lifecycle.enter("send")
+        try:
+            rows = None if env_ids is None else self._lifecycle.parse_rows(env_ids)
+            self._send_step(actions, rows, "send")
+        finally:
+            self._lifecycle.leave()
+
+    def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
+        """Wait until `min_envs` of the sent envs are done and return exactly these, named by `env_ids`.
+
+        Args:
+            min_envs: default: `batch_size`, or all that are pending if these are fewer.
+            timeout: seconds; default: the `timeout` given to `make`.
+
+        Raises:
+            NothingPendingError: nothing was sent.
+            WorkerTimeout: nothing is lost; call again to wait on.
+        """
+        self._lifecycle.enter("recv")
+        try:
+            if min_envs is None and self._lifecycle.pending_count > self.batch_size:
+                min_envs = self.batch_size
+            count = self._lifecycle.check_can_receive(min_envs)
+            return self._step_results(self._receive(count, self.timeout if timeout is None else timeout))
+        finally:
+            self._lifecycle.leave()
+
+    def stats(self) -> Stats:
+        """Where time goes: in the envs (and which of them), in waiting, in copying."""
+        clocks = self.engine.clocks() if isinstance(self.engine, SupportsClocks) else []
+        return gather(clocks, self.num_envs, self._exchanges, self._seconds_waiting, self._seconds_copying)
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+
+    def _send_reset(self, seed: Any, options: Any) -> None:
+        lifecycle, batch = self._lifecycle, self._batch
+        if not lifecycle.broken:
+            lifecycle.check_idle("reset_async")
+        parsed = ResetOptions.parse(options, self.num_envs)
+        seeds = spread(seed, self.num_envs, self._seeding)
+        rows = lifecycle.all_rows if parsed.mask is None else np.flatnonzero(parsed.mask)
+        lifecycle.check_first_reset(rows)
+        self._discard_pending()
+        batch.seed[rows] = seeds[rows]
+        batch.options.update((row, parsed.per_env[row]) for row in rows.tolist() if parsed.per_env[row] is not None)
+        self._dispatch(rows, Op.RESET, "reset")
+
+    def _send_step(self, actions: Any, rows: Rows | None, call: str) -> None:
+        lifecycle, batch = self._lifecycle, self._batch
+        lifecycle.check_can_step(rows, call)
+        everything: Any = slice(None) if rows is None else rows
+        columns = batch.action_layout.pack(actions, self.num_envs if rows is None else len(rows))
+        ops = plan(self.autoreset_mode, (batch.terminated | batch.truncated)[everything])
+        for column, packed in zip(batch.actions, columns, strict=True):
+            column[everything] = packed
+        self._dispatch(lifecycle.all_rows if rows is None else rows, ops, "step")
+
+    def _dispatch(self, rows: Rows, ops: Any, call: str) -> None:
+        where: Any = slice(None) if len(rows) == self.num_envs else rows
+        self._batch.op[where] = self._ops[where] = ops
+        try:
+            self.engine.send(rows)
+        except BaseException:
+            self._batch.options.clear()
+            raise
+        self._lifecycle.sent(rows, call)
+
+    def _receive(self, count: int, timeout: float | None) -> Rows:
+        started = time.perf_counter()
+        try:
+            rows = self.engine.recv(count, timeout)
+        except BaseException as error:
+            self._lifecycle.broken = True
+            if isinstance(error, EnvError) and not isinstance(error, WorkerTimeout):
+                self._lifecycle.failed(np.array(error.rows))
+            raise
+        self._seconds_waiting += time.perf_counter() - started
+        self._exchanges += 1
+        self._lifecycle.received(rows)
+        return rows
+
+    def _discard_pending(self) -> None:
+        """Wait for what an error left behind and forget it; an env that hangs is killed if the engine can."""
+        while self._lifecycle.pending_count:
+            try:
+                rows = self.engine.recv(self._lifecycle.pending_count, self.timeout)
+                self._lifecycle.received(rows, ready=False)
+            except WorkerTimeout as error:
+                if not isinstance(self.engine, SupportsKill) or error.row is None:
+                    raise
+                self.engine.kill(error.row)
+            except EnvError as error:
+                self._lifecycle.failed(np.array(error.rows))
+        self._batch.mail.clear()
+        self._lifecycle.broken = False
+
+    def _reset_results(self) -> tuple[Any, dict[str, Any]]:
+        started = time.perf_counter()
+        batch = self._batch
+        obs = batch.observation_layout.batched(batch.take(batch.obs, None, self.copy))
+        infos = as_arrays(((row, mail.info) for row, mail in self._mail(None)), self.num_envs)
+        self._seconds_copying += time.perf_counter() - started
+        return obs, infos
+
+    def _step_results(self, rows: Rows | None) -> Step:
+        started = time.perf_counter()
+        batch, layout = self._batch, self._batch.observation_layout
+        everything = rows is None or (len(rows) == self.num_envs and rows[0] == 0)
+        if everything:
+            rows, where, ops = self._lifecycle.all_rows, None, self._ops.copy()
+        else:
+            assert rows is not None
+            where, ops = rows, self._ops[rows]
+        reward, terminated, truncated, episode_return, episode_length = batch.take(
+            [batch.reward, batch.terminated, batch.truncated, batch.episode_return, batch.episode_length], where, True
+        )
+        obs = batch.take(batch.obs, where, self.copy)
+        rolled = (ops == Op.ROLL) & (terminated | truncated)
+        final = batch.take(batch.final_obs, where, True) if rolled.any() else None
+        infos: dict[str, Any] = {}
+        mail = self._mail(where)
+        if final is not None:
+            self._add_final(infos, rolled, layout.reader(final), mail)
+        if mail:
+            infos.update(as_arrays(((position, letter.info) for position, letter in mail), len(rows)))
+        step = Step(
+            obs=layout.batched(obs),
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            infos=infos,
+            env_ids=rows.copy(),
+            rolled=rolled,
+            ops=ops,
+            episode_return=episode_return,
+            episode_length=episode_length,
+            _layout=layout,
+            _obs_columns=obs,
+            _final_columns=final,
+        )
+        self._seconds_copying += time.perf_counter() - started
+        return step
+
+    def _add_final(self, infos: dict[str, Any], rolled: np.ndarray, read: Any, mail: list[tuple[int, Mail]]) -> None:
+        """What Gymnasium says in infos of episodes that ended and began again in the same step."""
+        count, positions = len(rolled), np.flatnonzero(rolled).tolist()
+        told = [(position, letter.final_info) for position, letter in mail if letter.final_info]
+        infos["final_obs"] = objects(positions, map(read, positions), count)
+        infos["_final_obs"] = rolled.copy()
+        infos["final_info"] = as_arrays(told, count)  # type: ignore[arg-type]  # empty ones were left out
+        infos["_final_info"] = rolled.copy()
+
+    def _mail(self, rows: Rows | None) -> list[tuple[int, Mail]]:
+        """Take the mail of these rows (None: all), ascending, each with its position in the results."""
+        mailbox = self._batch.mail
+        if not mailbox:
+            return []
+        if rows is None:
+            mail = sorted(mailbox.items(), key=lambda item: item[0])
+            mailbox.clear()
+            return mail
+        return [(position, mailbox.pop(row)) for position, row in enumerate(rows.tolist()) if row in mailbox]
+
+    def _reachable(self, call: str) -> SupportsCall:
+        self._lifecycle.check_idle(call)
+        if not isinstance(self.engine, SupportsCall):
+            raise UnsupportedError(
+                f"the {self.engine.name} engine has no Python envs to reach; use engine='sync', 'thread' or 'process'"
+            )
+        return self.engine

@@ -1,0 +1,77 @@
+"""Engines: they move rows of a batch forward. The protocols here are the seam between them and the front."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from vecenv._batch import Batch, Rows
+from vecenv._rows import Clocks
+from vecenv.engines._facts import BatchFacts
+
+
+class Engine(Protocol):
+    """Moves rows forward.
+
+    Six laws hold for every engine; `vecenv.testing.check_engine` tests them:
+
+    1. Ownership. The front owns a row until `send`; the engine owns it until `recv` returned it.
+    2. Exactness. `recv(n)` returns n distinct sent rows; when it returns all pending rows they are ascending.
+    3. Completeness. On return every column of the row is written, `final_obs` if and only if a ROLL ended an episode,
+       and `op` is IDLE.
+    4. Seeds. `seed[row] >= 0` is used by the next RESET and becomes -1.
+    5. Failure. A row's exception leaves `recv` as an EnvError; that row is then the front's again and must be reset,
+       the other rows stay pending. Nobody hangs, nothing leaks.
+    6. Sameness. The same ops, seeds and actions give the same bits as the sync engine.
+    """
+
+    name: str
+    batch: Batch
+    facts: BatchFacts
+
+    def send(self, rows: Rows) -> None:
+        """Start `batch.op[row]` on each row."""
+        ...
+
+    def recv(self, count: int, timeout: float | None = None) -> Rows:
+        """Block until `count` of the sent rows are done and return them.
+
+        Raises:
+            EnvError: an env failed.
+            WorkerTimeout: `timeout` seconds passed; nothing is lost, `recv` may be called again.
+        """
+        ...
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Close the envs and free everything. Idempotent, bounded by `timeout`, never raises."""
+        ...
+
+
+@runtime_checkable
+class SupportsCall(Protocol):
+    """An engine whose rows are Python envs that can be reached."""
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
+        """Call a method of every env, or read an attribute; raises EnvError if one fails."""
+        ...
+
+    def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
+        """Set an attribute of every env; raises EnvError if one fails."""
+        ...
+
+
+@runtime_checkable
+class SupportsClocks(Protocol):
+    """An engine that knows how long its envs take."""
+
+    def clocks(self) -> list[tuple[slice, Clocks]]:
+        """The clocks of each part of the rows."""
+        ...
+
+
+@runtime_checkable
+class SupportsKill(Protocol):
+    """An engine that can end an env that does not answer."""
+
+    def kill(self, row: int) -> None:
+        """Kill whatever runs this row; its pending rows then fail, and a RESET starts it again."""
+        ...

@@ -1,0 +1,107 @@
+"""The shared block of the process engine: control words, tickets, and the batch itself.
+
+Every exchange of a row has a ticket: generation of its worker in the high bits, a sequence number in the low ones. The
+front writes a row's columns, then its ticket into `requests`; the worker runs the row, writes its columns, then copies
+the ticket into `answers`. A row is done when the two are equal, so an answer to anything but the last request of the
+living worker is not an answer.
+
+Control words of the two sides are on cache lines of their own. x86 keeps the order of stores, which the spinning
+waits rely on; on other machines `SPIN_SECONDS` is zero and every exchange goes through the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from vecenv._batch import Batch
+from vecenv._layout import Layout
+from vecenv._memory import MeasuringMemory, Memory
+from vecenv._rows import Clocks
+
+_WORDS = 16
+"""Words of 8 bytes per worker and side: two cache lines."""
+RING, MESSAGES, WAITING, EAGER = range(4)
+"""Words of the front: rings of the doorbell, messages sent, whether it is parked, whether it wants rows one by one."""
+DONE, MAILS, PARKED = range(3)
+"""Words of a worker: rows done since it started, messages sent, whether it is parked."""
+
+_GENERATION_SHIFT = 40
+_ORDERED_STORES = platform.machine().lower() in {"x86_64", "amd64", "i686", "i386"}
+SPIN_SECONDS = 0.001 if _ORDERED_STORES else 0.0
+"""How long to spin before parking. A kernel wake-up costs about 0.1 ms, so giving up sooner gains little."""
+
+_fence_lock = threading.Lock()
+
+
+def fence() -> None:
+    """Order all earlier stores before all later loads: the lock's atomic instruction does."""
+    with _fence_lock:
+        pass
+
+
+def ticket(generation: int, sequence: int) -> int:
+    """The ticket of an exchange."""
+    return generation << _GENERATION_SHIFT | sequence
+
+
+@dataclass
+class Control:
+    """The words of one worker, as memoryviews (faster to read one by one than arrays)."""
+
+    front: memoryview
+    worker: memoryview
+
+
+@dataclass
+class SharedBlock:
+    """Everything that lives in shared memory."""
+
+    front: np.ndarray
+    worker: np.ndarray
+    requests: np.ndarray
+    answers: np.ndarray
+    batch: Batch
+    clocks: list[Clocks]
+
+    @classmethod
+    def map(cls, memory: Memory, observation: Layout, action: Layout, bounds: list[tuple[int, int]]) -> SharedBlock:
+        """Lay the block out. Every process that maps it asks for the same arrays in the same order."""
+        count, integer = bounds[-1][1], np.dtype(np.int64)
+        return cls(
+            front=memory.array((len(bounds), _WORDS), integer),
+            worker=memory.array((len(bounds), _WORDS), integer),
+            requests=memory.array((count,), integer),
+            answers=memory.array((count,), integer),
+            batch=Batch.allocate(observation, action, count, memory),
+            clocks=[Clocks.allocate(stop - start, memory) for start, stop in bounds],
+        )
+
+    @classmethod
+    def size(cls, observation: Layout, action: Layout, bounds: list[tuple[int, int]]) -> int:
+        """Bytes that `map` needs."""
+        memory = MeasuringMemory()
+        cls.map(memory, observation, action, bounds)
+        return memory.size
+
+    def control(self, worker: int) -> Control:
+        return Control(memoryview(self.front[worker]), memoryview(self.worker[worker]))
+
+
+def spin(words: memoryview, index: int, seen: int, seconds: float) -> bool:
+    """Spin until `words[index]` is no longer `seen`; False after `seconds`. Gives the core away at every turn."""
+    give_way, clock = os.sched_yield, time.perf_counter
+    deadline = 0.0
+    while words[index] == seen:
+        give_way()
+        if not deadline:
+            deadline = clock() + seconds
+        elif clock() > deadline:
+            return False
+    return True
+

@@ -1,0 +1,96 @@
+"""What the envs of a batch say of themselves, and what they agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+from gymnasium import Space
+from gymnasium.vector.utils import batch_differing_spaces, batch_space
+
+from vecenv._layout import Layout, check_same_spaces
+from vecenv.errors import ConfigError, ConfigTypeError
+
+
+@dataclass(frozen=True)
+class EnvFacts:
+    """What one env says of itself. Picklable, so that a worker can report it."""
+
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    metadata: dict[str, Any]
+    render_mode: str | None
+
+    @classmethod
+    def of(cls, env: gymnasium.Env[Any, Any]) -> EnvFacts:
+        return cls(env.observation_space, env.action_space, dict(env.metadata), env.render_mode)
+
+
+@dataclass(frozen=True)
+class BatchFacts:
+    """What the envs of a batch share."""
+
+    single_observation_space: Space[Any]
+    observation_space: Space[Any]
+    single_action_space: Space[Any]
+    action_space: Space[Any]
+    metadata: dict[str, Any]
+    render_mode: str | None
+    observation_layout: Layout
+    action_layout: Layout
+
+
+def check_observation_mode(mode: Any) -> None:
+    """Raise unless the mode is "same", "different" or a pair of spaces."""
+    if isinstance(mode, tuple) and len(mode) == 2:
+        if not all(isinstance(space, Space) for space in mode):
+            raise ModeTypeError(
+                "Expected both elements of observation_mode to be Spaces, got "
+                f"{type(mode[0])} and {type(mode[1])}"
+            )
+    elif mode not in ("same", "different"):
+        raise ConfigError(
+            "Invalid `observation_mode`, expected: 'same' or 'different' or tuple of single and batch observation space, "
+            f"actual got {mode}"
+        )
+
+
+class ModeTypeError(ConfigTypeError, AssertionError):
+    """observation_mode is a pair of something else than spaces (an assertion in Gymnasium 1.2)."""
+
+
+def agree(facts: Sequence[EnvFacts], observation_mode: Any) -> BatchFacts:
+    """Find the spaces of the batch.
+
+    Args:
+        facts: of every env, in order.
+        observation_mode: "same"; "different" (equal shapes and dtypes, other bounds); or Gymnasium's pair of
+            (batched space, single space).
+
+    Raises:
+        SpaceMismatch: naming the first env whose spaces do not fit.
+    """
+    check_observation_mode(observation_mode)
+    first, count = facts[0], len(facts)
+    observation = [fact.observation_space for fact in facts]
+    check_same_spaces(observation, [fact.action_space for fact in facts], observation_mode)
+    if isinstance(observation_mode, tuple):
+        batched, single = observation_mode
+    elif observation_mode == "same":
+        batched, single = batch_space(first.observation_space, count), first.observation_space
+    else:
+        batched, single = batch_differing_spaces(observation), first.observation_space
+    return BatchFacts(
+        single_observation_space=single,
+        observation_space=batched,
+        single_action_space=first.action_space,
+        action_space=batch_space(first.action_space, count),
+        metadata=dict(first.metadata),
+        render_mode=first.render_mode,
+        observation_layout=Layout(single),
+        action_layout=Layout(first.action_space),
+    )
+
+

@@ -1,0 +1,88 @@
+"""What the engines that hold their envs in this process have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from vecenv._batch import Batch, Rows
+from vecenv._faults import Fault
+from vecenv._rows import Clocks, Factory, RowRunner, build_envs
+from vecenv.engines._facts import EnvFacts, agree
+
+
+def raise_fault(batch: Batch, rows: Rows) -> None:
+    """Raise the EnvError of the first of `rows` that failed. Its mail is then taken."""
+    if not batch.mail:
+        return
+    for row in rows.tolist():
+        mail = batch.mail.get(row)
+        if mail is not None and mail.fault is not None:
+            del batch.mail[row]
+            raise mail.fault.to_error(row)
+
+
+def results_or_raise(results: dict[int, Any]) -> list[Any]:
+    """The values in the order of rows; raises the EnvError of the first that is a Fault."""
+    for row in sorted(results):
+        if isinstance(results[row], Fault):
+            raise results[row].to_error(row)
+    return [results[row] for row in sorted(results)]
+
+
+class LocalEngine:
+    """Envs in this process, cut into `parts` blocks of rows with a RowRunner each."""
+
+    def __init__(self, factories: Sequence[Factory], *, parts: int, observation_mode: Any, on_error: Any) -> None:
+        self.envs = build_envs(factories)
+        try:
+            self.facts = agree([EnvFacts.of(env) for env in self.envs], observation_mode)
+            self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, len(self.envs))
+            self._bounds = split(len(self.envs), parts)
+            self._runners = [self._runner(factories, on_error, start, stop) for start, stop in self._bounds]
+        except BaseException:
+            for env in self.envs:
+                env.close()
+            raise
+        self._closed = False
+
+    def _runner(self, factories: Sequence[Factory], on_error: Any, start: int, stop: int) -> RowRunner:
+        # One part shares the batch itself, several have views with mailboxes of their own.
+        batch = self.batch if stop - start == len(self.envs) else self.batch.rows(start, stop)
+        return RowRunner(
+            self.envs if batch is self.batch else self.envs[start:stop],
+            batch,
+            Clocks.allocate(stop - start),
+            first=start,
+            factories=factories[start:stop],
+            on_error=on_error,
+        )
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
+        results: dict[int, Any] = {}
+        for runner in self._runners:
+            found = runner.call(range(len(runner.envs)), name, args, kwargs)
+            results.update({runner.first + row: value for row, value in found.items()})
+        return results_or_raise(results)
+
+    def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
+        results: dict[int, Any] = {}
+        for runner in self._runners:
+            mine = values[runner.first : runner.first + len(runner.envs)]
+            found = runner.set_attr(name, dict(enumerate(mine)))
+            results.update({runner.first + row: value for row, value in found.items()})
+        results_or_raise(results)
+
+    def clocks(self) -> list[tuple[slice, Clocks]]:
+        return [
+            (slice(start, stop), runner.clocks)
+            for (start, stop), runner in zip(self._bounds, self._runners, strict=True)
+        ]
+
+
+def split(count: int, parts: int) -> list[tuple[int, int]]:
+    """Cut 0 ... count - 1 into contiguous parts whose sizes differ by at most one."""
+    edges = [part * count // parts for part in range(parts + 1)]
+    return list(zip(edges[:-1], edges[1:], strict=True))
+
+

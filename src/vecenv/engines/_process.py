@@ -1,0 +1,487 @@
+"""The process engine: the row loop in worker processes, over slices of one shared block."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.util import Finalize
+from typing import Any
+
+import numpy as np
+
+from vecenv._batch import Rows
+from vecenv._faults import Fault, OnError, RestartPolicy
+from vecenv._memory import SharedMemory
+from vecenv._rows import Clocks, Factory, RowRunner, build_envs
+from vecenv._seeding import NO_SEED
+from vecenv.engines._control import DONE, EAGER, MAILS, SPIN_SECONDS, WAITING, SharedBlock, fence, ticket
+from vecenv.engines._facts import EnvFacts, agree, check_observation_mode
+from vecenv.engines._local import raise_fault, results_or_raise, split
+from vecenv.engines._worker import Assignment, Attachment, dumps
+from vecenv.engines._workers import (
+    Worker,
+    close_workers,
+    first_message,
+    pickled_factories,
+    start_context,
+    started_by_main_thread,
+)
+from vecenv.errors import EnvError, SpaceError
+
+_LOOK_UP_SECONDS = 1.0
+"""A parked front looks up this often, should a wake-up ever be lost."""
+
+
+class ProcessEngine:
+    """K envs per worker process; columns in shared memory; infos, calls and unsized observations by message.
+
+    No env is created in this process, unless `caller_works`. A worker that died is started again by the next RESET of
+    its rows, or at once with `on_error="restart"`.
+
+    Args:
+        workers: number of processes.
+        context: a start method or a multiprocessing context; None is "forkserver" where there is one, else "spawn".
+        ordered: `recv` returns rows in the order they were sent, whichever is ready first.
+        caller_works: the calling process holds a share of the envs too, and steps them instead of waiting.
+        start_timeout: seconds that building the envs may take.
+    """
+
+    name = "process"
+
+    def __init__(
+        self,
+        factories: Sequence[Factory],
+        *,
+        workers: int,
+        context: Any = None,
+        observation_mode: Any = "same",
+        on_error: OnError = "raise",
+        ordered: bool = False,
+        caller_works: bool = False,
+        start_timeout: float = 60.0,
+    ) -> None:
+        check_observation_mode(observation_mode)
+        count = len(factories)
+        self._factories = list(factories)
+        self._context = start_context(context)
+        self._on_error: OnError = on_error
+        self._ordered = ordered
+        self._start_timeout = start_timeout
+        self._bounds = split(count, workers + caller_works)
+        self._worker_count = workers
+        self._policies = [RestartPolicy(start) for start, _ in self._bounds]
+        self._sequence = 0
+        self._pending = np.zeros(count, np.bool_)
+        self._pending_count = 0
+        self._sent_at = np.zeros(count, np.int64)
+        self._sent_ops = np.zeros(count, np.uint8)
+        self._questions: list[bytes] = []
+        self._replies: dict[int, Any] = {}
+        self._workers: list[Worker] = []
+        self._caller: RowRunner | None = None
+        self._caller_rows: list[int] = []
+        self._poll = select.poll()
+        self._close = Finalize(self, close_workers, args=(self._workers, 1.0), exitpriority=100)
+        try:
+            self._start(observation_mode, caller_works)
+        except BaseException:
+            self.close(0.5)
+            raise
+
+    # --- the seam ----------------------------------------------------------------------------------------------------
+
+    def send(self, rows: Rows) -> None:
+        self._revive_for(rows)
+        self._sequence += 1
+        self._sent_at[rows] = self._sequence
+        self._sent_ops[rows] = self.batch.op[rows]
+        extras = self._extras(rows)
+        for part, mine in self._parts(rows):
+            if part == self._worker_count:
+                self._caller_rows.extend(mine.tolist())
+                continue
+            worker = self._workers[part]
+            if part in extras:
+                worker.post(extras[part])
+            self._block.requests[mine] = ticket(worker.generation, self._sequence)
+            worker.target += len(mine)
+            worker.ring()
+        self._pending[rows] = True
+        self._pending_count += len(rows)
+
+    def recv(self, count: int, timeout: float | None = None) -> Rows:
+        if self._caller_rows:
+            self._run_caller()
+        everything = count == self._pending_count
+        if everything:
+            self._wait(self._all_done, timeout)
+        else:
+            self._wait(self._first_done(count), timeout, eager=not self._ordered)
+        self._read_mail()
+        rows = np.flatnonzero(self._pending) if everything else self._oldest_done(count)
+        try:
+            raise_fault(self.batch, rows)
+        except EnvError as error:
+            self._name_worker(error)
+            rows = np.array([error.row])
+            raise
+        finally:
+            self._give_back(rows)
+        return rows
+
+    def close(self, timeout: float = 5.0) -> None:
+        if self._close.still_active():
+            self._close.cancel()
+            close_workers(self._workers, timeout)
+            if self._caller is not None:
+                self._caller.close()
+
+    # --- abilities ---------------------------------------------------------------------------------------------------
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
+        payload = self._pickled(("call", self._sequence + 1, name, args, kwargs))
+        results = self._ask([payload] * self._worker_count, timeout)
+        if self._caller is not None:
+            found = self._caller.call(range(len(self._caller.envs)), name, args, kwargs)
+            results.update({self._caller.first + row: value for row, value in found.items()})
+        return results_or_raise(results)
+
+    def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
+        payloads = [
+            self._pickled(("set", self._sequence + 1, name, dict(enumerate(values[start:stop]))))
+            for start, stop in self._bounds[: self._worker_count]
+        ]
+        results = self._ask(payloads, timeout)
+        if self._caller is not None:
+            mine = dict(enumerate(values[self._caller.first :]))
+            found = self._caller.set_attr(name, mine)
+            results.update({self._caller.first + row: value for row, value in found.items()})
+        results_or_raise(results)
+
+    def kill(self, row: int) -> None:
+        part = int(self._worker_of[row])
+        if part < self._worker_count:
+            self._workers[part].kill(signal.SIGKILL)
+
+    def clocks(self) -> list[tuple[slice, Clocks]]:
+        return [(slice(*bounds), clocks) for bounds, clocks in zip(self._bounds, self._block.clocks, strict=True)]
+
+    @property
+    def processes(self) -> list[Any]:
+        """The worker processes."""
+        return [worker.process for worker in self._workers]
+
+    # --- starting ----------------------------------------------------------------------------------------------------
+
+    def _start(self, observation_mode: Any, caller_works: bool) -> None:
+        deadline = time.monotonic() + self._start_timeout
+        for number in range(self._worker_count):
+            self._workers.append(self._start_worker(number, generation=1))
+        facts = [fact for worker in self._workers for fact in first_message(worker, deadline)]
+        if caller_works:
+            first = self._bounds[-1][0]
+            mine = build_envs(self._factories[first:], first)
+            facts += [EnvFacts.of(env) for env in mine]
+        self.facts = agree(facts, observation_mode)
+        layouts = self.facts.observation_layout, self.facts.action_layout
+        self._memory = SharedMemory.create(SharedBlock.size(*layouts, self._bounds))
+        self._block = SharedBlock.map(self._memory, *layouts, self._bounds)
+        self.batch = self._block.batch
+        self._delivered = [column.copy() for column in self.batch.obs] if self._on_error == "restart" else []
+        self._worker_of = np.repeat(np.arange(len(self._bounds)), [stop - start for start, stop in self._bounds])
+        self._all_parts = [(part, np.arange(start, stop)) for part, (start, stop) in enumerate(self._bounds)]
+        for worker in self._workers:
+            self._attach(worker, deadline, lost={})
+        if caller_works:
+            self._caller = RowRunner(
+                mine,
+                self.batch.rows(first, len(facts)),
+                self._block.clocks[-1],
+                first=first,
+                factories=self._factories[first:],
+                on_error=self._on_error,
+            )
+
+    def _start_worker(self, number: int, generation: int) -> Worker:
+        start, stop = self._bounds[number]
+        forked = self._context.get_start_method() == "fork"
+        mine = self._factories[start:stop]
+        assignment = Assignment(
+            number=number,
+            bounds=self._bounds,
+            factories=mine if forked else pickled_factories(mine, start),
+            on_error=self._on_error,
+            die_with_parent=started_by_main_thread(self._context),
+            foreign=tuple(fd for worker in self._workers for fd in worker.descriptors()) if forked else (),
+        )
+        return Worker(self._context, assignment, generation)
+
+    def _attach(self, worker: Worker, deadline: float, lost: dict[int, Fault]) -> None:
+        """Give a worker whose envs are built the shared block."""
+        self._block.front[worker.number] = self._block.worker[worker.number] = 0
+        worker.control = self._block.control(worker.number)
+        worker.channel.send(
+            Attachment(
+                size=SharedBlock.size(self.facts.observation_layout, self.facts.action_layout, self._bounds),
+                observation=self.facts.single_observation_space,
+                action=self.facts.single_action_space,
+                lost=lost,
+            )
+        )
+        worker.channel.send_descriptors([self._memory.descriptor])
+        first_message(worker, deadline)
+        self._poll.register(worker.channel.fileno(), select.POLLIN)
+        self._poll.register(worker.liveness, select.POLLIN)
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def _parts(self, rows: Rows) -> Iterator[tuple[int, Rows]]:
+        """The rows of each worker that has any."""
+        if len(rows) == len(self._pending):
+            return iter(self._all_parts)
+        parts = self._worker_of[rows]
+        return ((int(part), rows[parts == part]) for part in np.unique(parts))
+
+    def _extras(self, rows: Rows) -> dict[int, bytes]:
+        """What has no column, by worker: reset options and actions of unsized spaces."""
+        by_value, options = self.batch.action_layout.by_value, self.batch.options
+        if not by_value and not options:
+            return {}
+        extras: dict[int, bytes] = {}
+        for part, mine in self._parts(rows):
+            if part == self._worker_count:
+                continue
+            start, listed = self._bounds[part][0], mine.tolist()
+            chosen = {row - start: options[row] for row in listed if row in options}
+            actions = {leaf: {row - start: self.batch.actions[leaf][row] for row in listed} for leaf in by_value}
+            extras[part] = self._pickled(("extras", chosen, actions))
+        for row in rows.tolist():
+            if self._worker_of[row] < self._worker_count:
+                options.pop(row, None)
+        return extras
+
+    def _run_caller(self) -> None:
+        """Step the caller's own share of the rows."""
+        assert self._caller is not None
+        first, rows, self._caller_rows = self._caller.first, self._caller_rows, []
+        local = [row - first for row in rows]
+        self._caller.batch.options.update({row: self.batch.options.pop(first + row, None) for row in local})
+        for leaf in self.batch.action_layout.by_value:
+            self._caller.batch.actions[leaf][local] = self.batch.actions[leaf][rows]
+        try:
+            self._caller.run(local)
+        except BaseException as interrupt:
+            self._caller.interrupted(interrupt)
+            self._caller_rows = [row for row in rows if self.batch.op[row]]
+            raise
+        finally:
+            for row, mail in self._caller.batch.mail.items():
+                self.batch.mail[first + row] = mail
+            self._caller.batch.mail.clear()
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    def _all_done(self) -> bool:
+        for worker in self._workers:
+            if worker.control.worker[DONE] != worker.target:  # type: ignore[union-attr]  # set once attached
+                return False
+        return True
+
+    def _first_done(self, count: int) -> Callable[[], bool]:
+        if self._ordered:
+            rows = self._in_order(np.flatnonzero(self._pending))[:count]
+            return lambda: bool((self._block.answers[rows] == self._block.requests[rows]).all())
+        workers = self._workers
+        enough = sum(worker.target for worker in workers) - self._pending_count + count
+        return lambda: sum(worker.control.worker[DONE] for worker in workers) >= enough  # type: ignore[union-attr]
+
+    def _wait(self, satisfied: Callable[[], bool], timeout: float | None, *, eager: bool = False) -> None:
+        """Return once `satisfied`: spin for a while, then park. Raises if a worker dies or time runs out."""
+        if eager:
+            self._block.front[:, EAGER] = 1
+        give_way, clock = os.sched_yield, time.perf_counter
+        started = clock()
+        limit = started + (SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout))
+        while not satisfied():
+            give_way()
+            if clock() > limit:
+                self._park(satisfied, timeout, started, lambda: self._late(timeout))
+                return
+
+    def _park(
+        self, satisfied: Callable[[], bool], timeout: float | None, started: float, late: Callable[[], EnvError]
+    ) -> None:
+        deadline = None if timeout is None else started + timeout
+        self._block.front[:, WAITING] = 1
+        try:
+            fence()
+            while not satisfied():
+                left = _LOOK_UP_SECONDS if deadline is None else min(_LOOK_UP_SECONDS, deadline - time.perf_counter())
+                if left <= 0:
+                    error = late()
+                    if self._on_error == "raise" or error.row is None or self._questions:
+                        raise error
+                    self.kill(error.row)
+                    deadline = time.perf_counter() + self._start_timeout
+                    continue
+                ready = {descriptor for descriptor, _ in self._poll.poll(left * 1000)}
+                for worker in self._workers:
+                    if worker.channel.fileno() in ready:
+                        worker.channel.drain()
+                    if worker.liveness in ready and not satisfied():
+                        self._bury(worker)
+        finally:
+            self._block.front[:, WAITING] = 0
+
+    def _oldest_done(self, count: int) -> Rows:
+        """Of the rows that are done, those sent first."""
+        done = self._pending & (self._block.answers == self._block.requests)
+        return self._in_order(np.flatnonzero(done))[:count]
+
+    def _in_order(self, rows: Rows) -> Rows:
+        return rows[np.argsort(self._sent_at[rows], kind="stable")]
+
+    def _give_back(self, rows: Rows) -> None:
+        self._pending[rows] = False
+        self._pending_count -= len(rows)
+        for kept, column in zip(self._delivered, self.batch.obs, strict=False):
+            kept[rows] = column[rows]
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def _read_mail(self) -> None:
+        for worker in self._workers:
+            while worker.mails_read < worker.control.worker[MAILS]:  # type: ignore[union-attr]  # set once attached
+                worker.channel.drain()
+                self._take_messages(worker)
+
+    def _take_messages(self, worker: Worker) -> None:
+        while worker.channel.inbox:
+            worker.mails_read += 1
+            kind, *content = pickle.loads(worker.channel.inbox.popleft())
+            if kind == "reply":
+                number, results = content
+                if number == self._sequence:
+                    self._replies.update(results)
+                continue
+            for row, (number, mail, objects) in content[0].items():
+                if number != self._block.requests[row]:
+                    continue  # an answer to an exchange that was given up
+                if mail is not None:
+                    self.batch.mail[row] = mail
+                for leaf, (obs, final) in zip(self.batch.observation_layout.by_value, objects, strict=False):
+                    self.batch.obs[leaf][row], self.batch.final_obs[leaf][row] = obs, final
+
+    def _ask(self, payloads: list[bytes], timeout: float | None) -> dict[int, Any]:
+        """Send each worker a question and gather the answers by row."""
+        self._revive_for(np.arange(len(self._pending)))
+        self._sequence += 1
+        self._questions, self._replies = payloads, {}
+        wanted = set(range(self._bounds[self._worker_count - 1][1]))
+        for worker, payload in zip(self._workers, payloads, strict=True):
+            worker.post(payload)
+
+        def answered() -> bool:
+            for worker in self._workers:
+                self._take_messages(worker)
+            return len(self._replies) == len(wanted)
+
+        def late() -> EnvError:
+            row = min(wanted - self._replies.keys())
+            return self._workers[self._worker_of[row]].late(row, timeout, "call")
+
+        try:
+            self._park(answered, timeout, time.perf_counter(), late)
+        finally:
+            self._questions = []
+        return self._replies
+
+    def _pickled(self, message: Any) -> bytes:
+        try:
+            return dumps(message)
+        except Exception as error:
+            raise SpaceError(f"this cannot be sent to a worker: {error}; pass plain data, or use engine='sync'") from error
+
+    # --- failures ----------------------------------------------------------------------------------------------------
+
+    def _name_worker(self, error: EnvError) -> None:
+        part = int(self._worker_of[error.row])
+        if part < len(self._workers):
+            error.worker, error.pid = part, self._workers[part].process.pid
+
+    def _context_of(self, row: int) -> tuple[Any, int | None]:
+        """Last action and seed of a row, for error texts."""
+        action = self.batch.action_layout.reader([column.copy() for column in self.batch.actions])(row)
+        seed = int(self.batch.last_seed[row])
+        return action, None if seed == NO_SEED else seed
+
+    def _at(self, worker: Worker) -> int:
+        """The row a worker is running, or the first it was asked for."""
+        current = int(self._block.clocks[worker.number].current[0])
+        if current >= 0:
+            return worker.start + current
+        mine = np.arange(worker.start, worker.stop)
+        open_rows = mine[self._block.answers[mine] != self._block.requests[mine]]
+        return int(open_rows[0]) if len(open_rows) else worker.start
+
+    def _late(self, timeout: float | None) -> EnvError:
+        worker = next(
+            (worker for worker in self._workers if worker.control.worker[DONE] != worker.target),  # type: ignore[union-attr]
+            self._workers[0],
+        )
+        row = self._at(worker)
+        return worker.late(row, timeout, "step", *self._context_of(row))
+
+    def _bury(self, worker: Worker) -> None:
+        """A worker is dead that we are waiting for: restart it or raise WorkerDied."""
+        worker.channel.drain()
+        self._take_messages(worker)
+        row = self._at(worker)
+        error = worker.died(row, *self._context_of(row))
+        self._poll.unregister(worker.channel.fileno())
+        self._poll.unregister(worker.liveness)
+        mine = np.arange(worker.start, worker.stop)
+        if self._on_error == "raise":
+            self._give_back(mine[self._pending[mine]])
+            self._block.answers[mine] = self._block.requests[mine]
+            worker.target = int(worker.control.worker[DONE])  # type: ignore[union-attr]  # it was attached
+            raise error
+        fault = Fault.of(error, "step")
+        self._policies[worker.number].allow(fault, self._sequence)
+        for kept, column in zip(self._delivered, self.batch.obs, strict=True):
+            column[mine] = kept[mine]
+        self.batch.restarts[mine] += 1
+        self._replace(worker, lost=dict.fromkeys(range(len(mine)), fault))
+
+    def _revive_for(self, rows: Rows) -> None:
+        """Start dead workers again whose rows are asked for."""
+        for worker in self._workers:
+            if worker.error is not None and bool(np.isin(rows, worker.rows).any()):
+                self._replace(worker, lost={})
+
+    def _replace(self, dead: Worker, lost: dict[int, Fault]) -> None:
+        """Start a worker anew, with a new generation, and ask it again for what is pending.
+
+        Args:
+            lost: why the episodes of its rows ended, to be reported with their next op.
+        """
+        deadline = time.monotonic() + self._start_timeout
+        dead.kill(signal.SIGKILL)
+        dead.release()
+        worker = self._workers[dead.number] = self._start_worker(dead.number, dead.generation + 1)
+        first_message(worker, deadline)
+        mine = np.arange(worker.start, worker.stop)
+        self._block.answers[mine] = self._block.requests[mine] = 0
+        self._attach(worker, deadline, lost)
+        pending = mine[self._pending[mine]]
+        if self._questions:
+            worker.post(self._questions[worker.number])
+        if len(pending):
+            self.batch.op[pending] = self._sent_ops[pending]
+            self._block.requests[pending] = ticket(worker.generation, self._sequence)
+            worker.target = len(pending)
+            worker.ring()

@@ -1,0 +1,345 @@
+"""What runs in a worker process of the process engine. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import multiprocessing
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+import gymnasium
+import numpy as np
+
+from vecenv._batch import Mail
+from vecenv._faults import Fault, OnError
+from vecenv._layout import Layout
+from vecenv._memory import SharedMemory
+from vecenv._rows import Factory, RowRunner, build_envs
+from vecenv.engines._channel import Channel
+from vecenv.engines._control import (
+    DONE,
+    EAGER,
+    MAILS,
+    MESSAGES,
+    PARKED,
+    RING,
+    SPIN_SECONDS,
+    WAITING,
+    SharedBlock,
+    fence,
+    spin,
+)
+from vecenv.engines._facts import EnvFacts
+from vecenv.errors import EnvError
+
+_PR_SET_PDEATHSIG = 1
+_PARKED_MILLISECONDS = 1000
+"""A parked worker looks up this often, should a wake-up ever be lost."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What a worker is told when it starts.
+
+    Attributes:
+        factories: the env factories themselves (fork), or their cloudpickle.
+        die_with_parent: ask the kernel for SIGKILL when the starting thread ends; only right for a main thread.
+        foreign: descriptors inherited by fork that belong to the front or to other workers.
+    """
+
+    number: int
+    bounds: list[tuple[int, int]]
+    factories: Sequence[Factory] | bytes
+    on_error: OnError
+    die_with_parent: bool
+    foreign: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """The second message to a worker, once spaces are known: the block, and what its rows were doing."""
+
+    size: int
+    observation: Any
+    action: Any
+    lost: dict[int, Fault]
+
+
+def main(sock: socket.socket, assignment: Assignment) -> None:
+    """Build the envs, report their spaces, attach to the shared block and serve until told to close."""
+    _leave_the_terminal(assignment)
+    channel = Channel(sock, blocking=True)
+    (trace,) = channel.receive_descriptors(1)
+    faulthandler.enable(file=trace, all_threads=True)
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(signal.SIGUSR1, file=trace, all_threads=True, chain=False)
+    try:
+        envs = _build(channel, assignment)
+        if envs is not None:
+            _attach(channel, assignment, envs).serve()
+    except (EOFError, ConnectionResetError, BrokenPipeError):
+        pass  # the front is gone
+    finally:
+        channel.close()
+
+
+def _leave_the_terminal(assignment: Assignment) -> None:
+    """Ctrl-C is for the front alone; and when the front dies, so does the worker, even inside a hung env."""
+    os.setsid()
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # envs may have children
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for descriptor in assignment.foreign:
+        try:
+            os.close(descriptor)
+        except OSError:
+            continue
+    parent = multiprocessing.parent_process()
+    if assignment.die_with_parent and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent is not None:
+        threading.Thread(target=_outlive_not, args=(parent,), name="vecenv-lifeline", daemon=True).start()
+
+
+def _outlive_not(parent: Any) -> None:
+    """Exit as soon as the front's process is gone. The kernel's signal alone misses a front under a fork server."""
+    parent.join()
+    os._exit(1)
+
+
+def _build(channel: Channel, assignment: Assignment) -> list[gymnasium.Env[Any, Any]] | None:
+    first, _ = assignment.bounds[assignment.number]
+    try:
+        factories = assignment.factories
+        if isinstance(factories, bytes):
+            factories = pickle.loads(factories)
+        envs = build_envs(factories, first)
+        channel.send_bytes(dumps(("ready", [EnvFacts.of(env) for env in envs])))
+    except BaseException as error:
+        channel.send_bytes(dumps(("failed", *_explain(error, first))))
+        return None
+    return envs
+
+
+def _explain(error: BaseException, first: int) -> tuple[int, Fault]:
+    """Which row could not be built, and why."""
+    if isinstance(error, EnvError) and error.row is not None:
+        return error.row, Fault.of(error.__cause__ or error, "make")
+    return first, Fault.of(error, "make")
+
+
+def _attach(channel: Channel, assignment: Assignment, envs: list[gymnasium.Env[Any, Any]]) -> Server:
+    attachment: Attachment = pickle.loads(channel.receive_bytes())
+    (descriptor,) = channel.receive_descriptors(1)
+    memory = SharedMemory(descriptor, attachment.size)
+    memory.close_descriptor()
+    block = SharedBlock.map(memory, Layout(attachment.observation), Layout(attachment.action), assignment.bounds)
+    factories = assignment.factories
+    return Server(
+        channel,
+        block,
+        assignment.number,
+        assignment.bounds[assignment.number],
+        envs,
+        pickle.loads(factories) if isinstance(factories, bytes) else factories,
+        assignment.on_error,
+        attachment,
+    )
+
+
+class Server:
+    """Runs the rows the front asks for, and answers its calls."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        block: SharedBlock,
+        number: int,
+        bounds: tuple[int, int],
+        envs: list[gymnasium.Env[Any, Any]],
+        factories: Sequence[Factory],
+        on_error: OnError,
+        attachment: Attachment,
+    ) -> None:
+        start, stop = bounds
+        self._channel = channel
+        self._control = block.control(number)
+        self._requests, self._answers = block.requests[start:stop], block.answers[start:stop]
+        self._batch = block.batch.rows(start, stop)
+        self._runner = RowRunner(
+            envs,
+            self._batch,
+            block.clocks[number],
+            first=start,
+            factories=factories,
+            on_error=on_error,
+            lost=attachment.lost,
+        )
+        self._messages_read = 0
+        self._unsendable: set[str] = set()
+        self._open = True
+
+    def serve(self) -> None:
+        """Until told to close or the front is gone."""
+        ring = 0
+        self._channel.send(("attached", None))
+        try:
+            while self._open:
+                self._wait(ring)
+                ring = self._control.front[RING]
+                while self._messages_read < self._control.front[MESSAGES] and self._open:
+                    self._handle(self._channel.receive_bytes())
+                self._run()
+        finally:
+            self._runner.close()
+
+    def _wait(self, ring: int) -> None:
+        """Return when the doorbell was rung since `ring`: spin for a while, then park."""
+        front, worker = self._control.front, self._control.worker
+        if spin(front, RING, ring, SPIN_SECONDS):
+            return
+        worker[PARKED] = 1
+        fence()
+        poll = select.poll()
+        poll.register(self._channel.fileno(), select.POLLIN)
+        while front[RING] == ring and self._open:
+            if poll.poll(_PARKED_MILLISECONDS):
+                message = self._channel.consume_wake()
+                if message is not None:
+                    self._handle(message)
+        worker[PARKED] = 0
+
+    def _run(self) -> None:
+        rows = np.flatnonzero(self._requests != self._answers)
+        if not len(rows):
+            return
+        if self._control.front[EAGER]:
+            for row in rows.tolist():
+                self._runner.run_whatever_happens([row])
+                self._publish([row])
+        else:
+            listed = rows.tolist()
+            self._runner.run_whatever_happens(listed)
+            self._publish(listed)
+
+    def _publish(self, rows: list[int]) -> None:
+        """Hand rows back: first what they have to say, then the answers, then the wake-up."""
+        mail = self._collect_mail(rows)
+        if mail:
+            self._send_mail(mail)
+        worker = self._control.worker
+        self._answers[rows] = self._requests[rows]
+        worker[DONE] += len(rows)
+        fence()
+        if self._control.front[WAITING]:
+            self._channel.wake()
+
+    def _collect_mail(self, rows: list[int]) -> dict[int, tuple[Mail | None, list[Any]]]:
+        """Per row its mail and the values of leaves that have no column of their own."""
+        mailbox, by_value = self._batch.mail, self._batch.observation_layout.by_value
+        if by_value:
+            return {row: (mailbox.pop(row, None), self._objects(row)) for row in rows}
+        if not mailbox:
+            return {}
+        found = {row: (mailbox[row], []) for row in rows if row in mailbox}
+        mailbox.clear()
+        return found
+
+    def _objects(self, row: int) -> list[Any]:
+        leaves = self._batch.observation_layout.by_value
+        return [(self._batch.obs[leaf][row], self._batch.final_obs[leaf][row]) for leaf in leaves]
+
+    def _send_mail(self, mail: dict[int, tuple[Mail | None, list[Any]]]) -> None:
+        first = self._runner.first
+        try:
+            payload = dumps(("mail", {first + row: (int(self._requests[row]), *content) for row, content in mail.items()}))
+        except Exception:
+            mail = {row: self._sendable_mail(row, *content) for row, content in mail.items()}
+            self._send_mail(mail)
+            return
+        self._channel.send_bytes(payload)
+        self._control.worker[MAILS] += 1
+
+    def _sendable_mail(self, row: int, mail: Mail | None, objects: list[Any]) -> tuple[Mail | None, list[Any]]:
+        self._drop_unsendable(row, mail)
+        if _picklable(objects):
+            return mail, objects
+        error = TypeError("the observation cannot be pickled; use engine='sync' for this env")
+        return Mail(fault=Fault.of(error, "step")), []
+
+    def _drop_unsendable(self, row: int, mail: Mail | None) -> None:
+        """Take info entries out that cannot be pickled, and say so once per key."""
+        if mail is None:
+            return
+        for info in filter(None, (mail.info, mail.final_info)):
+            for key in [key for key, value in info.items() if not _picklable(value)]:
+                del info[key]
+                if key not in self._unsendable:
+                    self._unsendable.add(key)
+                    warnings.warn(
+                        f"info[{key!r}] of env {self._runner.first + row} cannot be pickled and was dropped; "
+                        "return plain data, or use engine='sync'",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+
+    def _handle(self, payload: bytes) -> None:
+        self._messages_read += 1
+        kind, *content = pickle.loads(payload)
+        if kind == "close":
+            self._open = False
+        elif kind == "extras":
+            options, actions = content
+            self._batch.options.update(options)
+            for leaf, values in actions.items():
+                for row, value in values.items():
+                    self._batch.actions[leaf][row] = value
+        else:
+            self._answer_call(kind, *content)
+
+    def _answer_call(self, kind: str, ticket: int, name: str, *content: Any) -> None:
+        if kind == "call":
+            args, kwargs = content
+            results = self._runner.call(range(len(self._runner.envs)), name, args, kwargs)
+        else:
+            (values,) = content
+            results = self._runner.set_attr(name, values)
+        results = {self._runner.first + row: _sendable(value) for row, value in results.items()}
+        self._channel.send_bytes(dumps(("reply", ticket, results)))
+        self._control.worker[MAILS] += 1
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, Fault):
+        return value
+    try:
+        dumps(value)
+    except Exception as error:
+        return Fault.of(TypeError(f"the result cannot be sent from a worker: {error}"), "call")
+    return value
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle; by cloudpickle if need be, which also knows classes defined in a script or notebook."""
+    try:
+        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        return cloudpickle.dumps(value)
+
+
+def _picklable(value: Any) -> bool:
+    try:
+        dumps(value)
+    except Exception:
+        return False
+    return True
