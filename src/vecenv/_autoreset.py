@@ -29,21 +29,27 @@ def parse_mode(mode: Any) -> AutoresetMode:
         raise ConfigError(f"autoreset must be one of {', '.join(map(repr, _NAMES))}, got {mode!r}") from None
 
 
-def plan(mode: AutoresetMode, done: np.ndarray) -> np.ndarray | Op:
+# Plain numbers and members, because looking them up in an Enum costs as much as the rest of `plan`.
+_STEP, _RESET, _ROLL = np.uint8(Op.STEP), np.uint8(Op.RESET), np.uint8(Op.ROLL)
+_SAME_STEP, _NEXT_STEP = AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP
+
+
+def plan(mode: AutoresetMode, terminated: np.ndarray, truncated: np.ndarray) -> np.ndarray | np.uint8:
     """The op of each row that is about to be stepped.
 
     Args:
-        done: whether the last op of each row ended an episode.
+        terminated, truncated: whether the last op of each row ended an episode.
 
     Raises:
         NotResetError: in DISABLED mode, if an episode of these rows has ended.
     """
-    if mode is AutoresetMode.SAME_STEP:
-        return Op.ROLL
-    if not done.any():
-        return Op.STEP
-    if mode is AutoresetMode.NEXT_STEP:
-        return np.where(done, np.uint8(Op.RESET), np.uint8(Op.STEP))
+    if mode is _SAME_STEP:
+        return _ROLL
+    if 1 not in terminated.tobytes() and 1 not in truncated.tobytes():  # several times faster than any()
+        return _STEP
+    done = terminated | truncated
+    if mode is _NEXT_STEP:
+        return np.where(done, _RESET, _STEP)
     raise NotResetError(
         f"{int(done.sum())} episodes have ended (positions {np.flatnonzero(done)[:8].tolist()}) and autoreset is disabled; "
         "reset them first: reset(options={'reset_mask': mask})"

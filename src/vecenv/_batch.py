@@ -21,10 +21,10 @@ class Op(enum.IntEnum):
     """What a row is to do."""
 
     IDLE = 0
-    STEP = 1
-    """Apply the action."""
-    RESET = 2
+    RESET = 1
     """Begin an episode, with the row's seed and options if there are any."""
+    STEP = 2
+    """Apply the action."""
     ROLL = 3
     """Apply the action; if the episode ends, keep the observation in `final_obs` and begin the next episode."""
 

@@ -7,6 +7,8 @@ A leaf with a fixed shape and dtype (Box, Discrete, MultiDiscrete, MultiBinary) 
 from __future__ import annotations
 
 import copy
+import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -21,6 +23,7 @@ from vecenv.errors import InvalidAction, SpaceError
 Columns: TypeAlias = list[np.ndarray]
 """One array per leaf, in the order of `Layout.leaves`; the first axis is the row."""
 
+_EVERY_ROW = slice(None)
 _FIXED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
@@ -32,8 +35,15 @@ class Leaf:
     space: Space[Any]
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    bounds: tuple[Any, Any] = (None, None)
+    """Smallest and largest integer, for integer leaves."""
 
-    @property
+    @functools.cached_property
+    def unsigned_limit(self) -> int | None:
+        """The largest value of an int64 leaf whose smallest is 0, else None."""
+        return self.bounds[1] if type(self.bounds[0]) is int and self.bounds[0] == 0 and self.dtype == np.int64 else None
+
+    @functools.cached_property
     def by_value(self) -> bool:
         """True if the leaf has no fixed size and is stored as Python objects."""
         return self.dtype == object
@@ -56,9 +66,45 @@ class Layout:
         writers = [_leaf_writer(leaf, column) for leaf, column in zip(self.leaves, columns, strict=True)]
         return _tree_writer(self.space, "", iter(writers))
 
+    def bulk_writer(self, columns: Columns) -> Callable[[Any, Sequence[Any]], bool]:
+        """A function `(index, values)` that stores the values of many envs at once, at the rows picked by `index`.
+
+        It answers False, and may have written some of them, if any needs the care of `writer`: a cast or an error.
+        """
+        writers = [_bulk_leaf_writer(leaf, column) for leaf, column in zip(self.leaves, columns, strict=True)]
+
+        def write(index: Any, values: Sequence[Any]) -> bool:
+            try:
+                gathered: list[Sequence[Any]] = []
+                _gather(self.space, values, gathered)
+                return all([store(index, leaf) for store, leaf in zip(writers, gathered, strict=True)])
+            except (AttributeError, KeyError, TypeError, ValueError):
+                return False
+
+        if not self._flat:
+            return write
+        (only,) = writers
+
+        def write_flat(index: Any, values: Sequence[Any]) -> bool:
+            try:
+                return only(index, values)
+            except (AttributeError, TypeError, ValueError):
+                return False
+
+        return write_flat
+
     def reader(self, columns: Columns) -> Callable[[int], Any]:
         """A function `(row)` that returns one env's value. Arrays in it are views of the columns."""
         return _tree_reader(self.space, iter(columns))
+
+    def lister(self, columns: Columns) -> Callable[[Any], Sequence[Any]]:
+        """A function `(index)` that returns the values of the rows picked by a slice or list, as copies."""
+        if self._flat:
+            (column,) = columns
+            return lambda index: list(column[index].copy())
+        # Zero columns of an empty Dict or Tuple leave the number of rows to be found elsewhere.
+        read_of = lambda picked: _tree_reader(self.space, iter(picked))  # noqa: E731
+        return lambda index: [*map(read_of([column[index].copy() for column in columns]), range(len(columns[0][index])))]
 
     def batched(self, columns: Columns) -> Any:
         """Nest the columns as Gymnasium's batched observations are nested. Numbers are not copied."""
@@ -75,7 +121,12 @@ class Layout:
             InvalidAction: naming the first wrong env, what was given and what was expected.
         """
         if self._flat:
-            return [_pack_leaf(self.leaves[0], values, count)]
+            leaf = self.leaves[0]
+            if type(values) is np.ndarray and values.dtype is leaf.dtype and leaf.unsigned_limit is not None:
+                # The usual case in as few steps as can be. Seen as unsigned, a negative number is a very large one.
+                if values.shape == (count, *leaf.shape) and 1 not in (values.view(np.uint64) > leaf.unsigned_limit).tobytes():
+                    return [values]
+            return [_pack_leaf(leaf, values, count)]
         columns: Columns = []
         _pack_tree(self.space, "", values, count, columns, iter(self.leaves))
         return columns
@@ -135,7 +186,8 @@ def _leaves(space: Space[Any], path: str) -> Iterator[Leaf]:
         for index, child in enumerate(space.spaces):
             yield from _leaves(child, _join(path, index))
     elif isinstance(space, _FIXED) and space.dtype != object:
-        yield Leaf(path, space, tuple(space.shape or ()), np.dtype(space.dtype))
+        dtype = np.dtype(space.dtype)
+        yield Leaf(path, space, tuple(space.shape or ()), dtype, (None, None) if dtype.kind == "f" else _integer_bounds(space))
     else:
         yield Leaf(path, space, (), np.dtype(object))
 
@@ -204,6 +256,51 @@ def _leaf_writer(leaf: Leaf, column: np.ndarray) -> Callable[[int, Any], None]:
             column[row] = _conform(leaf, value)
 
     return write
+
+
+def _gather(space: Space[Any], values: Sequence[Any], leaves: list[Sequence[Any]]) -> None:
+    """Turn values of many envs into one sequence per leaf. Any irregularity raises or gives the wrong count."""
+    if isinstance(space, spaces.Dict):
+        if set(map(len, values)) != {len(space.spaces)}:
+            raise ValueError
+        for key, child in space.spaces.items():
+            _gather(child, [value[key] for value in values], leaves)
+    elif isinstance(space, spaces.Tuple):
+        for child, part in zip(space.spaces, zip(*values, strict=True), strict=True):
+            _gather(child, part, leaves)
+    else:
+        leaves.append(values)
+
+
+_shape_of = operator.attrgetter("shape")
+
+
+def _bulk_leaf_writer(leaf: Leaf, column: np.ndarray) -> Callable[[Any, Sequence[Any]], bool]:
+    if leaf.by_value:
+        return lambda index, values: False
+    if not leaf.shape:
+        allowed = {int, leaf.dtype.type} if leaf.dtype == np.int64 else {leaf.dtype.type}
+
+        def store_scalars(index: Any, values: Sequence[Any]) -> bool:
+            if not allowed.issuperset(map(type, values)):
+                return False
+            column[index] = values
+            return True
+
+        return store_scalars
+    shapes, joined = {leaf.shape}, column.reshape((-1, *leaf.shape[1:]))
+
+    def store(index: Any, values: Sequence[Any]) -> bool:
+        if set(map(_shape_of, values)) != shapes:
+            return False
+        # "equiv" refuses any cast: a value of another dtype is for the writer that looks at each.
+        if index == _EVERY_ROW:
+            np.concatenate(values, out=joined, casting="equiv")
+        else:
+            column[index] = np.concatenate(values, dtype=leaf.dtype, casting="equiv").reshape((-1, *leaf.shape))
+        return True
+
+    return store
 
 
 def _conform(leaf: Leaf, value: Any) -> np.ndarray:
@@ -329,7 +426,7 @@ def _pack_floats(leaf: Leaf, array: np.ndarray) -> np.ndarray:
         )
     with np.errstate(over="ignore"):
         packed = array.astype(leaf.dtype, copy=False)
-    if not np.isfinite(packed).all():
+    if np.count_nonzero(np.isfinite(packed)) != packed.size:
         row, *component = np.argwhere(~np.isfinite(packed))[0]
         raise InvalidAction(
             f"env {row}: action{_at(leaf.path)} is {array[(row, *component)]} at component {[int(i) for i in component]}, "
@@ -339,13 +436,9 @@ def _pack_floats(leaf: Leaf, array: np.ndarray) -> np.ndarray:
 
 
 def _check_integers(leaf: Leaf, array: np.ndarray) -> None:
-    low, high = _integer_bounds(leaf.space)
-    if low is None or array.size == 0:
-        return
-    if isinstance(low, int) and low <= array.min() and array.max() <= high:
-        return
+    low, high = leaf.bounds
     wrong = (array < low) | (array > high)
-    if not wrong.any():
+    if not np.count_nonzero(wrong):
         return
     row, *component = np.argwhere(wrong)[0]
     where = f" at component {[int(i) for i in component]}" if component else ""
@@ -363,6 +456,8 @@ def _integer_bounds(space: Space[Any]) -> tuple[Any, Any]:
     if isinstance(space, spaces.MultiBinary):
         return 0, 1
     # Box bounds are not enforced, but a number that the dtype cannot hold would wrap around.
+    if np.dtype(space.dtype) == np.bool_:
+        return 0, 1
     limits = np.iinfo(space.dtype or np.int64)  # type: ignore[arg-type]  # the dtype of an integer Box
     return int(limits.min), int(limits.max)
 

@@ -31,6 +31,8 @@ class Lifecycle:
         """An error left results undelivered: the next full reset may discard them."""
         self.closed = False
         self._all_ready = False
+        self._whole = False
+        """All rows are pending; `pending` itself is then not kept up to date, to spare the usual step the work."""
         self._pid = os.getpid()
         self._inside: int | None = None
 
@@ -71,6 +73,7 @@ class Lifecycle:
         if self.pending_count:
             if rows is None:
                 self.check_idle(call)
+            self._list_pending()
             busy = rows[self.pending[rows]]  # type: ignore[index]  # None was handled above
             if len(busy):
                 raise PendingError(f"envs {_some(busy)} are still running; recv() them first", self.pending_call)
@@ -119,23 +122,37 @@ class Lifecycle:
 
     def sent(self, rows: Rows, call: str) -> None:
         """The engine owns these rows now."""
-        self.pending[rows] = True
+        self._whole = len(rows) == len(self.pending)
+        if not self._whole:
+            self.pending[rows] = True
         self.pending_count += len(rows)
         self.pending_call = call
 
     def failed(self, rows: Rows) -> None:
         """These rows need a reset; those of them that were pending are the front's again."""
+        self._list_pending()
         self.pending_count -= int(self.pending[rows].sum())
         self.pending[rows] = self.ready[rows] = False
         self._all_ready = False
 
     def received(self, rows: Rows, *, ready: bool = True) -> None:
         """The front owns these rows again; they may be stepped if `ready`."""
+        if self._whole and len(rows) == len(self.pending) and ready and self._all_ready:
+            self._whole = False
+            self.pending_count = 0
+            return
+        self._list_pending()
         self.pending[rows] = False
         self.pending_count -= len(rows)
         self.ready[rows] = ready
         self.seen[rows] = True
-        self._all_ready = ready and (len(rows) == len(self.ready) or bool(self.ready.all()))
+        self._all_ready = bool(self.ready.all())
+
+    def _list_pending(self) -> None:
+        """Mark all rows pending one by one, where so far it was only known that all are."""
+        if self._whole:
+            self.pending[:] = True
+            self._whole = False
 
 
 def _some(rows: Rows) -> str:

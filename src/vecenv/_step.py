@@ -12,7 +12,10 @@ from vecenv._batch import Op
 from vecenv._layout import Columns, Layout
 
 
-@dataclass(frozen=True)
+_RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
+
+
+@dataclass(frozen=True, eq=False)
 class Step:
     """Results of some or all envs. Position k of every array belongs to env `env_ids[k]`.
 
@@ -24,7 +27,6 @@ class Step:
         terminated, truncated: bool.
         infos: Gymnasium's dict of arrays, over these envs.
         env_ids: which envs these are.
-        rolled: where an episode ended and the next one began in this same exchange.
         ops: what each row did.
         episode_return, episode_length: totals of the episode each row's transition belongs to, complete where it ended.
     """
@@ -35,7 +37,6 @@ class Step:
     truncated: np.ndarray
     infos: dict[str, Any]
     env_ids: np.ndarray
-    rolled: np.ndarray
     ops: np.ndarray
     episode_return: np.ndarray
     episode_length: np.ndarray
@@ -52,9 +53,14 @@ class Step:
         return self.terminated | self.truncated
 
     @property
+    def rolled(self) -> np.ndarray:
+        """Where an episode ended and the next one began in this same exchange."""
+        return (self.ops == _ROLL) & self.done
+
+    @property
     def valid(self) -> np.ndarray:
         """Where the row is a transition. False for the reset rows of "next-step" mode, whose action was ignored."""
-        return self.ops != Op.RESET
+        return self.ops != _RESET
 
     @property
     def final_obs(self) -> Any:

@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode
 from vecenv._autoreset import plan
 from vecenv._batch import Mail, Op, Rows
 from vecenv._infos import as_arrays, objects
+from vecenv._layout import Columns
 from vecenv._lifecycle import Lifecycle
 from vecenv._options import ResetOptions
 from vecenv._seeding import Seeding, spread
@@ -23,6 +24,7 @@ from vecenv.engines import Engine, SupportsCall, SupportsClocks, SupportsKill
 from vecenv.errors import ConfigError, EnvError, SpaceError, UnsupportedError, WorkerTimeout
 
 Order = Literal["first-ready", "fixed"]
+_RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
 _NOT_CALLABLE = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
 
 
@@ -66,6 +68,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._batch = engine.batch
         self._lifecycle = Lifecycle(self.num_envs)
         self._ops = np.zeros(self.num_envs, np.uint8)
+        self._same_ops: Any = None
+        """The op that all of `_ops` are known to be, so that the usual step need not write it again."""
+        self._may_roll = plan(autoreset, np.zeros(1, np.bool_), np.zeros(1, np.bool_)) == _ROLL
         self._exchanges = 0
         self._seconds_waiting = 0.0
         self._seconds_copying = 0.0
@@ -110,7 +115,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
                 self._lifecycle.check_idle("step")
             self._send_step(actions, rows, "step")
             self._receive(self._lifecycle.pending_count, self.timeout)
-            return tuple(self._step_results(rows))  # type: ignore[return-value]  # a Step unpacks to these five
+            obs, reward, terminated, truncated, infos, _ = self._take_out(rows)
+            return self._batch.observation_layout.batched(obs), reward, terminated, truncated, infos
         finally:
             self._lifecycle.leave()
 
@@ -213,9 +219,35 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             if min_envs is None and self._lifecycle.pending_count > self.batch_size:
                 min_envs = self.batch_size
             count = self._lifecycle.check_can_receive(min_envs)
-            return self._step_results(self._receive(count, self.timeout if timeout is None else timeout))
+            rows = self._receive(count, self.timeout if timeout is None else timeout)
+            whole = len(rows) == self.num_envs
+            obs, reward, terminated, truncated, infos, final = self._take_out(None if whole else rows)
+            return Step(
+                obs=self._batch.observation_layout.batched(obs),
+                reward=reward,
+                terminated=terminated,
+                truncated=truncated,
+                infos=infos,
+                env_ids=rows.copy(),
+                ops=self._ops[rows],
+                episode_return=self._batch.episode_return[rows],
+                episode_length=self._batch.episode_length[rows],
+                _layout=self._batch.observation_layout,
+                _obs_columns=obs,
+                _final_columns=final,
+            )
         finally:
             self._lifecycle.leave()
+
+    @property
+    def episode_return(self) -> np.ndarray:
+        """Return so far of each env's episode; of the ended one while its last step is the latest."""
+        return self._batch.episode_return.copy()
+
+    @property
+    def episode_length(self) -> np.ndarray:
+        """Steps so far of each env's episode; of the ended one while its last step is the latest."""
+        return self._batch.episode_length.copy()
 
     def stats(self) -> Stats:
         """Where time goes: in the envs (and which of them), in waiting, in copying."""
@@ -235,21 +267,25 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._discard_pending()
         batch.seed[rows] = seeds[rows]
         batch.options.update((row, parsed.per_env[row]) for row in rows.tolist() if parsed.per_env[row] is not None)
-        self._dispatch(rows, Op.RESET, "reset")
+        self._dispatch(rows, _RESET, "reset")
 
     def _send_step(self, actions: Any, rows: Rows | None, call: str) -> None:
         lifecycle, batch = self._lifecycle, self._batch
         lifecycle.check_can_step(rows, call)
         everything: Any = slice(None) if rows is None else rows
         columns = batch.action_layout.pack(actions, self.num_envs if rows is None else len(rows))
-        ops = plan(self.autoreset_mode, (batch.terminated | batch.truncated)[everything])
+        flags = (batch.terminated, batch.truncated) if rows is None else (batch.terminated[rows], batch.truncated[rows])
+        ops = plan(self.autoreset_mode, *flags)
         for column, packed in zip(batch.actions, columns, strict=True):
             column[everything] = packed
         self._dispatch(lifecycle.all_rows if rows is None else rows, ops, "step")
 
     def _dispatch(self, rows: Rows, ops: Any, call: str) -> None:
         where: Any = slice(None) if len(rows) == self.num_envs else rows
-        self._batch.op[where] = self._ops[where] = ops
+        self._batch.op[where] = ops
+        if ops is not self._same_ops:
+            self._ops[where] = ops
+            self._same_ops = ops if where is not rows and type(ops) is np.uint8 else None
         try:
             self.engine.send(rows)
         except BaseException:
@@ -294,44 +330,26 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._seconds_copying += time.perf_counter() - started
         return obs, infos
 
-    def _step_results(self, rows: Rows | None) -> Step:
+    def _take_out(
+        self, rows: Rows | None
+    ) -> tuple[Columns, np.ndarray, np.ndarray, np.ndarray, dict[str, Any], Columns | None]:
+        """Copy what was received out of the batch (None: all rows): the five of a step, and final observations if any."""
         started = time.perf_counter()
-        batch, layout = self._batch, self._batch.observation_layout
-        everything = rows is None or (len(rows) == self.num_envs and rows[0] == 0)
-        if everything:
-            rows, where, ops = self._lifecycle.all_rows, None, self._ops.copy()
-        else:
-            assert rows is not None
-            where, ops = rows, self._ops[rows]
-        reward, terminated, truncated, episode_return, episode_length = batch.take(
-            [batch.reward, batch.terminated, batch.truncated, batch.episode_return, batch.episode_length], where, True
-        )
-        obs = batch.take(batch.obs, where, self.copy)
-        rolled = (ops == Op.ROLL) & (terminated | truncated)
-        final = batch.take(batch.final_obs, where, True) if rolled.any() else None
+        batch = self._batch
+        reward, terminated, truncated = batch.take([batch.reward, batch.terminated, batch.truncated], rows, True)
+        obs = batch.take(batch.obs, rows, self.copy)
+        mail = self._mail(rows)
         infos: dict[str, Any] = {}
-        mail = self._mail(where)
-        if final is not None:
-            self._add_final(infos, rolled, layout.reader(final), mail)
+        final = None
+        if self._may_roll:
+            rolled = terminated | truncated
+            if np.count_nonzero(rolled):
+                final = batch.take(batch.final_obs, rows, True)
+                self._add_final(infos, rolled, batch.observation_layout.reader(final), mail)
         if mail:
-            infos.update(as_arrays(((position, letter.info) for position, letter in mail), len(rows)))
-        step = Step(
-            obs=layout.batched(obs),
-            reward=reward,
-            terminated=terminated,
-            truncated=truncated,
-            infos=infos,
-            env_ids=rows.copy(),
-            rolled=rolled,
-            ops=ops,
-            episode_return=episode_return,
-            episode_length=episode_length,
-            _layout=layout,
-            _obs_columns=obs,
-            _final_columns=final,
-        )
+            infos.update(as_arrays(((position, letter.info) for position, letter in mail), len(reward)))
         self._seconds_copying += time.perf_counter() - started
-        return step
+        return obs, reward, terminated, truncated, infos, final
 
     def _add_final(self, infos: dict[str, Any], rolled: np.ndarray, read: Any, mail: list[tuple[int, Mail]]) -> None:
         """What Gymnasium says in infos of episodes that ended and began again in the same step."""

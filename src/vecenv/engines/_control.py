@@ -33,8 +33,10 @@ DONE, MAILS, PARKED = range(3)
 
 _GENERATION_SHIFT = 40
 _ORDERED_STORES = platform.machine().lower() in {"x86_64", "amd64", "i686", "i386"}
-SPIN_SECONDS = 0.001 if _ORDERED_STORES else 0.0
-"""How long to spin before parking. A kernel wake-up costs about 0.1 ms, so giving up sooner gains little."""
+SPIN_SECONDS = 0.0003 if _ORDERED_STORES else 0.0
+WORKER_SPIN_SECONDS = 0.001 if _ORDERED_STORES else 0.0
+"""How long the front and a worker spin before they park. A kernel wake-up costs about 0.1 ms, so giving up much sooner
+loses; the front's spinning also takes time from the workers when cores are few, a worker's takes it from nobody."""
 
 _fence_lock = threading.Lock()
 
@@ -96,12 +98,9 @@ class SharedBlock:
 def spin(words: memoryview, index: int, seen: int, seconds: float) -> bool:
     """Spin until `words[index]` is no longer `seen`; False after `seconds`. Gives the core away at every turn."""
     give_way, clock = os.sched_yield, time.perf_counter
-    deadline = 0.0
+    deadline = clock() + seconds
     while words[index] == seen:
         give_way()
-        if not deadline:
-            deadline = clock() + seconds
-        elif clock() > deadline:
+        if clock() > deadline:
             return False
     return True
-

@@ -33,6 +33,8 @@ def results_or_raise(results: dict[int, Any]) -> list[Any]:
 class LocalEngine:
     """Envs in this process, cut into `parts` blocks of rows with a RowRunner each."""
 
+    name = "local"
+
     def __init__(self, factories: Sequence[Factory], *, parts: int, observation_mode: Any, on_error: Any) -> None:
         self.envs = build_envs(factories)
         try:
@@ -56,6 +58,7 @@ class LocalEngine:
             first=start,
             factories=factories[start:stop],
             on_error=on_error,
+            watched=self.name == "thread",
         )
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:

@@ -7,7 +7,7 @@ import pickle
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.util import Finalize
 from typing import Any
 
@@ -75,6 +75,8 @@ class ProcessEngine:
         self._worker_count = workers
         self._policies = [RestartPolicy(start) for start, _ in self._bounds]
         self._sequence = 0
+        self._everyone: Rows = np.arange(count)
+        self._some_dead = False
         self._pending = np.zeros(count, np.bool_)
         self._pending_count = 0
         self._sent_at = np.zeros(count, np.int64)
@@ -95,22 +97,24 @@ class ProcessEngine:
     # --- the seam ----------------------------------------------------------------------------------------------------
 
     def send(self, rows: Rows) -> None:
-        self._revive_for(rows)
+        if self._some_dead:
+            self._revive_for(rows)
         self._sequence += 1
-        self._sent_at[rows] = self._sequence
-        self._sent_ops[rows] = self.batch.op[rows]
+        every = self._index(rows)
+        self._sent_at[every] = self._sequence
+        self._sent_ops[every] = self.batch.op[every]
         extras = self._extras(rows)
-        for part, mine in self._parts(rows):
+        for part, mine, count in self._parts(rows):
             if part == self._worker_count:
-                self._caller_rows.extend(mine.tolist())
+                self._caller_rows.extend(self._everyone[mine].tolist())
                 continue
             worker = self._workers[part]
             if part in extras:
                 worker.post(extras[part])
             self._block.requests[mine] = ticket(worker.generation, self._sequence)
-            worker.target += len(mine)
+            worker.target += count
             worker.ring()
-        self._pending[rows] = True
+        self._pending[every] = True
         self._pending_count += len(rows)
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
@@ -122,16 +126,22 @@ class ProcessEngine:
         else:
             self._wait(self._first_done(count), timeout, eager=not self._ordered)
         self._read_mail()
-        rows = np.flatnonzero(self._pending) if everything else self._oldest_done(count)
+        if not everything:
+            rows = self._oldest_done(count)
+        else:
+            rows = self._everyone if count == len(self._everyone) else np.flatnonzero(self._pending)
+        if self.batch.mail:
+            self._raise_fault(rows)
+        self._give_back(rows)
+        return rows
+
+    def _raise_fault(self, rows: Rows) -> None:
         try:
             raise_fault(self.batch, rows)
         except EnvError as error:
             self._name_worker(error)
-            rows = np.array([error.row])
+            self._give_back(np.array([error.row]))
             raise
-        finally:
-            self._give_back(rows)
-        return rows
 
     def close(self, timeout: float = 5.0) -> None:
         if self._close.still_active():
@@ -193,7 +203,7 @@ class ProcessEngine:
         self.batch = self._block.batch
         self._delivered = [column.copy() for column in self.batch.obs] if self._on_error == "restart" else []
         self._worker_of = np.repeat(np.arange(len(self._bounds)), [stop - start for start, stop in self._bounds])
-        self._all_parts = [(part, np.arange(start, stop)) for part, (start, stop) in enumerate(self._bounds)]
+        self._all_parts = [(part, slice(*bounds), bounds[1] - bounds[0]) for part, bounds in enumerate(self._bounds)]
         for worker in self._workers:
             self._attach(worker, deadline, lost={})
         if caller_works:
@@ -239,12 +249,17 @@ class ProcessEngine:
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    def _parts(self, rows: Rows) -> Iterator[tuple[int, Rows]]:
-        """The rows of each worker that has any."""
-        if len(rows) == len(self._pending):
-            return iter(self._all_parts)
+    def _index(self, rows: Rows) -> Any:
+        """All rows as a slice, which is much faster than an array of indices."""
+        return slice(None) if len(rows) == len(self._everyone) else rows
+
+    def _parts(self, rows: Rows) -> Iterable[tuple[int, Any, int]]:
+        """Of each worker that has any of the rows: its number, an index of its rows, and how many they are."""
+        if len(rows) == len(self._everyone):
+            return self._all_parts
         parts = self._worker_of[rows]
-        return ((int(part), rows[parts == part]) for part in np.unique(parts))
+        chosen = [(int(part), rows[parts == part]) for part in np.unique(parts)]
+        return [(part, mine, len(mine)) for part, mine in chosen]
 
     def _extras(self, rows: Rows) -> dict[int, bytes]:
         """What has no column, by worker: reset options and actions of unsized spaces."""
@@ -252,10 +267,10 @@ class ProcessEngine:
         if not by_value and not options:
             return {}
         extras: dict[int, bytes] = {}
-        for part, mine in self._parts(rows):
+        for part, mine, _ in self._parts(rows):
             if part == self._worker_count:
                 continue
-            start, listed = self._bounds[part][0], mine.tolist()
+            start, listed = self._bounds[part][0], self._everyone[mine].tolist()
             chosen = {row - start: options[row] for row in listed if row in options}
             actions = {leaf: {row - start: self.batch.actions[leaf][row] for row in listed} for leaf in by_value}
             extras[part] = self._pickled(("extras", chosen, actions))
@@ -346,7 +361,7 @@ class ProcessEngine:
         return rows[np.argsort(self._sent_at[rows], kind="stable")]
 
     def _give_back(self, rows: Rows) -> None:
-        self._pending[rows] = False
+        self._pending[self._index(rows)] = False
         self._pending_count -= len(rows)
         for kept, column in zip(self._delivered, self.batch.obs, strict=False):
             kept[rows] = column[rows]
@@ -378,7 +393,7 @@ class ProcessEngine:
 
     def _ask(self, payloads: list[bytes], timeout: float | None) -> dict[int, Any]:
         """Send each worker a question and gather the answers by row."""
-        self._revive_for(np.arange(len(self._pending)))
+        self._revive_for(self._everyone)
         self._sequence += 1
         self._questions, self._replies = payloads, {}
         wanted = set(range(self._bounds[self._worker_count - 1][1]))
@@ -449,6 +464,7 @@ class ProcessEngine:
             self._give_back(mine[self._pending[mine]])
             self._block.answers[mine] = self._block.requests[mine]
             worker.target = int(worker.control.worker[DONE])  # type: ignore[union-attr]  # it was attached
+            self._some_dead = True
             raise error
         fault = Fault.of(error, "step")
         self._policies[worker.number].allow(fault, self._sequence)
@@ -462,6 +478,7 @@ class ProcessEngine:
         for worker in self._workers:
             if worker.error is not None and bool(np.isin(rows, worker.rows).any()):
                 self._replace(worker, lost={})
+        self._some_dead = any(worker.error is not None for worker in self._workers)
 
     def _replace(self, dead: Worker, lost: dict[int, Fault]) -> None:
         """Start a worker anew, with a new generation, and ask it again for what is pending.

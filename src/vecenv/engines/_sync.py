@@ -10,6 +10,7 @@ import numpy as np
 from vecenv._batch import Rows
 from vecenv._rows import Factory
 from vecenv.engines._local import LocalEngine, raise_fault
+from vecenv.errors import EnvError
 
 
 class SyncEngine(LocalEngine):
@@ -24,25 +25,34 @@ class SyncEngine(LocalEngine):
         self, factories: Sequence[Factory], *, observation_mode: Any = "same", on_error: Any = "raise"
     ) -> None:
         super().__init__(factories, parts=1, observation_mode=observation_mode, on_error=on_error)
+        self._everyone: Rows = np.arange(len(self.envs))
+        self._listed = self._everyone.tolist()
         self._queue: list[int] = []
         self._some_ran = False
 
     def send(self, rows: Rows) -> None:
-        self._queue.extend(rows.tolist())
+        self._queue = self._listed if len(rows) == len(self._listed) else [*self._queue, *rows.tolist()]
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
-        chosen = self._queue[:count]
+        chosen = self._queue if count == len(self._queue) else self._queue[:count]
         self._run([row for row in chosen if self.batch.op[row]] if self._some_ran else chosen)
-        rows = np.array(sorted(chosen) if count == len(self._queue) else chosen)
-        try:
-            raise_fault(self.batch, rows)
-        except Exception as error:
-            self._some_ran = True
-            self._queue.remove(error.row)  # type: ignore[attr-defined]  # raise_fault raises EnvErrors
-            raise
-        del self._queue[:count]
+        if chosen is self._listed:
+            rows = self._everyone
+        else:
+            rows = np.array(sorted(chosen) if count == len(self._queue) else chosen)
+        if self.batch.mail:
+            self._raise_fault(rows)
+        self._queue = self._queue[count:]
         self._some_ran = self._some_ran and bool(self._queue)
         return rows
+
+    def _raise_fault(self, rows: Rows) -> None:
+        try:
+            raise_fault(self.batch, rows)
+        except EnvError as error:
+            self._some_ran = True
+            self._queue = [row for row in self._queue if row != error.row]
+            raise
 
     def close(self, timeout: float = 5.0) -> None:
         if not self._closed:

@@ -34,8 +34,8 @@ from vecenv.engines._control import (
     MESSAGES,
     PARKED,
     RING,
-    SPIN_SECONDS,
     WAITING,
+    WORKER_SPIN_SECONDS,
     SharedBlock,
     fence,
     spin,
@@ -96,7 +96,8 @@ def main(sock: socket.socket, assignment: Assignment) -> None:
 
 def _leave_the_terminal(assignment: Assignment) -> None:
     """Ctrl-C is for the front alone; and when the front dies, so does the worker, even inside a hung env."""
-    os.setsid()
+    # A process group of its own, but not a session: Linux schedules sessions apart, and then sched_yield yields to nobody.
+    os.setpgid(0, 0)
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # envs may have children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for descriptor in assignment.foreign:
@@ -184,7 +185,9 @@ class Server:
             factories=factories,
             on_error=on_error,
             lost=attachment.lost,
+            watched=True,
         )
+        self._everyone = list(range(len(envs)))
         self._messages_read = 0
         self._unsendable: set[str] = set()
         self._open = True
@@ -206,7 +209,7 @@ class Server:
     def _wait(self, ring: int) -> None:
         """Return when the doorbell was rung since `ring`: spin for a while, then park."""
         front, worker = self._control.front, self._control.worker
-        if spin(front, RING, ring, SPIN_SECONDS):
+        if spin(front, RING, ring, WORKER_SPIN_SECONDS):
             return
         worker[PARKED] = 1
         fence()
@@ -220,26 +223,27 @@ class Server:
         worker[PARKED] = 0
 
     def _run(self) -> None:
-        rows = np.flatnonzero(self._requests != self._answers)
-        if not len(rows):
+        asked = self._requests != self._answers
+        count = np.count_nonzero(asked)
+        if not count:
             return
+        rows = self._everyone if count == len(self._everyone) else np.flatnonzero(asked).tolist()
         if self._control.front[EAGER]:
-            for row in rows.tolist():
+            for row in rows:
                 self._runner.run_whatever_happens([row])
-                self._publish([row])
+                self._publish([row], slice(row, row + 1))
         else:
-            listed = rows.tolist()
-            self._runner.run_whatever_happens(listed)
-            self._publish(listed)
+            self._runner.run_whatever_happens(rows)
+            self._publish(rows, slice(None) if rows is self._everyone else rows)
 
-    def _publish(self, rows: list[int]) -> None:
+    def _publish(self, rows: list[int], index: Any) -> None:
         """Hand rows back: first what they have to say, then the answers, then the wake-up."""
-        mail = self._collect_mail(rows)
-        if mail:
-            self._send_mail(mail)
-        worker = self._control.worker
-        self._answers[rows] = self._requests[rows]
-        worker[DONE] += len(rows)
+        if self._batch.mail or self._batch.observation_layout.by_value:
+            mail = self._collect_mail(rows)
+            if mail:
+                self._send_mail(mail)
+        self._answers[index] = self._requests[index]
+        self._control.worker[DONE] += len(rows)
         fence()
         if self._control.front[WAITING]:
             self._channel.wake()
@@ -249,8 +253,6 @@ class Server:
         mailbox, by_value = self._batch.mail, self._batch.observation_layout.by_value
         if by_value:
             return {row: (mailbox.pop(row, None), self._objects(row)) for row in rows}
-        if not mailbox:
-            return {}
         found = {row: (mailbox[row], []) for row in rows if row in mailbox}
         mailbox.clear()
         return found

@@ -1,0 +1,1 @@
+"""Tools for testing environments and engines: laws, and small envs that make mistakes visible."""
