@@ -57,6 +57,7 @@ class Batch:
         last_seed: seed of the row's last seeded RESET, -1 if there was none.
         restarts: how often the row's env was built again after a failure.
         options: reset options by row; used once.
+        given: actions by row that do not fit the columns and go to the env as they are; used once.
         mail: infos and failures by row, only of rows with something to say.
     """
 
@@ -75,6 +76,7 @@ class Batch:
     last_seed: np.ndarray
     restarts: np.ndarray
     options: dict[int, dict[str, Any] | None] = field(default_factory=dict)
+    given: dict[int, Any] = field(default_factory=dict)
     mail: dict[int, Mail] = field(default_factory=dict)
 
     @classmethod

@@ -59,7 +59,7 @@ def factories(
 def _sources(env: Any, num_envs: int) -> tuple[Sequence[Any], EnvSpec | None]:
     if isinstance(env, (str, EnvSpec)):
         spec = find_spec(env)
-        return [_importable(spec)] * num_envs, spec
+        return [importable(spec)] * num_envs, spec
     if isinstance(env, gymnasium.Env):
         raise ConfigTypeError(
             f"got an Env object ({type(env).__name__}); pass a function that makes one, e.g. lambda: {type(env).__name__}(...)"
@@ -95,7 +95,7 @@ def find_spec(env: str | EnvSpec) -> EnvSpec:
         raise UnknownEnv(str(error)) from error
 
 
-def _importable(spec: EnvSpec) -> EnvSpec:
+def importable(spec: EnvSpec) -> EnvSpec:
     """A spec that a process without the user's script can build: an entry point in `__main__` becomes the class."""
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
         spec = copy.copy(spec)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.spaces.utils import is_space_dtype_shape_equiv
-from gymnasium.vector.utils import concatenate, create_empty_array
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from vecenv.errors import InvalidAction, SpaceError
 
@@ -95,7 +95,7 @@ class Layout:
 
     def reader(self, columns: Columns) -> Callable[[int], Any]:
         """A function `(row)` that returns one env's value. Arrays in it are views of the columns."""
-        return _tree_reader(self.space, iter(columns))
+        return _tree_reader(self.space, iter(columns), observation=True)
 
     def lister(self, columns: Columns) -> Callable[[Any], Sequence[Any]]:
         """A function `(index)` that returns the values of the rows picked by a slice or list, as copies."""
@@ -103,7 +103,7 @@ class Layout:
             (column,) = columns
             return lambda index: list(column[index].copy())
         # Zero columns of an empty Dict or Tuple leave the number of rows to be found elsewhere.
-        read_of = lambda picked: _tree_reader(self.space, iter(picked))  # noqa: E731
+        read_of = lambda picked: _tree_reader(self.space, iter(picked), observation=False)  # noqa: E731
         return lambda index: [*map(read_of([column[index].copy() for column in columns]), range(len(columns[0][index])))]
 
     def batched(self, columns: Columns) -> Any:
@@ -111,6 +111,16 @@ class Layout:
         if self._flat:
             return _batch_leaf(self.leaves[0], columns[0])
         return _nest(self.space, iter([_batch_leaf(*pair) for pair in zip(self.leaves, columns, strict=True)]))
+
+    def fits(self, values: Any, count: int) -> bool:
+        """Whether a batch of actions is exactly what the column of a plain space holds: nothing to cast or refuse."""
+        if not self._flat or type(values) is not np.ndarray or self.leaves[0].by_value:
+            return False
+        leaf = self.leaves[0]
+        if values.dtype != leaf.dtype or values.shape != (count, *leaf.shape):
+            return False
+        low, high = leaf.bounds
+        return low is None or not bool(((values < low) | (values > high)).any())
 
     def pack(self, values: Any, count: int) -> Columns:
         """Turn a batch of actions for `count` envs into columns, checked: count, structure, shape, dtype, range.
@@ -132,6 +142,23 @@ class Layout:
         return columns
 
 
+def as_given(batched: Space[Any], actions: Any, count: int) -> list[Any]:
+    """The single actions of a batch as they are: types, dtypes and values unchecked, only counted."""
+    given = list(iterate(batched, actions))
+    if len(given) != count:
+        raise InvalidAction(_count_message(len(given), count, ""))
+    return given
+
+
+def is_custom(space: Space[Any]) -> bool:
+    """Whether the space, or one inside it, is none of Gymnasium's own kinds."""
+    if isinstance(space, spaces.Dict):
+        return any(map(is_custom, space.spaces.values()))
+    if isinstance(space, spaces.Tuple):
+        return any(map(is_custom, space.spaces))
+    return not isinstance(space, (*_FIXED, spaces.Text, spaces.OneOf, spaces.Graph, spaces.Sequence))
+
+
 def check_same_spaces(observation: Sequence[Space[Any]], action: Sequence[Space[Any]], mode: Any) -> None:
     """Raise SpaceError naming the first env whose spaces cannot share columns with those of env 0.
 
@@ -144,13 +171,13 @@ def check_same_spaces(observation: Sequence[Space[Any]], action: Sequence[Space[
     for row, (observation_space, action_space) in enumerate(zip(observation, action, strict=True)):
         if mode == "same" and observation_space != reference:
             raise SpaceMismatch(
-                f"observation_mode='same' however the sub-environments observation spaces are not equivalent. Env {row} "
+                f"VectorEnv(..., observation_mode='same') however the sub-environments observation spaces are not equivalent. Env {row} "
                 f"has {_difference(observation_space, reference)}. If this is intentional, use "
                 "`observation_mode='different'` instead."
             )
         if mode != "same" and not is_space_dtype_shape_equiv(observation_space, reference):
             raise SpaceMismatch(
-                "observation_mode='different' or custom space) however the sub-environment's observation spaces do not "
+                "VectorEnv(..., observation_mode='different' or custom space) however the sub-environment's observation spaces do not "
                 f"share a common shape and dtype. Env {row} has {_difference(observation_space, reference)}."
             )
         if action_space != action[0]:
@@ -288,7 +315,8 @@ def _bulk_leaf_writer(leaf: Leaf, column: np.ndarray) -> Callable[[Any, Sequence
             return True
 
         return store_scalars
-    shapes, joined = {leaf.shape}, column.reshape((-1, *leaf.shape[1:]))
+    # Sizes are spelled out: with a zero in the shape NumPy cannot work out a -1.
+    shapes, joined = {leaf.shape}, column.reshape((len(column) * leaf.shape[0], *leaf.shape[1:]))
 
     def store(index: Any, values: Sequence[Any]) -> bool:
         if set(map(_shape_of, values)) != shapes:
@@ -297,7 +325,7 @@ def _bulk_leaf_writer(leaf: Leaf, column: np.ndarray) -> Callable[[Any, Sequence
         if index == _EVERY_ROW:
             np.concatenate(values, out=joined, casting="equiv")
         else:
-            column[index] = np.concatenate(values, dtype=leaf.dtype, casting="equiv").reshape((-1, *leaf.shape))
+            column[index] = np.concatenate(values, dtype=leaf.dtype, casting="equiv").reshape((len(values), *leaf.shape))
         return True
 
     return store
@@ -330,14 +358,17 @@ def _conform(leaf: Leaf, value: Any) -> np.ndarray:
     return converted
 
 
-def _tree_reader(space: Space[Any], columns: Iterator[np.ndarray]) -> Callable[[int], Any]:
+def _tree_reader(space: Space[Any], columns: Iterator[np.ndarray], *, observation: bool) -> Callable[[int], Any]:
     if isinstance(space, spaces.Dict):
-        children = {key: _tree_reader(child, columns) for key, child in space.spaces.items()}
+        children = {key: _tree_reader(child, columns, observation=observation) for key, child in space.spaces.items()}
         return lambda row: {key: read(row) for key, read in children.items()}
     if isinstance(space, spaces.Tuple):
-        items = [_tree_reader(child, columns) for child in space.spaces]
+        items = [_tree_reader(child, columns, observation=observation) for child in space.spaces]
         return lambda row: tuple(read(row) for read in items)
-    return next(columns).__getitem__
+    column = next(columns)
+    if observation and isinstance(space, spaces.Discrete):
+        return lambda row: int(column[row])  # what envs return; actions are NumPy integers, as Gymnasium passes them
+    return column.__getitem__
 
 
 # --- batches of actions ----------------------------------------------------------------------------------------------
@@ -372,7 +403,7 @@ def _by_component(space: spaces.Dict | spaces.Tuple, path: str, values: Any, cou
             _check_keys(value, wanted, path, row)
         return {key: [value[key] for value in rows] for key in wanted}
     size = len(space.spaces)
-    if isinstance(values, tuple) and len(values) == size and (size != count or not _looks_like_rows(space, values)):
+    if isinstance(values, tuple) and len(values) == size and (size != count or not _looks_like_rows(space, values, count)):
         return values
     rows = _rows_of(values, count, path)
     for row, value in enumerate(rows):
@@ -381,9 +412,14 @@ def _by_component(space: spaces.Dict | spaces.Tuple, path: str, values: Any, cou
     return [[value[index] for value in rows] for index in range(size)]
 
 
-def _looks_like_rows(space: spaces.Tuple, values: tuple[Any, ...]) -> bool:
-    """Tell a tuple of single actions from a tuple of component batches when both have the same length."""
-    return all(isinstance(value, tuple) and space.contains(value) for value in values)
+def _looks_like_rows(space: spaces.Tuple, values: tuple[Any, ...], count: int) -> bool:
+    """Tell a tuple of single actions from a tuple of component batches when both have the same length.
+
+    What could be either is the batch, as in Gymnasium.
+    """
+    if not all(isinstance(value, tuple) and space.contains(value) for value in values):
+        return False
+    return not batch_space(space, count).contains(values)
 
 
 def _check_keys(value: Mapping[Any, Any], wanted: Any, path: str, row: int | None) -> None:
@@ -411,7 +447,8 @@ def _pack_leaf(leaf: Leaf, values: Any, count: int) -> np.ndarray:
         raise InvalidAction(_shape_message(leaf, array, count))
     if leaf.dtype.kind == "f":
         return _pack_floats(leaf, array)
-    if array.dtype.kind not in "iu" and not (array.dtype.kind == "b" and isinstance(leaf.space, spaces.MultiBinary)):
+    boolean = isinstance(leaf.space, spaces.MultiBinary) or leaf.dtype.kind == "b"
+    if array.dtype.kind not in "iu" and not (array.dtype.kind == "b" and boolean):
         raise InvalidAction(
             f"actions{_at(leaf.path)} have dtype {array.dtype}, {leaf.space} needs integers; pass an integer array"
         )
@@ -466,7 +503,7 @@ def _pack_objects(leaf: Leaf, values: Any, count: int) -> np.ndarray:
     rows = _rows_of(values, count, leaf.path)
     column = np.empty(count, dtype=object)
     for row, value in enumerate(rows):
-        if not leaf.space.contains(value):
+        if not is_custom(leaf.space) and not leaf.space.contains(value):
             raise InvalidAction(f"env {row}: action{_at(leaf.path)} {_brief(value)} is not in {leaf.space}")
         column[row] = value
     return column

@@ -19,9 +19,11 @@ class Lifecycle:
     that made it.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, lenient: bool = False) -> None:
         self.all_rows: Rows = np.arange(count)
         self.ready = np.zeros(count, np.bool_)
+        self._lenient = lenient
+        """It is left to the envs to insist on a reset."""
         self.seen = np.zeros(count, np.bool_)
         """Rows that have an observation."""
         self.pending = np.zeros(count, np.bool_)
@@ -77,6 +79,8 @@ class Lifecycle:
             busy = rows[self.pending[rows]]  # type: ignore[index]  # None was handled above
             if len(busy):
                 raise PendingError(f"envs {_some(busy)} are still running; recv() them first", self.pending_call)
+        if self._lenient:
+            return
         wanted = self.all_rows if rows is None else rows
         stale = wanted[~self.ready[wanted]]
         if len(stale):

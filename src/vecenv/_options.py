@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from vecenv.errors import SpaceError
+
+
+# The texts are those of the Gymnasium that is installed; 1.4 reworded them.
+_NEW_TEXTS = tuple(map(int, gymnasium.__version__.split(".")[:2])) >= (1, 4)
+_MASK = "`options['reset_mask']`" if _NEW_TEXTS else "`options['reset_mask': mask]`"
+_ONE_TRUE = " with at least one True value" if _NEW_TEXTS else ""
 
 
 @dataclass(frozen=True)
@@ -48,18 +55,14 @@ def _check_list(options: Sequence[Any], count: int) -> Sequence[dict[str, Any] |
 
 
 def _check_mask(mask: Any, count: int) -> np.ndarray:
-    # The texts are Gymnasium 1.2's up to the colon and 1.4's after it, because its tests look for both.
     if not isinstance(mask, np.ndarray):
-        raise SpaceError(f"`options['reset_mask': mask]` must be a numpy array, got {type(mask)}")
+        raise SpaceError(f"{_MASK} must be a numpy array, got {type(mask)}")
     if mask.shape != (count,):
-        raise SpaceError(f"`options['reset_mask': mask]` must have shape `({count},)`, got {mask.shape}")
+        raise SpaceError(f"{_MASK} must have shape `({count},)`, got {mask.shape}")
     if mask.dtype != np.bool_:
-        raise SpaceError(f"`options['reset_mask': mask]` must have `dtype=np.bool_`, got {mask.dtype}")
+        raise SpaceError(f"{_MASK} must have `dtype=np.bool_`, got {mask.dtype}")
     if not mask.any():
-        raise SpaceError(
-            "`options['reset_mask': mask]` must contain a boolean array with at least one True value, "
-            f"got reset_mask={mask}"
-        )
+        raise SpaceError(f"{_MASK} must contain a boolean array{_ONE_TRUE}, got reset_mask={mask}")
     return mask
 
 

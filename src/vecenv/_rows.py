@@ -132,7 +132,7 @@ class RowRunner:
         self._busy, self._rows_run = memoryview(clocks.busy), memoryview(clocks.rows_run)
 
     def run(self, rows: Sequence[int]) -> None:
-        """Run `batch.op[row]` on each row; afterwards every column is written and the op is IDLE.
+        """Run `batch.op[row]` on each of the rows, given ascending; afterwards every column is written, the op IDLE.
 
         This is the hot path of every Python engine. Two passes: the first does nothing but step, the second notes what
         came back, all rows at once where they are regular. Interleaving the two costs half as much again, because
@@ -163,7 +163,10 @@ class RowRunner:
         ops = self.batch.op[index].tolist()
         if self._lost:
             ops = [_LOST if row in self._lost else op for row, op in zip(rows, ops, strict=True)]
-        for row, op, action in zip(rows, ops, self._read_actions(index), strict=True):
+        actions = self._read_actions(index)
+        if self.batch.given:
+            actions = [self.batch.given.pop(row, action) for row, action in zip(rows, actions, strict=True)]
+        for row, op, action in zip(rows, ops, actions, strict=True):
             if watched:
                 current[0] = row
             result = nothing

@@ -13,8 +13,8 @@ from gymnasium.vector import AutoresetMode
 
 from vecenv._autoreset import plan
 from vecenv._batch import Mail, Op, Rows
-from vecenv._infos import as_arrays, objects
-from vecenv._layout import Columns
+from vecenv._infos import as_arrays, as_dicts, objects
+from vecenv._layout import Columns, as_given
 from vecenv._lifecycle import Lifecycle
 from vecenv._options import ResetOptions
 from vecenv._seeding import Seeding, spread
@@ -38,6 +38,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         autoreset_mode: Gymnasium's enum, also in `metadata["autoreset_mode"]`.
         batch_size: how many envs `recv` waits for by default.
     """
+
+    _lenient = False
+    """Faces of systems that check nothing pass actions on as they are and leave it to the envs to want a reset."""
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.timeout = timeout
         self._seeding: Seeding = seeding
         self._batch = engine.batch
-        self._lifecycle = Lifecycle(self.num_envs)
+        self._lifecycle = Lifecycle(self.num_envs, lenient=self._lenient)
         self._ops = np.zeros(self.num_envs, np.uint8)
         self._same_ops: Any = None
         """The op that all of `_ops` are known to be, so that the usual step need not write it again."""
@@ -128,8 +131,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of every env, or read an attribute. Found on the env or on any wrapper around it."""
-        if name in _NOT_CALLABLE:
-            raise ConfigError(f"Trying to call function `{name}` with `call`, use `{name}` directly instead.")
+        self._check_name(name)
         self._lifecycle.enter("call")
         try:
             return tuple(self._reachable("call").call(name, args, kwargs, self.timeout))
@@ -219,23 +221,33 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             if min_envs is None and self._lifecycle.pending_count > self.batch_size:
                 min_envs = self.batch_size
             count = self._lifecycle.check_can_receive(min_envs)
+            return self._step_of(self._receive(count, self.timeout if timeout is None else timeout))
+        finally:
+            self._lifecycle.leave()
+
+    def _start_reset(self, seed: Any = None, options: Any = None) -> None:
+        """Start a reset and return at once; `recv` brings its results. For faces."""
+        self._lifecycle.enter("reset_async")
+        try:
+            self._send_reset(seed, options)
+        finally:
+            self._lifecycle.leave()
+
+    def _recv_dicts(self, timeout: float | None = None) -> tuple[Step, list[dict[str, Any]], list[dict[str, Any]]]:
+        """Receive all that is pending, with infos as fresh dicts. For faces that want these.
+
+        Returns:
+            The step, whose own `infos` tell of ended episodes their `final_obs` alone; each env's info, which belongs
+            to `obs`; and each env's final info, empty where no episode rolled.
+        """
+        self._lifecycle.enter("recv")
+        try:
+            count = self._lifecycle.check_can_receive(None)
             rows = self._receive(count, self.timeout if timeout is None else timeout)
-            whole = len(rows) == self.num_envs
-            obs, reward, terminated, truncated, infos, final = self._take_out(None if whole else rows)
-            return Step(
-                obs=self._batch.observation_layout.batched(obs),
-                reward=reward,
-                terminated=terminated,
-                truncated=truncated,
-                infos=infos,
-                env_ids=rows.copy(),
-                ops=self._ops[rows],
-                episode_return=self._batch.episode_return[rows],
-                episode_length=self._batch.episode_length[rows],
-                _layout=self._batch.observation_layout,
-                _obs_columns=obs,
-                _final_columns=final,
-            )
+            mail = self._mail(rows)
+            infos = as_dicts(((position, letter.info) for position, letter in mail), count)
+            final_infos = as_dicts(((position, letter.final_info or {}) for position, letter in mail), count)
+            return self._step_of(rows), infos, final_infos
         finally:
             self._lifecycle.leave()
 
@@ -273,15 +285,23 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         lifecycle, batch = self._lifecycle, self._batch
         lifecycle.check_can_step(rows, call)
         everything: Any = slice(None) if rows is None else rows
-        columns = batch.action_layout.pack(actions, self.num_envs if rows is None else len(rows))
+        count = self.num_envs if rows is None else len(rows)
+        given: list[Any] = []
+        columns: Columns = []
+        if self._lenient and not batch.action_layout.fits(actions, count):
+            given = as_given(self.action_space, actions, count)
+        else:
+            columns = batch.action_layout.pack(actions, count)
         flags = (batch.terminated, batch.truncated) if rows is None else (batch.terminated[rows], batch.truncated[rows])
         ops = plan(self.autoreset_mode, *flags)
-        for column, packed in zip(batch.actions, columns, strict=True):
+        if given:
+            batch.given.update(zip((lifecycle.all_rows if rows is None else rows).tolist(), given, strict=True))
+        for column, packed in zip(batch.actions, columns, strict=False):
             column[everything] = packed
         self._dispatch(lifecycle.all_rows if rows is None else rows, ops, "step")
 
     def _dispatch(self, rows: Rows, ops: Any, call: str) -> None:
-        where: Any = slice(None) if len(rows) == self.num_envs else rows
+        where: Any = slice(None) if rows is self._lifecycle.all_rows else rows
         self._batch.op[where] = ops
         if ops is not self._same_ops:
             self._ops[where] = ops
@@ -290,6 +310,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self.engine.send(rows)
         except BaseException:
             self._batch.options.clear()
+            self._batch.given.clear()
             raise
         self._lifecycle.sent(rows, call)
 
@@ -321,6 +342,25 @@ class VectorEnv(gymnasium.vector.VectorEnv):
                 self._lifecycle.failed(np.array(error.rows))
         self._batch.mail.clear()
         self._lifecycle.broken = False
+
+    def _step_of(self, rows: Rows) -> Step:
+        """Take these rows, which were just received, out of the batch."""
+        whole = len(rows) == self.num_envs
+        obs, reward, terminated, truncated, infos, final = self._take_out(None if whole else rows)
+        return Step(
+            obs=self._batch.observation_layout.batched(obs),
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            infos=infos,
+            env_ids=rows.copy(),
+            ops=self._ops[rows],
+            episode_return=self._batch.episode_return[rows],
+            episode_length=self._batch.episode_length[rows],
+            _layout=self._batch.observation_layout,
+            _obs_columns=obs,
+            _final_columns=final,
+        )
 
     def _reset_results(self) -> tuple[Any, dict[str, Any]]:
         started = time.perf_counter()
@@ -370,6 +410,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             mailbox.clear()
             return mail
         return [(position, mailbox.pop(row)) for position, row in enumerate(rows.tolist()) if row in mailbox]
+
+    def _check_name(self, name: str) -> None:
+        if name in _NOT_CALLABLE:
+            raise ConfigError(f"Trying to call function `{name}` with `call`, use `{name}` directly instead.")
 
     def _reachable(self, call: str) -> SupportsCall:
         self._lifecycle.check_idle(call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vecenv._batch import Batch, Rows
@@ -20,6 +20,12 @@ def raise_fault(batch: Batch, rows: Rows) -> None:
         if mail is not None and mail.fault is not None:
             del batch.mail[row]
             raise mail.fault.to_error(row)
+
+
+def hand_over(ours: dict[int, Any], theirs: dict[int, Any], rows: Iterable[int], first: int) -> None:
+    """Move what is for `rows` from the mailbox of the whole batch to that of a part, which begins at row `first`."""
+    if ours:
+        theirs.update({row: ours.pop(first + row) for row in rows if first + row in ours})
 
 
 def results_or_raise(results: dict[int, Any]) -> list[Any]:

@@ -20,7 +20,7 @@ from vecenv._rows import Clocks, Factory, RowRunner, build_envs
 from vecenv._seeding import NO_SEED
 from vecenv.engines._control import DONE, EAGER, MAILS, SPIN_SECONDS, WAITING, SharedBlock, fence, ticket
 from vecenv.engines._facts import EnvFacts, agree, check_observation_mode
-from vecenv.engines._local import raise_fault, results_or_raise, split
+from vecenv.engines._local import hand_over, raise_fault, results_or_raise, split
 from vecenv.engines._worker import Assignment, Attachment, dumps
 from vecenv.engines._workers import (
     Worker,
@@ -153,24 +153,28 @@ class ProcessEngine:
     # --- abilities ---------------------------------------------------------------------------------------------------
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
-        payload = self._pickled(("call", self._sequence + 1, name, args, kwargs))
-        results = self._ask([payload] * self._worker_count, timeout)
+        self.begin_call(name, args, kwargs)
+        return self.finish_call(timeout)
+
+    def begin_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Start a call of every env."""
+        self._ask([self._pickled(("call", self._sequence + 1, name, args, kwargs))] * self._worker_count)
         if self._caller is not None:
-            found = self._caller.call(range(len(self._caller.envs)), name, args, kwargs)
-            results.update({self._caller.first + row: value for row, value in found.items()})
-        return results_or_raise(results)
+            self._tell_own(self._caller.call(range(len(self._caller.envs)), name, args, kwargs))
+
+    def finish_call(self, timeout: float | None = None) -> list[Any]:
+        """Wait for the results of `begin_call`."""
+        return results_or_raise(self._answers(timeout))
 
     def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
         payloads = [
             self._pickled(("set", self._sequence + 1, name, dict(enumerate(values[start:stop]))))
             for start, stop in self._bounds[: self._worker_count]
         ]
-        results = self._ask(payloads, timeout)
+        self._ask(payloads)
         if self._caller is not None:
-            mine = dict(enumerate(values[self._caller.first :]))
-            found = self._caller.set_attr(name, mine)
-            results.update({self._caller.first + row: value for row, value in found.items()})
-        results_or_raise(results)
+            self._tell_own(self._caller.set_attr(name, dict(enumerate(values[self._caller.first :]))))
+        results_or_raise(self._answers(timeout))
 
     def kill(self, row: int) -> None:
         part = int(self._worker_of[row])
@@ -262,29 +266,31 @@ class ProcessEngine:
         return [(part, mine, len(mine)) for part, mine in chosen]
 
     def _extras(self, rows: Rows) -> dict[int, bytes]:
-        """What has no column, by worker: reset options and actions of unsized spaces."""
-        by_value, options = self.batch.action_layout.by_value, self.batch.options
-        if not by_value and not options:
+        """What has no column, by worker: reset options, and actions that have none or do not fit it."""
+        batch = self.batch
+        by_value = batch.action_layout.by_value
+        if not by_value and not batch.options and not batch.given:
             return {}
         extras: dict[int, bytes] = {}
         for part, mine, _ in self._parts(rows):
             if part == self._worker_count:
                 continue
-            start, listed = self._bounds[part][0], self._everyone[mine].tolist()
-            chosen = {row - start: options[row] for row in listed if row in options}
-            actions = {leaf: {row - start: self.batch.actions[leaf][row] for row in listed} for leaf in by_value}
-            extras[part] = self._pickled(("extras", chosen, actions))
-        for row in rows.tolist():
-            if self._worker_of[row] < self._worker_count:
-                options.pop(row, None)
+            start, local = self._bounds[part][0], [row - self._bounds[part][0] for row in self._everyone[mine].tolist()]
+            options: dict[int, Any] = {}
+            given: dict[int, Any] = {}
+            hand_over(batch.options, options, local, start)
+            hand_over(batch.given, given, local, start)
+            actions = {leaf: {row: batch.actions[leaf][start + row] for row in local} for leaf in by_value}
+            extras[part] = self._pickled(("extras", options, given, actions))
         return extras
 
     def _run_caller(self) -> None:
         """Step the caller's own share of the rows."""
         assert self._caller is not None
-        first, rows, self._caller_rows = self._caller.first, self._caller_rows, []
+        first, rows, self._caller_rows = self._caller.first, sorted(self._caller_rows), []
         local = [row - first for row in rows]
-        self._caller.batch.options.update({row: self.batch.options.pop(first + row, None) for row in local})
+        hand_over(self.batch.options, self._caller.batch.options, local, first)
+        hand_over(self.batch.given, self._caller.batch.given, local, first)
         for leaf in self.batch.action_layout.by_value:
             self._caller.batch.actions[leaf][local] = self.batch.actions[leaf][rows]
         try:
@@ -391,28 +397,33 @@ class ProcessEngine:
                 for leaf, (obs, final) in zip(self.batch.observation_layout.by_value, objects, strict=False):
                     self.batch.obs[leaf][row], self.batch.final_obs[leaf][row] = obs, final
 
-    def _ask(self, payloads: list[bytes], timeout: float | None) -> dict[int, Any]:
-        """Send each worker a question and gather the answers by row."""
-        self._revive_for(self._everyone)
+    def _ask(self, payloads: list[bytes]) -> None:
+        """Send each worker a question."""
+        if self._some_dead:
+            self._revive_for(self._everyone)
         self._sequence += 1
         self._questions, self._replies = payloads, {}
-        wanted = set(range(self._bounds[self._worker_count - 1][1]))
         for worker, payload in zip(self._workers, payloads, strict=True):
             worker.post(payload)
+
+    def _tell_own(self, results: dict[int, Any]) -> None:
+        assert self._caller is not None
+        self._replies.update({self._caller.first + row: value for row, value in results.items()})
+
+    def _answers(self, timeout: float | None) -> dict[int, Any]:
+        """Wait until all rows have answered the last question."""
 
         def answered() -> bool:
             for worker in self._workers:
                 self._take_messages(worker)
-            return len(self._replies) == len(wanted)
+            return len(self._replies) == len(self._everyone)
 
         def late() -> EnvError:
-            row = min(wanted - self._replies.keys())
+            row = min(set(self._everyone.tolist()) - self._replies.keys())
             return self._workers[self._worker_of[row]].late(row, timeout, "call")
 
-        try:
-            self._park(answered, timeout, time.perf_counter(), late)
-        finally:
-            self._questions = []
+        self._park(answered, timeout, time.perf_counter(), late)
+        self._questions = []
         return self._replies
 
     def _pickled(self, message: Any) -> bytes:

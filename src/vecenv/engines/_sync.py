@@ -35,10 +35,11 @@ class SyncEngine(LocalEngine):
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         chosen = self._queue if count == len(self._queue) else self._queue[:count]
-        self._run([row for row in chosen if self.batch.op[row]] if self._some_ran else chosen)
-        if chosen is self._listed:
+        if chosen is self._listed and not self._some_ran:
+            self._run(chosen)
             rows = self._everyone
         else:
+            self._run(sorted(row for row in chosen if self.batch.op[row]))
             rows = np.array(sorted(chosen) if count == len(self._queue) else chosen)
         if self.batch.mail:
             self._raise_fault(rows)
@@ -60,6 +61,8 @@ class SyncEngine(LocalEngine):
             self._runners[0].close()
 
     def _run(self, rows: list[int]) -> None:
+        if not rows:
+            return
         try:
             self._runners[0].run(rows)
         except BaseException as interrupt:

@@ -12,7 +12,7 @@ import numpy as np
 
 from vecenv._batch import Rows
 from vecenv._rows import Factory, RowRunner
-from vecenv.engines._local import LocalEngine, raise_fault
+from vecenv.engines._local import LocalEngine, hand_over, raise_fault
 from vecenv.errors import WorkerTimeout
 
 
@@ -56,9 +56,9 @@ class ThreadEngine(LocalEngine):
         for worker in np.unique(workers):
             runner = self._runners[worker]
             mine = (rows[workers == worker] - runner.first).tolist()
-            if self.batch.options and runner.batch is not self.batch:
-                moved = {row: self.batch.options.pop(runner.first + row, None) for row in mine}
-                runner.batch.options.update(moved)
+            if runner.batch is not self.batch:
+                hand_over(self.batch.options, runner.batch.options, mine, runner.first)
+                hand_over(self.batch.given, runner.batch.given, mine, runner.first)
             self._queues[worker].put(mine)
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:

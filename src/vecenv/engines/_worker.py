@@ -301,8 +301,9 @@ class Server:
         if kind == "close":
             self._open = False
         elif kind == "extras":
-            options, actions = content
+            options, given, actions = content
             self._batch.options.update(options)
+            self._batch.given.update(given)
             for leaf, values in actions.items():
                 for row, value in values.items():
                     self._batch.actions[leaf][row] = value

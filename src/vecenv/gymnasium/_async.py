@@ -1,0 +1,258 @@
+"""`gymnasium.vector.AsyncVectorEnv` on the process engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.vector.async_vector_env import AsyncVectorEnv as GymnasiumAsyncVectorEnv
+
+from vecenv._autoreset import parse_mode
+from vecenv._batch import Rows
+from vecenv._cpus import usable_cpus
+from vecenv._layout import is_custom
+from vecenv._vector_env import VectorEnv
+from vecenv.engines._process import ProcessEngine
+from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError, WorkerTimeout
+from vecenv.gymnasium._sync import named
+
+
+class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
+    """Envs in worker processes, several per worker, with observations in shared memory.
+
+    Args:
+        env_fns: functions that create the environments.
+        shared_memory: kept for compatibility: observations of a fixed size are always in shared memory. As in
+            Gymnasium, True refuses custom spaces.
+        copy: whether observations are copied, or views of shared memory.
+        context: start method; None is "forkserver" where there is one.
+        daemon: kept for compatibility: workers never outlive this process and may have children.
+        worker: a worker of Gymnasium's pipe protocol; then this is Gymnasium's own AsyncVectorEnv.
+        observation_mode: "same", "different" or a pair of (batched space, single space).
+        autoreset_mode: what happens when an episode ends.
+        max_concurrency: how many envs may run at a time; the number of workers.
+        workers: number of worker processes; default: the processors there are.
+    """
+
+    _lenient = True
+
+    def __new__(cls, *args: Any, worker: Any = None, **kwargs: Any) -> Any:
+        """Gymnasium's own class if a custom worker is given, which only it can talk to."""
+        worker = args[5] if len(args) > 5 else worker
+        if worker is None:
+            return super().__new__(cls)
+        kwargs.pop("workers", None)
+        if len(args) <= 5:
+            kwargs["worker"] = worker
+        return GymnasiumAsyncVectorEnv(*args, **kwargs)
+
+    def __init__(
+        self,
+        env_fns: Sequence[Callable[[], gymnasium.Env[Any, Any]]],
+        shared_memory: bool = True,
+        copy: bool = True,
+        context: str | None = None,
+        daemon: bool = True,
+        worker: None = None,
+        observation_mode: Any = "same",
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        max_concurrency: int | None = None,
+        *,
+        workers: int | None = None,
+    ) -> None:
+        self.env_fns = list(env_fns)
+        self.shared_memory = shared_memory
+        self.context = context
+        self.daemon = daemon
+        self.worker = worker
+        self.observation_mode = observation_mode
+        self.max_concurrency = _check_concurrency(max_concurrency)
+        count = workers or self.max_concurrency or usable_cpus()
+        mode = parse_mode(autoreset_mode)
+        with named(type(self).__name__):
+            engine = ProcessEngine(
+                self.env_fns,
+                workers=min(count, len(self.env_fns)),
+                context=context,
+                observation_mode=observation_mode,
+            )
+        if shared_memory and is_custom(engine.facts.single_observation_space):
+            engine.close()
+            raise ConfigError(
+                "Using `AsyncVector(..., shared_memory=True)` caused an error, you can disable this feature with "
+                "`shared_memory=False` however this is slower."
+            )
+        super().__init__(engine, autoreset=mode, copy=copy, engine_reason="AsyncVectorEnv")
+        self._engine: ProcessEngine = engine
+        self._waiting_call = False
+
+    @property
+    def processes(self) -> list[Any]:
+        """The worker processes."""
+        return self._engine.processes
+
+    @property
+    def observations(self) -> Any:
+        """The observations as they are in shared memory."""
+        return self._batch.observation_layout.batched(self._batch.obs)
+
+    @property
+    def _state(self) -> AsyncState:
+        if self._waiting_call:
+            return AsyncState.WAITING_CALL
+        return AsyncState(self._lifecycle.pending_call) if self._lifecycle.pending_count else AsyncState.DEFAULT
+
+    def reset_async(self, seed: Any = None, options: Any = None) -> None:
+        """Start a reset; `reset_wait` has its results."""
+        self._lifecycle.enter("reset_async")
+        try:
+            self._check_no_call("reset_async")
+            self._send_reset(seed, options)
+        finally:
+            self._lifecycle.leave()
+
+    def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
+        """Results of `reset_async`.
+
+        Raises:
+            TimeoutError: nothing is lost; call it again to wait on.
+        """
+        self._lifecycle.enter("reset_wait")
+        try:
+            self._check_waiting(AsyncState.WAITING_RESET)
+            self._receive(self._lifecycle.pending_count, timeout)
+            return self._reset_results()
+        finally:
+            self._lifecycle.leave()
+
+    def step_async(self, actions: Any) -> None:
+        """Start a step; `step_wait` has its results."""
+        self._lifecycle.enter("step_async")
+        try:
+            self._check_no_call("step_async")
+            self._send_step(actions, None, "step_async")
+        finally:
+            self._lifecycle.leave()
+
+    def step_wait(
+        self, timeout: float | None = None
+    ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Results of `step_async`.
+
+        Raises:
+            TimeoutError: nothing is lost; call it again to wait on.
+        """
+        self._lifecycle.enter("step_wait")
+        try:
+            self._check_waiting(AsyncState.WAITING_STEP)
+            self._receive(self._lifecycle.pending_count, timeout)
+            obs, reward, terminated, truncated, infos, _ = self._take_out(None)
+            return self._batch.observation_layout.batched(obs), reward, terminated, truncated, infos
+        finally:
+            self._lifecycle.leave()
+
+    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+        """Start a call; `call_wait` has its results."""
+        self._check_name(name)
+        self._lifecycle.enter("call_async")
+        try:
+            self._check_no_call("call_async")
+            self._lifecycle.check_idle("call_async")
+            self._engine.begin_call(name, args, kwargs)
+            self._waiting_call = True
+        finally:
+            self._lifecycle.leave()
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """Results of `call_async`, one per env.
+
+        Raises:
+            TimeoutError: nothing is lost; call it again to wait on.
+        """
+        self._lifecycle.enter("call_wait")
+        try:
+            self._check_waiting(AsyncState.WAITING_CALL)
+            results = self._engine.finish_call(timeout)
+            self._waiting_call = False
+            return tuple(results)
+        finally:
+            self._lifecycle.leave()
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of every env, or read an attribute."""
+        self.call_async(name, *args, **kwargs)
+        try:
+            return self.call_wait(self.timeout)
+        finally:
+            self._waiting_call = False
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of every env: a list or tuple has one value per env, anything else is for all."""
+        self._check_no_call("set_attr")
+        super().set_attr(name, values)
+
+    def render(self) -> tuple[Any, ...]:
+        """One frame per env; as in Gymnasium, None where an env has no render mode."""
+        return self.call("render")
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False, **kwargs: Any) -> None:
+        """End the workers; at once if `terminate`, else within `timeout` seconds (default 5)."""
+        if self._state is not AsyncState.DEFAULT:
+            gymnasium.logger.warn(
+                f"Calling `close` while waiting for a pending call to `{self._state.value}` to complete."
+            )
+        self._engine.close(0.0 if terminate else 5.0 if timeout is None else timeout)
+
+    def close(self, timeout: float | None = None, terminate: bool = False, **kwargs: Any) -> None:
+        """End everything. May be called twice, during a step, after a failure."""
+        super().close(timeout=timeout, terminate=terminate, **kwargs)  # type: ignore[arg-type]  # None is Gymnasium's default
+
+    def _receive(self, count: int, timeout: float | None) -> Rows:
+        """As in Gymnasium: if envs fail, log each, give up the results of the others and raise the last error."""
+        try:
+            return super()._receive(count, timeout)
+        except WorkerTimeout:
+            raise
+        except EnvError as error:
+            last = error
+            _log(error)
+        while self._lifecycle.pending_count:
+            try:
+                super()._receive(self._lifecycle.pending_count, timeout)
+            except EnvError as error:
+                last = error
+                _log(error)
+        self._batch.mail.clear()
+        gymnasium.logger.error("Raising the last exception back to the main process.")
+        raise last
+
+    def _check_no_call(self, name: str) -> None:
+        if self._waiting_call:
+            raise PendingError(
+                f"Calling `{name}` while waiting for a pending call to `call` to complete.", AsyncState.WAITING_CALL.value
+            )
+
+    def _check_waiting(self, state: AsyncState) -> None:
+        if self._state is not state:
+            raise NothingPendingError(
+                f"Calling `{state.value}_wait` without any prior call to `{state.value}_async`.", state.value
+            )
+
+
+def _log(error: EnvError) -> None:
+    gymnasium.logger.error(f"Received the following error from Worker-{error.row} - Shutting it down")
+    gymnasium.logger.error(error.remote_traceback.replace("%", "%%"))  # Gymnasium formats what it logs
+
+
+def _check_concurrency(value: Any) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, (int, np.integer)):
+        raise ConfigError(f"`max_concurrency` must be an integer or None, got {type(value)}.")
+    if value < 1:
+        raise ConfigError(f"`max_concurrency` must be a positive or None, got {value}.")
+    return int(value)

@@ -1,0 +1,55 @@
+"""`gymnasium.vector.SyncVectorEnv` on the sync engine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import gymnasium
+from gymnasium.vector import AutoresetMode
+
+from vecenv._autoreset import parse_mode
+from vecenv._layout import SpaceMismatch
+from vecenv._vector_env import VectorEnv
+from vecenv.engines._sync import SyncEngine
+
+
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """Let an error about differing spaces begin with the class the user wrote."""
+    try:
+        yield
+    except SpaceMismatch as error:
+        raise SpaceMismatch(str(error).replace("VectorEnv(", f"{name}(", 1)) from None
+
+
+class SyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
+    """All envs in this process.
+
+    Args:
+        env_fns: functions that create the environments.
+        copy: whether observations are copied, or views that the next step overwrites.
+        observation_mode: "same", "different" or a pair of (batched space, single space).
+        autoreset_mode: what happens when an episode ends.
+    """
+
+    _lenient = True
+
+    def __init__(
+        self,
+        env_fns: Iterable[Callable[[], gymnasium.Env[Any, Any]]],
+        copy: bool = True,
+        observation_mode: Any = "same",
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+    ) -> None:
+        self.env_fns = list(env_fns)
+        self.observation_mode = observation_mode
+        with named(type(self).__name__):
+            engine = SyncEngine(self.env_fns, observation_mode=observation_mode)
+        self.envs = engine.envs
+        super().__init__(engine, autoreset=parse_mode(autoreset_mode), copy=copy, engine_reason="SyncVectorEnv")
+
+    def render(self) -> tuple[Any, ...]:
+        """One frame per env; as in Gymnasium, None where an env has no render mode."""
+        return self.call("render")

@@ -1,0 +1,335 @@
+"""The front: modes, partial exchanges, statistics, call order, what is handed out."""
+
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import vecenv
+from vecenv.errors import NothingPendingError, PendingError
+from vecenv.testing import LawEnv
+
+MODES = {
+    "next-step": AutoresetMode.NEXT_STEP,
+    "same-step": AutoresetMode.SAME_STEP,
+    "disabled": AutoresetMode.DISABLED,
+}
+ENGINES = {
+    "sync": {"engine": "sync"},
+    "thread": {"engine": "thread", "workers": 2},
+    "process": {"engine": "process", "workers": 2, "context": "fork"},
+    "caller": {"engine": "process", "workers": 1, "context": "fork", "caller_works": True},
+}
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    return ENGINES[request.param]
+
+
+def law_envs(engine, count=4, **kwargs):
+    return vecenv.make([lambda row=row: LawEnv(row) for row in range(count)], **engine, **kwargs)
+
+
+@pytest.mark.parametrize("mode", ["next-step", "same-step"])
+def test_cartpole_is_bit_equal_to_gymnasium(engine, mode):
+    reference = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 5, autoreset_mode=MODES[mode])
+    actions = np.random.default_rng(0).integers(0, 2, (300, 5))
+    with vecenv.make("CartPole-v1", 5, autoreset=mode, **engine) as envs:
+        assert np.array_equal(envs.reset(seed=7)[0], reference.reset(seed=7)[0])
+        for action in actions:
+            ours, theirs = envs.step(action), reference.step(action)
+            for mine, wanted in zip(ours[:4], theirs[:4]):
+                assert mine.dtype == wanted.dtype
+                assert np.array_equal(mine, wanted)
+            assert ours[4].keys() == theirs[4].keys()
+            for mine, wanted in zip(ours[4].get("final_obs", []), theirs[4].get("final_obs", [])):
+                assert np.array_equal(mine, wanted)
+    reference.close()
+
+
+def test_disabled_mode_with_masked_resets_is_bit_equal_to_gymnasium(engine):
+    fns = [lambda row=row: LawEnv(row) for row in range(4)]
+    reference = SyncVectorEnv(fns, autoreset_mode=AutoresetMode.DISABLED)
+    with vecenv.make(fns, autoreset="disabled", **engine) as envs:
+        assert np.array_equal(envs.reset(seed=1)[0], reference.reset(seed=1)[0])
+        for _ in range(40):
+            ours, theirs = envs.step(np.ones(4, int)), reference.step(np.ones(4, int))
+            assert all(np.array_equal(mine, wanted) for mine, wanted in zip(ours[:4], theirs[:4]))
+            done = ours[2] | ours[3]
+            if done.any():
+                options = {"reset_mask": done}
+                obs, infos = envs.reset(options=options)
+                assert options.keys() == {"reset_mask"}
+                wanted, wanted_infos = reference.reset(options={"reset_mask": done})
+                assert np.array_equal(obs, wanted)
+                assert infos.keys() == wanted_infos.keys()
+                assert np.array_equal(infos["began"], wanted_infos["began"])
+
+
+def test_the_true_successor_is_the_same_in_every_mode(engine):
+    """Transitions as a buffer would store them: (obs, action, reward, next_obs, terminated) of valid rows."""
+
+    def transitions(mode):
+        stored = [[] for _ in range(3)]
+        with law_envs(engine, 3, autoreset=mode) as envs:
+            obs, _ = envs.reset(seed=3)
+            for _ in range(40):
+                envs.send(np.ones(3, int))
+                step = envs.recv()
+                assert step.env_ids.tolist() == [0, 1, 2]
+                next_obs = step.next_obs
+                for row in np.flatnonzero(step.valid):
+                    stored[row].append((obs[row].tolist(), step.reward[row], next_obs[row].tolist(), step.terminated[row]))
+                obs = step.obs
+                if mode == "disabled" and step.done.any():
+                    obs, _ = envs.reset(options={"reset_mask": step.done})
+        return stored
+
+    runs = [transitions(mode) for mode in MODES]
+    for per_env in zip(*runs):
+        shortest = min(map(len, per_env))
+        assert shortest > 25
+        assert per_env[0][:shortest] == per_env[1][:shortest] == per_env[2][:shortest]
+
+
+@pytest.mark.parametrize("mode", ["next-step", "same-step"])
+def test_episode_statistics_are_those_of_gymnasiums_wrapper(engine, mode):
+    reference = gymnasium.wrappers.vector.RecordEpisodeStatistics(
+        SyncVectorEnv([lambda row=row: LawEnv(row) for row in range(4)], autoreset_mode=MODES["next-step"])
+    )
+    reference.reset(seed=0)
+    expected = []
+    for _ in range(60):
+        *_, infos = reference.step(np.ones(4, int))
+        done = infos.get("_episode", np.zeros(4, bool))
+        expected += [(row, infos["episode"]["r"][row], infos["episode"]["l"][row]) for row in np.flatnonzero(done)]
+    found = []
+    with law_envs(engine, autoreset=mode) as envs:
+        envs.reset(seed=0)
+        for _ in range(60):
+            envs.send(np.ones(4, int))
+            step = envs.recv()
+            assert np.array_equal(step.episode_return, envs.episode_return)
+            found += [(row, step.episode_return[row], step.episode_length[row]) for row in np.flatnonzero(step.done)]
+    for row in range(4):
+        ours = [entry[1:] for entry in found if entry[0] == row]
+        theirs = [entry[1:] for entry in expected if entry[0] == row]
+        assert len(theirs) > 5
+        assert np.allclose(ours[: len(theirs)], theirs, rtol=1e-6)  # Gymnasium sums in float32 or float64 by version
+
+
+def test_first_ready_rows_equal_a_lockstep_run_row_by_row(engine):
+    actions = np.random.default_rng(1).integers(0, 3, (30, 6))
+    with law_envs(engine, 6, autoreset="same-step") as envs:
+        envs.reset(seed=2)
+        lockstep = np.array([envs.step(action)[0] for action in actions])
+    with law_envs(engine, 6, autoreset="same-step", batch_size=2) as envs:
+        envs.reset(seed=2)
+        taken = np.zeros(6, int)
+        seen = np.zeros_like(lockstep)
+        envs.send(actions[0])
+        while (taken < 30).any():
+            step = envs.recv()
+            assert len(step.env_ids) <= 2
+            seen[taken[step.env_ids], step.env_ids] = step.obs
+            taken[step.env_ids] += 1
+            going_on = step.env_ids[taken[step.env_ids] < 30]
+            if len(going_on):
+                envs.send(actions[taken[going_on], going_on], going_on)
+    assert np.array_equal(seen, lockstep)
+
+
+def test_a_partial_step_leaves_the_other_envs_alone(engine):
+    with law_envs(engine) as envs:
+        before, _ = envs.reset(seed=0)
+        obs, reward, *_ = envs.step([1, 1], env_ids=[3, 1])
+        assert obs.shape == (2, 5)
+        assert obs[:, 0].tolist() == [3, 1]
+        assert reward.shape == (2,)
+        after, *_ = envs.step(np.ones(4, int))
+        assert after[:, 2].tolist() == [1, 2, 1, 2]
+        assert np.array_equal(before[[0, 2], :2], after[[0, 2], :2])
+
+
+def test_seeds_do_not_depend_on_the_number_of_envs_or_workers():
+    def first_obs(count, **engine):
+        with vecenv.make([lambda row=row: LawEnv(0) for row in range(count)], **engine) as envs:
+            return envs.reset(seed=5)[0]
+
+    small, large = first_obs(3, engine="sync"), first_obs(8, engine="sync")
+    assert np.array_equal(small, large[:3])
+    for workers in (1, 2, 3, 8):
+        assert np.array_equal(large, first_obs(8, engine="process", context="fork", workers=workers))
+        assert np.array_equal(large, first_obs(8, engine="thread", workers=workers))
+
+
+def test_spawned_seeds_give_other_streams_that_do_not_overlap():
+    with law_envs(ENGINES["sync"], 8, seeding="spawn") as envs:
+        first, second = envs.reset(seed=0)[0][:, 3], envs.reset(seed=1)[0][:, 3]
+        assert len({*first, *second}) == 16
+        assert np.array_equal(envs.reset(seed=0)[0][:, 3], first)
+
+
+def test_options_go_to_all_envs_or_to_each_its_own(engine):
+    class Options(LawEnv):
+        def reset(self, *, seed=None, options=None):
+            obs, _ = super().reset(seed=seed)
+            return obs, {"got": repr(options)}
+
+    with vecenv.make([Options] * 3, **engine) as envs:
+        assert envs.reset()[1]["got"].tolist() == ["None"] * 3
+        assert envs.reset(options={"a": 1})[1]["got"].tolist() == ["{'a': 1}"] * 3
+        assert envs.reset(options=[{"a": 0}, None, {"a": 2}])[1]["got"].tolist() == ["{'a': 0}", "None", "{'a': 2}"]
+        mask = np.array([False, True, False])
+        assert envs.reset(options={"a": 1, "reset_mask": mask})[1]["got"].tolist() == [None, "{'a': 1}", None]
+
+
+def test_what_was_handed_out_stays_as_it_was(engine):
+    with law_envs(engine) as envs:
+        obs, _ = envs.reset(seed=0)
+        kept = obs.copy()
+        step = envs.step(np.ones(4, int))
+        kept_step = [array.copy() for array in step[:4]]
+        for _ in range(5):
+            envs.step(np.ones(4, int))
+        assert np.array_equal(obs, kept)
+        assert all(np.array_equal(array, copy) for array, copy in zip(step[:4], kept_step))
+        assert all(array.flags.writeable for array in (obs, *step[:4]))
+
+
+def test_without_copies_observations_are_views(engine):
+    with law_envs(engine, copy=False) as envs:
+        obs, _ = envs.reset(seed=0)
+        envs.step(np.ones(4, int))
+        assert obs[:, 2].tolist() == [1, 1, 1, 1]
+
+
+def test_an_env_may_keep_its_action(engine):
+    class Keeper(LawEnv):
+        def __init__(self):
+            super().__init__()
+            self.action_space = gymnasium.spaces.Box(-1, 1, (2,))
+            self.actions = []
+
+        def step(self, action):
+            self.actions.append(action)
+            return super().step(0)
+
+    with vecenv.make([Keeper] * 3, **engine) as envs:
+        envs.reset()
+        sent = np.random.default_rng(0).uniform(-1, 1, (4, 3, 2)).astype(np.float32)
+        for actions in sent:
+            envs.step(actions)
+        assert np.array_equal(np.array(envs.get_attr("actions")).swapaxes(0, 1)[:3], sent[:3])
+
+
+def test_attributes_and_methods_reach_every_env(engine):
+    with law_envs(engine) as envs:
+        envs.reset(seed=4)
+        assert envs.call("has_wrapper_attr", "_index") == (True,) * 4
+        assert envs.get_attr("_index") == (0, 1, 2, 3)
+        envs.set_attr("_index", [9, 8, 7, 6])
+        assert envs.get_attr("_index") == (9, 8, 7, 6)
+        envs.set_attr("_index", 5)
+        assert envs.get_attr("_index") == (5, 5, 5, 5)
+        assert envs.np_random_seed == (4, 5, 6, 7)
+        assert len(envs.np_random) == 4
+
+
+def test_frames_come_from_every_env(engine):
+    with vecenv.make("CartPole-v1", 2, render_mode="rgb_array", **engine) as envs:
+        envs.reset(seed=0)
+        frames = envs.render()
+        assert len(frames) == 2
+        assert all(frame.shape == (400, 600, 3) for frame in frames)
+
+
+def test_step_while_results_wait_says_what_to_do(engine):
+    with law_envs(engine) as envs:
+        envs.reset()
+        envs.send(np.ones(4, int))
+        with pytest.raises(PendingError, match=r"4 envs.*recv\(\)"):
+            envs.step(np.ones(4, int))
+        assert len(envs.recv().env_ids) == 4
+        with pytest.raises(NothingPendingError):
+            envs.recv()
+
+
+def test_stats_name_the_slow_env(engine):
+    class Slow(LawEnv):
+        def step(self, action):
+            if self._index == 2:
+                deadline = __import__("time").perf_counter() + 0.003
+                while __import__("time").perf_counter() < deadline:
+                    pass
+            return super().step(action)
+
+    with vecenv.make([lambda row=row: Slow(row) for row in range(4)], **engine) as envs:
+        envs.reset()
+        for _ in range(40):
+            envs.step(np.ones(4, int))
+        stats = envs.stats()
+        assert stats.slowest == 2
+        assert stats.env_mean[2] > 0.002
+        assert stats.env_p99[2] >= 0.002
+        assert stats.steps == 41 * 4
+        assert stats.exchanges == 41
+        assert stats.seconds_in_envs > 0.05
+        assert stats.seconds_waiting > 0.05
+        assert stats.seconds_copying > 0
+
+
+def test_auto_keeps_cheap_envs_here_and_sends_expensive_ones_away():
+    class Busy(LawEnv):
+        def step(self, action):
+            deadline = __import__("time").perf_counter() + 0.002
+            while __import__("time").perf_counter() < deadline:
+                pass
+            return super().step(action)
+
+    with vecenv.make(LawEnv, 4) as envs:
+        assert envs.engine.name == "sync"
+        assert "us" in envs.engine_reason
+    with vecenv.make(Busy, 4, workers=2, context="fork") as envs:
+        assert envs.engine.name == "process"
+        assert "2 processes" in envs.engine_reason
+    with vecenv.make(Busy, 1) as envs:
+        assert envs.engine.name == "sync"
+
+
+def test_gymnasiums_vector_wrappers_stack_on_ours():
+    with vecenv.make("CartPole-v1", 3, engine="sync") as envs:
+        wrapped = gymnasium.wrappers.vector.NormalizeObservation(gymnasium.wrappers.vector.RecordEpisodeStatistics(envs))
+        wrapped.reset(seed=0)
+        for _ in range(50):
+            obs, *_ = wrapped.step(wrapped.action_space.sample())
+        assert obs.shape == (3, 4)
+
+
+def test_importing_vecenv_loads_no_optional_part():
+    code = "import sys, vecenv; print(sorted({'torch', 'numba', 'ray', 'stable_baselines3', 'jax'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_workers_import_neither_torch_nor_numba():
+    class Spy(LawEnv):
+        def loaded(self):
+            return sorted({"torch", "numba"} & set(__import__("sys").modules))
+
+    for context in ("forkserver", "spawn"):
+        with vecenv.make([Spy] * 2, engine="process", context=context, workers=1) as envs:
+            assert envs.call("loaded") == ([], [])
+
+
+def test_no_env_is_built_in_the_calling_process():
+    class Where(LawEnv):
+        def __init__(self):
+            super().__init__()
+            self.pid = __import__("os").getpid()
+
+    with vecenv.make([Where] * 3, engine="process", workers=2, context="fork") as envs:
+        assert __import__("os").getpid() not in envs.get_attr("pid")
