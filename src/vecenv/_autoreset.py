@@ -21,7 +21,7 @@ def parse_mode(mode: Any) -> AutoresetMode:
     """Read "next-step", "same-step", "disabled", Gymnasium's enum or its values ("NextStep", ...)."""
     if isinstance(mode, AutoresetMode):
         return mode
-    if mode in _NAMES:
+    if isinstance(mode, str) and mode in _NAMES:
         return _NAMES[mode]
     try:
         return AutoresetMode(mode)
@@ -51,6 +51,6 @@ def plan(mode: AutoresetMode, terminated: np.ndarray, truncated: np.ndarray) -> 
     if mode is _NEXT_STEP:
         return np.where(done, _RESET, _STEP)
     raise NotResetError(
-        f"{int(done.sum())} episodes have ended (positions {np.flatnonzero(done)[:8].tolist()}) and autoreset is disabled; "
-        "reset them first: reset(options={'reset_mask': mask})"
+        f"{int(done.sum())} episodes have ended (positions {np.flatnonzero(done)[:8].tolist()}) and autoreset is "
+        "disabled; reset them first: reset(options={'reset_mask': mask})"
     )

@@ -81,8 +81,14 @@ class Batch:
 
     @classmethod
     def allocate(cls, observation: Layout, action: Layout, count: int, memory: Memory | None = None) -> Batch:
-        """Reserve the columns of `count` rows. By-value leaves are always on the heap."""
-        memory = memory or HeapMemory()
+        """Reserve the columns of `count` rows and give them their first values."""
+        batch = cls.map(observation, action, count, memory or HeapMemory())
+        batch.clear()
+        return batch
+
+    @classmethod
+    def map(cls, observation: Layout, action: Layout, count: int, memory: Memory) -> Batch:
+        """Lay the columns out in memory, whatever they hold. By-value leaves are always on the heap."""
 
         def column(dtype: Any) -> np.ndarray:
             return memory.array((count,), np.dtype(dtype))
@@ -93,7 +99,7 @@ class Batch:
                 for leaf in layout.leaves
             ]
 
-        batch = cls(
+        return cls(
             observation,
             action,
             op=column(np.uint8),
@@ -109,8 +115,10 @@ class Batch:
             last_seed=column(np.int64),
             restarts=column(np.int64),
         )
-        batch.seed[...] = batch.last_seed[...] = NO_SEED
-        return batch
+
+    def clear(self) -> None:
+        """Give the columns of zeroed memory their first values."""
+        self.seed[...] = self.last_seed[...] = NO_SEED
 
     def __len__(self) -> int:
         return len(self.op)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,14 +61,13 @@ def _sources(env: Any, num_envs: int) -> tuple[Sequence[Any], EnvSpec | None]:
         spec = find_spec(env)
         return [importable(spec)] * num_envs, spec
     if isinstance(env, gymnasium.Env):
-        raise ConfigTypeError(
-            f"got an Env object ({type(env).__name__}); pass a function that makes one, e.g. lambda: {type(env).__name__}(...)"
-        )
+        kind = type(env).__name__
+        raise ConfigTypeError(f"got an Env object ({kind}); pass a function that makes one, e.g. lambda: {kind}(...)")
     if isinstance(env, (list, tuple)):
         return _check_list(env, num_envs), None
     if callable(env):
         return [env] * num_envs, None
-    raise ConfigTypeError(f"env must be a Gymnasium id, an EnvSpec, a callable or a list of callables; got {_kind(env)}")
+    raise ConfigTypeError(f"env must be a Gymnasium id, EnvSpec, callable or list of callables; got {_kind(env)}")
 
 
 def _check_list(env_fns: Sequence[Any], num_envs: int) -> Sequence[Factory]:
@@ -123,6 +122,9 @@ def _check_wrappers(wrappers: Any) -> tuple[Wrapper, ...]:
         return ()
     if callable(wrappers):
         return (wrappers,)
+    if not isinstance(wrappers, Iterable):
+        raise ConfigTypeError(f"wrappers must be a list of callables, one callable or None; got {_kind(wrappers)}")
+    wrappers = list(wrappers)
     for index, wrapper in enumerate(wrappers):
         if not callable(wrapper):
             raise ConfigTypeError(f"wrappers[{index}] is not callable (got {type(wrapper).__name__})")

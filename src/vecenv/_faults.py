@@ -33,20 +33,30 @@ class Fault:
     original: BaseException | None
     action: Any = None
     seed: int | None = None
+    rows: tuple[int, ...] = ()
+    """All rows that failed with it, if it is more than the one."""
     error: EnvError | None = None
     """A ready-made error, for faults that are not an exception of one env."""
 
     @classmethod
-    def of(cls, error: BaseException, phase: Phase, action: Any = None, seed: int = NO_SEED) -> Fault:
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    def of(
+        cls,
+        raised: BaseException,
+        phase: Phase,
+        action: Any = None,
+        seed: int = NO_SEED,
+        error: EnvError | None = None,
+    ) -> Fault:
+        text = "".join(traceback.format_exception(type(raised), raised, raised.__traceback__))
         return cls(
             phase=phase,
-            kind=type(error).__name__,
-            message=_text(error)[:_TEXT_LIMIT],
+            kind=type(raised).__name__,
+            message=_text(raised)[:_TEXT_LIMIT],
             traceback=text[-_TEXT_LIMIT:],
-            original=error,
+            original=raised,
             action=action,
             seed=None if seed == NO_SEED else seed,
+            error=error,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -59,13 +69,14 @@ class Fault:
         """The error to raise where the user is waiting."""
         if self.error is not None:
             return self.error
-        where = "" if worker is None else f" (worker {worker}, pid {pid})"
+        where = "" if worker is None else f" (worker {worker}, pid {pid})" if pid else f" (thread {worker})"
         context = "" if self.action is None else f"; last action {self.action!r:.80}"
         context += "" if self.seed is None else f"; last seed {self.seed}"
         return env_error(
             self.original,
             f"env {row}{where} raised {self.kind} in {self.phase}: {self.message}{context}",
             row=row,
+            rows=self.rows,
             phase=self.phase,
             worker=worker,
             pid=pid,

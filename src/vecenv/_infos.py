@@ -69,4 +69,7 @@ def _common_dtype(values: list[Any]) -> np.dtype | None:
     dtypes = {array.dtype for array in arrays}
     if len(dtypes) > 1 and any(dtype.kind in "bSU" for dtype in dtypes):
         return None
-    return np.result_type(*dtypes)
+    common = np.result_type(*dtypes)
+    if common.kind == "f" and all(dtype.kind in "iu" for dtype in dtypes):
+        return None  # int64 and uint64: no integer dtype holds both
+    return common

@@ -23,6 +23,9 @@ from vecenv.errors import InvalidAction, SpaceError
 Columns: TypeAlias = list[np.ndarray]
 """One array per leaf, in the order of `Layout.leaves`; the first axis is the row."""
 
+Writer: TypeAlias = Callable[[int, Any], None]
+"""Stores the value of one row."""
+
 _EVERY_ROW = slice(None)
 _FIXED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
@@ -41,7 +44,8 @@ class Leaf:
     @functools.cached_property
     def unsigned_limit(self) -> int | None:
         """The largest value of an int64 leaf whose smallest is 0, else None."""
-        return self.bounds[1] if type(self.bounds[0]) is int and self.bounds[0] == 0 and self.dtype == np.int64 else None
+        low, high = self.bounds
+        return high if type(low) is int and low == 0 and self.dtype == np.int64 else None
 
     @functools.cached_property
     def by_value(self) -> bool:
@@ -77,7 +81,7 @@ class Layout:
             try:
                 gathered: list[Sequence[Any]] = []
                 _gather(self.space, values, gathered)
-                return all([store(index, leaf) for store, leaf in zip(writers, gathered, strict=True)])
+                return all(store(index, leaf) for store, leaf in zip(writers, gathered, strict=True))
             except (AttributeError, KeyError, TypeError, ValueError):
                 return False
 
@@ -104,7 +108,8 @@ class Layout:
             return lambda index: list(column[index].copy())
         # Zero columns of an empty Dict or Tuple leave the number of rows to be found elsewhere.
         read_of = lambda picked: _tree_reader(self.space, iter(picked), observation=False)  # noqa: E731
-        return lambda index: [*map(read_of([column[index].copy() for column in columns]), range(len(columns[0][index])))]
+        copies_of = lambda index: [column[index].copy() for column in columns]  # noqa: E731
+        return lambda index: [*map(read_of(copies_of(index)), range(len(columns[0][index])))]
 
     def batched(self, columns: Columns) -> Any:
         """Nest the columns as Gymnasium's batched observations are nested. Numbers are not copied."""
@@ -132,9 +137,10 @@ class Layout:
         """
         if self._flat:
             leaf = self.leaves[0]
-            if type(values) is np.ndarray and values.dtype is leaf.dtype and leaf.unsigned_limit is not None:
+            if type(values) is np.ndarray and values.dtype is leaf.dtype and values.shape == (count, *leaf.shape):
                 # The usual case in as few steps as can be. Seen as unsigned, a negative number is a very large one.
-                if values.shape == (count, *leaf.shape) and 1 not in (values.view(np.uint64) > leaf.unsigned_limit).tobytes():
+                limit = leaf.unsigned_limit
+                if limit is not None and 1 not in (values.view(np.uint64) > limit).tobytes():
                     return [values]
             return [_pack_leaf(leaf, values, count)]
         columns: Columns = []
@@ -171,14 +177,15 @@ def check_same_spaces(observation: Sequence[Space[Any]], action: Sequence[Space[
     for row, (observation_space, action_space) in enumerate(zip(observation, action, strict=True)):
         if mode == "same" and observation_space != reference:
             raise SpaceMismatch(
-                f"VectorEnv(..., observation_mode='same') however the sub-environments observation spaces are not equivalent. Env {row} "
-                f"has {_difference(observation_space, reference)}. If this is intentional, use "
+                "VectorEnv(..., observation_mode='same') however the sub-environments observation spaces are not "
+                f"equivalent. Env {row} has {_difference(observation_space, reference)}. If this is intentional, use "
                 "`observation_mode='different'` instead."
             )
         if mode != "same" and not is_space_dtype_shape_equiv(observation_space, reference):
             raise SpaceMismatch(
-                "VectorEnv(..., observation_mode='different' or custom space) however the sub-environment's observation spaces do not "
-                f"share a common shape and dtype. Env {row} has {_difference(observation_space, reference)}."
+                "VectorEnv(..., observation_mode='different' or custom space) however the sub-environment's "
+                "observation spaces do not share a common shape and dtype. "
+                f"Env {row} has {_difference(observation_space, reference)}."
             )
         if action_space != action[0]:
             raise SpaceMismatch(
@@ -194,7 +201,7 @@ class SpaceMismatch(SpaceError, RuntimeError):
 def _difference(space: Space[Any], reference: Space[Any], path: str = "") -> str:
     """Where two spaces first differ, in words."""
     if isinstance(space, spaces.Dict) and isinstance(reference, spaces.Dict) and space.keys() == reference.keys():
-        for key in space.keys():
+        for key in space.spaces:
             if space[key] != reference[key]:
                 return _difference(space[key], reference[key], f"{path}.{key}")
     if isinstance(space, spaces.Tuple) and isinstance(reference, spaces.Tuple) and len(space) == len(reference):
@@ -214,7 +221,8 @@ def _leaves(space: Space[Any], path: str) -> Iterator[Leaf]:
             yield from _leaves(child, _join(path, index))
     elif isinstance(space, _FIXED) and space.dtype != object:
         dtype = np.dtype(space.dtype)
-        yield Leaf(path, space, tuple(space.shape or ()), dtype, (None, None) if dtype.kind == "f" else _integer_bounds(space))
+        bounds = (None, None) if dtype.kind == "f" else _integer_bounds(space)
+        yield Leaf(path, space, tuple(space.shape or ()), dtype, bounds)
     else:
         yield Leaf(path, space, (), np.dtype(object))
 
@@ -241,7 +249,7 @@ def _batch_leaf(leaf: Leaf, column: np.ndarray) -> Any:
 # --- one env's value in and out of a row -----------------------------------------------------------------------------
 
 
-def _tree_writer(space: Space[Any], path: str, writers: Iterator[Callable[[int, Any], None]]) -> Callable[[int, Any], None]:
+def _tree_writer(space: Space[Any], path: str, writers: Iterator[Writer]) -> Writer:
     if isinstance(space, spaces.Dict):
         children = {key: _tree_writer(child, _join(path, key), writers) for key, child in space.spaces.items()}
         return lambda row, value: _write_dict(children, path, row, value)
@@ -325,7 +333,8 @@ def _bulk_leaf_writer(leaf: Leaf, column: np.ndarray) -> Callable[[Any, Sequence
         if index == _EVERY_ROW:
             np.concatenate(values, out=joined, casting="equiv")
         else:
-            column[index] = np.concatenate(values, dtype=leaf.dtype, casting="equiv").reshape((len(values), *leaf.shape))
+            gathered = np.concatenate(values, dtype=leaf.dtype, casting="equiv")
+            column[index] = gathered.reshape((len(values), *leaf.shape))
         return True
 
     return store
@@ -333,18 +342,19 @@ def _bulk_leaf_writer(leaf: Leaf, column: np.ndarray) -> Callable[[Any, Sequence
 
 def _conform(leaf: Leaf, value: Any) -> np.ndarray:
     """Bring a value to the leaf's dtype, or raise SpaceError if that needs a broadcast or loses a number."""
+    what = f"observation{_at(leaf.path)}"
     if value is None:
-        raise SpaceError(f"observation{_at(leaf.path)} is None, its space is {leaf.space}")
+        raise SpaceError(f"{what} is None, its space is {leaf.space}")
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise SpaceError(f"observation{_at(leaf.path)} cannot become an array of {leaf.space}: {error}") from None
+        raise SpaceError(f"{what} cannot become an array of {leaf.space}: {error}") from None
     if array.shape != leaf.shape:
-        raise SpaceError(f"observation{_at(leaf.path)} has shape {array.shape}, its space {leaf.space} has {leaf.shape}")
+        raise SpaceError(f"{what} has shape {array.shape}, its space {leaf.space} has {leaf.shape}")
     if array.dtype == leaf.dtype:
         return array
     if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and leaf.dtype.kind != "f"):
-        raise SpaceError(f"observation{_at(leaf.path)} has dtype {array.dtype}, its space {leaf.space} has {leaf.dtype}")
+        raise SpaceError(f"{what} has dtype {array.dtype}, its space {leaf.space} has {leaf.dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
         converted = array.astype(leaf.dtype)
     if leaf.dtype.kind == "f":
@@ -352,9 +362,7 @@ def _conform(leaf: Leaf, value: Any) -> np.ndarray:
     else:
         lossless = bool(np.array_equal(array, converted))
     if not lossless:
-        raise SpaceError(
-            f"observation{_at(leaf.path)} has values that do not fit {leaf.dtype}, the dtype of its space {leaf.space}"
-        )
+        raise SpaceError(f"{what} has values that do not fit {leaf.dtype}, the dtype of its space {leaf.space}")
     return converted
 
 
@@ -403,7 +411,8 @@ def _by_component(space: spaces.Dict | spaces.Tuple, path: str, values: Any, cou
             _check_keys(value, wanted, path, row)
         return {key: [value[key] for value in rows] for key in wanted}
     size = len(space.spaces)
-    if isinstance(values, tuple) and len(values) == size and (size != count or not _looks_like_rows(space, values, count)):
+    by_component = isinstance(values, tuple) and len(values) == size
+    if by_component and (size != count or not _looks_like_rows(space, values, count)):
         return values
     rows = _rows_of(values, count, path)
     for row, value in enumerate(rows):
@@ -419,7 +428,10 @@ def _looks_like_rows(space: spaces.Tuple, values: tuple[Any, ...], count: int) -
     """
     if not all(isinstance(value, tuple) and space.contains(value) for value in values):
         return False
-    return not batch_space(space, count).contains(values)
+    try:
+        return not batch_space(space, count).contains(values)
+    except ValueError:  # some spaces' contains() raises for what cannot be an array
+        return True
 
 
 def _check_keys(value: Mapping[Any, Any], wanted: Any, path: str, row: int | None) -> None:
@@ -466,8 +478,8 @@ def _pack_floats(leaf: Leaf, array: np.ndarray) -> np.ndarray:
     if np.count_nonzero(np.isfinite(packed)) != packed.size:
         row, *component = np.argwhere(~np.isfinite(packed))[0]
         raise InvalidAction(
-            f"env {row}: action{_at(leaf.path)} is {array[(row, *component)]} at component {[int(i) for i in component]}, "
-            f"{leaf.space} needs finite numbers; look for NaN in the policy"
+            f"env {row}: action{_at(leaf.path)} is {array[(row, *component)]} at component "
+            f"{[int(i) for i in component]}, {leaf.space} needs finite numbers; look for NaN in the policy"
         )
     return packed
 
@@ -533,7 +545,8 @@ def _ragged_message(leaf: Leaf, values: Sequence[Any], count: int) -> str:
         except ValueError:
             fits = False
         if not fits:
-            return f"env {row}: action{_at(leaf.path)} {_brief(value)} does not have shape {leaf.shape}, as {leaf.space} needs"
+            got = f"env {row}: action{_at(leaf.path)} {_brief(value)}"
+            return f"{got} does not have shape {leaf.shape}, as {leaf.space} needs"
     return _type_message(leaf, values, count)
 
 

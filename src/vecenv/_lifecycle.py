@@ -8,7 +8,15 @@ import threading
 import numpy as np
 
 from vecenv._batch import Rows
-from vecenv.errors import CallOrderError, ClosedError, NothingPendingError, NotResetError, PendingError, UnknownRow, SpaceError
+from vecenv.errors import (
+    CallOrderError,
+    ClosedError,
+    NothingPendingError,
+    NotResetError,
+    PendingError,
+    SpaceError,
+    UnknownRow,
+)
 
 
 class Lifecycle:
@@ -36,7 +44,8 @@ class Lifecycle:
         self._whole = False
         """All rows are pending; `pending` itself is then not kept up to date, to spare the usual step the work."""
         self._pid = os.getpid()
-        self._inside: int | None = None
+        self.inside: int | None = None
+        """The thread inside. Set to None where a call ends, without a call: no signal handler can come in between."""
 
     def enter(self, call: str) -> None:
         """Begin a public call; every `enter` is followed by `leave`."""
@@ -44,15 +53,16 @@ class Lifecycle:
             raise ClosedError(f"Trying to operate on a vector env, after a call to `close()`: {call}().")
         if self._pid != os.getpid():
             raise CallOrderError(
-                f"{call}() in process {os.getpid()}, but process {self._pid} made this vector env; make one in the child"
+                f"{call}() in process {os.getpid()}, but process {self._pid} made this vector env; "
+                "make one in the child"
             )
-        if self._inside is not None:
-            who = "the same thread (a signal handler?)" if self._inside == threading.get_ident() else "another thread"
+        if self.inside is not None:
+            who = "the same thread (a signal handler?)" if self.inside == threading.get_ident() else "another thread"
             raise CallOrderError(f"{call}() while {who} is inside this vector env; use one vector env per thread")
-        self._inside = threading.get_ident()
+        self.inside = threading.get_ident()
 
     def leave(self) -> None:
-        self._inside = None
+        self.inside = None
 
     def is_mine(self) -> bool:
         """Whether this process made the vector env."""
@@ -95,13 +105,18 @@ class Lifecycle:
             raise NothingPendingError("recv() without any prior send(): nothing is pending")
         if count is None:
             return self.pending_count
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
+            raise SpaceError(f"min_envs must be an int or None, got {_kind(count)}")
         if not 1 <= count <= self.pending_count:
             raise SpaceError(f"min_envs must be in 1 ... {self.pending_count} (the number pending), got {count}")
-        return count
+        return int(count)
 
     def parse_rows(self, env_ids: object) -> Rows:
         """Check env ids (a sequence of distinct ints or a bool mask) and return them ascending as given."""
-        ids = np.asarray(env_ids)
+        try:
+            ids = np.asarray(env_ids)
+        except ValueError:
+            raise SpaceError(f"env_ids must be a non-empty 1-d array of ints, got {_kind(env_ids)}") from None
         count = len(self.all_rows)
         if ids.dtype == np.bool_:
             if ids.shape != (count,):
@@ -132,6 +147,25 @@ class Lifecycle:
         self.pending_count += len(rows)
         self.pending_call = call
 
+    def agree(self, pending: Rows, taken: Rows | None) -> None:
+        """After an interrupt, which may have come anywhere: believe the engine about what is pending.
+
+        Args:
+            pending: what the engine says.
+            taken: rows that were received, but whose results the user never got. Like rows that are lost on the way
+                they need a reset.
+        """
+        self._list_pending()
+        owed = np.zeros(len(self.pending), np.bool_)
+        owed[pending] = True
+        lost = self.pending.copy()
+        if taken is not None:
+            lost[taken] = True
+        self.ready[lost & ~owed] = False
+        self._all_ready = bool(self.ready.all())
+        self.pending, self.pending_count = owed, len(pending)
+        self.broken = self.pending_count > 0
+
     def failed(self, rows: Rows) -> None:
         """These rows need a reset; those of them that were pending are the front's again."""
         self._list_pending()
@@ -148,6 +182,7 @@ class Lifecycle:
         self._list_pending()
         self.pending[rows] = False
         self.pending_count -= len(rows)
+        self.broken = self.broken and self.pending_count > 0
         self.ready[rows] = ready
         self.seen[rows] = True
         self._all_ready = bool(self.ready.all())
@@ -157,6 +192,10 @@ class Lifecycle:
         if self._whole:
             self.pending[:] = True
             self._whole = False
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__name__} {value!r:.40}"
 
 
 def _some(rows: Rows) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import math
-import operator
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -13,6 +11,7 @@ from typing import Any, Literal
 from gymnasium.vector import AutoresetMode
 
 from vecenv._autoreset import parse_mode
+from vecenv._checks import patience, positive_int, positive_seconds
 from vecenv._cpus import usable_cpus
 from vecenv._factories import Wrapper, factories
 from vecenv._faults import Fault, OnError
@@ -22,6 +21,7 @@ from vecenv._vector_env import Order, VectorEnv
 from vecenv.engines import Engine
 from vecenv.engines._facts import check_observation_mode
 from vecenv.engines._sync import SyncEngine
+from vecenv.engines._workers import check_context
 from vecenv.errors import ConfigError, ConfigTypeError, UnknownEngine
 
 EngineName = Literal["auto", "sync", "thread", "process"]
@@ -29,6 +29,14 @@ ENGINES = ("sync", "thread", "process")
 _PROBE_SECONDS = 0.02
 _CHEAP_SECONDS = 100e-6
 """An env that steps faster than this gains little from other processes; see benchmarks/engines.py."""
+_ELSEWHERE = {
+    "autoreset_mode": "autoreset",
+    "n_envs": "num_envs",
+    "num_workers": "workers",
+    "start_method": "context",
+    "vectorization_mode": "engine",
+}
+"""What Gymnasium, SB3 and others call our arguments."""
 
 
 def make(
@@ -63,7 +71,8 @@ def make(
         autoreset: "next-step", "same-step" or "disabled", or Gymnasium's AutoresetMode.
         copy: False hands out views of the batch that the next step overwrites.
         context: start method of processes ("fork", "forkserver", "spawn") or a multiprocessing context.
-        seeding: how `reset(seed=int)` spreads over envs: "gymnasium" (seed, seed + 1, ...) or "spawn" (never overlapping).
+        seeding: how `reset(seed=int)` spreads over envs: "gymnasium" (seed, seed + 1, ...) or "spawn" (never
+            overlapping).
         on_error: "raise", or "restart": build a failed env again and report its episode as truncated.
         timeout: seconds that a step, reset or call may take; None waits for ever.
         start_timeout: seconds that building the envs in processes may take.
@@ -78,7 +87,7 @@ def make(
         ConfigError: an argument cannot be right. Nothing was started.
         EnvError: an env could not be built; it says which and why.
     """
-    num_envs = _positive_int("num_envs", num_envs)
+    num_envs = positive_int("num_envs", num_envs)
     _check_no_misspelling(kwargs)
     if kwargs:
         env_kwargs = _merge(env_kwargs, kwargs)
@@ -89,9 +98,10 @@ def make(
     _check_choice("seeding", seeding, ("gymnasium", "spawn"))
     _check_choice("on_error", on_error, ("raise", "restart"))
     _check_choice("order", order, ("first-ready", "fixed"))
-    timeout = None if timeout is None else _seconds("timeout", timeout)
-    start_timeout = _seconds("start_timeout", start_timeout)
-    if batch_size is not None and not 1 <= _positive_int("batch_size", batch_size) <= count:
+    timeout = None if timeout is None else patience(positive_seconds("timeout", timeout))
+    start_timeout = positive_seconds("start_timeout", start_timeout)
+    check_context(context)
+    if batch_size is not None and not 1 <= positive_int("batch_size", batch_size) <= count:
         raise ConfigError(f"batch_size must be in 1 ... num_envs = {count}, got {batch_size}")
     workers = _workers(workers, count, caller_works)
     name, reason = _choose(engine, env_fns, workers)
@@ -159,7 +169,8 @@ def _choose(engine: str, env_fns: list[Factory], workers: int) -> tuple[str, str
         if engine not in ENGINES:
             near = difflib.get_close_matches(str(engine), ENGINES, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UnknownEngine(f"engine must be 'auto' or one of {', '.join(map(repr, ENGINES))}, got {engine!r}{hint}")
+            known = ", ".join(map(repr, ENGINES))
+            raise UnknownEngine(f"engine must be 'auto' or one of {known}, got {engine!r}{hint}")
         return engine, f"engine={engine!r} was asked for"
     if len(env_fns) == 1:
         return "sync", "one env: nothing to run side by side"
@@ -197,30 +208,10 @@ def _workers(workers: Any, count: int, caller_works: bool) -> int:
     most = max(1, count - caller_works)
     if workers is None:
         return min(max(1, usable_cpus() - caller_works), most)
-    number = _positive_int("workers", workers)
+    number = positive_int("workers", workers)
     if number > most:
         raise ConfigError(f"workers must be in 1 ... {most} (one env each at least), got {workers}")
     return number
-
-
-def _positive_int(name: str, value: Any) -> int:
-    try:
-        number = operator.index(value) if not isinstance(value, bool) else None
-    except TypeError:
-        number = None
-    if number is None:
-        raise ConfigTypeError(f"{name} must be an int >= 1, got {type(value).__name__} {value!r:.40}")
-    if number < 1:
-        raise ConfigError(f"{name} must be an int >= 1, got {value}")
-    return number
-
-
-def _seconds(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigTypeError(f"{name} must be a number of seconds, got {type(value).__name__} {value!r:.40}")
-    if math.isnan(value) or value <= 0:
-        raise ConfigError(f"{name} must be a positive number of seconds, got {value}")
-    return float(value)
 
 
 def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
@@ -229,21 +220,22 @@ def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 
 def _merge(env_kwargs: Any, kwargs: dict[str, Any]) -> Any:
+    """Add `kwargs` to every mapping; what is none is left for `factories` to refuse."""
     if env_kwargs is None:
         return kwargs
     if isinstance(env_kwargs, Mapping):
         return {**env_kwargs, **kwargs}
     if isinstance(env_kwargs, (list, tuple)):
-        return [{**(entry or {}), **kwargs} for entry in env_kwargs]
+        return [_merge(entry, kwargs) for entry in env_kwargs]
     return env_kwargs
 
 
 def _check_no_misspelling(kwargs: dict[str, Any]) -> None:
-    """An unknown keyword goes to the env, unless it looks like one of ours."""
+    """An unknown keyword goes to the env, unless it looks like one of ours or is what others call it."""
     ours = [name for name in inspect.signature(make).parameters if name != "kwargs"]
     for name in kwargs:
-        near = difflib.get_close_matches(name, ours, n=1, cutoff=0.8)
+        near = [_ELSEWHERE[name]] if name in _ELSEWHERE else difflib.get_close_matches(name, ours, n=1, cutoff=0.8)
         if near:
             raise ConfigTypeError(
-                f"unknown argument {name!r}; did you mean {near[0]!r}? (pass it in env_kwargs if the env has such an argument)"
+                f"unknown argument {name!r}; did you mean {near[0]!r}? (if it is the env's, pass it in env_kwargs)"
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -52,9 +53,22 @@ class SharedMemory:
         self._offset = 0
 
     @classmethod
-    def create(cls, size: int) -> SharedMemory:
-        """Reserve `size` bytes now, so that a full machine is an error here and not a SIGBUS later."""
+    def create(cls, size: int, purpose: str = "the batch") -> SharedMemory:
+        """Reserve `size` bytes now, so that a full machine is an error here and not a SIGBUS later.
+
+        Args:
+            purpose: what they are for, for the error.
+
+        Raises:
+            MemoryError: there is not that much.
+        """
         size = max(size, mmap.PAGESIZE)
+        free = free_memory()
+        if free is not None and size > free:  # asking the kernel instead would wake its out-of-memory killer
+            raise MemoryError(
+                f"{purpose} need {size / 2**20:.1f} MiB of shared memory, {free / 2**20:.1f} MiB are free; "
+                "use fewer envs or smaller observations"
+            )
         descriptor = _anonymous_file()
         try:
             if hasattr(os, "posix_fallocate"):
@@ -65,7 +79,7 @@ class SharedMemory:
         except OSError as error:
             os.close(descriptor)
             raise MemoryError(
-                f"cannot reserve {size / 2**20:.1f} MiB of shared memory for the batch ({error.strerror}); "
+                f"cannot reserve {size / 2**20:.1f} MiB of shared memory for {purpose} ({error.strerror}); "
                 "use fewer envs, smaller observations, or engine='sync'"
             ) from error
 
@@ -79,6 +93,32 @@ class SharedMemory:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+def free_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes that can still be had, by the machine's and the container's account; None where neither tells."""
+    second = _allowance(cgroup, "memory.max", "memory.current")
+    first = _allowance(cgroup / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+    return min((amount for amount in (_available(meminfo), second, first) if amount is not None), default=None)
+
+
+def _available(meminfo: Path) -> int | None:
+    try:
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def _allowance(cgroup: Path, limit: str, used: str) -> int | None:
+    """What a cgroup still grants. Cached files count as used there, but they give way."""
+    try:
+        allowed, taken = int((cgroup / limit).read_text()), int((cgroup / used).read_text())
+        amounts = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no such file, or "max"
+        return None
+    cached = sum(int(amounts.get(name, 0)) for name in ("active_file", "inactive_file"))
+    return max(0, allowed - taken + cached)
 
 
 def _anonymous_file() -> int:

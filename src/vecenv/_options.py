@@ -11,7 +11,6 @@ import numpy as np
 
 from vecenv.errors import SpaceError
 
-
 # The texts are those of the Gymnasium that is installed; 1.4 reworded them.
 _NEW_TEXTS = tuple(map(int, gymnasium.__version__.split(".")[:2])) >= (1, 4)
 _MASK = "`options['reset_mask']`" if _NEW_TEXTS else "`options['reset_mask': mask]`"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import copy
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,17 +54,21 @@ class Clocks:
 
     @classmethod
     def allocate(cls, count: int, memory: Memory | None = None) -> Clocks:
-        memory = memory or HeapMemory()
+        clocks = cls.map(count, memory or HeapMemory())
+        clocks.current[0] = -1
+        return clocks
+
+    @classmethod
+    def map(cls, count: int, memory: Memory) -> Clocks:
+        """Lay the columns out in memory, whatever they hold."""
         integer = np.dtype(np.int64)
-        clocks = cls(
+        return cls(
             busy=memory.array((1,), integer),
             rows_run=memory.array((1,), integer),
             current=memory.array((1,), integer),
             histogram=memory.array((count, BUCKETS), integer),
             total=memory.array((count,), integer),
         )
-        clocks.current[0] = -1
-        return clocks
 
 
 class RowRunner:
@@ -115,10 +119,18 @@ class RowRunner:
         self._absent: list[int] = []
         """Rows of that exchange that failed: there is no result of theirs to note."""
         self._running: Sequence[int] = ()
+        """Rows of that exchange; none once they are handed back."""
+        self._noting = False
+        """Whether all of them ran and their results are being written."""
+        self._interrupt: BaseException | None = None
+        """Ctrl-C that came while an episode began; raised when the exchange is complete."""
         self._obs: list[Any] = []
         self._gained: list[Any] = []
         self._unusual: list[tuple[int, Any, Any, Any, Any]] = []
         """What the rows of the exchange returned, in order, without those of `_absent`."""
+        self._kept: list[np.ndarray] = []
+        """Last observations, where one that is refused may have been written in part: restarts report the last good one."""
+        self._keeps = on_error == "restart" and len(batch.obs) > 1
         self._write_all_obs = batch.observation_layout.bulk_writer(batch.obs)
         self._write_obs = batch.observation_layout.writer(batch.obs)
         self._write_final = batch.observation_layout.writer(batch.final_obs)
@@ -138,12 +150,14 @@ class RowRunner:
         came back, all rows at once where they are regular. Interleaving the two costs half as much again, because
         each evicts the other's code from the processor's caches.
         """
+        self._noting = False
+        self._running = rows
         index = _index(rows, len(self.envs))
         started = _clock()
-        self._running = rows
         times = None if self._exchanges % _SAMPLED else [started]
         self._exchanges += 1
         self._step_all(rows, index, times)
+        self._noting = True
         if self._watched:
             self._current[0] = -1
         if times is not None:
@@ -151,6 +165,9 @@ class RowRunner:
         self._note(rows, index)
         self._busy[0] += _clock() - started
         self._rows_run[0] += len(rows)
+        if self._interrupt is not None:
+            interrupt, self._interrupt = self._interrupt, None
+            raise interrupt
 
     def _step_all(self, rows: Sequence[int], index: Any, times: list[int] | None) -> None:
         """Step or reset each row. Observations and rewards are gathered; what is out of the ordinary is put aside.
@@ -183,7 +200,7 @@ class RowRunner:
             except _ENV_RAISED as error:
                 if result is not _NOTHING:
                     error = SpaceError(_not_five(result))
-                self._failed(row, Fault.of(error, "reset" if op == reset_op else "step", action, self._last_seed(row)))
+                self._failed(row, self._fault(row, error, action))
             if times is not None:
                 times.append(_clock())
 
@@ -207,6 +224,8 @@ class RowRunner:
         if self._flagged:
             batch.terminated[where] = batch.truncated[where] = False
             self._flagged = len(present) < len(self.envs)
+        if self._keeps:
+            self._kept = [column.copy() for column in batch.obs]
         if len(present) < _FEW or not self._note_rewards(where) or not self._write_all_obs(where, self._obs):
             for row, obs, reward in zip(present, self._obs, self._gained, strict=True):
                 self._checked(row, self._note_row, obs, reward)
@@ -222,7 +241,7 @@ class RowRunner:
         """Write all rewards; False if one of them is not a number."""
         try:
             rewards = array.array("d", self._gained)
-        except TypeError:
+        except Exception:  # whatever a strange reward does when it is made a float
             return False
         if type(where) is slice:
             self._rewards[where] = rewards
@@ -247,8 +266,10 @@ class RowRunner:
         """Note something of a row; what does not fit is a failure of its env."""
         try:
             note(row, *values)
-        except SpaceError as error:
-            self._failed(row, Fault.of(error, "step", seed=self._last_seed(row)))
+        except Exception as error:
+            for kept, column in zip(self._kept, self.batch.obs, strict=False):
+                column[row] = kept[row]
+            self._failed(row, self._fault(row, error))
 
     def _end(self, row: int, obs: Any, terminated: bool, truncated: bool) -> None:
         """An episode ended. If the row is to roll, keep what ended it and begin the next one."""
@@ -266,18 +287,21 @@ class RowRunner:
             self.batch.mail[row].info = _checked_info(info)
         except _ENV_RAISED as error:
             self._failed(row, Fault.of(error, "reset", seed=self._last_seed(row)))
+        except BaseException as interrupt:
+            self.batch.mail[row] = Mail(fault=Fault.of(interrupt, "reset", seed=self._last_seed(row)))
+            self._interrupt = interrupt
 
     def _settle(self, rows: Sequence[int], index: Any) -> None:
         """Bring the totals of the rows' episodes up to date and hand the rows back."""
         batch = self.batch
+        for row in self._absent:
+            self._lengths[row] -= 1
         for row in self._resets:
             self._returns[row], self._lengths[row] = 0.0, -1
         if self._ended:
             for row in self._ended.intersection(rows).difference(self._resets):
                 self._returns[row], self._lengths[row] = 0.0, 0
             self._ended.difference_update(rows)
-        for row in self._absent:
-            self._lengths[row] -= 1
         if len(rows) == len(self.envs):
             batch.episode_return += batch.reward
             batch.episode_length += 1
@@ -287,6 +311,7 @@ class RowRunner:
         self._ended.update(self._end_after)
         self._resets, self._absent, self._end_after = [], [], []
         batch.op[index] = 0
+        self._running = ()
 
     def run_whatever_happens(self, rows: Sequence[int]) -> None:
         """Like `run`, where no user is waiting who could interrupt: anything an env raises is its own failure."""
@@ -295,20 +320,48 @@ class RowRunner:
                 self.run(rows)
                 return
             except BaseException as error:
+                if not self._running and self._ops[rows[-1]]:  # not the doing of an env
+                    self._lose(rows, error)
                 rows = self.interrupted(error)
 
     def interrupted(self, error: BaseException) -> Sequence[int]:
-        """`run` was left by `error`: the row it was at has failed. Returns the rows after it, which did not run."""
-        place = len(self._obs) + len(self._absent)
-        if place >= len(self._running):
-            raise error
-        row = self._running[place]
-        ran = self._running[: place + 1]
+        """`run` was left by `error`: the row it was at has failed. Returns the rows after it, which did not run.
+
+        Where the interrupt came while results were being written, the results of all rows are lost.
+        """
+        rows, place = self._running, len(self._obs) + len(self._absent)
+        if not rows:
+            return ()
         self._current[0] = -1
-        self._absent.append(row)
+        if self._noting:
+            self._lose(rows, error)
+            return ()
+        ran, self._noting = rows[: place + 1], True
+        del self._gained[len(self._obs) :]
+        if place < len(rows):
+            self._absent.append(rows[place])
+            self.batch.mail[rows[place]] = Mail(fault=self._fault(rows[place], error))
         self._note(ran, _index(ran, len(self.envs)))
-        self.batch.mail[row] = Mail(fault=Fault.of(error, "step", seed=self._last_seed(row)))
-        return self._running[place + 1 :]
+        return rows[place + 1 :]
+
+    def _lose(self, rows: Sequence[int], error: BaseException) -> None:
+        """Give up the results of an exchange: all its rows have failed."""
+        everyone = tuple(self.first + row for row in rows)
+        for row in rows:
+            self.batch.mail[row] = Mail(fault=replace(self._fault(row, error), rows=everyone))
+        self._obs, self._gained, self._unusual = [], [], []
+        self._resets, self._absent, self._end_after = [], [], []
+        self._flagged = True
+        self.batch.op[list(rows)] = 0
+        self._running, self._interrupt = (), None
+
+    def _fault(self, row: int, error: BaseException, action: Any = _NOTHING) -> Fault:
+        """What went wrong with the op of a row, before that op is cleared."""
+        if self._ops[row] == _RESET:
+            return Fault.of(error, "reset", seed=self._last_seed(row))
+        if action is _NOTHING:
+            (action,) = self._read_actions(slice(row, row + 1))
+        return Fault.of(error, "step", action, self._last_seed(row))
 
     def call(self, rows: Iterable[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Any]:
         """Call a method of, or read an attribute from, the envs of `rows`; a Fault stands for a failed call."""
@@ -327,19 +380,26 @@ class RowRunner:
 
         return {row: self._guarded(row, one, value) for row, value in values.items()}
 
-    def close(self) -> None:
-        """Close every env. One that raises is reported as a warning, the others are closed all the same."""
+    def close(self) -> list[str]:
+        """Close every env, also after one that raises. Returns what went wrong, for the user to be warned of."""
+        complaints = []
         for row, env in enumerate(self.envs):
+            self._current[0] = row
             try:
                 env.close()
-            except Exception as error:
-                warnings.warn(f"env {self.first + row} raised in close(): {error!r}", RuntimeWarning, stacklevel=2)
+            except _ENV_RAISED as error:
+                complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
+        self._current[0] = -1
+        return complaints
 
     def _guarded(self, row: int, function: Callable[..., Any], *args: Any) -> Any:
+        self._current[0] = row
         try:
-            return function(self.envs[row], *args)
+            result = function(self.envs[row], *args)
         except _ENV_RAISED as error:
-            return Fault.of(error, "call", seed=self._last_seed(row))
+            result = Fault.of(error, "call", seed=self._last_seed(row))
+        self._current[0] = -1
+        return result
 
     def _reset(self, row: int) -> tuple[Any, Any]:
         """Begin an episode with the row's seed and options; what `reset` returned, unchecked but for its form."""
@@ -365,10 +425,11 @@ class RowRunner:
             rebuilt: the env is new already, because its worker died and was started again.
         """
         ended_before = row in self._end_after
+        final_info = self.batch.mail[row].final_info if ended_before else {}
+        self.batch.mail[row] = Mail(fault=fault)
         if not ended_before:
             self._absent.append(row)
         if self._on_error == "raise":
-            self.batch.mail[row] = Mail(fault=fault)
             return
         batch, op = self.batch, int(self.batch.op[row])
         self._lost.pop(row, None)
@@ -382,11 +443,11 @@ class RowRunner:
             self._failed(row, Fault.of(error, "make", seed=self._last_seed(row)))
             return
         told = {**info, "fault": fault.as_info(self.first + row, int(batch.restarts[row]))}
-        batch.mail[row] = Mail(told, final_info={} if op == _ROLL else None)
+        batch.mail[row] = Mail(told, final_info=final_info if op == _ROLL else None)
         if not ended_before:
             batch.reward[row], batch.terminated[row], batch.truncated[row] = 0.0, False, op != _RESET
             self._flagged = True
-            self._end_after.append(row)
+            (self._resets if op == _RESET else self._end_after).append(row)
 
     def _restart(self, row: int, op: int, fault: Fault, rebuilt: bool, ended_before: bool) -> dict[str, Any]:
         """Build the row's env again and begin its next episode, unless that is left to the next op."""
@@ -407,10 +468,7 @@ class RowRunner:
         return _checked_info(info)
 
     def _rebuild(self, row: int) -> None:
-        try:
-            self.envs[row].close()
-        except Exception:  # noqa: S110  # the env is being thrown away because it failed
-            pass
+        _close_quietly(self.envs[row])
         self.envs[row] = self._factories[row]()
 
     def _sample(self, rows: Sequence[int], times: list[int]) -> None:
@@ -429,37 +487,29 @@ def _index(rows: Sequence[int], count: int) -> Any:
 
 def build_envs(factories: Sequence[Factory], first: int = 0) -> list[gymnasium.Env[Any, Any]]:
     """Call every factory. If one fails, those already built are closed and its EnvError is raised."""
-    envs: list[gymnasium.Env[Any, Any]] = []
+    envs: dict[int, gymnasium.Env[Any, Any]] = {}
     try:
-        for offset, factory in enumerate(factories):
+        for row, factory in enumerate(factories, first):
             try:
                 env = factory()
             except _ENV_RAISED as error:
-                raise Fault.of(error, "make").to_error(first + offset) from error
-            envs.append(_checked_env(env, envs, first + offset))
+                raise Fault.of(error, "make").to_error(row) from error
+            if not isinstance(env, gymnasium.Env):
+                raise SpaceError(f"env_fns[{row}]() returned {type(env).__name__}, need a gymnasium.Env")
+            if id(env) in envs:
+                twin = first + list(envs).index(id(env))
+                raise SpaceError(f"env_fns[{twin}] and [{row}] returned the same object; build a new env in each call")
+            envs[id(env)] = env
     except BaseException:
-        for env in envs:
+        for env in envs.values():
             _close_quietly(env)
         raise
-    return envs
-
-
-def _checked_env(env: Any, others: list[gymnasium.Env[Any, Any]], row: int) -> gymnasium.Env[Any, Any]:
-    if not isinstance(env, gymnasium.Env):
-        raise SpaceError(f"env_fns[{row}]() returned {type(env).__name__}, need a gymnasium.Env")
-    for index, other in enumerate(others):
-        if env is other:
-            raise SpaceError(
-                f"env_fns[{row - len(others) + index}] and [{row}] returned the same object; build a new env in each call"
-            )
-    return env
+    return list(envs.values())
 
 
 def _close_quietly(env: gymnasium.Env[Any, Any]) -> None:
-    try:
+    with contextlib.suppress(Exception):  # another error is on its way to the user
         env.close()
-    except Exception as error:
-        warnings.warn(f"an env raised in close(): {error!r}", RuntimeWarning, stacklevel=2)
 
 
 def _checked_info(info: Any) -> dict[str, Any]:
@@ -482,8 +532,11 @@ def _not_bools(terminated: Any, truncated: Any) -> str:
 
 
 def _not_five(result: Any) -> str:
+    """What is wrong with what `step` returned."""
     if not isinstance(result, tuple):
         return f"step() must return 5 values (obs, reward, terminated, truncated, info), got {type(result).__name__}"
+    if len(result) == 5:  # the truth value of its info cannot be told
+        return f"info must be a dict, got {type(result[4]).__name__}"
     hint = "; old Gym API? wrap it, e.g. with shimmy" if len(result) == 4 else ""
     return f"step() returned {len(result)} values, 5 needed (obs, reward, terminated, truncated, info){hint}"
 

@@ -22,13 +22,16 @@ def spread(seed: Any, count: int, seeding: Seeding = "gymnasium") -> np.ndarray:
         seed: None; an integer (Python's or NumPy's); or one per row, each an integer or None.
         count: number of rows.
         seeding: what an integer means. "gymnasium": seed, seed + 1, ... as Gymnasium does, so that two vector envs with
-            neighbouring seeds share most of their streams. "spawn": children of SeedSequence(seed), which never overlap.
+            neighbouring seeds share most of their streams. "spawn": children of SeedSequence(seed), which never
+            overlap.
 
     Either way the seed of row i depends on nothing but `seed` and i.
     """
     if seed is None:
         return np.full(count, NO_SEED, np.int64)
-    if isinstance(seed, (list, tuple, np.ndarray)) and np.ndim(seed) == 1:
+    if isinstance(seed, Sequence) and not isinstance(seed, (str, bytes)):
+        return _explicit(seed, count)
+    if isinstance(seed, np.ndarray) and seed.ndim:
         return _explicit(seed, count)
     first = _one(seed, "seed")
     if seeding == "spawn":
@@ -56,11 +59,13 @@ def _explicit(seeds: Sequence[Any] | np.ndarray, count: int) -> np.ndarray:
 
 def _one(seed: Any, name: str) -> int:
     if isinstance(seed, (bool, np.bool_)):
-        raise SpaceError(f"{name} must be an int, got bool")
+        raise SpaceError(f"{name} must be an int, got bool {seed}")
     try:
         number = operator.index(seed)
     except TypeError:
-        raise SpaceError(f"{name} must be an int, a sequence of int (or None) per env, or None; got {_kind(seed)}") from None
+        raise SpaceError(
+            f"{name} must be an int, a sequence of int (or None) per env, or None; got {_kind(seed)}"
+        ) from None
     if not 0 <= number <= _LARGEST:
         raise SpaceError(f"{name} must be in 0 ... 2**63 - 1, got {number}")
     return number

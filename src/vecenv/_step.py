@@ -11,7 +11,6 @@ import numpy as np
 from vecenv._batch import Op
 from vecenv._layout import Columns, Layout
 
-
 _RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
 
 

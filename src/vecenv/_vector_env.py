@@ -13,18 +13,27 @@ from gymnasium.vector import AutoresetMode
 
 from vecenv._autoreset import plan
 from vecenv._batch import Mail, Op, Rows
+from vecenv._checks import patience, seconds
 from vecenv._infos import as_arrays, as_dicts, objects
 from vecenv._layout import Columns, as_given
 from vecenv._lifecycle import Lifecycle
 from vecenv._options import ResetOptions
-from vecenv._seeding import Seeding, spread
+from vecenv._seeding import NO_SEED, Seeding, spread
 from vecenv._stats import Stats, gather
 from vecenv._step import Step
-from vecenv.engines import Engine, SupportsCall, SupportsClocks, SupportsKill
-from vecenv.errors import ConfigError, EnvError, SpaceError, UnsupportedError, WorkerTimeout
+from vecenv.engines import Engine, SupportsCall, SupportsClocks, SupportsKill, SupportsPending
+from vecenv.errors import (
+    ConfigError,
+    EnvError,
+    SpaceError,
+    UnsupportedError,
+    VecenvError,
+    WorkerError,
+    WorkerTimeout,
+)
 
 Order = Literal["first-ready", "fixed"]
-_RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
+_IDLE, _RESET, _ROLL = int(Op.IDLE), int(Op.RESET), int(Op.ROLL)
 _NOT_CALLABLE = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
 
 
@@ -74,6 +83,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._same_ops: Any = None
         """The op that all of `_ops` are known to be, so that the usual step need not write it again."""
         self._may_roll = plan(autoreset, np.zeros(1, np.bool_), np.zeros(1, np.bool_)) == _ROLL
+        self._taken: Rows | None = None
+        """Rows received from the engine whose results are not yet with the user."""
+        self._patience: float | None = None
+        """How long a `recv` waited in vain; `reset` does not wait longer."""
         self._exchanges = 0
         self._seconds_waiting = 0.0
         self._seconds_copying = 0.0
@@ -100,9 +113,14 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         try:
             self._send_reset(seed, options)
             self._receive(self._lifecycle.pending_count, self.timeout)
-            return self._reset_results()
+            results = self._reset_results()
+            self._taken = None
+            return results
+        except BaseException as error:
+            self._tidy_up(error)
+            raise
         finally:
-            self._lifecycle.leave()
+            self._lifecycle.inside = None
 
     def step(self, actions: Any, env_ids: Any = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step all envs, or those of `env_ids` alone; then position k of every result belongs to `env_ids[k]`.
@@ -118,10 +136,15 @@ class VectorEnv(gymnasium.vector.VectorEnv):
                 self._lifecycle.check_idle("step")
             self._send_step(actions, rows, "step")
             self._receive(self._lifecycle.pending_count, self.timeout)
-            obs, reward, terminated, truncated, infos, _ = self._take_out(rows)
-            return self._batch.observation_layout.batched(obs), reward, terminated, truncated, infos
+            columns, reward, terminated, truncated, infos, _ = self._take_out(rows)
+            obs = self._batch.observation_layout.batched(columns)
+            self._taken = None
+            return obs, reward, terminated, truncated, infos
+        except BaseException as error:
+            self._tidy_up(error)
+            raise
         finally:
-            self._lifecycle.leave()
+            self._lifecycle.inside = None
 
     def render(self) -> tuple[Any, ...] | None:
         """One frame per env."""
@@ -135,8 +158,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._lifecycle.enter("call")
         try:
             return tuple(self._reachable("call").call(name, args, kwargs, self.timeout))
+        except WorkerError as error:
+            self._worker_failed(error)
+            raise
         finally:
-            self._lifecycle.leave()
+            self._lifecycle.inside = None
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Read an attribute of every env. As in Gymnasium, one that is a function is called."""
@@ -154,8 +180,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._lifecycle.enter("set_attr")
         try:
             self._reachable("set_attr").set_attr(name, list(values), self.timeout)
+        except WorkerError as error:
+            self._worker_failed(error)
+            raise
         finally:
-            self._lifecycle.leave()
+            self._lifecycle.inside = None
 
     def close(self, timeout: float = 5.0, **kwargs: Any) -> None:
         """End everything within about `timeout` seconds. May be called twice, during a step, after a failure."""
@@ -202,8 +231,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         try:
             rows = None if env_ids is None else self._lifecycle.parse_rows(env_ids)
             self._send_step(actions, rows, "send")
+        except BaseException as error:
+            self._tidy_up(error)
+            raise
         finally:
-            self._lifecycle.leave()
+            self._lifecycle.inside = None
 
     def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
         """Wait until `min_envs` of the sent envs are done and return exactly these, named by `env_ids`.
@@ -221,17 +253,26 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             if min_envs is None and self._lifecycle.pending_count > self.batch_size:
                 min_envs = self.batch_size
             count = self._lifecycle.check_can_receive(min_envs)
-            return self._step_of(self._receive(count, self.timeout if timeout is None else timeout))
+            patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
+            step = self._step_of(self._receive(count, patient))
+            self._taken = None
+            return step
+        except BaseException as error:
+            self._tidy_up(error)
+            raise
         finally:
-            self._lifecycle.leave()
+            self._lifecycle.inside = None
 
     def _start_reset(self, seed: Any = None, options: Any = None) -> None:
         """Start a reset and return at once; `recv` brings its results. For faces."""
         self._lifecycle.enter("reset_async")
         try:
             self._send_reset(seed, options)
+        except BaseException as error:
+            self._tidy_up(error)
+            raise
         finally:
-            self._lifecycle.leave()
+            self._lifecycle.inside = None
 
     def _recv_dicts(self, timeout: float | None = None) -> tuple[Step, list[dict[str, Any]], list[dict[str, Any]]]:
         """Receive all that is pending, with infos as fresh dicts. For faces that want these.
@@ -247,9 +288,14 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             mail = self._mail(rows)
             infos = as_dicts(((position, letter.info) for position, letter in mail), count)
             final_infos = as_dicts(((position, letter.final_info or {}) for position, letter in mail), count)
-            return self._step_of(rows), infos, final_infos
+            step = self._step_of(rows)
+            self._taken = None
+            return step, infos, final_infos
+        except BaseException as error:
+            self._tidy_up(error)
+            raise
         finally:
-            self._lifecycle.leave()
+            self._lifecycle.inside = None
 
     @property
     def episode_return(self) -> np.ndarray:
@@ -270,14 +316,15 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def _send_reset(self, seed: Any, options: Any) -> None:
         lifecycle, batch = self._lifecycle, self._batch
-        if not lifecycle.broken:
-            lifecycle.check_idle("reset_async")
         parsed = ResetOptions.parse(options, self.num_envs)
+        if not lifecycle.broken or parsed.mask is not None:
+            lifecycle.check_idle("reset_async")
         seeds = spread(seed, self.num_envs, self._seeding)
         rows = lifecycle.all_rows if parsed.mask is None else np.flatnonzero(parsed.mask)
         lifecycle.check_first_reset(rows)
         self._discard_pending()
-        batch.seed[rows] = seeds[rows]
+        seeded = rows[seeds[rows] != NO_SEED]
+        batch.seed[seeded] = seeds[seeded]  # an env that was restarted keeps the seed it was given
         batch.options.update((row, parsed.per_env[row]) for row in rows.tolist() if parsed.per_env[row] is not None)
         self._dispatch(rows, _RESET, "reset")
 
@@ -306,22 +353,33 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if ops is not self._same_ops:
             self._ops[where] = ops
             self._same_ops = ops if where is not rows and type(ops) is np.uint8 else None
+        self._taken = None
         try:
             self.engine.send(rows)
         except BaseException:
-            self._batch.options.clear()
-            self._batch.given.clear()
+            self._forget(rows)
             raise
         self._lifecycle.sent(rows, call)
+
+    def _forget(self, rows: Rows) -> None:
+        """Take back what was prepared for rows that could not be sent. An interrupt may come when they are sent."""
+        batch = self._batch
+        batch.options.clear()
+        batch.given.clear()
+        if not isinstance(self.engine, SupportsPending) or not np.isin(rows, self.engine.pending()).any():
+            batch.op[rows] = _IDLE
+            batch.seed[rows] = NO_SEED  # or the next autoreset would use the seeds of this reset
 
     def _receive(self, count: int, timeout: float | None) -> Rows:
         started = time.perf_counter()
         try:
-            rows = self.engine.recv(count, timeout)
-        except BaseException as error:
+            self._taken = rows = self.engine.recv(count, timeout)
+        except WorkerTimeout:
+            self._lifecycle.broken, self._patience = True, timeout
+            raise
+        except EnvError as error:
             self._lifecycle.broken = True
-            if isinstance(error, EnvError) and not isinstance(error, WorkerTimeout):
-                self._lifecycle.failed(np.array(error.rows))
+            self._lifecycle.failed(np.array(error.rows))
             raise
         self._seconds_waiting += time.perf_counter() - started
         self._exchanges += 1
@@ -330,9 +388,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def _discard_pending(self) -> None:
         """Wait for what an error left behind and forget it; an env that hangs is killed if the engine can."""
+        timeout = self.timeout if self._patience is None else self._patience
         while self._lifecycle.pending_count:
             try:
-                rows = self.engine.recv(self._lifecycle.pending_count, self.timeout)
+                rows = self.engine.recv(self._lifecycle.pending_count, timeout)
                 self._lifecycle.received(rows, ready=False)
             except WorkerTimeout as error:
                 if not isinstance(self.engine, SupportsKill) or error.row is None:
@@ -341,7 +400,17 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             except EnvError as error:
                 self._lifecycle.failed(np.array(error.rows))
         self._batch.mail.clear()
-        self._lifecycle.broken = False
+        self._lifecycle.broken, self._patience = False, None
+
+    def _tidy_up(self, error: BaseException) -> None:
+        """After an error that is not ours, such as Ctrl-C: find out how far the exchange had come."""
+        if not isinstance(error, VecenvError) and isinstance(self.engine, SupportsPending):
+            self._lifecycle.agree(self.engine.pending(), self._taken)
+
+    def _worker_failed(self, error: WorkerError) -> None:
+        """A call found that a worker is gone: its envs need a reset. One that is only late does not."""
+        if not isinstance(error, WorkerTimeout):
+            self._lifecycle.failed(np.array(error.rows))
 
     def _step_of(self, rows: Rows) -> Step:
         """Take these rows, which were just received, out of the batch."""

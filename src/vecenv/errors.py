@@ -199,7 +199,10 @@ class UnsupportedError(VecenvError, NotImplementedError):
 
 def env_error(original: BaseException | None, message: str, **fields: Any) -> EnvError:
     """Build the EnvError for an env that raised `original`, an instance of original's type too where Python allows."""
-    error = _env_error_class(type(original))(message, **fields)
+    try:
+        error = _env_error_class(type(original))(message, **fields)
+    except Exception:  # its type has a constructor or attributes of its own that resist
+        error = EnvError(message, **fields)
     error.__cause__ = original
     if original is not None and fields.get("remote_traceback") and original.__traceback__ is None:
         original.__cause__ = RemoteTraceback(fields["remote_traceback"])
@@ -215,7 +218,7 @@ def _env_error_class(original: type, base: type = EnvError) -> type:
         return base
     try:
         return type(base.__name__, (base, original), {"__module__": base.__module__, "_original": original})
-    except TypeError:
+    except Exception:  # it may do anything when it is subclassed
         return base
 
 

@@ -69,6 +69,15 @@ class SupportsClocks(Protocol):
 
 
 @runtime_checkable
+class SupportsPending(Protocol):
+    """An engine that can be asked what it still owes, after an interrupt that may have come anywhere."""
+
+    def pending(self) -> Rows:
+        """Rows that were sent and not received, ascending."""
+        ...
+
+
+@runtime_checkable
 class SupportsKill(Protocol):
     """An engine that can end an env that does not answer."""
 

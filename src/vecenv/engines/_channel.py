@@ -27,6 +27,8 @@ class Channel:
         """Complete messages that `drain` found."""
         self.ended = False
         """The other end is gone and everything it sent was read."""
+        self.unsent = bytearray()
+        """Frames that are still to be written."""
         self._partial = bytearray()
 
     def fileno(self) -> int:
@@ -44,22 +46,29 @@ class Channel:
 
         On a non-blocking end, incoming messages are moved to the inbox while the socket is full.
         """
-        left = memoryview(_HEADER.pack(len(payload)) + payload)
+        self.unsent += frame(payload)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is left of messages, also of one that an interrupt cut short."""
         try:
-            while left:
+            while self.unsent:
                 try:
-                    left = left[self.sock.send(left) :]
+                    # By `map`: after a call a signal handler may run and raise, and then nobody would know the count.
+                    (count,) = map(self.sock.send, (self.unsent,))
+                    del self.unsent[:count]
                 except BlockingIOError:
                     select.select([self.sock], [self.sock], [])
                     self.drain()
         except (BrokenPipeError, ConnectionResetError):
             self.ended = True
+            self.unsent.clear()
 
     def drain(self) -> None:
         """Move everything that has arrived to the inbox, without waiting (non-blocking ends only)."""
         while not self.ended:
             try:
-                chunk = self.sock.recv(1 << 18)
+                (chunk,) = map(self.sock.recv, (1 << 18,))  # as in `flush`: bytes taken from the socket are never lost
             except BlockingIOError:
                 break
             except ConnectionResetError:
@@ -115,13 +124,19 @@ class Channel:
     def _cut(self) -> None:
         """Cut complete frames off the bytes that arrived."""
         start, available = 0, len(self._partial)
+        complete: list[bytes] = []
         while available - start >= _HEADER.size:
             (length,) = _HEADER.unpack_from(self._partial, start)
             if available - start - _HEADER.size < length:
                 break
             start += _HEADER.size
             if length:
-                self.inbox.append(bytes(self._partial[start : start + length]))
+                complete.append(bytes(self._partial[start : start + length]))
             start += length
-        if start:
-            del self._partial[:start]
+        self.inbox += complete
+        del self._partial[:start]
+
+
+def frame(payload: bytes) -> bytes:
+    """The payload as it goes over the wire."""
+    return _HEADER.pack(len(payload)) + payload

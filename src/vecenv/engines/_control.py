@@ -28,8 +28,8 @@ _WORDS = 16
 """Words of 8 bytes per worker and side: two cache lines."""
 RING, MESSAGES, WAITING, EAGER = range(4)
 """Words of the front: rings of the doorbell, messages sent, whether it is parked, whether it wants rows one by one."""
-DONE, MAILS, PARKED = range(3)
-"""Words of a worker: rows done since it started, messages sent, whether it is parked."""
+DONE, MAILS, PARKED, CLOSING = range(4)
+"""Words of a worker: rows done since it started, messages sent, whether it is parked, whether it closes its envs."""
 
 _GENERATION_SHIFT = 40
 _ORDERED_STORES = platform.machine().lower() in {"x86_64", "amd64", "i686", "i386"}
@@ -80,8 +80,8 @@ class SharedBlock:
             worker=memory.array((len(bounds), _WORDS), integer),
             requests=memory.array((count,), integer),
             answers=memory.array((count,), integer),
-            batch=Batch.allocate(observation, action, count, memory),
-            clocks=[Clocks.allocate(stop - start, memory) for start, stop in bounds],
+            batch=Batch.map(observation, action, count, memory),
+            clocks=[Clocks.map(stop - start, memory) for start, stop in bounds],
         )
 
     @classmethod
@@ -90,6 +90,12 @@ class SharedBlock:
         memory = MeasuringMemory()
         cls.map(memory, observation, action, bounds)
         return memory.size
+
+    def clear(self) -> None:
+        """Give a new block its first values. Only the front does this: a worker that joins later changes nothing."""
+        self.batch.clear()
+        for clocks in self.clocks:
+            clocks.current[0] = -1
 
     def control(self, worker: int) -> Control:
         return Control(memoryview(self.front[worker]), memoryview(self.worker[worker]))

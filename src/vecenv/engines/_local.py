@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from vecenv._batch import Batch, Rows
@@ -11,15 +12,25 @@ from vecenv._rows import Clocks, Factory, RowRunner, build_envs
 from vecenv.engines._facts import EnvFacts, agree
 
 
-def raise_fault(batch: Batch, rows: Rows) -> None:
-    """Raise the EnvError of the first of `rows` that failed. Its mail is then taken."""
-    if not batch.mail:
-        return
-    for row in rows.tolist():
+def first_fault(batch: Batch, rows: Rows) -> tuple[int, Fault] | None:
+    """The first of `rows` that failed, and why. Its mail stays."""
+    for row in rows.tolist() if batch.mail else ():
         mail = batch.mail.get(row)
         if mail is not None and mail.fault is not None:
-            del batch.mail[row]
-            raise mail.fault.to_error(row)
+            return row, mail.fault
+    return None
+
+
+def take_mail(batch: Batch, rows: Iterable[int]) -> None:
+    """Throw away the mail of these rows."""
+    for row in rows:
+        batch.mail.pop(row, None)
+
+
+def warn_of(complaints: Iterable[str]) -> None:
+    """Tell the user what went wrong in closing."""
+    for complaint in complaints:
+        warnings.warn(complaint, RuntimeWarning, stacklevel=2)
 
 
 def hand_over(ours: dict[int, Any], theirs: dict[int, Any], rows: Iterable[int], first: int) -> None:
@@ -28,11 +39,11 @@ def hand_over(ours: dict[int, Any], theirs: dict[int, Any], rows: Iterable[int],
         theirs.update({row: ours.pop(first + row) for row in rows if first + row in ours})
 
 
-def results_or_raise(results: dict[int, Any]) -> list[Any]:
-    """The values in the order of rows; raises the EnvError of the first that is a Fault."""
+def results_or_raise(results: dict[int, Any], home: Callable[[int], tuple[Any, Any]] = lambda row: (None, None)) -> list[Any]:
+    """The values in the order of rows; raises the EnvError of the first that is a Fault, naming its worker and pid."""
     for row in sorted(results):
         if isinstance(results[row], Fault):
-            raise results[row].to_error(row)
+            raise results[row].to_error(row, *home(row))
     return [results[row] for row in sorted(results)]
 
 

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import select
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.util import Finalize
 from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Rows
-from vecenv._faults import Fault, OnError, RestartPolicy
+from vecenv._batch import Op, Rows
+from vecenv._faults import Fault, OnError, Phase, RestartPolicy
 from vecenv._memory import SharedMemory
 from vecenv._rows import Clocks, Factory, RowRunner, build_envs
 from vecenv._seeding import NO_SEED
-from vecenv.engines._control import DONE, EAGER, MAILS, SPIN_SECONDS, WAITING, SharedBlock, fence, ticket
+from vecenv.engines._control import DONE, EAGER, MAILS, RING, SPIN_SECONDS, WAITING, SharedBlock, fence, ticket
 from vecenv.engines._facts import EnvFacts, agree, check_observation_mode
-from vecenv.engines._local import hand_over, raise_fault, results_or_raise, split
+from vecenv.engines._local import first_fault, hand_over, results_or_raise, split, take_mail, warn_of
 from vecenv.engines._worker import Assignment, Attachment, dumps
 from vecenv.engines._workers import (
     Worker,
@@ -28,9 +30,14 @@ from vecenv.engines._workers import (
     first_message,
     pickled_factories,
     start_context,
-    started_by_main_thread,
 )
-from vecenv.errors import EnvError, SpaceError
+from vecenv.errors import EnvError, RestartLimit, SpaceError, WorkerDied
+
+
+
+class Unsendable(SpaceError, pickle.PicklingError):
+    """Reset options, an action or an attribute's value that cannot be pickled. Nothing was sent."""
+
 
 _LOOK_UP_SECONDS = 1.0
 """A parked front looks up this often, should a wake-up ever be lost."""
@@ -81,13 +88,15 @@ class ProcessEngine:
         self._pending_count = 0
         self._sent_at = np.zeros(count, np.int64)
         self._sent_ops = np.zeros(count, np.uint8)
+        self._warned: set[str] = set()
         self._questions: list[bytes] = []
         self._replies: dict[int, Any] = {}
         self._workers: list[Worker] = []
+        self._blocks: list[SharedMemory] = []
         self._caller: RowRunner | None = None
         self._caller_rows: list[int] = []
         self._poll = select.poll()
-        self._close = Finalize(self, close_workers, args=(self._workers, 1.0), exitpriority=100)
+        self._close = Finalize(self, _close_all, args=(self._workers, self._blocks, 1.0), exitpriority=100)
         try:
             self._start(observation_mode, caller_works)
         except BaseException:
@@ -100,26 +109,41 @@ class ProcessEngine:
         if self._some_dead:
             self._revive_for(rows)
         self._sequence += 1
+        self._questions = []
         every = self._index(rows)
         self._sent_at[every] = self._sequence
         self._sent_ops[every] = self.batch.op[every]
-        extras = self._extras(rows)
-        for part, mine, count in self._parts(rows):
+        parts, extras, pending_count = self._parts(rows), self._extras(rows), self._pending_count + len(rows)
+        if self._caller is not None:
+            self._caller_rows = [*self._caller_rows, *rows[self._worker_of[rows] == self._worker_count].tolist()]
+        self._pending[every] = True
+        self._pending_count = pending_count
+        try:
+            self._share_out(parts, extras)
+        except BaseException:  # interrupted half way: the rest is sent all the same
+            self._share_out(parts, extras, again=True)
+            raise
+
+    def _share_out(self, parts: Iterable[tuple[int, Any, int]], extras: dict[int, bytes], again: bool = False) -> None:
+        """Tell each worker of its rows. `again`: those that were told already are only woken."""
+        requests = self._block.requests
+        for part, mine, count in parts:
             if part == self._worker_count:
-                self._caller_rows.extend(self._everyone[mine].tolist())
                 continue
             worker = self._workers[part]
-            if part in extras:
-                worker.post(extras[part])
-            self._block.requests[mine] = ticket(worker.generation, self._sequence)
-            worker.target += count
+            number = ticket(worker.generation, self._sequence)
+            if not again or requests[mine][0] != number:
+                if part in extras:
+                    worker.post(extras[part])
+                requests[mine] = number
+                worker.target += count
             worker.ring()
-        self._pending[every] = True
-        self._pending_count += len(rows)
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         if self._caller_rows:
             self._run_caller()
+        if self._some_dead:
+            self._bury_again()
         everything = count == self._pending_count
         if everything:
             self._wait(self._all_done, timeout)
@@ -135,20 +159,26 @@ class ProcessEngine:
         self._give_back(rows)
         return rows
 
+    def pending(self) -> Rows:
+        return np.flatnonzero(self._pending)
+
     def _raise_fault(self, rows: Rows) -> None:
-        try:
-            raise_fault(self.batch, rows)
-        except EnvError as error:
-            self._name_worker(error)
-            self._give_back(np.array([error.row]))
-            raise
+        found = first_fault(self.batch, rows)
+        if found is None:
+            return
+        row, fault = found
+        error = fault.to_error(row, *self._home(row))
+        self._give_back(np.array(error.rows))
+        take_mail(self.batch, error.rows)
+        raise error
 
     def close(self, timeout: float = 5.0) -> None:
         if self._close.still_active():
             self._close.cancel()
-            close_workers(self._workers, timeout)
+            complaints = _close_all(self._workers, self._blocks, timeout)
             if self._caller is not None:
-                self._caller.close()
+                complaints += self._caller.close()
+            warn_of(complaints)
 
     # --- abilities ---------------------------------------------------------------------------------------------------
 
@@ -164,7 +194,7 @@ class ProcessEngine:
 
     def finish_call(self, timeout: float | None = None) -> list[Any]:
         """Wait for the results of `begin_call`."""
-        return results_or_raise(self._answers(timeout))
+        return results_or_raise(self._answers(timeout), self._home)
 
     def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
         payloads = [
@@ -174,7 +204,7 @@ class ProcessEngine:
         self._ask(payloads)
         if self._caller is not None:
             self._tell_own(self._caller.set_attr(name, dict(enumerate(values[self._caller.first :]))))
-        results_or_raise(self._answers(timeout))
+        results_or_raise(self._answers(timeout), self._home)
 
     def kill(self, row: int) -> None:
         part = int(self._worker_of[row])
@@ -202,8 +232,13 @@ class ProcessEngine:
             facts += [EnvFacts.of(env) for env in mine]
         self.facts = agree(facts, observation_mode)
         layouts = self.facts.observation_layout, self.facts.action_layout
-        self._memory = SharedMemory.create(SharedBlock.size(*layouts, self._bounds))
+        self._memory = SharedMemory.create(
+            SharedBlock.size(*layouts, self._bounds),
+            f"{len(facts)} envs that observe {self.facts.single_observation_space}",
+        )
+        self._blocks.append(self._memory)
         self._block = SharedBlock.map(self._memory, *layouts, self._bounds)
+        self._block.clear()
         self.batch = self._block.batch
         self._delivered = [column.copy() for column in self.batch.obs] if self._on_error == "restart" else []
         self._worker_of = np.repeat(np.arange(len(self._bounds)), [stop - start for start, stop in self._bounds])
@@ -229,7 +264,6 @@ class ProcessEngine:
             bounds=self._bounds,
             factories=mine if forked else pickled_factories(mine, start),
             on_error=self._on_error,
-            die_with_parent=started_by_main_thread(self._context),
             foreign=tuple(fd for worker in self._workers for fd in worker.descriptors()) if forked else (),
         )
         return Worker(self._context, assignment, generation)
@@ -238,6 +272,7 @@ class ProcessEngine:
         """Give a worker whose envs are built the shared block."""
         self._block.front[worker.number] = self._block.worker[worker.number] = 0
         worker.control = self._block.control(worker.number)
+        worker.current = self._block.clocks[worker.number].current
         worker.channel.send(
             Attachment(
                 size=SharedBlock.size(self.facts.observation_layout, self.facts.action_layout, self._bounds),
@@ -287,22 +322,21 @@ class ProcessEngine:
     def _run_caller(self) -> None:
         """Step the caller's own share of the rows."""
         assert self._caller is not None
-        first, rows, self._caller_rows = self._caller.first, sorted(self._caller_rows), []
+        first, rows = self._caller.first, sorted(row for row in self._caller_rows if self.batch.op[row])
         local = [row - first for row in rows]
         hand_over(self.batch.options, self._caller.batch.options, local, first)
         hand_over(self.batch.given, self._caller.batch.given, local, first)
         for leaf in self.batch.action_layout.by_value:
             self._caller.batch.actions[leaf][local] = self.batch.actions[leaf][rows]
         try:
-            self._caller.run(local)
+            if local:
+                self._caller.run(local)
         except BaseException as interrupt:
             self._caller.interrupted(interrupt)
-            self._caller_rows = [row for row in rows if self.batch.op[row]]
             raise
-        finally:
-            for row, mail in self._caller.batch.mail.items():
-                self.batch.mail[first + row] = mail
-            self._caller.batch.mail.clear()
+        self.batch.mail.update((first + row, mail) for row, mail in self._caller.batch.mail.items())
+        self._caller.batch.mail.clear()
+        self._caller_rows = []
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
@@ -316,9 +350,8 @@ class ProcessEngine:
         if self._ordered:
             rows = self._in_order(np.flatnonzero(self._pending))[:count]
             return lambda: bool((self._block.answers[rows] == self._block.requests[rows]).all())
-        workers = self._workers
-        enough = sum(worker.target for worker in workers) - self._pending_count + count
-        return lambda: sum(worker.control.worker[DONE] for worker in workers) >= enough  # type: ignore[union-attr]
+        workers, missing = self._workers, count - self._pending_count
+        return lambda: sum(worker.control.worker[DONE] - worker.target for worker in workers) >= missing  # type: ignore[union-attr]
 
     def _wait(self, satisfied: Callable[[], bool], timeout: float | None, *, eager: bool = False) -> None:
         """Return once `satisfied`: spin for a while, then park. Raises if a worker dies or time runs out."""
@@ -336,7 +369,7 @@ class ProcessEngine:
     def _park(
         self, satisfied: Callable[[], bool], timeout: float | None, started: float, late: Callable[[], EnvError]
     ) -> None:
-        deadline = None if timeout is None else started + timeout
+        deadline, hung = None if timeout is None else started + timeout, False
         self._block.front[:, WAITING] = 1
         try:
             fence()
@@ -348,6 +381,7 @@ class ProcessEngine:
                         raise error
                     self.kill(error.row)
                     deadline = time.perf_counter() + self._start_timeout
+                    hung = True
                     continue
                 ready = {descriptor for descriptor, _ in self._poll.poll(left * 1000)}
                 for worker in self._workers:
@@ -355,6 +389,8 @@ class ProcessEngine:
                         worker.channel.drain()
                     if worker.liveness in ready and not satisfied():
                         self._bury(worker)
+                        if hung and timeout is not None:
+                            deadline, hung = time.perf_counter() + timeout, False
         finally:
             self._block.front[:, WAITING] = 0
 
@@ -367,10 +403,12 @@ class ProcessEngine:
         return rows[np.argsort(self._sent_at[rows], kind="stable")]
 
     def _give_back(self, rows: Rows) -> None:
-        self._pending[self._index(rows)] = False
-        self._pending_count -= len(rows)
         for kept, column in zip(self._delivered, self.batch.obs, strict=False):
             kept[rows] = column[rows]
+        every, left = self._index(rows), self._pending_count - len(rows)
+        # No call from here on, so that no signal handler can run before the front knows.
+        self._pending[every] = False
+        self._pending_count = left
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -381,21 +419,33 @@ class ProcessEngine:
                 self._take_messages(worker)
 
     def _take_messages(self, worker: Worker) -> None:
-        while worker.channel.inbox:
+        inbox = worker.channel.inbox
+        while inbox:
+            self._take_message(*pickle.loads(inbox[0]))
+            del inbox[0]  # only now: what an interrupt cut short is done again
             worker.mails_read += 1
-            kind, *content = pickle.loads(worker.channel.inbox.popleft())
-            if kind == "reply":
-                number, results = content
-                if number == self._sequence:
-                    self._replies.update(results)
-                continue
-            for row, (number, mail, objects) in content[0].items():
-                if number != self._block.requests[row]:
-                    continue  # an answer to an exchange that was given up
-                if mail is not None:
-                    self.batch.mail[row] = mail
-                for leaf, (obs, final) in zip(self.batch.observation_layout.by_value, objects, strict=False):
-                    self.batch.obs[leaf][row], self.batch.final_obs[leaf][row] = obs, final
+
+    def _take_message(self, kind: str, *content: Any) -> None:
+        if kind == "reply":
+            number, results = content
+            if number == self._sequence:
+                self._replies.update(results)
+        elif kind == "dropped":
+            (text,) = content
+            if text not in self._warned:
+                self._warned.add(text)
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+        else:
+            self._take_mail(*content)
+
+    def _take_mail(self, letters: dict[int, tuple[int, Any, list[Any]]]) -> None:
+        for row, (number, mail, objects) in letters.items():
+            if number != self._block.requests[row]:
+                continue  # an answer to an exchange that was given up
+            if mail is not None:
+                self.batch.mail[row] = mail
+            for leaf, (obs, final) in zip(self.batch.observation_layout.by_value, objects, strict=False):
+                self.batch.obs[leaf][row], self.batch.final_obs[leaf][row] = obs, final
 
     def _ask(self, payloads: list[bytes]) -> None:
         """Send each worker a question."""
@@ -403,8 +453,13 @@ class ProcessEngine:
             self._revive_for(self._everyone)
         self._sequence += 1
         self._questions, self._replies = payloads, {}
-        for worker, payload in zip(self._workers, payloads, strict=True):
-            worker.post(payload)
+        try:
+            for worker, payload in zip(self._workers, payloads, strict=True):
+                worker.post(payload)
+        except BaseException:  # a worker must not be left with half a message
+            for worker in self._workers:
+                worker.channel.flush()
+            raise
 
     def _tell_own(self, results: dict[int, Any]) -> None:
         assert self._caller is not None
@@ -420,7 +475,8 @@ class ProcessEngine:
 
         def late() -> EnvError:
             row = min(set(self._everyone.tolist()) - self._replies.keys())
-            return self._workers[self._worker_of[row]].late(row, timeout, "call")
+            worker = self._workers[self._worker_of[row]]
+            return worker.late(self._at(worker), timeout, "call")
 
         self._park(answered, timeout, time.perf_counter(), late)
         self._questions = []
@@ -430,14 +486,14 @@ class ProcessEngine:
         try:
             return dumps(message)
         except Exception as error:
-            raise SpaceError(f"this cannot be sent to a worker: {error}; pass plain data, or use engine='sync'") from error
+            raise Unsendable(f"this cannot be sent to a worker: {error}; pass plain data, or use engine='sync'") from error
 
     # --- failures ----------------------------------------------------------------------------------------------------
 
-    def _name_worker(self, error: EnvError) -> None:
-        part = int(self._worker_of[error.row])
-        if part < len(self._workers):
-            error.worker, error.pid = part, self._workers[part].process.pid
+    def _home(self, row: int) -> tuple[int | None, int | None]:
+        """Worker and process id of a row, if it is not the caller's own."""
+        part = int(self._worker_of[row])
+        return (part, self._workers[part].process.pid) if part < self._worker_count else (None, None)
 
     def _context_of(self, row: int) -> tuple[Any, int | None]:
         """Last action and seed of a row, for error texts."""
@@ -460,29 +516,63 @@ class ProcessEngine:
             self._workers[0],
         )
         row = self._at(worker)
-        return worker.late(row, timeout, "step", *self._context_of(row))
+        return worker.late(row, timeout, self._phase(row), *self._context_of(row))
+
+    def _phase(self, row: int) -> Phase:
+        if self._questions:
+            return "call"
+        return "reset" if self._sent_ops[row] == Op.RESET else "step"
 
     def _bury(self, worker: Worker) -> None:
-        """A worker is dead that we are waiting for: restart it or raise WorkerDied."""
-        worker.channel.drain()
-        self._take_messages(worker)
-        row = self._at(worker)
-        error = worker.died(row, *self._context_of(row))
-        self._poll.unregister(worker.channel.fileno())
-        self._poll.unregister(worker.liveness)
-        mine = np.arange(worker.start, worker.stop)
+        """A worker is dead: start it again or raise WorkerDied, as `on_error` says."""
+        self._some_dead = True
+        if worker.error is None:
+            worker.channel.drain()
+            self._take_messages(worker)
+            row = self._at(worker)
+            worker.error = worker.died(row, self._phase(row), *self._context_of(row))
+        for descriptor in (worker.channel.fileno(), worker.liveness):
+            with contextlib.suppress(KeyError):
+                self._poll.unregister(descriptor)
         if self._on_error == "raise":
-            self._give_back(mine[self._pending[mine]])
-            self._block.answers[mine] = self._block.requests[mine]
-            worker.target = int(worker.control.worker[DONE])  # type: ignore[union-attr]  # it was attached
-            self._some_dead = True
-            raise error
-        fault = Fault.of(error, "step")
-        self._policies[worker.number].allow(fault, self._sequence)
-        for kept, column in zip(self._delivered, self.batch.obs, strict=True):
-            column[mine] = kept[mine]
-        self.batch.restarts[mine] += 1
-        self._replace(worker, lost=dict.fromkeys(range(len(mine)), fault))
+            self._give_up(worker)
+            raise worker.error
+        self._restart(worker, worker.error)
+        self._some_dead = any(worker.error is not None for worker in self._workers)
+
+    def _bury_again(self) -> None:
+        """Finish what an interrupt cut short: no rows are left with a dead worker."""
+        for worker in self._workers:
+            lost = worker.error is not None and worker.control.worker[DONE] != worker.target  # type: ignore[union-attr]
+            if lost or (worker.error is not None and self._pending[worker.start : worker.stop].any()):
+                self._bury(worker)
+
+    def _give_up(self, worker: Worker) -> None:
+        """Hand back what a dead worker was asked for; the next RESET of its rows starts it again."""
+        mine = np.arange(worker.start, worker.stop)
+        self._give_back(mine[self._pending[mine]])
+        take_mail(self.batch, worker.rows)
+        self._block.answers[mine] = self._block.requests[mine]
+        worker.target = worker.control.worker[DONE]  # type: ignore[union-attr]  # it was attached
+
+    def _restart(self, worker: Worker, error: WorkerDied) -> None:
+        """Start a dead worker again as often as the policy allows; its rows report the episode they lost."""
+        cause = Fault.of(error, error.phase or "step", error=error)
+        mine = np.arange(worker.start, worker.stop)
+        fault = cause
+        while worker is self._workers[worker.number]:
+            try:
+                self._policies[worker.number].allow(fault, self._sequence)
+                for kept, column in zip(self._delivered, self.batch.obs, strict=True):
+                    column[mine] = kept[mine]
+                self.batch.restarts[mine] += 1
+                self._replace(worker, lost=dict.fromkeys(range(len(mine)), cause))
+            except RestartLimit as limit:
+                limit.rows = worker.rows
+                self._give_up(worker)
+                raise
+            except EnvError as failure:  # it could not be built again
+                fault = Fault.of(failure, "make", error=failure)
 
     def _revive_for(self, rows: Rows) -> None:
         """Start dead workers again whose rows are asked for."""
@@ -498,18 +588,35 @@ class ProcessEngine:
             lost: why the episodes of its rows ended, to be reported with their next op.
         """
         deadline = time.monotonic() + self._start_timeout
+        mine = np.arange(dead.start, dead.stop)
         dead.kill(signal.SIGKILL)
-        dead.release()
-        worker = self._workers[dead.number] = self._start_worker(dead.number, dead.generation + 1)
-        first_message(worker, deadline)
-        mine = np.arange(worker.start, worker.stop)
         self._block.answers[mine] = self._block.requests[mine] = 0
-        self._attach(worker, deadline, lost)
+        worker = self._start_worker(dead.number, dead.generation + 1)
+        try:
+            first_message(worker, deadline)
+            self._attach(worker, deadline, lost)
+        except BaseException:
+            close_workers([worker], 0.0)
+            dead.generation, dead.target = worker.generation, 0
+            dead.control.worker[DONE] = 0  # type: ignore[union-attr]  # it was attached
+            raise
         pending = mine[self._pending[mine]]
+        number, count, front = ticket(worker.generation, self._sequence), len(pending), self._block.front
+        self.batch.op[pending] = self._sent_ops[pending]
+        # No call between these lines: an interrupt must not leave a living worker that knows nothing of its rows.
+        self._block.requests[pending] = number
+        worker.target = count
+        front[worker.number, RING] += 1
+        self._workers[worker.number] = worker
         if self._questions:
             worker.post(self._questions[worker.number])
-        if len(pending):
-            self.batch.op[pending] = self._sent_ops[pending]
-            self._block.requests[pending] = ticket(worker.generation, self._sequence)
-            worker.target = len(pending)
-            worker.ring()
+        worker.ring()
+        dead.release()
+
+
+def _close_all(workers: list[Worker], blocks: list[SharedMemory], timeout: float) -> list[str]:
+    """Everything that must be given back. Not a method, so that it can run when the engine is gone."""
+    complaints = close_workers(workers, timeout)
+    for block in blocks:
+        block.close_descriptor()
+    return complaints

@@ -9,8 +9,7 @@ import numpy as np
 
 from vecenv._batch import Rows
 from vecenv._rows import Factory
-from vecenv.engines._local import LocalEngine, raise_fault
-from vecenv.errors import EnvError
+from vecenv.engines._local import LocalEngine, first_fault, take_mail, warn_of
 
 
 class SyncEngine(LocalEngine):
@@ -29,13 +28,15 @@ class SyncEngine(LocalEngine):
         self._listed = self._everyone.tolist()
         self._queue: list[int] = []
         self._some_ran = False
+        """Whether rows in the queue may have run already, because `recv` did not come to its end."""
 
     def send(self, rows: Rows) -> None:
         self._queue = self._listed if len(rows) == len(self._listed) else [*self._queue, *rows.tolist()]
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         chosen = self._queue if count == len(self._queue) else self._queue[:count]
-        if chosen is self._listed and not self._some_ran:
+        left, some_ran, self._some_ran = self._queue[count:], self._some_ran, True
+        if chosen is self._listed and not some_ran:
             self._run(chosen)
             rows = self._everyone
         else:
@@ -43,22 +44,27 @@ class SyncEngine(LocalEngine):
             rows = np.array(sorted(chosen) if count == len(self._queue) else chosen)
         if self.batch.mail:
             self._raise_fault(rows)
-        self._queue = self._queue[count:]
-        self._some_ran = self._some_ran and bool(self._queue)
+        # No calls between these lines and the front's own: no signal handler can run there.
+        self._queue, self._some_ran = left, some_ran and left != []
         return rows
 
+    def pending(self) -> Rows:
+        return np.array(sorted(self._queue), np.int64)
+
     def _raise_fault(self, rows: Rows) -> None:
-        try:
-            raise_fault(self.batch, rows)
-        except EnvError as error:
-            self._some_ran = True
-            self._queue = [row for row in self._queue if row != error.row]
-            raise
+        found = first_fault(self.batch, rows)
+        if found is None:
+            return
+        row, fault = found
+        error = fault.to_error(row)
+        self._queue = [row for row in self._queue if row not in error.rows]
+        take_mail(self.batch, error.rows)
+        raise error
 
     def close(self, timeout: float = 5.0) -> None:
         if not self._closed:
             self._closed = True
-            self._runners[0].close()
+            warn_of(self._runners[0].close())
 
     def _run(self, rows: list[int]) -> None:
         if not rows:
@@ -67,6 +73,5 @@ class SyncEngine(LocalEngine):
             self._runners[0].run(rows)
         except BaseException as interrupt:
             # Ctrl-C: the row at work is in an unknown state, the others can go on.
-            self._some_ran = True
             self._runners[0].interrupted(interrupt)
             raise

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from vecenv._batch import Rows
+from vecenv._batch import Op, Rows
 from vecenv._rows import Factory, RowRunner
-from vecenv.engines._local import LocalEngine, hand_over, raise_fault
-from vecenv.errors import WorkerTimeout
+from vecenv.engines._local import LocalEngine, first_fault, hand_over, take_mail, warn_of
+from vecenv.errors import EnvError, WorkerTimeout
+
+
+Task: TypeAlias = tuple[int, list[int]]
+"""Number of the `send`, and rows local to the runner."""
 
 
 class ThreadEngine(LocalEngine):
@@ -41,7 +47,11 @@ class ThreadEngine(LocalEngine):
         """Rows sent and not yet received, in the order of sending, and whether they are done."""
         self._done_count = 0
         self._changed = threading.Condition()
-        self._queues: list[queue.SimpleQueue[list[int] | None]] = [queue.SimpleQueue() for _ in self._runners]
+        self._complaints: list[str] = []
+        self._sends = 0
+        self._numbers = np.zeros(len(self.envs), np.int64)
+        """In which `send` each row was last sent, 0 once it began to run. A task with another number is no longer due."""
+        self._queues: list[queue.SimpleQueue[Task | None]] = [queue.SimpleQueue() for _ in self._runners]
         self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in self._bounds])
         self._threads = [
             threading.Thread(target=self._serve, args=pair, name=f"vecenv-thread-{number}", daemon=True)
@@ -51,15 +61,26 @@ class ThreadEngine(LocalEngine):
             thread.start()
 
     def send(self, rows: Rows) -> None:
-        self._pending.update(dict.fromkeys(rows.tolist(), False))
+        self._sends += 1
         workers = self._worker_of[rows]
-        for worker in np.unique(workers):
+        parts = [(int(worker), (rows[workers == worker] - self._bounds[worker][0]).tolist()) for worker in np.unique(workers)]
+        self._numbers[rows] = self._sends
+        sent = dict.fromkeys(rows.tolist(), False)
+        try:
+            self._pending.update(sent)
+            self._share_out(parts)
+        except BaseException:
+            if int(rows[0]) in self._pending:  # interrupted half way; a task that comes twice is run once
+                self._share_out(parts)
+            raise
+
+    def _share_out(self, parts: list[tuple[int, list[int]]]) -> None:
+        for worker, mine in parts:
             runner = self._runners[worker]
-            mine = (rows[workers == worker] - runner.first).tolist()
             if runner.batch is not self.batch:
                 hand_over(self.batch.options, runner.batch.options, mine, runner.first)
                 hand_over(self.batch.given, runner.batch.given, mine, runner.first)
-            self._queues[worker].put(mine)
+            self._queues[worker].put((self._sends, mine))
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -70,8 +91,18 @@ class ThreadEngine(LocalEngine):
                     raise self._late(timeout)
                 self._changed.wait(left)
             rows = self._choose(count)
-            self._deliver(rows)
-        return rows
+            error = self._error(rows)
+            gone = set(rows.tolist() if error is None else error.rows)
+            left = {row: done for row, done in self._pending.items() if row not in gone}
+            done_count = sum(left.values())
+            self._pending, self._done_count = left, done_count
+        if error is None:
+            return rows
+        take_mail(self.batch, error.rows)
+        raise error
+
+    def pending(self) -> Rows:
+        return np.array(sorted(self._pending), np.int64)
 
     def close(self, timeout: float = 5.0) -> None:
         if self._closed:
@@ -80,24 +111,33 @@ class ThreadEngine(LocalEngine):
         for inbox in self._queues:
             inbox.put(None)
         deadline = time.monotonic() + timeout
-        for thread, runner in zip(self._threads, self._runners, strict=True):
+        for number, thread in enumerate(self._threads):
             thread.join(max(0.0, deadline - time.monotonic()))
-            if not thread.is_alive():  # a hung env cannot be closed; its thread is a daemon and dies with the process
-                runner.close()
+            if thread.is_alive():  # it is a daemon and dies with the process
+                row = self._at(number, self._bounds[number][0])
+                self._complaints.append(f"env {row} (thread {number}) did not end within {timeout} s and was left running")
+        warn_of(self._complaints)
 
-    def _serve(self, runner: RowRunner, inbox: queue.SimpleQueue[list[int] | None]) -> None:
-        while (rows := inbox.get()) is not None:
+    def _serve(self, runner: RowRunner, inbox: queue.SimpleQueue[Task | None]) -> None:
+        while (task := inbox.get()) is not None and not self._closed:
+            number, rows = task
             for row in rows:
                 if self._closed:
-                    return
-                runner.run_whatever_happens([row])
-                with self._changed:
-                    mail = runner.batch.mail.pop(row, None)
-                    if mail is not None:
-                        self.batch.mail[runner.first + row] = mail
-                    self._pending[runner.first + row] = True
-                    self._done_count += 1
-                    self._changed.notify()
+                    break
+                if self._numbers[runner.first + row] == number:
+                    self._numbers[runner.first + row] = 0
+                    self._run_row(runner, row)
+        self._complaints += runner.close()
+
+    def _run_row(self, runner: RowRunner, row: int) -> None:
+        runner.run_whatever_happens([row])
+        with self._changed:
+            mail = runner.batch.mail.pop(row, None)
+            if mail is not None:
+                self.batch.mail[runner.first + row] = mail
+            self._pending[runner.first + row] = True
+            self._done_count += 1
+            self._changed.notify()
 
     def _enough(self, count: int) -> bool:
         if not self._ordered or count == len(self._pending):
@@ -110,27 +150,30 @@ class ThreadEngine(LocalEngine):
         ready = [row for row, done in self._pending.items() if done]
         return np.array(ready[:count])
 
-    def _deliver(self, rows: Rows) -> None:
-        try:
-            raise_fault(self.batch, rows)
-        except Exception as error:
-            rows = np.array([error.row])  # type: ignore[attr-defined]  # raise_fault raises EnvErrors
-            raise
-        finally:
-            for row in rows.tolist():
-                del self._pending[row]
-            self._done_count -= len(rows)
+    def _error(self, rows: Rows) -> EnvError | None:
+        found = first_fault(self.batch, rows)
+        if found is None:
+            return None
+        row, fault = found
+        return fault.to_error(row, int(self._worker_of[row]))
+
+    def _at(self, worker: int, otherwise: int) -> int:
+        """The row that a thread is running."""
+        running = int(self._runners[worker].clocks.current[0])
+        return otherwise if running < 0 else self._runners[worker].first + running
 
     def _late(self, timeout: float | None) -> WorkerTimeout:
-        row = next(row for row, done in self._pending.items() if not done)
-        worker = int(self._worker_of[row])
-        runner = self._runners[worker]
-        running = int(runner.clocks.current[0])
-        row = row if running < 0 else runner.first + running
-        return WorkerTimeout(
+        first = next(row for row, done in self._pending.items() if not done)
+        worker = int(self._worker_of[first])
+        row = self._at(worker, first)
+        frame = sys._current_frames().get(self._threads[worker].ident or 0)
+        stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
+        error = WorkerTimeout(
             f"env {row} (thread {worker}) did not answer within {timeout} s; a thread cannot be stopped from outside: "
-            "call recv() to wait on, or close() and use engine='process', which can kill it",
+            "call recv() to wait on, or close() and use engine='process', which can kill it\n" + stack,
             row=row,
-            phase="step",
+            phase="reset" if self.batch.op[row] == Op.RESET else "step",
             worker=worker,
         )
+        error.stack = stack
+        return error

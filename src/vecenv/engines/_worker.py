@@ -12,9 +12,9 @@ import signal
 import socket
 import sys
 import threading
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from typing import Any
 
 import cloudpickle
@@ -28,6 +28,7 @@ from vecenv._memory import SharedMemory
 from vecenv._rows import Factory, RowRunner, build_envs
 from vecenv.engines._channel import Channel
 from vecenv.engines._control import (
+    CLOSING,
     DONE,
     EAGER,
     MAILS,
@@ -41,7 +42,7 @@ from vecenv.engines._control import (
     spin,
 )
 from vecenv.engines._facts import EnvFacts
-from vecenv.errors import EnvError
+from vecenv.errors import EnvError, SpaceError
 
 _PR_SET_PDEATHSIG = 1
 _PARKED_MILLISECONDS = 1000
@@ -54,7 +55,6 @@ class Assignment:
 
     Attributes:
         factories: the env factories themselves (fork), or their cloudpickle.
-        die_with_parent: ask the kernel for SIGKILL when the starting thread ends; only right for a main thread.
         foreign: descriptors inherited by fork that belong to the front or to other workers.
     """
 
@@ -62,7 +62,6 @@ class Assignment:
     bounds: list[tuple[int, int]]
     factories: Sequence[Factory] | bytes
     on_error: OnError
-    die_with_parent: bool
     foreign: tuple[int, ...] = ()
 
 
@@ -100,16 +99,27 @@ def _leave_the_terminal(assignment: Assignment) -> None:
     os.setpgid(0, 0)
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # envs may have children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for descriptor in assignment.foreign:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a fork inherits the handlers of the front
+    signal.set_wakeup_fd(-1)
+    for descriptor in (*assignment.foreign, *_fork_server_lifeline()):
         try:
             os.close(descriptor)
         except OSError:
             continue
     parent = multiprocessing.parent_process()
-    if assignment.die_with_parent and sys.platform == "linux":
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if parent is not None:
         threading.Thread(target=_outlive_not, args=(parent,), name="vecenv-lifeline", daemon=True).start()
+
+
+def _fork_server_lifeline() -> tuple[int, ...]:
+    """What keeps the fork server of this worker alive: only the front should, or a hung worker would outlive it."""
+    server = forkserver._forkserver  # type: ignore[attr-defined]  # there is no public way
+    if server._forkserver_alive_fd is None or server._forkserver_pid is not None:
+        return ()
+    descriptor, server._forkserver_alive_fd = server._forkserver_alive_fd, None
+    return (descriptor,)
 
 
 def _outlive_not(parent: Any) -> None:
@@ -127,7 +137,10 @@ def _build(channel: Channel, assignment: Assignment) -> list[gymnasium.Env[Any, 
         envs = build_envs(factories, first)
         channel.send_bytes(dumps(("ready", [EnvFacts.of(env) for env in envs])))
     except BaseException as error:
-        channel.send_bytes(dumps(("failed", *_explain(error, first))))
+        if isinstance(error, SpaceError) and not isinstance(error, EnvError):
+            channel.send(("refused", error))  # no env raised it: what a factory returned is wrong
+        else:
+            channel.send_bytes(dumps(("failed", *_explain(error, first))))
         return None
     return envs
 
@@ -204,7 +217,13 @@ class Server:
                     self._handle(self._channel.receive_bytes())
                 self._run()
         finally:
-            self._runner.close()
+            self._close_envs()
+
+    def _close_envs(self) -> None:
+        self._control.worker[CLOSING] = 1
+        complaints = self._runner.close()
+        if complaints:
+            self._channel.send(("closed", complaints))
 
     def _wait(self, ring: int) -> None:
         """Return when the doorbell was rung since `ring`: spin for a while, then park."""
@@ -272,6 +291,10 @@ class Server:
         self._channel.send_bytes(payload)
         self._control.worker[MAILS] += 1
 
+    def _tell(self, *message: Any) -> None:
+        self._channel.send_bytes(dumps(message))
+        self._control.worker[MAILS] += 1
+
     def _sendable_mail(self, row: int, mail: Mail | None, objects: list[Any]) -> tuple[Mail | None, list[Any]]:
         self._drop_unsendable(row, mail)
         if _picklable(objects):
@@ -288,11 +311,10 @@ class Server:
                 del info[key]
                 if key not in self._unsendable:
                     self._unsendable.add(key)
-                    warnings.warn(
-                        f"info[{key!r}] of env {self._runner.first + row} cannot be pickled and was dropped; "
+                    self._tell(
+                        "dropped",
+                        f"info[{key!r:.80}] of env {self._runner.first + row} cannot be pickled and was dropped; "
                         "return plain data, or use engine='sync'",
-                        RuntimeWarning,
-                        stacklevel=2,
                     )
 
     def _handle(self, payload: bytes) -> None:
@@ -311,15 +333,19 @@ class Server:
             self._answer_call(kind, *content)
 
     def _answer_call(self, kind: str, ticket: int, name: str, *content: Any) -> None:
+        try:
+            results = self._ask_envs(kind, name, *content)
+        except BaseException as error:  # an env's own KeyboardInterrupt: nobody else could have raised it here
+            results = {**dict.fromkeys(self._everyone), int(self._runner.clocks.current[0]): Fault.of(error, "call")}
+        results = {self._runner.first + row: _sendable(value) for row, value in results.items()}
+        self._tell("reply", ticket, results)
+
+    def _ask_envs(self, kind: str, name: str, *content: Any) -> dict[int, Any]:
         if kind == "call":
             args, kwargs = content
-            results = self._runner.call(range(len(self._runner.envs)), name, args, kwargs)
-        else:
-            (values,) = content
-            results = self._runner.set_attr(name, values)
-        results = {self._runner.first + row: _sendable(value) for row, value in results.items()}
-        self._channel.send_bytes(dumps(("reply", ticket, results)))
-        self._control.worker[MAILS] += 1
+            return self._runner.call(self._everyone, name, args, kwargs)
+        (values,) = content
+        return self._runner.set_attr(name, values)
 
 
 def _sendable(value: Any) -> Any:

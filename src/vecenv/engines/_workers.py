@@ -3,45 +3,66 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import multiprocessing
 import os
 import pickle
+import queue
 import select
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from multiprocessing import forkserver
+from multiprocessing.context import BaseContext
 from typing import Any
 
 import cloudpickle
 
 from vecenv._faults import Fault
 from vecenv._rows import Factory
-from vecenv.engines._channel import Channel
-from vecenv.engines._control import MESSAGES, PARKED, RING, Control, fence
+from vecenv.engines._channel import Channel, frame
+from vecenv.engines._control import CLOSING, MESSAGES, PARKED, RING, Control, fence
 from vecenv.engines._worker import Assignment, main
 from vecenv.errors import ConfigError, ConfigTypeError, WorkerDied, WorkerTimeout
 
 _TERMINATE_SECONDS = 0.5
+_OWN_DESCRIPTORS = "/proc/self/fd"
 
 
 def start_context(context: Any) -> Any:
     """The multiprocessing context for a start method, a context, or None (forkserver where there is one)."""
     if multiprocessing.current_process().daemon:
-        raise ConfigError(
+        raise DaemonicProcess(
             "a daemonic process cannot start workers; use engine='sync' here, or make the parent non-daemonic"
         )
+    check_context(context)
     if context is not None and not isinstance(context, str):
         return context
-    methods = multiprocessing.get_all_start_methods()
     if context is None:
-        context = "forkserver" if "forkserver" in methods else "spawn"
-    if context not in methods:
-        raise ConfigError(f"context must be one of {', '.join(map(repr, methods))} or a multiprocessing context, got {context!r}")
+        context = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     return multiprocessing.get_context(context)
+
+
+def check_context(context: Any) -> None:
+    """Raise ConfigError unless this is a start method of this platform, a multiprocessing context, or None."""
+    methods = multiprocessing.get_all_start_methods()
+    if context is None or isinstance(context, BaseContext) or (isinstance(context, str) and context in methods):
+        return
+    known = f"context must be one of {', '.join(map(repr, methods))} or a multiprocessing context"
+    if isinstance(context, str):
+        raise ConfigError(f"{known}, got {context!r}")
+    raise ConfigTypeError(f"{known}, got {type(context).__name__} {context!r:.40}")
+
+
+class DaemonicProcess(ConfigError, RuntimeError):
+    """Python lets a daemonic process have no children."""
 
 
 def pickled_factories(factories: Sequence[Factory], first: int) -> bytes:
@@ -54,10 +75,24 @@ def pickled_factories(factories: Sequence[Factory], first: int) -> bytes:
                 cloudpickle.dumps(factory)
             except Exception as reason:
                 raise UnpicklableFactory(
-                    f"env_fns[{first + offset}] cannot be sent to a worker: {reason}; build that object inside the "
-                    "function, or use engine='sync' or context='fork'"
+                    f"env_fns[{first + offset}] cannot be sent to a worker: {reason}{_culprit(factory)}; build that "
+                    "object inside the function, or use engine='sync' or context='fork'"
                 ) from reason
         raise UnpicklableFactory(f"the env functions cannot be sent to a worker: {error}") from error
+
+
+def _culprit(factory: Factory) -> str:
+    """The closure variables of a factory that cannot be pickled, in words."""
+    try:
+        variables = inspect.getclosurevars(factory).nonlocals
+    except TypeError:  # not a Python function
+        return ""
+    for name, value in variables.items():
+        try:
+            cloudpickle.dumps(value)
+        except Exception:
+            return f" (closure variable {name!r} of type {type(value).__module__}.{type(value).__qualname__})"
+    return ""
 
 
 class UnpicklableFactory(ConfigTypeError, pickle.PicklingError):
@@ -81,12 +116,14 @@ class Worker:
         self.mails_read = 0
         self.error: WorkerDied | None = None
         self.control: Control | None = None
+        self.current: Any = None
+        """One word: the row it is at, counted from its first, or -1."""
         self._trace = os.memfd_create("vecenv-trace") if hasattr(os, "memfd_create") else os.open(os.devnull, os.O_RDWR)
         ours, theirs = socket.socketpair()
         self.process = context.Process(target=main, args=(theirs, assignment), name=f"vecenv-worker-{self.number}")
         self.process.daemon = True  # or multiprocessing would wait for it at exit before anybody could close it
         with _no_main_module():
-            self.process.start()
+            _start(self.process, context)
         theirs.close()
         self.channel = Channel(ours, blocking=False)
         self.channel.send_descriptors([self._trace])
@@ -112,9 +149,12 @@ class Worker:
     def post(self, payload: bytes) -> None:
         """Send a message. The counter goes first, so that a spinning worker reads while we write."""
         assert self.control is not None
-        self.control.front[MESSAGES] += 1
-        self.control.front[RING] += 1
-        self.channel.send_bytes(payload)
+        front, framed = self.control.front, frame(payload)
+        # No call between these lines: a signal handler must not separate the counter from the message.
+        front[MESSAGES] += 1
+        front[RING] += 1
+        self.channel.unsent += framed
+        self.channel.flush()
 
     def stack(self) -> str:
         """The Python stack of the worker: what a crash left, or a fresh dump of a living one."""
@@ -123,15 +163,18 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGUSR1)
             deadline = time.monotonic() + 0.5
-            size = -1
-            while time.monotonic() < deadline and size != (size := os.fstat(self._trace).st_size):
+            size = before
+            while time.monotonic() < deadline and (size == before or size != os.fstat(self._trace).st_size):
+                size = os.fstat(self._trace).st_size
                 time.sleep(0.02)
         else:
             before = 0
         return os.pread(self._trace, 64_000, before).decode(errors="replace")
 
-    def died(self, row: int, action: Any, seed: int | None) -> WorkerDied:
+    def died(self, row: int, phase: str, action: Any, seed: int | None) -> WorkerDied:
         """The error that explains why the process is gone. `row` is the env it was at."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # or children would keep its descriptors open
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.join(1.0)
         code = self.process.exitcode
         name = signal.Signals(-code).name if code is not None and code < 0 else None
@@ -144,20 +187,19 @@ class Worker:
         how = f"by {name}" if name else f"with exit code {code}"
         error = WorkerDied(
             f"worker {self.number} (pid {self.process.pid}) died {how} while at env {row}; it held envs {self.start} to "
-            f"{self.stop - 1}; {advice} reset() starts it again"
+            f"{self.stop - 1}; {advice}; reset() starts it again"
             + (f"; last action {action!r:.80}" if action is not None else "")
             + (f"; last seed {seed}" if seed is not None else "")
             + (f"\n{stack}" if stack else ""),
             row=row,
             rows=self.rows,
-            phase="step",
+            phase=phase,
             worker=self.number,
             pid=self.process.pid,
             action=action,
             seed=seed,
         )
         error.exitcode, error.signal, error.stack = code, name, stack
-        self.error = error
         return error
 
     def late(self, row: int, seconds: float | None, phase: str, action: Any = None, seed: int | None = None) -> WorkerTimeout:
@@ -165,7 +207,7 @@ class Worker:
         stack = self.stack()
         error = WorkerTimeout(
             f"env {row} (worker {self.number}, pid {self.process.pid}) did not answer within {seconds} s in {phase}; "
-            "call recv() to wait on, or close()"
+            "recv() waits on, reset() kills its worker and starts it again"
             + (f"; last action {action!r:.80}" if action is not None else "")
             + (f"; last seed {seed}" if seed is not None else "")
             + (f"\n{stack}" if stack else ""),
@@ -201,8 +243,12 @@ class Worker:
             self.process.close()
 
 
-def close_workers(workers: list[Worker], timeout: float) -> None:
-    """End all workers: ask, then SIGTERM, then SIGKILL, within `timeout` plus a second in all. Never raises."""
+def close_workers(workers: list[Worker], timeout: float) -> list[str]:
+    """End all workers: ask, then SIGTERM, then SIGKILL, within `timeout` plus a second in all. Never raises.
+
+    Returns:
+        What went wrong in the envs' own `close`, for the user to be warned of.
+    """
     farewell = pickle.dumps(("close",))
     for worker in workers:
         with contextlib.suppress(Exception):
@@ -211,6 +257,7 @@ def close_workers(workers: list[Worker], timeout: float) -> None:
             else:
                 worker.channel.sock.shutdown(socket.SHUT_RDWR)
     _join(workers, timeout)
+    complaints = [complaint for worker in workers for complaint in _complaints(worker, timeout)]
     for number in (signal.SIGTERM, signal.SIGKILL):
         for worker in workers:
             with contextlib.suppress(Exception):
@@ -220,6 +267,20 @@ def close_workers(workers: list[Worker], timeout: float) -> None:
         with contextlib.suppress(Exception):
             worker.release()
     workers.clear()
+    return complaints
+
+
+def _complaints(worker: Worker, timeout: float) -> list[str]:
+    """What a worker says of closing its envs, or that one of them does not come to an end."""
+    with contextlib.suppress(Exception):
+        worker.channel.drain()
+        messages = [pickle.loads(message) for message in worker.channel.inbox]
+        told = [complaint for kind, *content in messages if kind == "closed" for complaint in content[0]]
+        if worker.process.is_alive() and worker.control is not None and worker.control.worker[CLOSING]:
+            row = worker.start + max(0, int(worker.current[0]))
+            told.append(f"env {row} did not close within {timeout} s; its worker {worker.number} was killed")
+        return told
+    return []
 
 
 def _may_write(worker: Worker) -> bool:
@@ -229,11 +290,21 @@ def _may_write(worker: Worker) -> bool:
 
 def _join(workers: list[Worker], timeout: float) -> None:
     deadline = time.monotonic() + timeout
-    for worker in workers:
-        with contextlib.suppress(Exception):
-            while worker.process.is_alive() and time.monotonic() < deadline:
-                worker.channel.drain()  # a worker that is still talking could otherwise never finish
-                worker.process.join(min(0.02, max(0.0, deadline - time.monotonic())))
+    alive = workers
+    while alive := [worker for worker in alive if _is_alive(worker)]:
+        for worker in alive:
+            worker.channel.drain()  # a worker that is still talking could otherwise never finish
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        alive[0].process.join(min(0.02, left))
+
+
+def _is_alive(worker: Worker) -> bool:
+    try:
+        return worker.process.is_alive()
+    except ValueError:
+        return False
 
 
 def _liveness(process: Any) -> int:
@@ -242,6 +313,56 @@ def _liveness(process: Any) -> int:
         with contextlib.suppress(OSError):
             return os.pidfd_open(process.pid)
     return process.sentinel
+
+
+def _start(process: Any, context: Any) -> None:
+    """Start the process, so that neither it nor its fork server can outlive this one."""
+    if context.get_start_method() == "forkserver" and os.path.isdir(_OWN_DESCRIPTORS):
+        _run_fork_server()
+    if threading.current_thread() is threading.main_thread():
+        process.start()
+    else:
+        started: Future[None] = Future()
+        _lasting_thread(os.getpid()).put((process.start, started))
+        started.result()
+
+
+@functools.cache
+def _lasting_thread(pid: int) -> queue.SimpleQueue[tuple[Callable[[], None], Future[None]]]:
+    """A thread of this process that never ends, and does what it is given.
+
+    A worker asks the kernel to be killed with its parent, and to the kernel that is the thread which started it.
+    """
+    tasks: queue.SimpleQueue[tuple[Callable[[], None], Future[None]]] = queue.SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            function, future = tasks.get()
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+
+    threading.Thread(target=serve, name="vecenv-starter", daemon=True).start()
+    return tasks
+
+
+def _run_fork_server() -> None:
+    """Make sure that there is a fork server, without a name in the file system that a killed program would leave behind.
+
+    Its socket is reached by an open descriptor instead. There is no public way to do this.
+    """
+    server, config = forkserver._forkserver, multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    theirs = config.get("tempdir")
+    with tempfile.TemporaryDirectory(prefix="vecenv-") as directory:
+        config["tempdir"] = directory
+        try:
+            forkserver.ensure_running()
+            if str(server._forkserver_address).startswith(directory):
+                descriptor = os.open(server._forkserver_address, os.O_PATH | os.O_CLOEXEC)
+                server._forkserver_address = f"{_OWN_DESCRIPTORS}/{descriptor}"
+        finally:
+            config["tempdir"] = theirs
 
 
 @contextlib.contextmanager
@@ -259,26 +380,25 @@ def _no_main_module() -> Iterator[None]:
             sys.modules["__main__"] = main_module
 
 
-def started_by_main_thread(context: Any) -> bool:
-    """Whether the process that the kernel takes for the parent outlives this thread."""
-    return context.get_start_method() == "forkserver" or threading.current_thread() is threading.main_thread()
-
-
 def first_message(worker: Worker, deadline: float) -> Any:
     """The next message of a starting worker: its facts, or why it could not build its envs.
 
     Raises:
         EnvError: an env could not be built, the worker died, or the deadline passed.
+        SpaceError: a factory returned something else than a new env.
     """
+    started = time.monotonic()
     while not worker.channel.inbox:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise worker.late(worker.start, None, "make")
+            raise worker.late(worker.start, round(time.monotonic() - started, 1), "make")
         readable, _, _ = select.select([worker.channel.sock, worker.liveness], [], [], min(left, 1.0))
         worker.channel.drain()
         if worker.liveness in readable and not worker.channel.inbox:
-            raise worker.died(worker.start, None, None)
+            raise worker.died(worker.start, "make", None, None)
     kind, *content = pickle.loads(worker.channel.inbox.popleft())
+    if kind == "refused":
+        raise content[0]
     if kind == "failed":
         row, fault = content
         assert isinstance(fault, Fault)

@@ -1,24 +1,21 @@
-"""`gymnasium.make_vec` with our vector envs, and Gymnasium's registry as a door to `vecenv.make`."""
+"""`gymnasium.make_vec` with our vector envs."""
 
 from __future__ import annotations
 
 import copy
-import functools
 import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 from gymnasium import VectorizeMode
-from gymnasium.envs.registration import EnvSpec, registry
+from gymnasium.envs.registration import EnvSpec
 
 from vecenv._factories import MakeEnv, Wrapper, importable
-from vecenv._make import make
-from vecenv._vector_env import VectorEnv
 from vecenv.gymnasium._async import AsyncVectorEnv
 from vecenv.gymnasium._sync import SyncVectorEnv
 
-NAMESPACE = "vecenv"
+_OURS = (VectorizeMode.SYNC, VectorizeMode.ASYNC, VectorizeMode.SYNC.value, VectorizeMode.ASYNC.value)
 
 
 def make_vec(
@@ -43,7 +40,7 @@ def make_vec(
     mode = spec.kwargs.pop("vectorization_mode", vectorization_mode)
     if mode is None and spec.vector_entry_point is None:
         mode = VectorizeMode.SYNC
-    if mode is None or VectorizeMode(mode) is VectorizeMode.VECTOR_ENTRY_POINT or spec.entry_point is None:
+    if mode not in _OURS or spec.entry_point is None:
         return gymnasium.make_vec(id, num_envs, vectorization_mode, vector_kwargs, wrappers, **kwargs)
     mode = VectorizeMode(mode)
     num_envs = spec.kwargs.pop("num_envs", num_envs)
@@ -57,48 +54,6 @@ def make_vec(
     spec.kwargs = {**env_kwargs, **_recreating(num_envs, mode, vector_kwargs, wrappers)}
     envs.spec = spec
     return envs
-
-
-def register(id: str) -> str:
-    """Make an env of Gymnasium's registry available as `vecenv/<id>`, and return that id.
-
-    `gymnasium.make_vec("vecenv/<id>", num_envs=...)` is then `vecenv.make(id, num_envs, ...)`: its keyword arguments go
-    to `vecenv.make`, which hands the env's own on. The envs that Gymnasium itself registers are available already.
-    """
-    spec = copy.copy(gymnasium.spec(id))
-    ours = f"{NAMESPACE}/{id.replace('/', '-')}"
-    if ours not in registry:
-        _register(spec, ours)
-    return ours
-
-
-def register_all() -> None:
-    """Make every env that is registered now available under our namespace."""
-    for id, spec in list(registry.items()):
-        if spec.namespace is None and spec.entry_point is not None:
-            _register(spec, f"{NAMESPACE}/{id}")
-
-
-def _register(spec: EnvSpec, id: str) -> None:
-    gymnasium.register(
-        id=id,
-        entry_point=spec.entry_point,
-        vector_entry_point=functools.partial(_make_registered, spec.id),  # type: ignore[arg-type]  # any creator will do
-        reward_threshold=spec.reward_threshold,
-        nondeterministic=spec.nondeterministic,
-        max_episode_steps=spec.max_episode_steps,
-        order_enforce=spec.order_enforce,
-        disable_env_checker=spec.disable_env_checker,
-        additional_wrappers=spec.additional_wrappers,
-        kwargs=copy.copy(spec.kwargs),
-    )
-
-
-def _make_registered(id: str, num_envs: int = 1, max_episode_steps: int | None = None, **kwargs: Any) -> VectorEnv:
-    """What Gymnasium calls for `vecenv/<id>`."""
-    if max_episode_steps != gymnasium.spec(id).max_episode_steps:
-        kwargs["max_episode_steps"] = max_episode_steps
-    return make(id, num_envs, **kwargs)
 
 
 def _without_module(id: str) -> str:

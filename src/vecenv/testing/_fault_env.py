@@ -225,7 +225,9 @@ def _hang(env: FaultEnv) -> None:
 
 
 def _hang_with_gil(env: FaultEnv) -> None:
-    ctypes.PyDLL(None).usleep(int(env.seconds * 1e6))
+    deadline = time.monotonic() + env.seconds
+    while (left := deadline - time.monotonic()) > 0:  # a signal ends one sleep
+        ctypes.PyDLL(None).usleep(int(left * 1e6) + 1)
 
 
 _FAILURES = {

@@ -1,0 +1,45 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+NEXT ?= .venv-gymnasium-next
+BIN = $(VENV)/bin
+
+.PHONY: run test lint format test-next bench clean
+
+run: $(VENV)/.ready  ## make 4,096 environments, step them, compare with Gymnasium
+	$(BIN)/python -m vecenv
+
+test: lint  ## lint, types and all tests but the slow ones
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(VENV)/.ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
+	$(NEXT)/bin/python -m pytest tests/laws tests/faces tests/test_front.py tests/test_bad_input.py tests/test_spaces.py
+
+bench: $(VENV)/.ready  ## speed of the engines next to Gymnasium and Stable-Baselines3
+	$(BIN)/python benchmarks/engines.py
+
+clean:
+	rm -rf $(VENV) $(NEXT) dist .pytest_cache .ruff_cache
+
+# torch comes first and by its exact version: a range would bring several gigabytes of CUDA.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+$(NEXT)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(NEXT)
+	$(NEXT)/bin/python -m pip install --quiet --upgrade pip
+	$(NEXT)/bin/python -m pip install --quiet --editable . gymnasium==1.4.0 pytest pytest-timeout hypothesis psutil pygame
+	touch $@

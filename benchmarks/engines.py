@@ -1,0 +1,315 @@
+"""Speed of the engines next to a bare loop, Gymnasium and Stable-Baselines3.
+
+Everything is measured in one run: the contestants of a table take turns, several times, and the best turn of each
+counts, because machines are noisy. Ratios are what matters. Prints tables and writes benchmarks/results/engines.json.
+
+Run: python benchmarks/engines.py [--quick] [--only NAME ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import psutil
+from gymnasium import spaces
+from rich.console import Console
+from rich.table import Table
+
+import vecenv
+
+TURNS, SECONDS = 10, 0.4
+RESULTS = Path(__file__).parent / "results" / "engines.json"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """`build` returns a function that makes one exchange with all envs, and one that closes them."""
+
+    name: str
+    build: Callable[[], tuple[Callable[[int], Any], Callable[[], None]]]
+
+
+def race(contestants: list[Contestant], count: int, turns: int, seconds: float) -> dict[str, float]:
+    """Steps per second of each, best of `turns` interleaved turns."""
+    running = {contestant.name: contestant.build() for contestant in contestants}
+    best = dict.fromkeys(running, 0.0)
+    for _ in range(turns):
+        for name, (exchange, _) in running.items():
+            exchange(0)
+            started, exchanges = time.perf_counter(), 0
+            while (spent := time.perf_counter() - started) < seconds:
+                exchange(exchanges)
+                exchanges += 1
+            best[name] = max(best[name], exchanges * count / spent)
+    for _, close in running.values():
+        close()
+    return best
+
+
+# --- contestants -----------------------------------------------------------------------------------------------------
+
+
+def cartpole() -> gymnasium.Env[Any, Any]:
+    return gymnasium.make("CartPole-v1")
+
+
+class Frames(gymnasium.Env[np.ndarray, int]):
+    """84x84x4 frames, new ones at every step, that cost next to nothing."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(0, 255, (84, 84, 4), np.uint8)
+        self.action_space = spaces.Discrete(4)
+        self._frames = np.random.default_rng(0).integers(0, 256, (8, 84, 84, 4), np.uint8)
+        self._step = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        return self._frames[0], {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._step += 1
+        return self._frames[self._step % 8], 1.0, False, False, {}
+
+
+class Waiting(gymnasium.Env[np.ndarray, int]):
+    """A step takes `seconds`, computing (busy) or waiting for something outside."""
+
+    def __init__(self, seconds: float, busy: bool) -> None:
+        self.observation_space = spaces.Box(-1, 1, (4,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self._seconds, self._busy = seconds, busy
+        self._obs = np.zeros(4, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        return self._obs, {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if self._busy:
+            deadline = time.perf_counter() + self._seconds
+            while time.perf_counter() < deadline:
+                pass
+        else:
+            time.sleep(self._seconds)
+        return self._obs, 1.0, False, False, {}
+
+
+def actions(choices: int, count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, choices, (997, count))
+
+
+def bare_loop(factory: Callable[[], Any], count: int, choices: int = 2) -> Contestant:
+    def build() -> tuple[Callable[[int], Any], Callable[[], None]]:
+        envs, plan, done = [factory() for _ in range(count)], actions(choices, count), [False] * count
+        for row, env in enumerate(envs):
+            env.reset(seed=row)
+
+        def exchange(turn: int) -> None:
+            chosen = plan[turn % len(plan)]
+            for row, env in enumerate(envs):
+                if done[row]:
+                    env.reset()
+                    done[row] = False
+                else:
+                    _, _, terminated, truncated, _ = env.step(chosen[row])
+                    done[row] = terminated or truncated
+
+        return exchange, lambda: None
+
+    return Contestant("bare loop", build)
+
+
+def vector(name: str, make: Callable[[], Any], count: int, choices: int = 2) -> Contestant:
+    """Anything with reset, step and close."""
+
+    def build() -> tuple[Callable[[int], Any], Callable[[], None]]:
+        envs, plan = make(), actions(choices, count)
+        envs.reset()
+        return lambda turn: envs.step(plan[turn % len(plan)]), envs.close
+
+    return Contestant(name, build)
+
+
+def ours(name: str, factory: Any, count: int, choices: int = 2, **options: Any) -> Contestant:
+    return vector(name, lambda: vecenv.make(factory, count, **options), count, choices)
+
+
+def gymnasium_async(factory: Any, count: int, choices: int = 2) -> Contestant:
+    return vector("gymnasium async", lambda: gymnasium.vector.AsyncVectorEnv([factory] * count), count, choices)
+
+
+def sb3_subproc(factory: Any, count: int, choices: int = 2) -> Contestant:
+    from stable_baselines3.common.vec_env import SubprocVecEnv
+
+    return vector("sb3 subproc", lambda: SubprocVecEnv([factory] * count), count, choices)
+
+
+# --- the questions ---------------------------------------------------------------------------------------------------
+
+
+def cheap_envs(count: int, turns: int, seconds: float) -> dict[str, float]:
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    return race(
+        [
+            bare_loop(cartpole, count),
+            ours("vecenv sync", cartpole, count, engine="sync"),
+            ours("vecenv process, 2 workers", cartpole, count, engine="process", workers=2),
+            ours("vecenv caller works, 1 worker", cartpole, count, engine="process", workers=1, caller_works=True),
+            vector("gymnasium sync", lambda: gymnasium.vector.SyncVectorEnv([cartpole] * count), count),
+            gymnasium_async(cartpole, count),
+            vector("sb3 dummy", lambda: DummyVecEnv([cartpole] * count), count),
+            sb3_subproc(cartpole, count),
+        ],
+        count,
+        turns,
+        seconds,
+    )
+
+
+def frames(turns: int, seconds: float) -> dict[str, float]:
+    return race(
+        [
+            ours("vecenv process, 2 workers", Frames, 8, 4, engine="process", workers=2),
+            ours("vecenv process, no copies", Frames, 8, 4, engine="process", workers=2, copy=False),
+            ours("vecenv sync", Frames, 8, 4, engine="sync"),
+            gymnasium_async(Frames, 8, 4),
+            sb3_subproc(Frames, 8, 4),
+        ],
+        8,
+        turns,
+        seconds,
+    )
+
+
+def slow_envs(busy: bool, turns: int, seconds: float) -> dict[str, float]:
+    factory = _Slow(0.001, busy)
+    return race(
+        [
+            ours("vecenv sync", factory, 8, engine="sync"),
+            ours("vecenv process, 2 workers", factory, 8, engine="process", workers=2),
+            ours("vecenv thread, 2 workers", factory, 8, engine="thread", workers=2),
+        ],
+        8,
+        turns,
+        seconds,
+    )
+
+
+class _Slow:
+    def __init__(self, seconds: float, busy: bool) -> None:
+        self.seconds, self.busy = seconds, busy
+
+    def __call__(self) -> Waiting:
+        return Waiting(self.seconds, self.busy)
+
+
+def straggler(turns: int, seconds: float) -> dict[str, float]:
+    """Steps per second of seven envs that take 1 ms, without and with an eighth that takes 50 ms; recv(4)."""
+
+    def seven(slow: bool) -> Contestant:
+        def build() -> tuple[Callable[[int], Any], Callable[[], None]]:
+            fns = [_Slow(0.001, False)] * 7 + [_Slow(0.05, False)] * slow
+            envs = vecenv.make(fns, engine="process", workers=len(fns), batch_size=4)
+            envs.reset()
+            envs.send(np.zeros(len(fns), int))
+            got = [0]
+
+            def exchange(_: int) -> None:
+                step = envs.recv(4)
+                got[0] += int((step.env_ids < 7).sum())
+                envs.send(np.zeros(4, int), step.env_ids)
+
+            counters["with a straggler" if slow else "without"] = got
+            return exchange, envs.close
+
+        return Contestant("with a straggler" if slow else "without", build)
+
+    counters: dict[str, list[int]] = {}
+    running = {contestant.name: contestant.build() for contestant in (seven(False), seven(True))}
+    best = dict.fromkeys(running, 0.0)
+    for _ in range(turns):
+        for name, (exchange, _) in running.items():
+            before, started, turn = counters[name][0], time.perf_counter(), 0
+            while (spent := time.perf_counter() - started) < seconds:
+                exchange(turn)
+                turn += 1
+            best[name] = max(best[name], (counters[name][0] - before) / spent)
+    for _, close in running.values():
+        close()
+    return best
+
+
+def start_and_memory() -> dict[str, float]:
+    """Seconds to start two workers, and proportional memory of a worker that holds 32 CartPoles."""
+    found: dict[str, float] = {}
+    for context in ("fork", "forkserver", "spawn"):
+        seconds = []
+        for _ in range(3):
+            if context == "forkserver":
+                multiprocessing.forkserver._forkserver._stop()  # type: ignore[attr-defined]  # measure a cold start
+            started = time.perf_counter()
+            envs = vecenv.make(cartpole, 64, engine="process", workers=2, context=context)
+            seconds.append(time.perf_counter() - started)
+            envs.reset(seed=0)
+            envs.step(np.zeros(64, int))
+            pss = [psutil.Process(process.pid).memory_full_info().pss / 2**20 for process in envs.engine.processes]
+            envs.close()
+        found[f"start, {context} (s)"] = min(seconds)
+        found[f"memory per worker, {context} (MB PSS)"] = max(pss)
+    return found
+
+
+# --- report ----------------------------------------------------------------------------------------------------------
+
+
+def report(console: Console, title: str, results: dict[str, float], reference: str | None) -> None:
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    table.add_column("steps/s" if reference else "", justify="right")
+    if reference:
+        table.add_column(f"x {reference}", justify="right")
+    for name, value in results.items():
+        row = [name, f"{value:,.0f}" if reference else f"{value:.2f}"]
+        table.add_row(*row, *([f"{value / results[reference]:.2f}"] if reference else []))
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter turns")
+    parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="run only these questions")
+    options = parser.parse_args()
+    turns, seconds = (3, 0.2) if options.quick else (TURNS, SECONDS)
+    questions: dict[str, tuple[str, str | None, Callable[[], dict[str, float]]]] = {
+        "cartpole64": ("64 CartPole-v1", "bare loop", lambda: cheap_envs(64, turns, seconds)),
+        "cartpole8": ("8 CartPole-v1", "bare loop", lambda: cheap_envs(8, turns, seconds)),
+        "frames": ("8 envs of 84x84x4 frames", "gymnasium async", lambda: frames(turns, seconds)),
+        "busy": ("8 envs, 1 ms of computing", "vecenv sync", lambda: slow_envs(True, turns, seconds)),
+        "waiting": ("8 envs, 1 ms of waiting", "vecenv sync", lambda: slow_envs(False, turns, seconds)),
+        "straggler": ("seven envs of 1 ms, recv(4)", "without", lambda: straggler(turns, seconds)),
+        "start": ("two workers, 64 CartPole-v1", None, start_and_memory),
+    }
+    console, results = Console(), {}
+    for name, (title, reference, run) in questions.items():
+        if options.only and name not in options.only:
+            continue
+        results[name] = run()
+        report(console, title, results[name], reference)
+    about = {"python": platform.python_version(), "cpus": os.cpu_count(), "gymnasium": gymnasium.__version__}
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps({"machine": about, "results": results}, indent=2) + "\n")
+    console.print(f"written to {RESULTS.relative_to(Path.cwd()) if RESULTS.is_relative_to(Path.cwd()) else RESULTS}")
+
+
+if __name__ == "__main__":
+    main()

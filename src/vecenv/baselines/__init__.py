@@ -1,0 +1,32 @@
+"""The face of OpenAI Baselines: `VecEnv` and its three implementations, over ours.
+
+An episode that ends begins again in the same step, and `obs` is then the first observation of the next one. Unlike in
+Baselines the last one is not lost: where an episode ended, the info has "terminal_observation", and
+"TimeLimit.truncated", whether the episode was cut off rather than terminated. The single envs are Gymnasium's.
+"""
+
+from gymnasium.vector.utils import clear_mpi_env_vars
+
+from vecenv.baselines._tools import CloudpickleWrapper, tile_images
+from vecenv.baselines._vec_env import (
+    AlreadySteppingError,
+    NotSteppingError,
+    VecEnv,
+    VecEnvObservationWrapper,
+    VecEnvWrapper,
+)
+from vecenv.baselines._vec_envs import DummyVecEnv, ShmemVecEnv, SubprocVecEnv
+
+__all__ = [
+    "AlreadySteppingError",
+    "CloudpickleWrapper",
+    "DummyVecEnv",
+    "NotSteppingError",
+    "ShmemVecEnv",
+    "SubprocVecEnv",
+    "VecEnv",
+    "VecEnvObservationWrapper",
+    "VecEnvWrapper",
+    "clear_mpi_env_vars",
+    "tile_images",
+]

@@ -1,0 +1,60 @@
+"""The face of `gym.vector` before Gymnasium 1.0: `make`, `SyncVectorEnv` and `AsyncVectorEnv` as of gym 0.21 to 0.26.
+
+An episode that ends begins again in the same step. By default results are those of 0.26.2: five values, infos as a
+dict of arrays with "final_observation" and "final_info". `step_tuple=4` and `infos="list"` give those of 0.21, with
+"terminal_observation". The single envs are Gymnasium's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+
+from vecenv._factories import factories
+from vecenv.gym._vector_env import AsyncVectorEnv, Infos, StepTuple, SyncVectorEnv, VectorEnv
+
+__all__ = ["AsyncVectorEnv", "SyncVectorEnv", "VectorEnv", "make"]
+
+_Wrapper = Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]
+
+
+def make(
+    id: str,
+    num_envs: int = 1,
+    asynchronous: bool = True,
+    wrappers: _Wrapper | Sequence[_Wrapper] | None = None,
+    disable_env_checker: bool | None = None,
+    *,
+    step_tuple: StepTuple = 5,
+    infos: Infos = "dict",
+    new_step_api: bool | None = None,
+    context: Any = None,
+    **kwargs: Any,
+) -> VectorEnv:
+    """Make a vector env of a registered environment, as `gym.vector.make` did.
+
+    Args:
+        id: a Gymnasium id.
+        num_envs: how many.
+        asynchronous: True runs them in worker processes, False in this one.
+        wrappers: one or several wrappers, applied to each env.
+        disable_env_checker: whether env 0 goes without Gymnasium's checker; None asks its spec. The others have none.
+        step_tuple: 5: `step` returns (obs, rewards, terminateds, truncateds, infos) and `reset` (obs, infos);
+            4: `step` returns (obs, rewards, dones, infos) and `reset` obs alone, unless `return_info=True`.
+        infos: "dict": one dict of arrays, as in 0.24 and later; "list": one dict per env, as before.
+        new_step_api: what 0.25 called `step_tuple`: True is 5, False is 4.
+        context: start method of the worker processes.
+        **kwargs: constructor arguments of the envs.
+    """
+    if new_step_api is not None:
+        step_tuple = 5 if new_step_api else 4
+    env_kwargs = [{**kwargs, "disable_env_checker": True if row else disable_env_checker} for row in range(num_envs)]
+    env_fns, spec = factories(id, num_envs, env_kwargs, wrappers)  # type: ignore[arg-type]  # one wrapper will do
+    if asynchronous:
+        envs = AsyncVectorEnv(env_fns, context=context, step_tuple=step_tuple, infos=infos)
+    else:
+        envs = SyncVectorEnv(env_fns, step_tuple=step_tuple, infos=infos)
+    envs.spec = spec
+    return envs

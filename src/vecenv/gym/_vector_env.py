@@ -1,0 +1,294 @@
+"""`gym.vector`'s vector envs over ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import gymnasium
+from gymnasium import Space
+
+from vecenv._faces import check_given_spaces, transition_dicts
+from vecenv._make import make
+from vecenv._seeding import spread
+from vecenv._step import Step
+from vecenv._vector_env import VectorEnv as Front
+from vecenv.errors import ConfigError, NothingPendingError, PendingError, UnsupportedError, WorkerTimeout
+from vecenv.gym._infos import flat_arrays, with_final
+
+if TYPE_CHECKING:
+    from vecenv.engines._process import ProcessEngine
+    from vecenv.engines._sync import SyncEngine
+
+StepTuple = Literal[4, 5]
+Infos = Literal["dict", "list"]
+Call = Literal["reset", "step", "call"]
+Seeds = int | Sequence[int | None] | None
+_EnvFns = Iterable[Callable[[], gymnasium.Env[Any, Any]]]
+_Dicts = list[dict[str, Any]]
+_CLOSE_SECONDS = 5.0
+
+
+class VectorEnv(gymnasium.vector.VectorEnv):
+    """What both vector envs of `gym.vector` can do.
+
+    An episode that ends begins again in the same step: `obs` is then the first observation of the next one. With
+    `infos="dict"`, `infos["final_observation"]` and `infos["final_info"]` are object arrays of what ended it (None
+    elsewhere, bool masks under the same names with "_" before them) and the other infos are those of the reset. With
+    `infos="list"`, `infos[i]` is what env i said on its last step, with "terminal_observation" and
+    "TimeLimit.truncated" where its episode ended.
+
+    With `step_tuple=4` a step is (obs, rewards, dones, infos); "TimeLimit.truncated" in infos tells truncation.
+    """
+
+    is_vector_env = True
+    reward_range = (-math.inf, math.inf)
+
+    def __init__(self, front: Front, env_fns: Sequence[Any], *, step_tuple: StepTuple, infos: Infos) -> None:
+        self._front = front
+        self.env_fns = env_fns
+        self.step_tuple = step_tuple
+        self.infos = infos
+        self.num_envs = front.num_envs
+        self.single_observation_space, self.observation_space = front.single_observation_space, front.observation_space
+        self.single_action_space, self.action_space = front.single_action_space, front.action_space
+        self.metadata, self.render_mode, self.copy = front.metadata, front.render_mode, front.copy
+        self._pending: Call | None = None
+        self._call: tuple[str, tuple[Any, ...], dict[str, Any]] = ("", (), {})
+        self._seeds: Seeds = None
+
+    def reset(
+        self, *, seed: Seeds = None, return_info: bool | None = None, options: dict[str, Any] | None = None
+    ) -> Any:
+        """Begin a new episode in every env.
+
+        Args:
+            seed: None; an int, of which env i gets `seed + i`; or one int or None per env.
+            return_info: True returns (obs, infos), False obs alone; None is True if a step has five values.
+            options: handed to the reset of every env.
+        """
+        self.reset_async(seed, return_info, options)
+        return self.reset_wait(seed=seed, return_info=return_info, options=options)
+
+    def reset_async(self, seed: Seeds = None, return_info: bool | None = None, options: Any = None) -> None:
+        """Start a reset; `reset_wait` has its results. See `reset` for the arguments."""
+        self._check_no_call("reset_async")
+        per_env = None if options is None else [options] * self.num_envs
+        self._front._start_reset(self._seeds if seed is None else seed, per_env)
+        self._seeds = None
+        self._pending = "reset"
+
+    def reset_wait(
+        self, timeout: float | None = None, seed: Any = None, return_info: bool | None = None, options: Any = None
+    ) -> Any:
+        """Results of `reset_async`: obs, or (obs, infos). `seed` and `options` were used when it started.
+
+        Raises:
+            TimeoutError: nothing is lost; call it again to wait on.
+        """
+        step, infos, _ = self._receive("reset", timeout)
+        if return_info is None:
+            return_info = self.step_tuple == 5
+        return (step.obs, flat_arrays(infos) if self.infos == "dict" else infos) if return_info else step.obs
+
+    def seed(self, seed: Seeds = None) -> list[int | None]:
+        """Choose the seeds of the next reset, unless that is given its own; returns one per env.
+
+        The episodes that are running are not touched: Gymnasium's envs are seeded by their reset.
+        """
+        seeds = spread(seed, self.num_envs)
+        self._seeds = seed
+        return [None if number < 0 else number for number in seeds.tolist()]
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        """Step all envs and return four or five values, as `step_tuple` says."""
+        self.step_async(actions)
+        return self.step_wait()
+
+    def step_async(self, actions: Any) -> None:
+        """Start a step; `step_wait` has its results."""
+        self._check_no_call("step_async")
+        self._front.send(actions)
+        self._pending = "step"
+
+    def step_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """Results of `step_async`.
+
+        Raises:
+            TimeoutError: nothing is lost; call it again to wait on.
+        """
+        step, infos, final_infos = self._receive("step", timeout)
+        rendered = self._render_infos(step, infos, final_infos)
+        if self.step_tuple == 4:
+            return step.obs, step.reward, step.done, rendered
+        return step.obs, step.reward, step.terminated, step.truncated, rendered
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of every env, or read an attribute."""
+        self.call_async(name, *args, **kwargs)
+        return self.call_wait()
+
+    def call_async(self, name: str, *args: Any, **kwargs: Any) -> None:
+        """Prepare a call; it is made by `call_wait`."""
+        self._check_no_call("call_async")
+        if self._pending is not None:
+            raise _pending_error("call_async", self._pending)
+        self._call = (name, args, kwargs)
+        self._pending = "call"
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """Make the call of `call_async` and return one result per env."""
+        self._check_pending("call")
+        self._pending = None
+        name, args, kwargs = self._call
+        usual, self._front.timeout = self._front.timeout, timeout
+        try:
+            return self._front.call(name, *args, **kwargs)
+        finally:
+            self._front.timeout = usual
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Read an attribute of every env; one that is a function is called."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of every env: a list or tuple has one value per env, anything else is for all."""
+        self._check_no_call("set_attr")
+        self._front.set_attr(name, values)
+
+    def render(self) -> tuple[Any, ...]:
+        """One frame per env."""
+        return self.call("render")
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False, **kwargs: Any) -> None:
+        """Close the envs within `timeout` seconds (default 5), or at once if `terminate`. Called once, by `close`."""
+        self._front.close(0.0 if terminate else _CLOSE_SECONDS if timeout is None else timeout)
+
+    def __enter__(self) -> VectorEnv:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        """Nothing to do: the vector env inside closes itself."""
+
+    def _render_infos(self, step: Step, infos: _Dicts, final_infos: _Dicts) -> Any:
+        if self.infos == "list":
+            return transition_dicts(step, infos, final_infos)
+        rendered = flat_arrays(with_final(step, infos, final_infos))
+        if self.step_tuple == 4 and step.rolled.any():
+            rendered["TimeLimit.truncated"] = step.truncated & ~step.terminated
+            rendered["_TimeLimit.truncated"] = step.rolled
+        return rendered
+
+    def _receive(self, call: Call, timeout: float | None) -> tuple[Step, _Dicts, _Dicts]:
+        self._check_pending(call)
+        self._pending = None
+        try:
+            return self._front._recv_dicts(timeout)
+        except WorkerTimeout:
+            self._pending = call
+            raise
+
+    def _check_pending(self, call: Call) -> None:
+        if self._pending != call and not self.closed:
+            raise NothingPendingError(f"Calling `{call}_wait` without any prior call to `{call}_async`.", call)
+
+    def _check_no_call(self, call: str) -> None:
+        """The front knows which steps and resets are pending, but not of a call that was only prepared."""
+        if self._pending == "call":
+            raise _pending_error(call, "call")
+
+
+class SyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
+    """All envs in this process.
+
+    Args:
+        env_fns: functions that create the environments.
+        observation_space: of a single env; None asks the envs. Another one than theirs is an error.
+        action_space: of a single env, likewise.
+        copy: False hands out views that the next step overwrites.
+        step_tuple: how many values a step returns, see `vecenv.gym.make`.
+        infos: "dict" or "list", see `vecenv.gym.make`.
+    """
+
+    def __init__(
+        self,
+        env_fns: _EnvFns,
+        observation_space: Space[Any] | None = None,
+        action_space: Space[Any] | None = None,
+        copy: bool = True,
+        *,
+        step_tuple: StepTuple = 5,
+        infos: Infos = "dict",
+    ) -> None:
+        _check_options(step_tuple, infos)
+        env_fns = list(env_fns)
+        front = make(env_fns, engine="sync", autoreset="same-step", copy=copy)
+        check_given_spaces(front, observation_space, action_space)
+        super().__init__(front, env_fns, step_tuple=step_tuple, infos=infos)
+        self.envs = cast("SyncEngine", front.engine).envs
+
+
+class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
+    """Envs in worker processes, several per worker.
+
+    Args:
+        env_fns: functions that create the environments.
+        observation_space: of a single env; None asks the envs. Another one than theirs is an error.
+        action_space: of a single env, likewise.
+        shared_memory: kept for compatibility: observations of a fixed size are always in shared memory.
+        copy: False hands out views that the next step overwrites.
+        context: start method; None is "forkserver" where there is one.
+        daemon: kept for compatibility: workers never outlive this process and may have children.
+        worker: refused: it is a function for the other end of pipes that are not there.
+        step_tuple: how many values a step returns, see `vecenv.gym.make`.
+        infos: "dict" or "list", see `vecenv.gym.make`.
+
+    Raises:
+        UnsupportedError: a `worker` was given.
+    """
+
+    def __init__(
+        self,
+        env_fns: _EnvFns,
+        observation_space: Space[Any] | None = None,
+        action_space: Space[Any] | None = None,
+        shared_memory: bool = True,
+        copy: bool = True,
+        context: Any = None,
+        daemon: bool = True,
+        worker: None = None,
+        *,
+        step_tuple: StepTuple = 5,
+        infos: Infos = "dict",
+    ) -> None:
+        _check_options(step_tuple, infos)
+        if worker is not None:
+            raise UnsupportedError(
+                f"worker={worker!r}: custom workers belonged to gym's protocol of one pipe per env, which is not used "
+                "here; put what it does into a wrapper around each env"
+            )
+        env_fns = list(env_fns)
+        front = make(env_fns, engine="process", autoreset="same-step", copy=copy, context=context)
+        check_given_spaces(front, observation_space, action_space)
+        super().__init__(front, env_fns, step_tuple=step_tuple, infos=infos)
+        self.shared_memory = shared_memory
+
+    @property
+    def processes(self) -> list[Any]:
+        """The worker processes."""
+        return cast("ProcessEngine", self._front.engine).processes
+
+
+def _check_options(step_tuple: Any, infos: Any) -> None:
+    if step_tuple not in (4, 5):
+        raise ConfigError(f"step_tuple must be 4 or 5, got {step_tuple!r}")
+    if infos not in ("dict", "list"):
+        raise ConfigError(f"infos must be 'dict' or 'list', got {infos!r}")
+
+
+def _pending_error(call: str, pending: str) -> PendingError:
+    return PendingError(f"Calling `{call}` while waiting for a pending call to `{pending}` to complete.", pending)

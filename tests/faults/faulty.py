@@ -1,0 +1,96 @@
+"""What the tests of failures share: vector envs of FaultEnvs, and arithmetic that finds wrong rows."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vecenv
+from vecenv.errors import EnvError
+from vecenv.testing import FaultEnv
+
+ENGINES = ("sync", "thread", "process")
+START_METHODS = ("fork", "forkserver", "spawn")
+COUNT = 4
+on_every_engine = pytest.mark.parametrize("engine", ENGINES)
+with_every_start_method = pytest.mark.parametrize("context", START_METHODS)
+in_every_mode = pytest.mark.parametrize("autoreset", ["next-step", "same-step", "disabled"])
+
+
+@contextlib.contextmanager
+def faulty(engine: str, kind: str = "none", *, close_timeout: float = 1.0, **options: Any) -> Iterator[vecenv.VectorEnv]:
+    """Four envs on two workers, episodes so long that they never end; env 1 fails as told."""
+    fault = {name: options.pop(name) for name in ("where", "at", "env", "length", "seconds", "fuse") if name in options}
+    if engine != "sync":
+        options = {"workers": 2, **options}
+    if engine == "process":
+        options = {"context": "fork", **options}
+    envs = vecenv.make(FaultEnv.many(COUNT, kind=kind, **{"length": 10**6, **fault}), engine=engine, **options)
+    try:
+        yield envs
+    finally:
+        envs.close(timeout=close_timeout)
+
+
+def actions(number: int, count: int = COUNT) -> np.ndarray:
+    """The actions of one exchange, different for each env and exchange."""
+    return 10 * number + np.arange(count)
+
+
+def assert_rows(obs: np.ndarray, step: Any, rows: Any = None, *, episode: Any = None) -> None:
+    """The observations are those after the `step`-th call of `step` with `actions`, of these rows and no others."""
+    rows = np.arange(COUNT) if rows is None else np.asarray(rows)
+    steps = np.broadcast_to(step, rows.shape)
+    np.testing.assert_array_equal(obs[:, 0], rows)
+    np.testing.assert_array_equal(obs[:, 2], steps)
+    np.testing.assert_array_equal(obs[:, 3], np.where(steps == 0, -1, 10 * steps + rows))
+    if episode is not None:
+        np.testing.assert_array_equal(obs[:, 1], np.broadcast_to(episode, rows.shape))
+
+
+def walk(envs: vecenv.VectorEnv, first: int, last: int) -> None:
+    """Take the steps `first` to `last` and look at every row."""
+    for number in range(first, last + 1):
+        obs, reward, terminated, truncated, _ = envs.step(actions(number))
+        assert_rows(obs, number)
+        np.testing.assert_array_equal(reward, 1000 * np.arange(COUNT) + number)
+        assert not terminated.any()
+        assert not truncated.any()
+
+
+def fails(envs: vecenv.VectorEnv, number: int, kind: type[EnvError] = EnvError) -> Any:
+    """Take a step that must fail; the error."""
+    with pytest.raises(kind) as caught:
+        envs.step(actions(number))
+    return caught.value
+
+
+def mask(*rows: int) -> dict[str, np.ndarray]:
+    """Reset options for these rows alone."""
+    chosen = np.zeros(COUNT, np.bool_)
+    chosen[list(rows)] = True
+    return {"reset_mask": chosen}
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """The block must end in this time."""
+    started = time.monotonic()
+    yield
+    elapsed = time.monotonic() - started
+    assert elapsed < seconds, f"took {elapsed:.2f} s, allowed {seconds} s"
+
+
+def until(condition: Any, seconds: float = 2.0) -> bool:
+    """Whether the condition becomes true in time. For what happens in other processes and sends no event."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True

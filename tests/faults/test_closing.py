@@ -1,0 +1,124 @@
+"""close(): once, twice, at any time, from anywhere; bounded, and silent unless an env misbehaves."""
+
+from __future__ import annotations
+
+import gc
+import os
+import warnings
+
+import psutil
+import pytest
+from faulty import ENGINES, actions, fails, faulty, on_every_engine, until, walk, within
+
+import vecenv
+from vecenv.errors import ClosedError, EnvError
+from vecenv.testing import FaultEnv
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE}
+
+
+@on_every_engine
+def test_close_may_be_called_twice_and_nothing_works_afterwards(engine: str) -> None:
+    with faulty(engine) as envs:
+        envs.reset(seed=40)
+        envs.close()
+        envs.close()
+        with pytest.raises(ClosedError):
+            envs.step(actions(1))
+        with pytest.raises(ClosedError):
+            envs.call("poke")
+
+
+@on_every_engine
+def test_close_during_a_pending_step_is_quick(engine: str) -> None:
+    with faulty(engine) as envs:
+        envs.reset(seed=40)
+        envs.send(actions(1))
+        with within(1.0):
+            envs.close()
+
+
+@on_every_engine
+def test_close_after_an_error_is_quick(engine: str) -> None:
+    with faulty(engine, "raise") as envs:
+        envs.reset(seed=40)
+        fails(envs, 1, EnvError)
+        with within(1.0):
+            envs.close()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_env_that_raises_in_close_is_named_in_one_warning(engine: str) -> None:
+    with faulty(engine, "raise", where="close") as envs:
+        envs.reset(seed=40)
+        with pytest.warns(RuntimeWarning) as caught:
+            envs.close()
+        assert ["env 1 raised in close(): ValueError('boom in env 1')"] == [str(warning.message) for warning in caught]
+
+
+@pytest.mark.parametrize(("engine", "kind"), [("thread", "hang"), ("process", "hang"), ("process", "hang-with-gil")])
+def test_an_env_that_hangs_in_close_is_named_in_one_warning_and_left_behind(engine: str, kind: str) -> None:
+    before = children()
+    with faulty(engine, kind, where="close", seconds=5.0) as envs:
+        envs.reset(seed=40)
+        with within(2.0), pytest.warns(RuntimeWarning, match="env 1 .*within 0.3 s") as caught:
+            envs.close(timeout=0.3)
+        assert len(caught) == 1
+    assert until(lambda: children() <= before)
+
+
+def test_an_env_that_hangs_in_close_does_not_keep_others_from_closing_well() -> None:
+    with faulty("process", "hang", where="close", env=3) as envs:
+        envs.reset(seed=40)
+        with pytest.warns(RuntimeWarning, match="env 3 "):
+            envs.close(timeout=0.3)
+
+
+@on_every_engine
+def test_a_vector_env_that_is_dropped_without_close_leaves_nothing(engine: str) -> None:
+    before = children()
+    workers = {} if engine == "sync" else {"workers": 2}
+    envs = vecenv.make(FaultEnv.many(4), engine=engine, context="fork", **workers)
+    envs.reset(seed=40)
+    assert bool(children() - before) == (engine == "process")
+    with within(2.0):
+        del envs
+        gc.collect()
+    assert until(lambda: children() <= before)
+
+
+def test_a_forked_child_that_closes_leaves_the_workers_to_its_parent() -> None:
+    with faulty("process") as envs:
+        envs.reset(seed=40)
+        walk(envs, 1, 1)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    envs.close()
+                    envs.__del__()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        walk(envs, 2, 4)
+
+
+def test_a_forked_child_cannot_use_the_vector_env() -> None:
+    with faulty("process") as envs:
+        envs.reset(seed=40)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                envs.step(actions(1))
+            except RuntimeError as error:
+                code = 0 if "make one in the child" in str(error) else 2
+            finally:
+                os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        walk(envs, 1, 2)

@@ -1,0 +1,176 @@
+"""Ctrl-C at any moment of a step: afterwards recv() resumes or reset() discards, and no row is stale or torn."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from faulty import COUNT, actions, assert_rows, faulty, on_every_engine, walk
+
+import vecenv
+from vecenv.errors import EnvError, NothingPendingError, NotResetError, PendingError
+
+
+@contextlib.contextmanager
+def interrupt_after(seconds: float) -> Iterator[None]:
+    """Raise KeyboardInterrupt in the block after this time, unless it has ended by then."""
+    inside = [True]
+
+    def handler(number: int, frame: Any) -> None:
+        if inside[0]:
+            inside[0] = False
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        inside[0] = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("engine", ["thread", "process"])
+def test_recv_resumes_an_interrupted_step(engine: str) -> None:
+    with faulty(engine, "hang", at=3, seconds=0.3) as envs:
+        envs.reset(seed=40)
+        walk(envs, 1, 2)
+        with pytest.raises(KeyboardInterrupt), interrupt_after(0.1):
+            envs.step(actions(3))
+        with pytest.raises(PendingError):
+            envs.step(actions(4))
+        step = envs.recv()
+        assert_rows(step.obs, 3, episode=1)
+        walk(envs, 4, 6)
+
+
+def test_an_interrupted_step_of_the_callers_own_envs_fails_only_the_env_at_work() -> None:
+    with faulty("sync", "hang", at=3, seconds=30.0) as envs:
+        envs.reset(seed=40)
+        walk(envs, 1, 2)
+        with pytest.raises(KeyboardInterrupt), interrupt_after(0.1):
+            envs.step(actions(3))
+        with pytest.raises(EnvError, match="env 1 raised KeyboardInterrupt") as caught:
+            envs.recv()
+        assert caught.value.rows == (1,)
+        step = envs.recv()
+        assert step.env_ids.tolist() == [0, 2, 3]
+        assert_rows(step.obs, 3, [0, 2, 3], episode=1)
+        with pytest.raises(NotResetError):
+            envs.step(actions(4))
+        assert_rows(envs.reset()[0], 0, episode=2)
+        walk(envs, 1, 3)
+
+
+@on_every_engine
+@pytest.mark.parametrize("where", ["step", "reset"])
+def test_reset_discards_an_interrupted_exchange(engine: str, where: str) -> None:
+    with faulty(engine, "hang", where=where, at=2, seconds=0.3) as envs:
+        first, _ = envs.reset(seed=40)
+        walk(envs, 1, 1)
+        with pytest.raises(KeyboardInterrupt), interrupt_after(0.1):
+            envs.reset() if where == "reset" else envs.step(actions(2))
+        obs, infos = envs.reset(seed=40)
+        assert_rows(obs, 0)
+        assert infos == {}
+        np.testing.assert_array_equal(obs[:, 4], first[:, 4])
+        walk(envs, 1, 3)
+
+
+def test_an_interrupted_autoreset_fails_only_its_own_env() -> None:
+    with faulty("sync", "hang", where="reset", at=2, length=1, seconds=30.0, autoreset="same-step") as envs:
+        envs.reset(seed=40)
+        envs.step(actions(1))
+        with pytest.raises(KeyboardInterrupt), interrupt_after(0.1):
+            envs.step(actions(2))
+        with pytest.raises(EnvError) as caught:
+            envs.recv()
+        assert (caught.value.rows, caught.value.phase) == ((1,), "reset")
+        assert envs.recv().env_ids.tolist() == [0, 2, 3]
+        assert_rows(envs.reset()[0], 0)
+
+
+@pytest.mark.parametrize("context", ["fork"])
+def test_a_call_works_again_after_an_interrupted_one(context: str) -> None:
+    with faulty("process", "hang", where="call", seconds=0.3, context=context) as envs:
+        envs.reset(seed=40)
+        with pytest.raises(KeyboardInterrupt), interrupt_after(0.1):
+            envs.call("poke", 5)
+        assert envs.call("poke", 7) == (7, 8, 9, 10)
+        walk(envs, 1, 2)
+
+
+class Model:
+    """What each row must show next, if nothing is lost and nothing happens twice."""
+
+    def __init__(self, length: int, rolls: bool) -> None:
+        self.length, self.rolls = length, rolls
+        self.begun()
+
+    def begun(self) -> None:
+        self.episode: list[int | None] = [None] * COUNT
+        self.steps = [0] * COUNT
+
+    def check(self, rows: Any, obs: np.ndarray, stepped: bool) -> None:
+        """Compare rows that were delivered, and take them for the state from now on."""
+        for row, (index, episode, step, action, _) in zip(rows, obs, strict=True):
+            ended = self.rolls and stepped and self.steps[row] + 1 >= self.length + row
+            expected = 0 if ended or not stepped else self.steps[row] + 1
+            assert (index, step) == (row, expected)
+            assert action == (7 * row + expected if expected else -1)
+            if self.episode[row] is not None:
+                assert episode == self.episode[row] + ended  # type: ignore[operator]
+            self.episode[row], self.steps[row] = int(episode), expected
+
+    def actions(self) -> np.ndarray:
+        return np.array([7 * row + steps + 1 for row, steps in enumerate(self.steps)])
+
+
+def drain(envs: vecenv.VectorEnv, model: Model) -> None:
+    """Receive everything that an interrupted step still owes."""
+    with contextlib.suppress(NothingPendingError):
+        while True:
+            with contextlib.suppress(EnvError):
+                step = envs.recv()
+                model.check(step.env_ids, step.obs, stepped=True)
+
+
+def begin(envs: vecenv.VectorEnv, model: Model) -> None:
+    model.begun()
+    model.check(range(COUNT), envs.reset()[0], stepped=False)
+
+
+@on_every_engine
+@pytest.mark.parametrize("autoreset", ["next-step", "same-step"])
+def test_no_row_is_stale_or_torn_whenever_the_interrupt_comes(engine: str, autoreset: str) -> None:
+    length = 2 if autoreset == "same-step" else 10**6
+    chance, longest = random.Random(1), {"sync": 3e-4, "thread": 8e-4, "process": 8e-4}[engine]
+    interrupted = resumed = 0
+    with faulty(engine, length=length, autoreset=autoreset) as envs:
+        model = Model(length, rolls=autoreset == "same-step")
+        begin(envs, model)
+        for _ in range(600):
+            result: list[Any] = [None]
+            try:
+                with interrupt_after(chance.uniform(1e-6, longest)):
+                    result[0] = envs.step(model.actions())
+            except KeyboardInterrupt:
+                interrupted += 1
+            except NotResetError:
+                begin(envs, model)
+                continue
+            if result[0] is not None:
+                model.check(range(COUNT), result[0][0], stepped=True)
+            elif chance.random() < 0.7:
+                resumed += 1
+                drain(envs, model)
+            else:
+                begin(envs, model)
+    assert interrupted > 50
+    assert resumed > 30

@@ -1,0 +1,74 @@
+"""Nothing piles up: descriptors, processes, threads, files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+
+import psutil
+import pytest
+from faulty import actions, fails, faulty, on_every_engine, until
+
+from vecenv.errors import WorkerDied
+
+
+def counts() -> tuple[int, int, int]:
+    process = psutil.Process()
+    return process.num_fds(), len(process.children(recursive=True)), threading.active_count()
+
+
+@on_every_engine
+def test_thirty_lives_leave_no_descriptor_process_or_thread(engine: str) -> None:
+    for life in range(31):
+        with faulty(engine) as envs:
+            envs.reset(seed=40)
+            envs.step(actions(1))
+        if life == 0:
+            before = counts()
+    assert until(lambda: counts() <= before), (before, counts())
+
+
+@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+def test_other_start_methods_leave_nothing_either(context: str) -> None:
+    for life in range(4):
+        with faulty("process", context=context) as envs:
+            envs.reset(seed=40)
+        if life == 0:
+            before = counts()
+    assert until(lambda: counts() <= before), (before, counts())
+
+
+def test_deaths_and_restarts_leave_no_descriptor_or_process() -> None:
+    with faulty("process", "kill", at=2) as envs:
+        for life in range(10):
+            envs.reset(seed=40)
+            envs.step(actions(1))
+            fails(envs, 2, WorkerDied)
+            if life == 0:
+                before = counts()
+        assert until(lambda: counts() <= before), (before, counts())
+
+
+def test_a_failed_start_leaves_no_descriptor_or_process() -> None:
+    for life in range(5):
+        with pytest.raises(ValueError, match="boom"), faulty("process", "raise", where="make"):
+            pass
+        if life == 0:
+            before = counts()
+    assert until(lambda: counts() <= before), (before, counts())
+
+
+def test_shared_memory_has_no_name() -> None:
+    before = set(os.listdir("/dev/shm")), set(os.listdir(tempfile.gettempdir()))
+    with faulty("process", context="forkserver") as envs:
+        envs.reset(seed=40)
+        links = [os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd") if _open(number)]
+        assert any(link.startswith("/memfd:vecenv") for link in links)
+        assert set(os.listdir("/dev/shm")) <= before[0]
+        new = set(os.listdir(tempfile.gettempdir())) - before[1]
+        assert not [name for name in new if name.startswith(("vecenv", "pymp"))]
+
+
+def _open(number: str) -> bool:
+    return os.path.islink(f"/proc/self/fd/{number}")

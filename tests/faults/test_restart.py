@@ -1,0 +1,215 @@
+"""on_error="restart": only what failed is built again, its episode is truncated, and the run stays reproducible."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from faulty import COUNT, actions, assert_rows, faulty, in_every_mode, on_every_engine, within
+
+import vecenv
+from vecenv import _faults
+from vecenv.errors import EnvError, RestartLimit, WorkerDied
+
+LENGTH, STEPS = 3, 12
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_faults, "_FIRST_PAUSE", 0.001)
+
+
+class Run:
+    """Twelve steps from seed 40: what every row showed, and which row reported what fault at which step."""
+
+    def __init__(self, engine: str, autoreset: str, kind: str = "none", **options: Any) -> None:
+        self.columns: list[np.ndarray] = []
+        self.faults: dict[int, dict[int, dict[str, Any]]] = {}
+        self.reset_infos: dict[str, Any] = {}
+        with faulty(engine, kind, length=LENGTH, autoreset=autoreset, on_error="restart", **options) as envs:
+            obs, self.reset_infos = envs.reset(seed=40)
+            self.delivered = [obs]
+            for number in range(1, STEPS + 1):
+                self._step(envs, number)
+
+    def _step(self, envs: vecenv.VectorEnv, number: int) -> None:
+        obs, reward, terminated, truncated, infos = envs.step(actions(number))
+        self.columns.append(np.column_stack([obs, reward, terminated, truncated]))
+        if "fault" in infos:
+            rows = np.flatnonzero(infos["_fault"])
+            self.faults[number] = {row: {key: infos["fault"][key][row] for key in _KEYS} for row in rows.tolist()}
+        for row in np.flatnonzero(truncated):
+            assert (reward[row], terminated[row]) == (0.0, False)
+            last = infos["final_obs"][row] if envs.autoreset_mode.name == "SAME_STEP" else obs[row]
+            np.testing.assert_array_equal(last, self.delivered[-1][row])
+        if envs.autoreset_mode.name == "DISABLED" and (terminated | truncated).any():
+            obs, _ = envs.reset(options={"reset_mask": terminated | truncated})
+            self.columns.append(np.column_stack([obs, reward, terminated, truncated]))
+        self.delivered.append(obs)
+
+    def of(self, *rows: int) -> np.ndarray:
+        return np.stack(self.columns)[:, list(rows)]
+
+
+_KEYS = ("kind", "message", "phase", "env", "restarts")
+
+
+@on_every_engine
+@in_every_mode
+@pytest.mark.parametrize(("where", "at"), [("step", 2), ("step", 4), ("reset", 2)])
+def test_an_error_rebuilds_that_env_alone(engine: str, autoreset: str, where: str, at: int, tmp_path: Path) -> None:
+    fault = {"where": where, "at": at}
+    run = Run(engine, autoreset, "raise", fuse=str(tmp_path / "first"), **fault)
+    plain = Run(engine, autoreset)
+    if autoreset != "disabled" or where == "step":
+        ((_, rows),) = run.faults.items()
+        assert rows[1] == {"kind": "ValueError", "message": "boom in env 1", "phase": where, "env": 1, "restarts": 1}
+        assert list(rows) == [1]
+    np.testing.assert_array_equal(run.of(0, 2, 3), plain.of(0, 2, 3))
+    assert not np.array_equal(run.of(1), plain.of(1))
+    again = Run(engine, autoreset, "raise", fuse=str(tmp_path / "second"), **fault)
+    np.testing.assert_array_equal(run.of(0, 1, 2, 3), again.of(0, 1, 2, 3))
+
+
+@in_every_mode
+@pytest.mark.parametrize("kind", ["kill", "segfault"])
+@pytest.mark.parametrize(("where", "at"), [("step", 2), ("reset", 2)])
+def test_a_death_rebuilds_that_worker_alone(autoreset: str, kind: str, where: str, at: int, tmp_path: Path) -> None:
+    fault = {"where": where, "at": at}
+    with within(10.0):
+        run = Run("process", autoreset, kind, fuse=str(tmp_path / "first"), **fault)
+    plain = Run("process", autoreset)
+    if autoreset != "disabled" or where == "step":
+        told = {row: report for rows in run.faults.values() for row, report in rows.items()}
+        assert sorted(told) == [0, 1]
+        assert [(report["kind"], report["env"], report["restarts"]) for _, report in sorted(told.items())] == [
+            ("WorkerDied", 0, 1),
+            ("WorkerDied", 1, 1),
+        ]
+    np.testing.assert_array_equal(run.of(2, 3), plain.of(2, 3))
+    again = Run("process", autoreset, kind, fuse=str(tmp_path / "second"), **fault)
+    np.testing.assert_array_equal(run.of(0, 1, 2, 3), again.of(0, 1, 2, 3))
+
+
+@in_every_mode
+@pytest.mark.parametrize("kind", ["hang", "hang-with-gil"])
+def test_a_hang_is_ended_by_the_timeout_and_rebuilt(autoreset: str, kind: str, tmp_path: Path) -> None:
+    with within(5.0):
+        run = Run("process", autoreset, kind, at=2, timeout=0.3, fuse=str(tmp_path / "fuse"))
+    plain = Run("process", autoreset)
+    assert {row for rows in run.faults.values() for row in rows} == {0, 1}
+    np.testing.assert_array_equal(run.of(2, 3), plain.of(2, 3))
+
+
+@on_every_engine
+def test_the_new_stream_depends_on_seed_env_and_restarts(engine: str, tmp_path: Path) -> None:
+    def noise_of_the_second_life(seed: int, name: str) -> float:
+        options = {"autoreset": "same-step", "on_error": "restart", "fuse": str(tmp_path / name)}
+        with faulty(engine, "raise", at=1, **options) as envs:
+            envs.reset(seed=seed)
+            return float(envs.step(actions(1))[0][1, 4])
+
+    assert noise_of_the_second_life(40, "a") == noise_of_the_second_life(40, "b")
+    assert noise_of_the_second_life(40, "c") != noise_of_the_second_life(41, "d")
+
+
+@on_every_engine
+def test_an_error_in_the_very_first_reset_is_restarted_too(engine: str, tmp_path: Path) -> None:
+    with faulty(engine, "raise", where="reset", on_error="restart", fuse=str(tmp_path / "fuse")) as envs:
+        obs, infos = envs.reset(seed=40)
+        assert_rows(obs, 0, episode=1)
+        assert infos["fault"]["phase"][1] == "reset"
+        assert infos["_fault"].tolist() == [False, True, False, False]
+        assert envs.episode_length.tolist() == [0] * COUNT
+        obs, _, _, truncated, _ = envs.step(actions(1))
+        assert_rows(obs, 1)
+        assert not truncated.any()
+
+
+@on_every_engine
+def test_an_env_that_fails_again_and_again_is_given_up_with_all_causes(engine: str) -> None:
+    with faulty(engine, "raise", at=1, on_error="restart", autoreset="same-step") as envs:
+        envs.reset(seed=40)
+        with pytest.raises(RestartLimit, match="env 1 failed 4 times") as caught:
+            for number in range(1, 10):
+                envs.step(actions(number))
+        error = pickle.loads(pickle.dumps(caught.value))
+        assert error.row == 1
+        assert len(error.causes) == 4
+        assert all(isinstance(cause, EnvError) and isinstance(cause, ValueError) for cause in error.causes)
+        assert envs.recv().env_ids.tolist() == [0, 2, 3]
+        assert_rows(envs.reset(seed=40)[0], 0)
+
+
+def test_a_worker_that_dies_again_and_again_is_given_up_with_all_causes() -> None:
+    with faulty("process", "kill", at=1, on_error="restart", autoreset="same-step") as envs:
+        envs.reset(seed=40)
+        with pytest.raises(RestartLimit, match="failed 4 times") as caught:
+            for number in range(1, 10):
+                envs.step(actions(number))
+        assert caught.value.rows == (0, 1)
+        assert [type(cause) for cause in caught.value.causes] == [WorkerDied] * 4
+        assert_rows(envs.recv().obs[:, :4], 4, [2, 3])
+        assert_rows(envs.reset(seed=40)[0], 0)
+
+
+@on_every_engine
+def test_an_env_that_cannot_be_built_again_is_given_up(engine: str, tmp_path: Path) -> None:
+    fuse = tmp_path / "fuse"
+    fuse.touch()
+    built = [vecenv.testing.FaultEnv, *vecenv.testing.FaultEnv.many(2, kind="raise", at=1)[1:]]
+    del built
+    with faulty(engine, "raise", where="make", fuse=str(fuse), on_error="restart") as envs:
+        envs.reset(seed=40)
+        assert_rows(envs.step(actions(1))[0], 1)
+
+
+def test_a_worker_whose_envs_cannot_be_built_again_is_given_up(tmp_path: Path) -> None:
+    with faulty("process", "kill", at=1, on_error="restart", start_timeout=5.0) as envs:
+        envs.reset(seed=40)
+        envs.engine._factories[1] = _refuse  # type: ignore[attr-defined]
+        with pytest.raises(RestartLimit) as caught:
+            envs.step(actions(1))
+        assert caught.value.rows == (0, 1)
+        assert [type(cause).__name__ for cause in caught.value.causes] == ["WorkerDied", "EnvError", "EnvError", "EnvError"]
+        assert_rows(envs.recv().obs, 1, [2, 3])
+
+
+def _refuse() -> Any:
+    raise OSError("no more of these")
+
+
+def test_a_worker_that_dies_between_steps_truncates_its_rows() -> None:
+    with faulty("process", on_error="restart", autoreset="same-step") as envs:
+        envs.reset(seed=40)
+        envs.step(actions(1))
+        envs.engine.kill(0)  # type: ignore[attr-defined]
+        obs, _, _, truncated, infos = envs.step(actions(2))
+        assert truncated.tolist() == [True, True, False, False]
+        assert_rows(obs, [0, 0, 2, 2])
+        assert infos["fault"]["kind"][0] == "WorkerDied"
+
+
+def test_whoever_is_ready_first_works_across_a_restart(tmp_path: Path) -> None:
+    options = {"on_error": "restart", "autoreset": "same-step", "batch_size": 2, "fuse": str(tmp_path / "fuse")}
+    with faulty("process", "kill", at=2, **options) as envs:
+        envs.reset(seed=40)
+        envs.step(actions(1))
+        envs.send(actions(2))
+        steps = [envs.recv(), envs.recv()]
+        assert sorted(row for step in steps for row in step.env_ids.tolist()) == [0, 1, 2, 3]
+        for step in steps:
+            for row, truncated in zip(step.env_ids, step.truncated, strict=True):
+                assert truncated == (row < 2)
+
+
+def test_a_call_is_asked_again_of_a_worker_that_died_in_it(tmp_path: Path) -> None:
+    options = {"on_error": "restart", "autoreset": "same-step", "fuse": str(tmp_path / "fuse")}
+    with faulty("process", "kill", where="call", **options) as envs:
+        envs.reset(seed=40)
+        assert envs.call("poke", 1) == (1, 2, 3, 4)
+        truncated = envs.step(actions(1))[3]
+        assert truncated.tolist() == [True, True, False, False]

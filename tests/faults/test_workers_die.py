@@ -1,0 +1,140 @@
+"""A worker process that dies: noticed at once, explained, and started again by the next reset."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from faulty import START_METHODS, actions, assert_rows, fails, faulty, mask, until, walk, with_every_start_method, within
+
+from vecenv.errors import WorkerDied
+
+DEATHS = {
+    "kill": (-signal.SIGKILL, "SIGKILL"),
+    "os-exit": (9, None),
+    "segfault": (-signal.SIGSEGV, "SIGSEGV"),
+    "fork-and-die": (9, None),
+}
+
+
+def assert_explains(error: WorkerDied, kind: str) -> None:
+    code, name = DEATHS[kind]
+    assert (error.row, error.rows, error.worker, error.phase) == (1, (0, 1), 0, "step")
+    assert (error.exitcode, error.signal) == (code, name)
+    assert (error.action, error.seed) == (31, 41)
+    for part in ("worker 0", f"pid {error.pid}", "env 1", "envs 0 to 1", name or "exit code 9", "reset()"):
+        assert part in str(error)
+    if kind == "segfault":
+        assert "_segfault" in error.stack
+        assert error.stack in str(error)
+    copied = pickle.loads(pickle.dumps(error))
+    assert (copied.exitcode, copied.signal, copied.stack, copied.rows) == (code, name, error.stack, (0, 1))
+
+
+@pytest.mark.parametrize("context", START_METHODS)
+@pytest.mark.parametrize("kind", DEATHS)
+def test_death_in_a_step_is_explained_at_once_and_a_reset_recovers(kind: str, context: str) -> None:
+    with faulty("process", kind, at=3, context=context) as envs:
+        first, _ = envs.reset(seed=40)
+        walk(envs, 1, 2)
+        with within(2.0):
+            assert_explains(fails(envs, 3, WorkerDied), kind)
+        assert_rows(envs.recv().obs, 3, [2, 3])
+        obs, _ = envs.reset(seed=40)
+        assert_rows(obs, 0, episode=[1, 1, 2, 2])
+        np.testing.assert_array_equal(obs[:, 4], first[:, 4])
+        walk(envs, 1, 2)
+
+
+def test_rows_of_the_dead_worker_alone_can_be_reset() -> None:
+    with faulty("process", "kill", at=3) as envs:
+        envs.reset(seed=40)
+        walk(envs, 1, 2)
+        fails(envs, 3, WorkerDied)
+        assert_rows(envs.recv().obs, 3, [2, 3])
+        obs, _ = envs.reset(seed=7, options=mask(0, 1))
+        assert_rows(obs, [0, 0, 3, 3])
+        obs, *_ = envs.step(np.array([10, 11, 42, 43]))
+        assert_rows(obs, [1, 1, 4, 4])
+
+
+@with_every_start_method
+def test_death_of_an_idle_worker_is_noticed_by_the_next_step(context: str) -> None:
+    with faulty("process", context=context) as envs:
+        envs.reset(seed=40)
+        walk(envs, 1, 2)
+        os.kill(envs.call("worker_pid")[0], signal.SIGKILL)
+        with within(2.0):
+            error = fails(envs, 3, WorkerDied)
+        assert (error.rows, error.signal) == ((0, 1), "SIGKILL")
+        assert_rows(envs.recv().obs, 3, [2, 3])
+        assert_rows(envs.reset(seed=40)[0], 0)
+        walk(envs, 1, 2)
+
+
+def test_a_reset_starts_an_idle_dead_worker_with_the_seeds_it_was_given() -> None:
+    with faulty("process") as envs:
+        first, _ = envs.reset(seed=40)
+        walk(envs, 1, 1)
+        os.kill(envs.call("worker_pid")[3], signal.SIGKILL)
+        fails(envs, 2, WorkerDied)
+        second, _ = envs.reset(seed=40)
+        np.testing.assert_array_equal(first[:, [0, 2, 3, 4]], second[:, [0, 2, 3, 4]])
+
+
+def test_every_worker_may_die() -> None:
+    with faulty("process") as envs:
+        envs.reset(seed=40)
+        for pid in set(envs.call("worker_pid")):
+            os.kill(pid, signal.SIGKILL)
+        first = fails(envs, 1, WorkerDied)
+        with pytest.raises(WorkerDied) as caught:
+            envs.recv()
+        assert {first.rows, caught.value.rows} == {(0, 1), (2, 3)}
+        assert_rows(envs.reset(seed=40)[0], 0)
+        walk(envs, 1, 3)
+
+
+def test_a_worker_that_dies_while_one_env_is_waited_for_is_noticed() -> None:
+    with faulty("process", "kill", at=2, batch_size=1) as envs:
+        envs.reset(seed=40)
+        walk(envs, 1, 1)
+        envs.send(actions(2))
+        received: list[int] = []
+        with pytest.raises(WorkerDied):
+            while True:
+                received += envs.recv().env_ids.tolist()
+        while len(received) < 2:
+            received += envs.recv().env_ids.tolist()
+        assert set(received) >= {2, 3}
+        assert_rows(envs.reset(seed=40)[0], 0)
+
+
+def test_close_after_a_death_is_quick_and_leaves_no_process() -> None:
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    with faulty("process", "kill") as envs:
+        envs.reset(seed=40)
+        fails(envs, 1, WorkerDied)
+        with within(1.0):
+            envs.close()
+    assert until(lambda: {child.pid for child in psutil.Process().children(recursive=True)} <= before)
+
+
+def test_a_worker_that_cannot_be_started_again_says_so_at_every_reset(tmp_path: Path) -> None:
+    fuse = tmp_path / "fuse"
+    fuse.touch()
+    with faulty("process", "raise", where="make", fuse=str(fuse)) as envs:
+        envs.reset(seed=40)
+        os.kill(envs.call("worker_pid")[0], signal.SIGKILL)
+        fails(envs, 1, WorkerDied)
+        for _ in range(2):
+            fuse.unlink()
+            with pytest.raises(ValueError, match="boom in env 1"):
+                envs.reset(seed=40)
+        assert_rows(envs.reset(seed=40)[0], 0)
+        walk(envs, 1, 2)

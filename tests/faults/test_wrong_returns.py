@@ -1,0 +1,115 @@
+"""An env that returns nonsense: never broadcast, never guessed, always said."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from faulty import assert_rows, fails, faulty, on_every_engine, walk
+
+import vecenv
+from vecenv.errors import EnvError, SpaceError
+
+WRONG = {
+    "four-values": "4 values, 5 needed.*old Gym API",
+    "no-values": "5 values.*got NoneType",
+    "reward-none": "reward must be a number, got NoneType",
+    "reward-string": "reward must be a number, got str",
+    "flag-string": "terminated must be a bool, got str 'False'",
+    "obs-shape": r"shape \(3,\).*\(5,\)",
+    "obs-scalar": r"shape \(\).*\(5,\)",
+    "obs-none": "observation is None",
+    "info-list": "info must be a dict, got list",
+}
+
+
+@on_every_engine
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_result_is_an_error_that_says_what_was_wrong(engine: str, kind: str) -> None:
+    with faulty(engine, kind, at=3) as envs:
+        envs.reset(seed=40)
+        walk(envs, 1, 2)
+        error = fails(envs, 3)
+        assert isinstance(error, SpaceError)
+        assert re.search(WRONG[kind], str(error))
+        assert (error.row, error.phase, error.action, error.seed) == (1, "step", 31, 41)
+        assert_rows(envs.recv().obs, 3, [0, 2, 3])
+        obs, infos = envs.reset(seed=40)
+        assert_rows(obs, 0, episode=2)
+        assert infos == {}
+        walk(envs, 1, 5)
+
+
+def test_an_info_that_cannot_be_pickled_is_dropped_with_one_warning() -> None:
+    with faulty("process", "info-unpicklable", at=1) as envs:
+        envs.reset(seed=40)
+        with pytest.warns(RuntimeWarning, match=r"info\['lock'\] of env 1") as caught:
+            infos = envs.step(np.zeros(4, np.int64))[-1]
+        assert len(caught) == 1
+        assert "lock" not in infos
+        assert infos["fine"][1] == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            obs, *_ = envs.step(np.array([20, 21, 22, 23]))
+        assert_rows(obs, 2)
+
+
+class Odd(gymnasium.Env):
+    """Returns what it is told to."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, **odd: Any) -> None:
+        self.odd = odd
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return self.odd.get("reset", (np.zeros(1, np.float32), {}))
+
+    def step(self, action: Any) -> Any:
+        odd = {"obs": np.zeros(1, np.float32), "reward": 0.0, "terminated": False, "truncated": False, "info": {}}
+        return tuple({**odd, **self.odd}[name] for name in odd)
+
+
+@on_every_engine
+@pytest.mark.parametrize("count", [1, 6])
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        ({"reward": np.array([1.0, 2.0])}, "reward must be a number"),
+        ({"reward": 10**400}, "too large"),
+        ({"info": np.array([1, 2])}, "info must be a dict, got ndarray"),
+        ({"terminated": None}, "terminated must be a bool, got NoneType"),
+        ({"truncated": 1}, "truncated must be a bool, got int"),
+        ({"obs": np.full(1, 1e300)}, "do not fit float32"),
+        ({"obs": "text"}, "observation"),
+    ],
+)
+def test_odd_values_are_refused_alone_and_among_many(engine: str, count: int, odd: dict[str, Any], message: str) -> None:
+    workers = None if engine == "sync" else 1
+    with vecenv.make([lambda: Odd(**odd)] * count, engine=engine, workers=workers, context="fork") as envs:
+        envs.reset()
+        with pytest.raises(EnvError, match=message):
+            envs.step(np.zeros(count, np.int64))
+
+
+@on_every_engine
+@pytest.mark.parametrize("result", [None, np.zeros(1), (np.zeros(1),), (np.zeros(2), {}), (np.zeros(1, np.float32), None)])
+def test_a_wrong_result_of_reset_is_of_phase_reset(engine: str, result: Any) -> None:
+    workers = None if engine == "sync" else 1
+    with vecenv.make([lambda: Odd(reset=result)] * 5, engine=engine, workers=workers, context="fork") as envs:
+        with pytest.raises(EnvError) as caught:
+            envs.reset(seed=3)
+        assert (caught.value.row, caught.value.phase, caught.value.action) == (0, "reset", None)
+
+
+@on_every_engine
+def test_a_reward_in_an_array_of_one_is_a_number(engine: str) -> None:
+    workers = None if engine == "sync" else 1
+    with vecenv.make([lambda: Odd(reward=np.array([2.5]))] * 5, engine=engine, workers=workers, context="fork") as envs:
+        envs.reset()
+        assert envs.step(np.zeros(5, np.int64))[1].tolist() == [2.5] * 5
