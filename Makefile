@@ -15,7 +15,7 @@ test: lint  ## lint, types and all tests but the slow ones
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .

@@ -904,8 +904,9 @@ class Signalling(Env):
         self.target, self.handled = target, handled
 
     def step(self, action: Any) -> Any:
-        os.kill(self.target, signal.SIGUSR2)
-        assert self.handled.wait(30)
+        # Again and again: Python misses a signal that comes just before its main thread begins to wait for a lock.
+        while not self.handled.wait(0.05):
+            os.kill(self.target, signal.SIGUSR2)
         return super().step(action)
 
 
@@ -914,6 +915,8 @@ def test_65_calls_from_a_signal_handler_inside_a_call_are_refused(engine):
     handled, errors = FORK.Event(), []
 
     def handler(number: int, frame: Any) -> None:
+        if errors:
+            return  # every env sends the signal, and a handler may be interrupted by another
         for call in (CALLS["step"], CALLS["reset"], CALLS["recv"], CALLS["get_attr"]):
             try:
                 call(envs)

@@ -83,7 +83,8 @@ def test_the_true_successor_is_the_same_in_every_mode(engine):
                 assert step.env_ids.tolist() == [0, 1, 2]
                 next_obs = step.next_obs
                 for row in np.flatnonzero(step.valid):
-                    stored[row].append((obs[row].tolist(), step.reward[row], next_obs[row].tolist(), step.terminated[row]))
+                    successor = (step.reward[row], next_obs[row].tolist(), step.terminated[row])
+                    stored[row].append((obs[row].tolist(), *successor))
                 obs = step.obs
                 if mode == "disabled" and step.done.any():
                     obs, _ = envs.reset(options={"reset_mask": step.done})
@@ -303,7 +304,8 @@ def test_auto_keeps_cheap_envs_here_and_sends_expensive_ones_away():
 
 def test_gymnasiums_vector_wrappers_stack_on_ours():
     with vecenv.make("CartPole-v1", 3, engine="sync") as envs:
-        wrapped = gymnasium.wrappers.vector.NormalizeObservation(gymnasium.wrappers.vector.RecordEpisodeStatistics(envs))
+        wrapped = gymnasium.wrappers.vector.RecordEpisodeStatistics(envs)
+        wrapped = gymnasium.wrappers.vector.NormalizeObservation(wrapped)
         wrapped.reset(seed=0)
         for _ in range(50):
             obs, *_ = wrapped.step(wrapped.action_space.sample())

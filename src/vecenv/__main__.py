@@ -49,7 +49,12 @@ def main() -> None:
     table = Table(title=f"{ENV}, random actions, resets included")
     for heading in ("", "envs", "start (s)", "steps/s"):
         table.add_column(heading, justify="left" if not heading else "right")
-    columns = (TextColumn("{task.description:18}"), BarColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description:18}"),
+        BarColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns) as progress:
         for contestant in CONTESTANTS:
             task = progress.add_task(contestant.name, total=SECONDS, rate="")

@@ -96,9 +96,10 @@ def find_spec(env: str | EnvSpec) -> EnvSpec:
 
 def importable(spec: EnvSpec) -> EnvSpec:
     """A spec that a process without the user's script can build: an entry point in `__main__` becomes the class."""
-    if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
+    entry_point = spec.entry_point
+    if isinstance(entry_point, str) and entry_point.startswith("__main__:"):
         spec = copy.copy(spec)
-        spec.entry_point = load_env_creator(spec.entry_point)
+        spec.entry_point = load_env_creator(entry_point)  # type: ignore[assignment]  # what Gymnasium itself calls
     return spec
 
 
@@ -121,7 +122,7 @@ def _check_wrappers(wrappers: Any) -> tuple[Wrapper, ...]:
     if wrappers is None:
         return ()
     if callable(wrappers):
-        return (wrappers,)
+        wrappers = [wrappers]
     if not isinstance(wrappers, Iterable):
         raise ConfigTypeError(f"wrappers must be a list of callables, one callable or None; got {_kind(wrappers)}")
     wrappers = list(wrappers)

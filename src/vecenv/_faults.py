@@ -11,10 +11,9 @@ from typing import Any, Literal
 import cloudpickle
 
 from vecenv._seeding import NO_SEED, spawn
-from vecenv.errors import EnvError, RestartLimit, env_error
+from vecenv.errors import EnvError, Phase, RestartLimit, env_error
 
 OnError = Literal["raise", "restart"]
-Phase = Literal["make", "reset", "step", "call", "close"]
 
 _TEXT_LIMIT = 64_000
 RESTARTS = 3

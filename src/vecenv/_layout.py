@@ -382,9 +382,7 @@ def _tree_reader(space: Space[Any], columns: Iterator[np.ndarray], *, observatio
 # --- batches of actions ----------------------------------------------------------------------------------------------
 
 
-def _pack_tree(
-    space: Space[Any], path: str, values: Any, count: int, columns: Columns, leaves: Iterator[Leaf]
-) -> None:
+def _pack_tree(space: Space[Any], path: str, values: Any, count: int, columns: Columns, leaves: Iterator[Leaf]) -> None:
     """Append one checked column per leaf. A batch may be nested like the space or be a sequence of single actions."""
     if not isinstance(space, (spaces.Dict, spaces.Tuple)):
         columns.append(_pack_leaf(next(leaves), values, count))

@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 
 from vecenv._batch import Batch, Mail, Op
-from vecenv._faults import Fault, OnError, Phase, RestartPolicy, restart_seed
+from vecenv._faults import Fault, OnError, RestartPolicy, restart_seed
 from vecenv._memory import HeapMemory, Memory
 from vecenv._seeding import NO_SEED
 from vecenv.errors import RestartLimit, SpaceError
@@ -129,19 +129,19 @@ class RowRunner:
         self._unusual: list[tuple[int, Any, Any, Any, Any]] = []
         """What the rows of the exchange returned, in order, without those of `_absent`."""
         self._kept: list[np.ndarray] = []
-        """Last observations, where one that is refused may have been written in part: restarts report the last good one."""
+        """Last observations, kept where a refused one may be written in part: a restart reports the last good one."""
         self._keeps = on_error == "restart" and len(batch.obs) > 1
         self._write_all_obs = batch.observation_layout.bulk_writer(batch.obs)
         self._write_obs = batch.observation_layout.writer(batch.obs)
         self._write_final = batch.observation_layout.writer(batch.final_obs)
         self._read_actions = batch.action_layout.lister(batch.actions)
-        self._ops, self._seeds = memoryview(batch.op), memoryview(batch.seed)
-        self._returns, self._lengths = memoryview(batch.episode_return), memoryview(batch.episode_length)
-        self._rewards = memoryview(batch.reward)
-        self._terminated = memoryview(batch.terminated)
-        self._truncated = memoryview(batch.truncated)
-        self._current = memoryview(clocks.current)
-        self._busy, self._rows_run = memoryview(clocks.busy), memoryview(clocks.rows_run)
+        self._ops, self._seeds = _words(batch.op), _words(batch.seed)
+        self._returns, self._lengths = _words(batch.episode_return), _words(batch.episode_length)
+        self._rewards = _words(batch.reward)
+        self._terminated = _words(batch.terminated)
+        self._truncated = _words(batch.truncated)
+        self._current = _words(clocks.current)
+        self._busy, self._rows_run = _words(clocks.busy), _words(clocks.rows_run)
 
     def run(self, rows: Sequence[int]) -> None:
         """Run `batch.op[row]` on each of the rows, given ascending; afterwards every column is written, the op IDLE.
@@ -176,7 +176,8 @@ class RowRunner:
         """
         self._obs, self._gained = [], []
         keep_obs, keep_reward, put_aside = self._obs.append, self._gained.append, self._unusual.append
-        envs, watched, current, reset_op, plain, nothing = self.envs, self._watched, self._current, _RESET, dict, _NOTHING
+        envs, watched, current = self.envs, self._watched, self._current
+        reset_op, plain, nothing = _RESET, dict, _NOTHING
         ops = self.batch.op[index].tolist()
         if self._lost:
             ops = [_LOST if row in self._lost else op for row, op in zip(rows, ops, strict=True)]
@@ -198,9 +199,8 @@ class RowRunner:
                 else:
                     self._begin(row, op)
             except _ENV_RAISED as error:
-                if result is not _NOTHING:
-                    error = SpaceError(_not_five(result))
-                self._failed(row, self._fault(row, error, action))
+                reason = error if result is _NOTHING else SpaceError(_not_five(result))
+                self._failed(row, self._fault(row, reason, action))
             if times is not None:
                 times.append(_clock())
 
@@ -478,6 +478,11 @@ class RowRunner:
         self.clocks.total[listed] += spent
 
 
+def _words(column: np.ndarray) -> Any:
+    """A view of a column whose single items are read and written faster than an array's."""
+    return memoryview(column)  # type: ignore[arg-type]  # NumPy's stubs do not say that arrays are buffers
+
+
 def _index(rows: Sequence[int], count: int) -> Any:
     """How to pick the rows from a column: slices where possible, they are several times faster than lists."""
     if len(rows) == count:
@@ -539,5 +544,3 @@ def _not_five(result: Any) -> str:
         return f"info must be a dict, got {type(result[4]).__name__}"
     hint = "; old Gym API? wrap it, e.g. with shimmy" if len(result) == 4 else ""
     return f"step() returned {len(result)} values, 5 needed (obs, reward, terminated, truncated, info){hint}"
-
-

@@ -38,9 +38,7 @@ class Stats:
         return -1 if np.isnan(self.env_mean).all() else int(np.nanargmax(self.env_mean))
 
 
-def gather(
-    clocks: Iterable[tuple[slice, Clocks]], count: int, exchanges: int, waiting: float, copying: float
-) -> Stats:
+def gather(clocks: Iterable[tuple[slice, Clocks]], count: int, exchanges: int, waiting: float, copying: float) -> Stats:
     """Read the clocks of all parts of a batch."""
     mean, p99 = np.full(count, np.nan), np.full(count, np.nan)
     busy = steps = 0

@@ -32,9 +32,12 @@ from __future__ import annotations
 import functools
 import pickle
 from multiprocessing import TimeoutError as MultiprocessingTimeout
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium.error
+
+Phase = Literal["make", "reset", "step", "call", "close"]
+"""What an env was doing when it failed."""
 
 
 class VecenvError(Exception):
@@ -139,7 +142,7 @@ class EnvError(VecenvError, RuntimeError):
         *,
         row: int | None = None,
         rows: tuple[int, ...] = (),
-        phase: str | None = None,
+        phase: Phase | None = None,
         worker: int | None = None,
         pid: int | None = None,
         action: Any = None,
@@ -150,7 +153,7 @@ class EnvError(VecenvError, RuntimeError):
         self.message = message
         self.row = row
         self.rows = rows or (() if row is None else (row,))
-        self.phase = phase
+        self.phase: Phase | None = phase
         self.worker = worker
         self.pid = pid
         self.action = action

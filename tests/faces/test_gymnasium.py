@@ -98,7 +98,8 @@ def test_async_trajectories_equal_gymnasiums_sync():
 
 def test_async_calls_out_of_order_raise_gymnasiums_errors():
     envs = async_env([cartpole] * 2)
-    with pytest.raises(NoAsyncCallError, match=re.escape("Calling `reset_wait` without any prior call to `reset_async`.")):
+    out_of_order = re.escape("Calling `reset_wait` without any prior call to `reset_async`.")
+    with pytest.raises(NoAsyncCallError, match=out_of_order):
         envs.reset_wait()
     with pytest.raises(NoAsyncCallError, match="step_wait") as caught:
         envs.step_wait()

@@ -17,15 +17,18 @@ from vecenv.testing import FaultEnv
 ENGINES = ("sync", "thread", "process")
 START_METHODS = ("fork", "forkserver", "spawn")
 COUNT = 4
+FAULT = ("where", "at", "env", "length", "seconds", "talks", "fuse")
 on_every_engine = pytest.mark.parametrize("engine", ENGINES)
 with_every_start_method = pytest.mark.parametrize("context", START_METHODS)
 in_every_mode = pytest.mark.parametrize("autoreset", ["next-step", "same-step", "disabled"])
 
 
 @contextlib.contextmanager
-def faulty(engine: str, kind: str = "none", *, close_timeout: float = 1.0, **options: Any) -> Iterator[vecenv.VectorEnv]:
+def faulty(
+    engine: str, kind: str = "none", *, close_timeout: float = 1.0, **options: Any
+) -> Iterator[vecenv.VectorEnv]:
     """Four envs on two workers, episodes so long that they never end; env 1 fails as told."""
-    fault = {name: options.pop(name) for name in ("where", "at", "env", "length", "seconds", "fuse") if name in options}
+    fault = {name: options.pop(name) for name in FAULT if name in options}
     if engine != "sync":
         options = {"workers": 2, **options}
     if engine == "process":
@@ -68,6 +71,16 @@ def fails(envs: vecenv.VectorEnv, number: int, kind: type[EnvError] = EnvError) 
     with pytest.raises(kind) as caught:
         envs.step(actions(number))
     return caught.value
+
+
+def first_failure(envs: vecenv.VectorEnv) -> Any:
+    """Take steps until one fails; the error."""
+    for number in range(1, 10):
+        try:
+            envs.step(actions(number))
+        except EnvError as error:
+            return error
+    raise AssertionError("nothing failed")
 
 
 def mask(*rows: int) -> dict[str, np.ndarray]:

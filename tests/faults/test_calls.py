@@ -20,7 +20,7 @@ def test_a_call_that_raises_names_the_env_and_changes_nothing(engine: str) -> No
     with faulty(engine, "raise", where="call") as envs:
         envs.reset(seed=40)
         walk(envs, 1, 2)
-        with pytest.raises(ValueError, match="env 1.*in call: boom in env 1") as caught:
+        with pytest.raises(ValueError, match=r"env 1.*in call: boom in env 1") as caught:
             envs.call("poke")
         error = caught.value
         assert isinstance(error, EnvError)
@@ -67,7 +67,7 @@ class LockedEnv(FaultEnv):
 def test_a_result_that_cannot_be_sent_names_the_env() -> None:
     with vecenv.make([LockedEnv], engine="process", workers=1, context="fork") as envs:
         envs.reset(seed=40)
-        with pytest.raises(TypeError, match="env 0.*cannot be sent"):
+        with pytest.raises(TypeError, match=r"env 0.*cannot be sent"):
             envs.call("lock")
         assert envs.call("poke", 1) == (1,)
 

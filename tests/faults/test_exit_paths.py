@@ -11,6 +11,7 @@ import textwrap
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faulty import START_METHODS, until, within
@@ -32,8 +33,14 @@ def ready():
 BODIES = {
     "idle": "envs = start({context!r}); ready(); time.sleep(60)",
     "hang": "envs = start({context!r}, 'hang'); envs.send([0] * 4); time.sleep(0.1); ready(); envs.recv()",
-    "hang-with-gil": "envs = start({context!r}, 'hang-with-gil'); envs.send([0] * 4); time.sleep(0.1); ready(); envs.recv()",
+    "hang-with-gil": "envs = start({context!r}, 'hang-with-gil'); envs.send([0] * 4); time.sleep(0.1); ready(); "
+    "envs.recv()",
 }
+
+
+def seldom(*values: Any) -> list[Any]:
+    """Parameters that take the same road as others and are only run with `-m slow`."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 class Program:
@@ -90,9 +97,11 @@ def program(body: str, tmp_path: Path) -> Iterator[Program]:
 
 
 @pytest.mark.parametrize("context", START_METHODS)
-@pytest.mark.parametrize("state", BODIES)
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_no_worker_outlives_a_program_that_is_killed(number: signal.Signals, state: str, context: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["hang-with-gil", *seldom("idle", "hang")])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *seldom(signal.SIGTERM)])
+def test_no_worker_outlives_a_program_that_is_killed(
+    number: signal.Signals, state: str, context: str, tmp_path: Path
+) -> None:
     with program(BODIES[state].format(context=context), tmp_path) as running:
         running.wait_ready()
         running.process.send_signal(number)
@@ -100,7 +109,7 @@ def test_no_worker_outlives_a_program_that_is_killed(number: signal.Signals, sta
         running.assert_nothing_left()
 
 
-@pytest.mark.parametrize("state", BODIES)
+@pytest.mark.parametrize("state", ["hang-with-gil", "idle", *seldom("hang")])
 @pytest.mark.parametrize("whom", ["main", "group"])
 def test_ctrl_c_ends_the_program_promptly(whom: str, state: str, tmp_path: Path) -> None:
     with program(BODIES[state].format(context="fork"), tmp_path) as running:
@@ -137,7 +146,7 @@ except vecenv.errors.WorkerDied:
 }
 
 
-@pytest.mark.parametrize("context", START_METHODS)
+@pytest.mark.parametrize("context", ["fork", *seldom("forkserver", "spawn")])
 @pytest.mark.parametrize("how", ENDINGS)
 def test_a_program_that_ends_leaves_nothing(how: str, context: str, tmp_path: Path) -> None:
     body, code = ENDINGS[how]
@@ -169,7 +178,7 @@ envs.close()
 
 
 @pytest.mark.parametrize("context", START_METHODS)
-@pytest.mark.parametrize("kind", ["none", "hang", "hang-with-gil"])
+@pytest.mark.parametrize("kind", ["hang-with-gil", *seldom("none", "hang")])
 def test_no_worker_made_in_a_thread_outlives_a_program_that_is_killed(kind: str, context: str, tmp_path: Path) -> None:
     body = f"""
 made = []

@@ -77,7 +77,11 @@ def test_a_reset_that_hangs_is_of_phase_reset() -> None:
 
 
 def test_a_constructor_that_hangs_ends_with_the_start_timeout() -> None:
-    with within(4.0), pytest.raises(WorkerTimeout) as caught, faulty("process", "hang", where="make", start_timeout=0.5):
+    with (
+        within(4.0),
+        pytest.raises(WorkerTimeout) as caught,
+        faulty("process", "hang", where="make", start_timeout=0.5),
+    ):
         pass
     assert caught.value.phase == "make"
     assert "_hang" in caught.value.stack

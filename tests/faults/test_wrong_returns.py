@@ -58,6 +58,24 @@ def test_an_info_that_cannot_be_pickled_is_dropped_with_one_warning() -> None:
         assert_rows(obs, 2)
 
 
+class Mine:
+    """Can be pickled, but not unpickled."""
+
+    def __reduce__(self) -> Any:
+        return int, ("not a number",)
+
+
+def test_an_info_that_cannot_be_unpickled_is_a_failure_and_not_the_end() -> None:
+    with vecenv.make([Odd, lambda: Odd(info={"mine": Mine()})], engine="process", workers=2, context="fork") as envs:
+        envs.reset()
+        with pytest.raises(EnvError, match=r"env 1 .*cannot be unpickled here: ValueError"):
+            envs.step(np.zeros(2, np.int64))
+        assert envs.recv().env_ids.tolist() == [0]
+        envs.reset()
+        with pytest.raises(EnvError, match=r"env 1 .*cannot be unpickled"):
+            envs.step(np.zeros(2, np.int64))
+
+
 class Odd(gymnasium.Env):
     """Returns what it is told to."""
 
@@ -89,7 +107,9 @@ class Odd(gymnasium.Env):
         ({"obs": "text"}, "observation"),
     ],
 )
-def test_odd_values_are_refused_alone_and_among_many(engine: str, count: int, odd: dict[str, Any], message: str) -> None:
+def test_odd_values_are_refused_alone_and_among_many(
+    engine: str, count: int, odd: dict[str, Any], message: str
+) -> None:
     workers = None if engine == "sync" else 1
     with vecenv.make([lambda: Odd(**odd)] * count, engine=engine, workers=workers, context="fork") as envs:
         envs.reset()
@@ -98,7 +118,9 @@ def test_odd_values_are_refused_alone_and_among_many(engine: str, count: int, od
 
 
 @on_every_engine
-@pytest.mark.parametrize("result", [None, np.zeros(1), (np.zeros(1),), (np.zeros(2), {}), (np.zeros(1, np.float32), None)])
+@pytest.mark.parametrize(
+    "result", [None, np.zeros(1), (np.zeros(1),), (np.zeros(2), {}), (np.zeros(1, np.float32), None)]
+)
 def test_a_wrong_result_of_reset_is_of_phase_reset(engine: str, result: Any) -> None:
     workers = None if engine == "sync" else 1
     with vecenv.make([lambda: Odd(reset=result)] * 5, engine=engine, workers=workers, context="fork") as envs:

@@ -47,8 +47,7 @@ def check_observation_mode(mode: Any) -> None:
     if isinstance(mode, tuple) and len(mode) == 2:
         if not all(isinstance(space, Space) for space in mode):
             raise ModeTypeError(
-                "Expected both elements of observation_mode to be Spaces, got "
-                f"{type(mode[0])} and {type(mode[1])}"
+                f"Expected both elements of observation_mode to be Spaces, got {type(mode[0])} and {type(mode[1])}"
             )
     elif mode not in ("same", "different"):
         raise ConfigError(
@@ -92,5 +91,3 @@ def agree(facts: Sequence[EnvFacts], observation_mode: Any) -> BatchFacts:
         observation_layout=Layout(single),
         action_layout=Layout(first.action_space),
     )
-
-

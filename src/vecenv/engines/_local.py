@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -39,7 +40,12 @@ def hand_over(ours: dict[int, Any], theirs: dict[int, Any], rows: Iterable[int],
         theirs.update({row: ours.pop(first + row) for row in rows if first + row in ours})
 
 
-def results_or_raise(results: dict[int, Any], home: Callable[[int], tuple[Any, Any]] = lambda row: (None, None)) -> list[Any]:
+def nowhere(row: int) -> tuple[None, None]:
+    """Worker and process id of a row that lives in this process."""
+    return None, None
+
+
+def results_or_raise(results: dict[int, Any], home: Callable[[int], tuple[Any, Any]] = nowhere) -> list[Any]:
     """The values in the order of rows; raises the EnvError of the first that is a Fault, naming its worker and pid."""
     for row in sorted(results):
         if isinstance(results[row], Fault):
@@ -103,6 +109,4 @@ class LocalEngine:
 def split(count: int, parts: int) -> list[tuple[int, int]]:
     """Cut 0 ... count - 1 into contiguous parts whose sizes differ by at most one."""
     edges = [part * count // parts for part in range(parts + 1)]
-    return list(zip(edges[:-1], edges[1:], strict=True))
-
-
+    return list(itertools.pairwise(edges))

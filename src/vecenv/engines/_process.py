@@ -15,12 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Op, Rows
-from vecenv._faults import Fault, OnError, Phase, RestartPolicy
+from vecenv._batch import Mail, Op, Rows
+from vecenv._faults import Fault, OnError, RestartPolicy
 from vecenv._memory import SharedMemory
 from vecenv._rows import Clocks, Factory, RowRunner, build_envs
 from vecenv._seeding import NO_SEED
-from vecenv.engines._control import DONE, EAGER, MAILS, RING, SPIN_SECONDS, WAITING, SharedBlock, fence, ticket
+from vecenv.engines._control import (
+    DONE,
+    EAGER,
+    MAILS,
+    MESSAGES,
+    RING,
+    SPIN_SECONDS,
+    WAITING,
+    SharedBlock,
+    fence,
+    ticket,
+)
 from vecenv.engines._facts import EnvFacts, agree, check_observation_mode
 from vecenv.engines._local import first_fault, hand_over, results_or_raise, split, take_mail, warn_of
 from vecenv.engines._worker import Assignment, Attachment, dumps
@@ -31,8 +42,7 @@ from vecenv.engines._workers import (
     pickled_factories,
     start_context,
 )
-from vecenv.errors import EnvError, RestartLimit, SpaceError, WorkerDied
-
+from vecenv.errors import EnvError, Phase, RestartLimit, SpaceError, WorkerDied
 
 
 class Unsendable(SpaceError, pickle.PicklingError):
@@ -226,10 +236,9 @@ class ProcessEngine:
         for number in range(self._worker_count):
             self._workers.append(self._start_worker(number, generation=1))
         facts = [fact for worker in self._workers for fact in first_message(worker, deadline)]
-        if caller_works:
-            first = self._bounds[-1][0]
-            mine = build_envs(self._factories[first:], first)
-            facts += [EnvFacts.of(env) for env in mine]
+        first = self._bounds[-1][0]
+        mine = build_envs(self._factories[first:], first) if caller_works else []
+        facts += [EnvFacts.of(env) for env in mine]
         self.facts = agree(facts, observation_mode)
         layouts = self.facts.observation_layout, self.facts.action_layout
         self._memory = SharedMemory.create(
@@ -270,7 +279,8 @@ class ProcessEngine:
 
     def _attach(self, worker: Worker, deadline: float, lost: dict[int, Fault]) -> None:
         """Give a worker whose envs are built the shared block."""
-        self._block.front[worker.number] = self._block.worker[worker.number] = 0
+        self._block.front[worker.number, [RING, MESSAGES]] = 0  # the other words are about the front, not the worker
+        self._block.worker[worker.number] = 0
         worker.control = self._block.control(worker.number)
         worker.current = self._block.clocks[worker.number].current
         worker.channel.send(
@@ -341,7 +351,7 @@ class ProcessEngine:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     def _all_done(self) -> bool:
-        for worker in self._workers:
+        for worker in self._workers:  # noqa: SIM110  # a generator would cost more than all the rest
             if worker.control.worker[DONE] != worker.target:  # type: ignore[union-attr]  # set once attached
                 return False
         return True
@@ -421,9 +431,25 @@ class ProcessEngine:
     def _take_messages(self, worker: Worker) -> None:
         inbox = worker.channel.inbox
         while inbox:
-            self._take_message(*pickle.loads(inbox[0]))
+            try:
+                message = pickle.loads(inbox[0])
+            except Exception as error:
+                self._take_unreadable(worker, error)
+            else:
+                self._take_message(*message)
             del inbox[0]  # only now: what an interrupt cut short is done again
             worker.mails_read += 1
+
+    def _take_unreadable(self, worker: Worker, error: Exception) -> None:
+        """A message that raises when it is unpickled: whatever it was about has failed."""
+        reason = SpaceError(
+            f"what worker {worker.number} sent cannot be unpickled here: {type(error).__name__}: {error}"
+        )
+        if self._questions:
+            self._replies.update(dict.fromkeys(worker.rows, Fault.of(reason, "call")))
+        for row in worker.rows:
+            if self._pending[row]:
+                self.batch.mail[row] = Mail(fault=Fault.of(reason, self._phase(row)))
 
     def _take_message(self, kind: str, *content: Any) -> None:
         if kind == "reply":
@@ -486,7 +512,9 @@ class ProcessEngine:
         try:
             return dumps(message)
         except Exception as error:
-            raise Unsendable(f"this cannot be sent to a worker: {error}; pass plain data, or use engine='sync'") from error
+            raise Unsendable(
+                f"this cannot be sent to a worker: {error}; pass plain data, or use engine='sync'"
+            ) from error
 
     # --- failures ----------------------------------------------------------------------------------------------------
 
@@ -557,7 +585,7 @@ class ProcessEngine:
 
     def _restart(self, worker: Worker, error: WorkerDied) -> None:
         """Start a dead worker again as often as the policy allows; its rows report the episode they lost."""
-        cause = Fault.of(error, error.phase or "step", error=error)
+        cause = Fault.of(error, self._phase(worker.start if error.row is None else error.row), error=error)
         mine = np.arange(worker.start, worker.stop)
         fault = cause
         while worker is self._workers[worker.number]:

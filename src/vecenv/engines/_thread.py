@@ -12,11 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vecenv._batch import Op, Rows
+from vecenv._batch import Mail, Op, Rows
 from vecenv._rows import Factory, RowRunner
 from vecenv.engines._local import LocalEngine, first_fault, hand_over, take_mail, warn_of
 from vecenv.errors import EnvError, WorkerTimeout
-
 
 Task: TypeAlias = tuple[int, list[int]]
 """Number of the `send`, and rows local to the runner."""
@@ -46,11 +45,12 @@ class ThreadEngine(LocalEngine):
         self._pending: dict[int, bool] = {}
         """Rows sent and not yet received, in the order of sending, and whether they are done."""
         self._done_count = 0
-        self._changed = threading.Condition()
+        self._finished: queue.SimpleQueue[tuple[int, Mail | None]] = queue.SimpleQueue()
+        """Rows that the threads are done with, and what these have to say."""
         self._complaints: list[str] = []
         self._sends = 0
         self._numbers = np.zeros(len(self.envs), np.int64)
-        """In which `send` each row was last sent, 0 once it began to run. A task with another number is no longer due."""
+        """In which `send` each row was last sent, 0 once it began to run. A task with another number is not due."""
         self._queues: list[queue.SimpleQueue[Task | None]] = [queue.SimpleQueue() for _ in self._runners]
         self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in self._bounds])
         self._threads = [
@@ -63,7 +63,9 @@ class ThreadEngine(LocalEngine):
     def send(self, rows: Rows) -> None:
         self._sends += 1
         workers = self._worker_of[rows]
-        parts = [(int(worker), (rows[workers == worker] - self._bounds[worker][0]).tolist()) for worker in np.unique(workers)]
+        parts = [
+            (int(worker), (rows[workers == worker] - self._bounds[worker][0]).tolist()) for worker in np.unique(workers)
+        ]
         self._numbers[rows] = self._sends
         sent = dict.fromkeys(rows.tolist(), False)
         try:
@@ -84,18 +86,23 @@ class ThreadEngine(LocalEngine):
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            while not self._enough(count):
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise self._late(timeout)
-                self._changed.wait(left)
-            rows = self._choose(count)
-            error = self._error(rows)
-            gone = set(rows.tolist() if error is None else error.rows)
-            left = {row: done for row, done in self._pending.items() if row not in gone}
-            done_count = sum(left.values())
-            self._pending, self._done_count = left, done_count
+        while not self._enough(count):
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                # By `map`: after a call a signal handler may run and raise, and then what was taken would be lost.
+                ((row, mail),) = map(self._finished.get, (True,), (left,))
+            except queue.Empty:
+                raise self._late(timeout) from None
+            if mail is not None:
+                self.batch.mail[row] = mail
+            self._pending[row] = True
+            self._done_count += 1
+        rows = self._choose(count)
+        error = self._error(rows)
+        gone = set(rows.tolist() if error is None else error.rows)
+        left_over = {row: done for row, done in self._pending.items() if row not in gone}
+        done_count = sum(left_over.values())
+        self._pending, self._done_count = left_over, done_count
         if error is None:
             return rows
         take_mail(self.batch, error.rows)
@@ -115,7 +122,9 @@ class ThreadEngine(LocalEngine):
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():  # it is a daemon and dies with the process
                 row = self._at(number, self._bounds[number][0])
-                self._complaints.append(f"env {row} (thread {number}) did not end within {timeout} s and was left running")
+                self._complaints.append(
+                    f"env {row} (thread {number}) did not end within {timeout} s and was left running"
+                )
         warn_of(self._complaints)
 
     def _serve(self, runner: RowRunner, inbox: queue.SimpleQueue[Task | None]) -> None:
@@ -131,13 +140,7 @@ class ThreadEngine(LocalEngine):
 
     def _run_row(self, runner: RowRunner, row: int) -> None:
         runner.run_whatever_happens([row])
-        with self._changed:
-            mail = runner.batch.mail.pop(row, None)
-            if mail is not None:
-                self.batch.mail[runner.first + row] = mail
-            self._pending[runner.first + row] = True
-            self._done_count += 1
-            self._changed.notify()
+        self._finished.put((runner.first + row, runner.batch.mail.pop(row, None)))
 
     def _enough(self, count: int) -> bool:
         if not self._ordered or count == len(self._pending):

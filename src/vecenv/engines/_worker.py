@@ -95,7 +95,7 @@ def main(sock: socket.socket, assignment: Assignment) -> None:
 
 def _leave_the_terminal(assignment: Assignment) -> None:
     """Ctrl-C is for the front alone; and when the front dies, so does the worker, even inside a hung env."""
-    # A process group of its own, but not a session: Linux schedules sessions apart, and then sched_yield yields to nobody.
+    # A process group of its own, but no session: Linux schedules sessions apart, and sched_yield then yields to nobody.
     os.setpgid(0, 0)
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # envs may have children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -115,7 +115,7 @@ def _leave_the_terminal(assignment: Assignment) -> None:
 
 def _fork_server_lifeline() -> tuple[int, ...]:
     """What keeps the fork server of this worker alive: only the front should, or a hung worker would outlive it."""
-    server = forkserver._forkserver  # type: ignore[attr-defined]  # there is no public way
+    server: Any = forkserver._forkserver  # there is no public way
     if server._forkserver_alive_fd is None or server._forkserver_pid is not None:
         return ()
     descriptor, server._forkserver_alive_fd = server._forkserver_alive_fd, None
@@ -272,7 +272,7 @@ class Server:
         mailbox, by_value = self._batch.mail, self._batch.observation_layout.by_value
         if by_value:
             return {row: (mailbox.pop(row, None), self._objects(row)) for row in rows}
-        found = {row: (mailbox[row], []) for row in rows if row in mailbox}
+        found: dict[int, tuple[Mail | None, list[Any]]] = {row: (mailbox[row], []) for row in rows if row in mailbox}
         mailbox.clear()
         return found
 
@@ -283,7 +283,9 @@ class Server:
     def _send_mail(self, mail: dict[int, tuple[Mail | None, list[Any]]]) -> None:
         first = self._runner.first
         try:
-            payload = dumps(("mail", {first + row: (int(self._requests[row]), *content) for row, content in mail.items()}))
+            payload = dumps(
+                ("mail", {first + row: (int(self._requests[row]), *content) for row, content in mail.items()})
+            )
         except Exception:
             mail = {row: self._sendable_mail(row, *content) for row, content in mail.items()}
             self._send_mail(mail)

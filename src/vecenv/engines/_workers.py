@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import pickle
 import queue
-import select
 import signal
 import socket
 import sys
@@ -27,10 +26,10 @@ import cloudpickle
 
 from vecenv._faults import Fault
 from vecenv._rows import Factory
-from vecenv.engines._channel import Channel, frame
+from vecenv.engines._channel import Channel, frame, wait
 from vecenv.engines._control import CLOSING, MESSAGES, PARKED, RING, Control, fence
 from vecenv.engines._worker import Assignment, main
-from vecenv.errors import ConfigError, ConfigTypeError, WorkerDied, WorkerTimeout
+from vecenv.errors import ConfigError, ConfigTypeError, Phase, WorkerDied, WorkerTimeout
 
 _TERMINATE_SECONDS = 0.5
 _OWN_DESCRIPTORS = "/proc/self/fd"
@@ -171,7 +170,7 @@ class Worker:
             before = 0
         return os.pread(self._trace, 64_000, before).decode(errors="replace")
 
-    def died(self, row: int, phase: str, action: Any, seed: int | None) -> WorkerDied:
+    def died(self, row: int, phase: Phase, action: Any, seed: int | None) -> WorkerDied:
         """The error that explains why the process is gone. `row` is the env it was at."""
         with contextlib.suppress(ProcessLookupError, PermissionError):  # or children would keep its descriptors open
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -186,8 +185,8 @@ class Worker:
         stack = self.stack()
         how = f"by {name}" if name else f"with exit code {code}"
         error = WorkerDied(
-            f"worker {self.number} (pid {self.process.pid}) died {how} while at env {row}; it held envs {self.start} to "
-            f"{self.stop - 1}; {advice}; reset() starts it again"
+            f"worker {self.number} (pid {self.process.pid}) died {how} while at env {row}; it held envs {self.start} "
+            f"to {self.stop - 1}; {advice}; reset() starts it again"
             + (f"; last action {action!r:.80}" if action is not None else "")
             + (f"; last seed {seed}" if seed is not None else "")
             + (f"\n{stack}" if stack else ""),
@@ -202,7 +201,9 @@ class Worker:
         error.exitcode, error.signal, error.stack = code, name, stack
         return error
 
-    def late(self, row: int, seconds: float | None, phase: str, action: Any = None, seed: int | None = None) -> WorkerTimeout:
+    def late(
+        self, row: int, seconds: float | None, phase: Phase, action: Any = None, seed: int | None = None
+    ) -> WorkerTimeout:
         """The error for a worker that did not answer in time."""
         stack = self.stack()
         error = WorkerTimeout(
@@ -285,7 +286,7 @@ def _complaints(worker: Worker, timeout: float) -> list[str]:
 
 def _may_write(worker: Worker) -> bool:
     """Whether a short message can be sent without waiting for the worker to read."""
-    return bool(select.select([], [worker.channel.sock], [], 0)[1])
+    return bool(wait([], [worker.channel.fileno()], 0.0))
 
 
 def _join(workers: list[Worker], timeout: float) -> None:
@@ -348,11 +349,12 @@ def _lasting_thread(pid: int) -> queue.SimpleQueue[tuple[Callable[[], None], Fut
 
 
 def _run_fork_server() -> None:
-    """Make sure that there is a fork server, without a name in the file system that a killed program would leave behind.
+    """Make sure that there is a fork server, without a name in the file system that a killed program leaves behind.
 
     Its socket is reached by an open descriptor instead. There is no public way to do this.
     """
-    server, config = forkserver._forkserver, multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver
+    config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
     theirs = config.get("tempdir")
     with tempfile.TemporaryDirectory(prefix="vecenv-") as directory:
         config["tempdir"] = directory
@@ -392,7 +394,7 @@ def first_message(worker: Worker, deadline: float) -> Any:
         left = deadline - time.monotonic()
         if left <= 0:
             raise worker.late(worker.start, round(time.monotonic() - started, 1), "make")
-        readable, _, _ = select.select([worker.channel.sock, worker.liveness], [], [], min(left, 1.0))
+        readable = wait([worker.channel.fileno(), worker.liveness], [], min(left, 1.0))
         worker.channel.drain()
         if worker.liveness in readable and not worker.channel.inbox:
             raise worker.died(worker.start, "make", None, None)

@@ -21,7 +21,7 @@ from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingErr
 from vecenv.gymnasium._sync import named
 
 
-class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
+class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # pyright: ignore[reportIncompatibleMethodOverride]  # np_random
     """Envs in worker processes, several per worker, with observations in shared memory.
 
     Args:
@@ -138,9 +138,7 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
         finally:
             self._lifecycle.leave()
 
-    def step_wait(
-        self, timeout: float | None = None
-    ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step_wait(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Results of `step_async`.
 
         Raises:
@@ -233,7 +231,8 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
     def _check_no_call(self, name: str) -> None:
         if self._waiting_call:
             raise PendingError(
-                f"Calling `{name}` while waiting for a pending call to `call` to complete.", AsyncState.WAITING_CALL.value
+                f"Calling `{name}` while waiting for a pending call to `call` to complete.",
+                AsyncState.WAITING_CALL.value,
             )
 
     def _check_waiting(self, state: AsyncState) -> None:

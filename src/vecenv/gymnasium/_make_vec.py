@@ -11,7 +11,7 @@ import gymnasium
 from gymnasium import VectorizeMode
 from gymnasium.envs.registration import EnvSpec
 
-from vecenv._factories import MakeEnv, Wrapper, importable
+from vecenv._factories import MakeEnv, importable
 from vecenv.gymnasium._async import AsyncVectorEnv
 from vecenv.gymnasium._sync import SyncVectorEnv
 
@@ -23,7 +23,7 @@ def make_vec(
     num_envs: int = 1,
     vectorization_mode: VectorizeMode | str | None = None,
     vector_kwargs: dict[str, Any] | None = None,
-    wrappers: Sequence[Wrapper] | None = None,
+    wrappers: Sequence[Any] | None = None,
     **kwargs: Any,
 ) -> gymnasium.vector.VectorEnv:
     """Make a vector env as `gymnasium.make_vec` does; "sync" and "async" are ours, an env's own entry point is its own.

@@ -24,7 +24,7 @@ def named(name: str) -> Iterator[None]:
         raise SpaceMismatch(str(error).replace("VectorEnv(", f"{name}(", 1)) from None
 
 
-class SyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
+class SyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # pyright: ignore[reportIncompatibleMethodOverride]  # np_random
     """All envs in this process.
 
     Args:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import gymnasium
 import numpy as np
@@ -74,11 +74,12 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         env: index of the env in which it goes wrong.
         length: steps of an episode of env 0.
         seconds: how long a hang takes.
+        talks: infos are `{"at": step}`; else they are empty.
         fuse: a path; it goes wrong only while no such file exists, and then the file is made. So a fault happens once,
             however often the env is built again.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  # Gymnasium reads it from the class
 
     def __init__(
         self,
@@ -89,13 +90,14 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         env: int = 1,
         length: int = 5,
         seconds: float = 60.0,
+        talks: bool = False,
         fuse: str | None = None,
     ) -> None:
         if kind not in get_args(Kind):
             raise ConfigError(f"kind must be one of {', '.join(get_args(Kind))}; got {kind!r}")
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (5,), np.float64)
         self.action_space = gymnasium.spaces.Discrete(1000)
-        self.index, self.length, self.seconds, self.fuse = index, length, seconds, fuse
+        self.index, self.length, self.seconds, self.talks, self.fuse = index, length, seconds, talks, fuse
         self.kind, self.where, self.at = kind if index == env else "none", where, at
         self.episode = self.steps = 0
         self.last_action = -1
@@ -107,13 +109,15 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         """Factories of `count` envs, of which one fails."""
         return [partial(cls, index, **options) for index in range(count)]
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin an episode."""
         super().reset(seed=seed)
         self.episode += 1
         self.steps, self.last_action = 0, -1
         self._fail_if_due("reset")
-        return self._observation(), {}
+        return self._observation(), self._info()
 
     def step(self, action: np.int64) -> Any:
         """Count a step."""
@@ -121,7 +125,7 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         self.last_action = int(action)
         self._fail_if_due("step")
         ended = self.steps >= self.length + self.index
-        return self._spoilt(self._observation(), 1000.0 * self.index + self.steps, ended, False, {})
+        return self._spoilt(self._observation(), 1000.0 * self.index + self.steps, ended, False, self._info())
 
     def poke(self, value: int = 0) -> int:
         """Something to `call`: answers with the env's index plus `value`."""
@@ -139,6 +143,9 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
     def _observation(self) -> np.ndarray:
         noise = self.np_random.random()
         return np.array([self.index, self.episode, self.steps, self.last_action, noise])
+
+    def _info(self) -> dict[str, Any]:
+        return {"at": self.steps} if self.talks else {}
 
     def _due(self, where: str) -> bool:
         return self.where == where and self._calls[where] == self.at and self._lit()

@@ -29,7 +29,9 @@ class LawEnv(gymnasium.Env[np.ndarray, Any]):
         self._buffer = np.zeros(5)
         self._episode = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin an episode."""
         super().reset(seed=seed)
         self._episode += 1
@@ -44,4 +46,5 @@ class LawEnv(gymnasium.Env[np.ndarray, Any]):
         self._buffer[2:] = step, self.np_random.random(), action
         ended = step >= 3 + self._index
         info = {"ended": self._episode} if ended else {}
-        return self._buffer, self.np_random.random(), ended and self._episode % 2 == 0, ended and self._episode % 2 == 1, info
+        terminated, truncated = ended and self._episode % 2 == 0, ended and self._episode % 2 == 1
+        return self._buffer, self.np_random.random(), terminated, truncated, info

@@ -174,7 +174,7 @@ def _write(engine: Engine, rows: Rows, op: Op) -> None:
     engine.batch.op[rows] = op
 
 
-class _opened:  # noqa: N801  # reads like the function it stands for
+class _opened:
     """An engine over LawEnvs, closed at the end."""
 
     def __init__(self, factory: EngineFactory, failing: int | None = None) -> None:
