@@ -30,7 +30,7 @@ def parse_mode(mode: Any) -> AutoresetMode:
 
 
 # Plain numbers and members, because looking them up in an Enum costs as much as the rest of `plan`.
-_STEP, _RESET, _ROLL = np.uint8(Op.STEP), np.uint8(Op.RESET), np.uint8(Op.ROLL)
+_STEP, _ROLL = np.uint8(Op.STEP), np.uint8(Op.ROLL)
 _SAME_STEP, _NEXT_STEP = AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP
 
 
@@ -49,7 +49,7 @@ def plan(mode: AutoresetMode, terminated: np.ndarray, truncated: np.ndarray) -> 
         return _STEP
     done = terminated | truncated
     if mode is _NEXT_STEP:
-        return np.where(done, _RESET, _STEP)
+        return _STEP - done.view(np.uint8)  # RESET is the number before STEP
     raise NotResetError(
         f"{int(done.sum())} episodes have ended (positions {np.flatnonzero(done)[:8].tolist()}) and autoreset is "
         "disabled; reset them first: reset(options={'reset_mask': mask})"

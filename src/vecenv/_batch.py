@@ -23,7 +23,7 @@ class Op(enum.IntEnum):
     IDLE = 0
     RESET = 1
     """Begin an episode, with the row's seed and options if there are any."""
-    STEP = 2
+    STEP = RESET + 1
     """Apply the action."""
     ROLL = 3
     """Apply the action; if the episode ends, keep the observation in `final_obs` and begin the next episode."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -307,9 +306,6 @@ def _gather(space: Space[Any], values: Sequence[Any], leaves: list[Sequence[Any]
         leaves.append(values)
 
 
-_shape_of = operator.attrgetter("shape")
-
-
 def _bulk_leaf_writer(leaf: Leaf, column: np.ndarray) -> Callable[[Any, Sequence[Any]], bool]:
     if leaf.by_value:
         return lambda index, values: False
@@ -324,17 +320,17 @@ def _bulk_leaf_writer(leaf: Leaf, column: np.ndarray) -> Callable[[Any, Sequence
 
         return store_scalars
     # Sizes are spelled out: with a zero in the shape NumPy cannot work out a -1.
-    shapes, joined = {leaf.shape}, column.reshape((len(column) * leaf.shape[0], *leaf.shape[1:]))
+    length, joined = {leaf.shape[0]}, column.reshape((len(column) * leaf.shape[0], *leaf.shape[1:]))
 
     def store(index: Any, values: Sequence[Any]) -> bool:
-        if set(map(_shape_of, values)) != shapes:
+        # Lengths are looked at here; concatenate itself insists on the other dimensions, and with "equiv" on the dtype.
+        if set(map(len, values)) != length:
             return False
-        # "equiv" refuses any cast: a value of another dtype is for the writer that looks at each.
         if index == _EVERY_ROW:
             np.concatenate(values, out=joined, casting="equiv")
         else:
-            gathered = np.concatenate(values, dtype=leaf.dtype, casting="equiv")
-            column[index] = gathered.reshape((len(values), *leaf.shape))
+            joined_values = np.concatenate(values, dtype=leaf.dtype, casting="equiv")
+            column[index] = joined_values.reshape((len(values), *leaf.shape))
         return True
 
     return store

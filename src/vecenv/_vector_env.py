@@ -445,9 +445,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """Copy what was received out of the batch (None: all rows): the five of a step, and final observations if any."""
         started = time.perf_counter()
         batch = self._batch
-        reward, terminated, truncated = batch.take([batch.reward, batch.terminated, batch.truncated], rows, True)
+        if rows is None:
+            reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
+        else:
+            reward, terminated, truncated = batch.reward[rows], batch.terminated[rows], batch.truncated[rows]
         obs = batch.take(batch.obs, rows, self.copy)
-        mail = self._mail(rows)
+        mail = self._mail(rows) if batch.mail else []
         infos: dict[str, Any] = {}
         final = None
         if self._may_roll:
