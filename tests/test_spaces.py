@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_differing_spaces, batch_space, concatenate, create_empty_array, iterate
 from gymnasium.wrappers import RescaleAction, TransformReward
 
+import vecenv
 from twins import PLAIN, SPACES, SampleEnv, assert_same, make, on_every_engine
 
 COUNT, STEPS = 4, 60
@@ -269,3 +270,24 @@ def test_wrappers_argument_wraps_every_env_in_order(engine):
     inner = functools.partial(TransformReward, func=lambda reward: reward - 1)
     fns = [lambda: inner(outer(gymnasium.make("Pendulum-v1")))] * 3
     compare(make(engine, "Pendulum-v1", 3, wrappers=[outer, inner]), SyncVectorEnv(fns))
+
+
+@pytest.mark.parametrize("engine", ["sync", "process"])
+@pytest.mark.parametrize("empty", [gymnasium.spaces.Dict(), gymnasium.spaces.Tuple(())])
+def test_a_space_with_nothing_in_it_is_a_space_too(engine, empty):
+    class Nothing(gymnasium.Env):
+        observation_space = action_space = empty
+
+        def reset(self, *, seed=None, options=None):
+            return type(empty.sample())(), {}
+
+        def step(self, action):
+            assert action == empty.sample()
+            return action, 1.0, False, False, {}
+
+    options = {"workers": 1, "context": "fork"} if engine == "process" else {}
+    with vecenv.make(Nothing, 2, engine=engine, **options) as envs:
+        assert envs.reset()[0] == empty.sample()
+        obs, reward, *_ = envs.step(envs.action_space.sample())
+        assert obs == empty.sample()
+        assert reward.tolist() == [1.0, 1.0]

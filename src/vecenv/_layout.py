@@ -100,15 +100,17 @@ class Layout:
         """A function `(row)` that returns one env's value. Arrays in it are views of the columns."""
         return _tree_reader(self.space, iter(columns), observation=True)
 
-    def lister(self, columns: Columns) -> Callable[[Any], Sequence[Any]]:
-        """A function `(index)` that returns the values of the rows picked by a slice or list, as copies."""
+    def lister(self, columns: Columns) -> Callable[[Any, int], Sequence[Any]]:
+        """A function `(index, count)` that returns the values of the `count` rows picked by a slice or list, as copies."""
         if self._flat:
             (column,) = columns
-            return lambda index: list(column[index].copy())
-        # Zero columns of an empty Dict or Tuple leave the number of rows to be found elsewhere.
-        read_of = lambda picked: _tree_reader(self.space, iter(picked), observation=False)  # noqa: E731
-        copies_of = lambda index: [column[index].copy() for column in columns]  # noqa: E731
-        return lambda index: [*map(read_of(copies_of(index)), range(len(columns[0][index])))]
+            return lambda index, count: list(column[index].copy())
+
+        def values(index: Any, count: int) -> Sequence[Any]:
+            read = _tree_reader(self.space, iter([column[index].copy() for column in columns]), observation=False)
+            return [read(place) for place in range(count)]
+
+        return values
 
     def batched(self, columns: Columns) -> Any:
         """Nest the columns as Gymnasium's batched observations are nested. Numbers are not copied."""

@@ -181,7 +181,7 @@ class RowRunner:
         ops = self.batch.op[index].tolist()
         if self._lost:
             ops = [_LOST if row in self._lost else op for row, op in zip(rows, ops, strict=True)]
-        actions = self._read_actions(index)
+        actions = self._read_actions(index, len(rows))
         if self.batch.given:
             actions = [self.batch.given.pop(row, action) for row, action in zip(rows, actions, strict=True)]
         for row, op, action in zip(rows, ops, actions, strict=True):

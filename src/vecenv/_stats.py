@@ -20,8 +20,8 @@ class Stats:
         seconds_in_envs: time inside env code, summed over workers.
         seconds_waiting: time the caller spent in `recv`; for the sync engine that is the envs' own time.
         seconds_copying: time spent building what is handed out.
-        env_mean, env_p99: seconds per op of each env, from one exchange in sixteen; NaN where none was sampled. p99 is an
-            upper bound within a factor of two.
+        env_mean, env_p99: seconds per op of each env, from one exchange in sixteen; NaN where none was sampled. p99
+            is an upper bound within a factor of two.
     """
 
     exchanges: int

@@ -442,7 +442,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def _take_out(
         self, rows: Rows | None
     ) -> tuple[Columns, np.ndarray, np.ndarray, np.ndarray, dict[str, Any], Columns | None]:
-        """Copy what was received out of the batch (None: all rows): the five of a step, and final observations if any."""
+        """Copy what was received out of the batch (None: all rows): the five of a step, and any final observations."""
         started = time.perf_counter()
         batch = self._batch
         if rows is None:

@@ -51,8 +51,8 @@ def check_observation_mode(mode: Any) -> None:
             )
     elif mode not in ("same", "different"):
         raise ConfigError(
-            "Invalid `observation_mode`, expected: 'same' or 'different' or tuple of single and batch observation space, "
-            f"actual got {mode}"
+            "Invalid `observation_mode`, expected: 'same' or 'different' or tuple of single and batch observation "
+            f"space, actual got {mode}"
         )
 
 
