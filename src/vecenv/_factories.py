@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from vecenv._rows import Factory
+from vecenv._envs import Factory
 from vecenv.errors import ConfigError, ConfigTypeError, UnknownEnv
 
 Wrapper = Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]

@@ -13,9 +13,9 @@ from gymnasium.vector import AutoresetMode
 from vecenv._autoreset import parse_mode
 from vecenv._checks import patience, positive_int, positive_seconds
 from vecenv._cpus import usable_cpus
+from vecenv._envs import Factory, build_envs
 from vecenv._factories import Wrapper, factories
 from vecenv._faults import Fault, OnError
-from vecenv._rows import Factory, build_envs
 from vecenv._seeding import Seeding
 from vecenv._vector_env import Order, VectorEnv
 from vecenv.engines import Engine

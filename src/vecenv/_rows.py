@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import array
-import contextlib
 import copy
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 from vecenv._batch import Batch, Mail, Op
+from vecenv._clocks import BUCKETS, Clocks
+from vecenv._envs import ENV_RAISED, Factory, close_quietly
 from vecenv._faults import Fault, OnError, RestartPolicy, restart_seed
-from vecenv._memory import HeapMemory, Memory
 from vecenv._seeding import NO_SEED
 from vecenv.errors import RestartLimit, SpaceError
-
-Factory = Callable[[], gymnasium.Env[Any, Any]]
 
 _BOOLS = frozenset({bool, np.bool_})
 _NUMBERS = (float, int, np.floating, np.integer)
@@ -30,45 +28,6 @@ _FEW = 4
 """Fewer rows than this are noted one by one."""
 _SAMPLED = 16
 """One exchange in this many is timed env by env."""
-_ENV_RAISED = (Exception, SystemExit)
-"""What counts as a failure of the env; Ctrl-C does not."""
-BUCKETS = 48
-"""Bucket b of a histogram counts steps of 2**(b-1) ... 2**b - 1 ns."""
-
-
-@dataclass
-class Clocks:
-    """Time spent in the envs of some rows; columns like those of a batch, so that workers can share them.
-
-    Attributes:
-        busy: ns inside env code, [1]; `rows_run` ops were run in that time.
-        current: row being run now, -1 for none.
-        histogram: [rows, BUCKETS] sampled step times; `total` their sum in ns.
-    """
-
-    busy: np.ndarray
-    rows_run: np.ndarray
-    current: np.ndarray
-    histogram: np.ndarray
-    total: np.ndarray
-
-    @classmethod
-    def allocate(cls, count: int, memory: Memory | None = None) -> Clocks:
-        clocks = cls.map(count, memory or HeapMemory())
-        clocks.current[0] = -1
-        return clocks
-
-    @classmethod
-    def map(cls, count: int, memory: Memory) -> Clocks:
-        """Lay the columns out in memory, whatever they hold."""
-        integer = np.dtype(np.int64)
-        return cls(
-            busy=memory.array((1,), integer),
-            rows_run=memory.array((1,), integer),
-            current=memory.array((1,), integer),
-            histogram=memory.array((count, BUCKETS), integer),
-            total=memory.array((count,), integer),
-        )
 
 
 class RowRunner:
@@ -198,7 +157,7 @@ class RowRunner:
                     keep_obs(obs)
                 else:
                     self._begin(row, op)
-            except _ENV_RAISED as error:
+            except ENV_RAISED as error:
                 reason = error if result is _NOTHING else SpaceError(_not_five(result))
                 self._failed(row, self._fault(row, reason, action))
             if times is not None:
@@ -285,7 +244,7 @@ class RowRunner:
             obs, info = self._reset(row)
             self._write_obs(row, obs)
             self.batch.mail[row].info = _checked_info(info)
-        except _ENV_RAISED as error:
+        except ENV_RAISED as error:
             self._failed(row, Fault.of(error, "reset", seed=self._last_seed(row)))
         except BaseException as interrupt:
             self.batch.mail[row] = Mail(fault=Fault.of(interrupt, "reset", seed=self._last_seed(row)))
@@ -360,7 +319,7 @@ class RowRunner:
         if self._ops[row] == _RESET:
             return Fault.of(error, "reset", seed=self._last_seed(row))
         if action is _NOTHING:
-            (action,) = self._read_actions(slice(row, row + 1))
+            (action,) = self._read_actions(slice(row, row + 1), 1)
         return Fault.of(error, "step", action, self._last_seed(row))
 
     def call(self, rows: Iterable[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Any]:
@@ -387,7 +346,7 @@ class RowRunner:
             self._current[0] = row
             try:
                 env.close()
-            except _ENV_RAISED as error:
+            except ENV_RAISED as error:
                 complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
         self._current[0] = -1
         return complaints
@@ -396,7 +355,7 @@ class RowRunner:
         self._current[0] = row
         try:
             result = function(self.envs[row], *args)
-        except _ENV_RAISED as error:
+        except ENV_RAISED as error:
             result = Fault.of(error, "call", seed=self._last_seed(row))
         self._current[0] = -1
         return result
@@ -438,7 +397,7 @@ class RowRunner:
         except RestartLimit as error:
             batch.mail[row] = Mail(fault=replace(fault, error=error))
             return
-        except _ENV_RAISED as error:
+        except ENV_RAISED as error:
             self._absent = [absent for absent in self._absent if absent != row]
             self._failed(row, Fault.of(error, "make", seed=self._last_seed(row)))
             return
@@ -468,7 +427,7 @@ class RowRunner:
         return _checked_info(info)
 
     def _rebuild(self, row: int) -> None:
-        _close_quietly(self.envs[row])
+        close_quietly(self.envs[row])
         self.envs[row] = self._factories[row]()
 
     def _sample(self, rows: Sequence[int], times: list[int]) -> None:
@@ -488,33 +447,6 @@ def _index(rows: Sequence[int], count: int) -> Any:
     if len(rows) == count:
         return slice(None)
     return slice(rows[0], rows[0] + 1) if len(rows) == 1 else rows
-
-
-def build_envs(factories: Sequence[Factory], first: int = 0) -> list[gymnasium.Env[Any, Any]]:
-    """Call every factory. If one fails, those already built are closed and its EnvError is raised."""
-    envs: dict[int, gymnasium.Env[Any, Any]] = {}
-    try:
-        for row, factory in enumerate(factories, first):
-            try:
-                env = factory()
-            except _ENV_RAISED as error:
-                raise Fault.of(error, "make").to_error(row) from error
-            if not isinstance(env, gymnasium.Env):
-                raise SpaceError(f"env_fns[{row}]() returned {type(env).__name__}, need a gymnasium.Env")
-            if id(env) in envs:
-                twin = first + list(envs).index(id(env))
-                raise SpaceError(f"env_fns[{twin}] and [{row}] returned the same object; build a new env in each call")
-            envs[id(env)] = env
-    except BaseException:
-        for env in envs.values():
-            _close_quietly(env)
-        raise
-    return list(envs.values())
-
-
-def _close_quietly(env: gymnasium.Env[Any, Any]) -> None:
-    with contextlib.suppress(Exception):  # another error is on its way to the user
-        env.close()
 
 
 def _checked_info(info: Any) -> dict[str, Any]:

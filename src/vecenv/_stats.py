@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vecenv._rows import BUCKETS, Clocks
+from vecenv._clocks import BUCKETS, Clocks
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 from vecenv._batch import Batch, Rows
-from vecenv._rows import Clocks
+from vecenv._clocks import Clocks
 from vecenv.engines._facts import BatchFacts
 
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from vecenv._batch import Batch
+from vecenv._clocks import Clocks
 from vecenv._layout import Layout
 from vecenv._memory import MeasuringMemory, Memory
-from vecenv._rows import Clocks
 
 _WORDS = 16
 """Words of 8 bytes per worker and side: two cache lines."""

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from vecenv._batch import Batch, Rows
+from vecenv._clocks import Clocks
+from vecenv._envs import Factory, build_envs
 from vecenv._faults import Fault
-from vecenv._rows import Clocks, Factory, RowRunner, build_envs
+from vecenv._rows import RowRunner
 from vecenv.engines._facts import EnvFacts, agree
 
 

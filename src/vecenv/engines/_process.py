@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from vecenv._batch import Mail, Op, Rows
+from vecenv._clocks import Clocks
+from vecenv._envs import Factory, build_envs
 from vecenv._faults import Fault, OnError, RestartPolicy
 from vecenv._memory import SharedMemory
-from vecenv._rows import Clocks, Factory, RowRunner, build_envs
+from vecenv._rows import RowRunner
 from vecenv._seeding import NO_SEED
 from vecenv.engines._control import (
     DONE,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vecenv._batch import Rows
-from vecenv._rows import Factory
+from vecenv._envs import Factory
 from vecenv.engines._local import LocalEngine, first_fault, take_mail, warn_of
 
 

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vecenv._batch import Mail, Op, Rows
-from vecenv._rows import Factory, RowRunner
+from vecenv._envs import Factory
+from vecenv._rows import RowRunner
 from vecenv.engines._local import LocalEngine, first_fault, hand_over, take_mail, warn_of
 from vecenv.errors import EnvError, WorkerTimeout
 

@@ -22,10 +22,11 @@ import gymnasium
 import numpy as np
 
 from vecenv._batch import Mail
+from vecenv._envs import Factory, build_envs
 from vecenv._faults import Fault, OnError
 from vecenv._layout import Layout
 from vecenv._memory import SharedMemory
-from vecenv._rows import Factory, RowRunner, build_envs
+from vecenv._rows import RowRunner
 from vecenv.engines._channel import Channel
 from vecenv.engines._control import (
     CLOSING,

@@ -24,8 +24,8 @@ from typing import Any
 
 import cloudpickle
 
+from vecenv._envs import Factory
 from vecenv._faults import Fault
-from vecenv._rows import Factory
 from vecenv.engines._channel import Channel, frame, wait
 from vecenv.engines._control import CLOSING, MESSAGES, PARKED, RING, Control, fence
 from vecenv.engines._worker import Assignment, main

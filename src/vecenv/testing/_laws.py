@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vecenv._batch import Op, Rows
-from vecenv._rows import Factory
+from vecenv._envs import Factory
 from vecenv.engines import Engine
 from vecenv.engines._sync import SyncEngine
 from vecenv.errors import EnvError

@@ -1,0 +1,47 @@
+"""How long envs take: counters that workers keep and the front reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vecenv._memory import HeapMemory, Memory
+
+BUCKETS = 48
+"""Bucket b of a histogram counts steps of 2**(b-1) ... 2**b - 1 ns."""
+
+
+@dataclass
+class Clocks:
+    """Time spent in the envs of some rows; columns like those of a batch, so that workers can share them.
+
+    Attributes:
+        busy: ns inside env code, [1]; `rows_run` ops were run in that time.
+        current: row being run now, -1 for none.
+        histogram: [rows, BUCKETS] sampled step times; `total` their sum in ns.
+    """
+
+    busy: np.ndarray
+    rows_run: np.ndarray
+    current: np.ndarray
+    histogram: np.ndarray
+    total: np.ndarray
+
+    @classmethod
+    def allocate(cls, count: int, memory: Memory | None = None) -> Clocks:
+        clocks = cls.map(count, memory or HeapMemory())
+        clocks.current[0] = -1
+        return clocks
+
+    @classmethod
+    def map(cls, count: int, memory: Memory) -> Clocks:
+        """Lay the columns out in memory, whatever they hold."""
+        integer = np.dtype(np.int64)
+        return cls(
+            busy=memory.array((1,), integer),
+            rows_run=memory.array((1,), integer),
+            current=memory.array((1,), integer),
+            histogram=memory.array((count, BUCKETS), integer),
+            total=memory.array((count,), integer),
+        )

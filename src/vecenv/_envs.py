@@ -1,0 +1,44 @@
+"""Building environments."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+
+from vecenv._faults import Fault
+from vecenv.errors import SpaceError
+
+Factory = Callable[[], gymnasium.Env[Any, Any]]
+ENV_RAISED = (Exception, SystemExit)
+"""What counts as a failure of the env; Ctrl-C does not."""
+
+
+def build_envs(factories: Sequence[Factory], first: int = 0) -> list[gymnasium.Env[Any, Any]]:
+    """Call every factory. If one fails, those already built are closed and its EnvError is raised."""
+    envs: dict[int, gymnasium.Env[Any, Any]] = {}
+    try:
+        for row, factory in enumerate(factories, first):
+            try:
+                env = factory()
+            except ENV_RAISED as error:
+                raise Fault.of(error, "make").to_error(row) from error
+            if not isinstance(env, gymnasium.Env):
+                raise SpaceError(f"env_fns[{row}]() returned {type(env).__name__}, need a gymnasium.Env")
+            if id(env) in envs:
+                twin = first + list(envs).index(id(env))
+                raise SpaceError(f"env_fns[{twin}] and [{row}] returned the same object; build a new env in each call")
+            envs[id(env)] = env
+    except BaseException:
+        for env in envs.values():
+            close_quietly(env)
+        raise
+    return list(envs.values())
+
+
+def close_quietly(env: gymnasium.Env[Any, Any]) -> None:
+    """Close an env that is being thrown away."""
+    with contextlib.suppress(Exception):  # another error is on its way to the user
+        env.close()
