@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+import time
 
 import gymnasium
 import numpy as np
+import psutil
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import vecenv
-from vecenv.errors import NothingPendingError, PendingError
+from vecenv.errors import EngineRefused, NothingPendingError, PendingError
 from vecenv.testing import LawEnv
 
 MODES = {
@@ -264,8 +266,8 @@ def test_stats_name_the_slow_env(engine):
     class Slow(LawEnv):
         def step(self, action):
             if self._index == 2:
-                deadline = __import__("time").perf_counter() + 0.003
-                while __import__("time").perf_counter() < deadline:
+                deadline = time.perf_counter() + 0.003
+                while time.perf_counter() < deadline:
                     pass
             return super().step(action)
 
@@ -287,8 +289,8 @@ def test_stats_name_the_slow_env(engine):
 def test_auto_keeps_cheap_envs_here_and_sends_expensive_ones_away():
     class Busy(LawEnv):
         def step(self, action):
-            deadline = __import__("time").perf_counter() + 0.002
-            while __import__("time").perf_counter() < deadline:
+            deadline = time.perf_counter() + 0.002
+            while time.perf_counter() < deadline:
                 pass
             return super().step(action)
 
@@ -335,3 +337,29 @@ def test_no_env_is_built_in_the_calling_process():
 
     with vecenv.make([Where] * 3, engine="process", workers=2, context="fork") as envs:
         assert __import__("os").getpid() not in envs.get_attr("pid")
+
+
+def test_a_timeout_is_not_taken_by_an_engine_that_cannot_keep_it():
+    with pytest.raises(EngineRefused, match=r"sync engine .* cannot give up .* engine='process'"):
+        vecenv.make(LawEnv, 2, engine="sync", timeout=1.0)
+    with vecenv.make(LawEnv, 2, timeout=5.0, context="fork") as envs:
+        assert envs.engine.name == "process"
+        assert "timeout" in envs.engine_reason
+
+
+def test_workers_use_no_processor_while_nothing_is_asked_of_them():
+    with vecenv.make(LawEnv, 4, engine="process", workers=2, context="fork") as envs:
+        envs.reset()
+        workers = [psutil.Process(process.pid) for process in envs.engine.processes]
+        time.sleep(0.1)  # they spin for a millisecond, then park
+        before = [sum(worker.cpu_times()[:2]) for worker in workers]
+        time.sleep(2.0)  # the time that is measured
+        after = [sum(worker.cpu_times()[:2]) for worker in workers]
+        assert all(end - start <= 0.02 for start, end in zip(before, after))
+        assert envs.step(np.ones(4, int))[0][:, 2].tolist() == [1, 1, 1, 1]
+
+
+def test_an_env_spec_is_as_good_as_its_id():
+    with vecenv.make(gymnasium.spec("CartPole-v1"), 2, engine="sync") as envs:
+        assert envs.spec.id == "CartPole-v1"
+        assert np.array_equal(envs.reset(seed=0)[0], vecenv.make("CartPole-v1", 2).reset(seed=0)[0])

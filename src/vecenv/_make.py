@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -22,7 +23,7 @@ from vecenv.engines import Engine
 from vecenv.engines._facts import check_observation_mode
 from vecenv.engines._sync import SyncEngine
 from vecenv.engines._workers import check_context
-from vecenv.errors import ConfigError, ConfigTypeError, UnknownEngine
+from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, UnknownEngine
 
 EngineName = Literal["auto", "sync", "thread", "process"]
 ENGINES = ("sync", "thread", "process")
@@ -74,7 +75,7 @@ def make(
         seeding: how `reset(seed=int)` spreads over envs: "gymnasium" (seed, seed + 1, ...) or "spawn" (never
             overlapping).
         on_error: "raise", or "restart": build a failed env again and report its episode as truncated.
-        timeout: seconds that a step, reset or call may take; None waits for ever.
+        timeout: seconds that a step, reset or call may take; None waits for ever. Not for the sync engine.
         start_timeout: seconds that building the envs in processes may take.
         order: "first-ready", or "fixed": `recv` returns envs in the order they were sent.
         observation_mode: "same", "different" or Gymnasium's pair (batched space, single space).
@@ -104,7 +105,7 @@ def make(
     if batch_size is not None and not 1 <= positive_int("batch_size", batch_size) <= count:
         raise ConfigError(f"batch_size must be in 1 ... num_envs = {count}, got {batch_size}")
     workers = _workers(workers, count, caller_works)
-    name, reason = _choose(engine, env_fns, workers)
+    name, reason = _choose(engine, env_fns, workers, timeout)
     built = _build(
         name,
         env_fns,
@@ -163,7 +164,19 @@ def _build(
     )
 
 
-def _choose(engine: str, env_fns: list[Factory], workers: int) -> tuple[str, str]:
+def refuses(engine: str, timeout: float | None) -> str | None:
+    """Why this engine cannot do what is asked, None if it can."""
+    if engine == "sync" and timeout is not None:
+        return (
+            "the sync engine steps envs in the calling thread and cannot give up on one that hangs; "
+            "use engine='process', or leave timeout out"
+        )
+    if engine == "process" and not hasattr(socket, "send_fds"):
+        return "the process engine needs Unix sockets, which this platform does not have; use engine='thread' or 'sync'"
+    return None
+
+
+def _choose(engine: str, env_fns: list[Factory], workers: int, timeout: float | None) -> tuple[str, str]:
     """The engine's name and why."""
     if engine != "auto":
         if engine not in ENGINES:
@@ -171,7 +184,14 @@ def _choose(engine: str, env_fns: list[Factory], workers: int) -> tuple[str, str
             hint = f"; did you mean {near[0]!r}?" if near else ""
             known = ", ".join(map(repr, ENGINES))
             raise UnknownEngine(f"engine must be 'auto' or one of {known}, got {engine!r}{hint}")
+        reason = refuses(engine, timeout)
+        if reason is not None:
+            raise EngineRefused(reason)
         return engine, f"engine={engine!r} was asked for"
+    if timeout is not None and refuses("process", timeout) is None:
+        return "process", "a timeout was asked for, and only another process can be ended when it hangs"
+    if refuses("process", timeout) is not None:
+        return "thread" if timeout is not None else "sync", str(refuses("process", timeout))
     if len(env_fns) == 1:
         return "sync", "one env: nothing to run side by side"
     if workers == 1:

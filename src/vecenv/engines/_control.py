@@ -101,9 +101,13 @@ class SharedBlock:
         return Control(memoryview(self.front[worker]), memoryview(self.worker[worker]))
 
 
+give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
+"""Let another process have this core."""
+
+
 def spin(words: memoryview, index: int, seen: int, seconds: float) -> bool:
     """Spin until `words[index]` is no longer `seen`; False after `seconds`. Gives the core away at every turn."""
-    give_way, clock = os.sched_yield, time.perf_counter
+    clock = time.perf_counter
     deadline = clock() + seconds
     while words[index] == seen:
         give_way()

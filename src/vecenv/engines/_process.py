@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import select
 import signal
@@ -32,6 +31,7 @@ from vecenv.engines._control import (
     WAITING,
     SharedBlock,
     fence,
+    give_way,
     ticket,
 )
 from vecenv.engines._facts import EnvFacts, agree, check_observation_mode
@@ -369,7 +369,7 @@ class ProcessEngine:
         """Return once `satisfied`: spin for a while, then park. Raises if a worker dies or time runs out."""
         if eager:
             self._block.front[:, EAGER] = 1
-        give_way, clock = os.sched_yield, time.perf_counter
+        clock = time.perf_counter
         started = clock()
         limit = started + (SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout))
         while not satisfied():
