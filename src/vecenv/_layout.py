@@ -252,11 +252,13 @@ def _write_tuple(items: Sequence[Callable[[int, Any], None]], path: str, row: in
 def _gather(space: Space[Any], values: Sequence[Any], leaves: list[Sequence[Any]]) -> None:
     """Turn values of many envs into one sequence per leaf. Any irregularity raises or gives the wrong count."""
     if isinstance(space, spaces.Dict):
-        if set(map(len, values)) != {len(space.spaces)}:
+        if set(map(type, values)) != {dict} or set(map(len, values)) != {len(space.spaces)}:
             raise ValueError
         for key, child in space.spaces.items():
             _gather(child, [value[key] for value in values], leaves)
     elif isinstance(space, spaces.Tuple):
+        if not {tuple, list}.issuperset(map(type, values)):
+            raise ValueError
         for child, part in zip(space.spaces, zip(*values, strict=True), strict=True):
             _gather(child, part, leaves)
     else:

@@ -98,8 +98,10 @@ def bulk_leaf_writer(leaf: Leaf, column: np.ndarray) -> Callable[[Any, Sequence[
         if index == _EVERY_ROW:
             np.concatenate(values, out=joined, casting="equiv")
         else:
-            joined_values = np.concatenate(values, dtype=leaf.dtype, casting="equiv")
-            column[index] = joined_values.reshape((len(values), *leaf.shape))
+            gathered = np.concatenate(values, dtype=leaf.dtype, casting="equiv")
+            if gathered.shape[1:] != leaf.shape[1:]:  # a reshape would make them fit
+                return False
+            column[index] = gathered.reshape((len(values), *leaf.shape))
         return True
 
     return store

@@ -31,7 +31,9 @@ class Lifecycle:
         self.all_rows: Rows = np.arange(count)
         self.ready = np.zeros(count, np.bool_)
         self._lenient = lenient
-        """It is left to the envs to insist on a reset."""
+        """It is left to the envs to insist on a first reset."""
+        self.lost = np.zeros(count, np.bool_)
+        """Rows that failed and were not reset since."""
         self.seen = np.zeros(count, np.bool_)
         """Rows that have an observation."""
         self.pending = np.zeros(count, np.bool_)
@@ -49,8 +51,7 @@ class Lifecycle:
 
     def enter(self, call: str) -> None:
         """Begin a public call; every `enter` is followed by `leave`."""
-        if self.closed:
-            raise ClosedError(f"Trying to operate on a vector env, after a call to `close()`: {call}().")
+        self.check_open(call)
         if self._pid != os.getpid():
             raise CallOrderError(
                 f"{call}() in process {os.getpid()}, but process {self._pid} made this vector env; "
@@ -60,6 +61,11 @@ class Lifecycle:
             who = "the same thread (a signal handler?)" if self.inside == threading.get_ident() else "another thread"
             raise CallOrderError(f"{call}() while {who} is inside this vector env; use one vector env per thread")
         self.inside = threading.get_ident()
+
+    def check_open(self, call: str) -> None:
+        """Raise ClosedError after `close`."""
+        if self.closed:
+            raise ClosedError(f"Trying to operate on a vector env, after a call to `close()`: {call}().")
 
     def leave(self) -> None:
         self.inside = None
@@ -89,10 +95,8 @@ class Lifecycle:
             busy = rows[self.pending[rows]]  # type: ignore[index]  # None was handled above
             if len(busy):
                 raise PendingError(f"envs {_some(busy)} are still running; recv() them first", self.pending_call)
-        if self._lenient:
-            return
         wanted = self.all_rows if rows is None else rows
-        stale = wanted[~self.ready[wanted]]
+        stale = wanted[self.lost[wanted] if self._lenient else ~self.ready[wanted]]
         if len(stale):
             raise NotResetError(
                 f"envs {_some(stale)} need a reset before {call}(); call reset(), or "
@@ -171,6 +175,7 @@ class Lifecycle:
         self._list_pending()
         self.pending_count -= int(self.pending[rows].sum())
         self.pending[rows] = self.ready[rows] = False
+        self.lost[rows] = True
         self._all_ready = False
 
     def received(self, rows: Rows, *, ready: bool = True) -> None:
@@ -184,6 +189,7 @@ class Lifecycle:
         self.pending_count -= len(rows)
         self.broken = self.broken and self.pending_count > 0
         self.ready[rows] = ready
+        self.lost[rows] = self.lost[rows] & (not ready)
         self.seen[rows] = True
         self._all_ready = bool(self.ready.all())
 

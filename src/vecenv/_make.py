@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy as copying
 import difflib
 import inspect
 import socket
@@ -77,7 +78,7 @@ def make(
         on_error: "raise", or "restart": build a failed env again and report its episode as truncated.
         timeout: seconds that a step, reset or call may take; None waits for ever. Not for the sync engine.
         start_timeout: seconds that building the envs in processes may take.
-        order: "first-ready", or "fixed": `recv` returns envs in the order they were sent.
+        order: "first-ready", or "fixed": `recv` returns envs in the order of their sends, those of one send by id.
         observation_mode: "same", "different" or Gymnasium's pair (batched space, single space).
         caller_works: process engine: the caller holds a share of the envs too and steps them instead of waiting.
         env_kwargs: constructor arguments of the envs, one dict for all or one per env.
@@ -105,7 +106,7 @@ def make(
     if batch_size is not None and not 1 <= positive_int("batch_size", batch_size) <= count:
         raise ConfigError(f"batch_size must be in 1 ... num_envs = {count}, got {batch_size}")
     workers = _workers(workers, count, caller_works)
-    name, reason = _choose(engine, env_fns, workers, timeout)
+    name, reason = _choose(engine, env_fns, workers, timeout, caller_works)
     built = _build(
         name,
         env_fns,
@@ -164,8 +165,10 @@ def _build(
     )
 
 
-def refuses(engine: str, timeout: float | None) -> str | None:
+def refuses(engine: str, timeout: float | None = None, caller_works: bool = False) -> str | None:
     """Why this engine cannot do what is asked, None if it can."""
+    if caller_works and engine != "process":
+        return f"the {engine} engine has no share of work to give to the caller; use engine='process'"
     if engine == "sync" and timeout is not None:
         return (
             "the sync engine steps envs in the calling thread and cannot give up on one that hangs; "
@@ -176,7 +179,9 @@ def refuses(engine: str, timeout: float | None) -> str | None:
     return None
 
 
-def _choose(engine: str, env_fns: list[Factory], workers: int, timeout: float | None) -> tuple[str, str]:
+def _choose(
+    engine: str, env_fns: list[Factory], workers: int, timeout: float | None, caller_works: bool
+) -> tuple[str, str]:
     """The engine's name and why."""
     if engine != "auto":
         if engine not in ENGINES:
@@ -184,14 +189,17 @@ def _choose(engine: str, env_fns: list[Factory], workers: int, timeout: float | 
             hint = f"; did you mean {near[0]!r}?" if near else ""
             known = ", ".join(map(repr, ENGINES))
             raise UnknownEngine(f"engine must be 'auto' or one of {known}, got {engine!r}{hint}")
-        reason = refuses(engine, timeout)
+        reason = refuses(engine, timeout, caller_works)
         if reason is not None:
             raise EngineRefused(reason)
         return engine, f"engine={engine!r} was asked for"
-    if timeout is not None and refuses("process", timeout) is None:
+    unfit = refuses("process")
+    if unfit is not None:
+        return "sync" if timeout is None else "thread", unfit
+    if timeout is not None:
         return "process", "a timeout was asked for, and only another process can be ended when it hangs"
-    if refuses("process", timeout) is not None:
-        return "thread" if timeout is not None else "sync", str(refuses("process", timeout))
+    if caller_works:
+        return "process", "the caller is to work too"
     if len(env_fns) == 1:
         return "sync", "one env: nothing to run side by side"
     if workers == 1:
@@ -207,11 +215,12 @@ def _time_steps(factory: Factory) -> float:
     (env,) = build_envs([factory])
     try:
         env.reset(seed=0)
-        env.action_space.seed(0)
+        actions = copying.deepcopy(env.action_space)  # it may be the class's, and its stream is not ours to move
+        actions.seed(0)
         times: list[float] = []
         deadline = time.perf_counter() + _PROBE_SECONDS
-        while len(times) < 3 or (time.perf_counter() < deadline and len(times) < 1000):
-            action = env.action_space.sample()
+        while not times or (time.perf_counter() < deadline and len(times) < 1000):
+            action = actions.sample()
             started = time.perf_counter()
             _, _, terminated, truncated, _ = env.step(action)
             times.append(time.perf_counter() - started)
@@ -225,7 +234,9 @@ def _time_steps(factory: Factory) -> float:
 
 
 def _workers(workers: Any, count: int, caller_works: bool) -> int:
-    most = max(1, count - caller_works)
+    if caller_works and count < 2:
+        raise ConfigError("caller_works shares envs between the caller and workers, and there is only one env")
+    most = count - caller_works
     if workers is None:
         return min(max(1, usable_cpus() - caller_works), most)
     number = positive_int("workers", workers)

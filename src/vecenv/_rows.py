@@ -198,9 +198,11 @@ class RowRunner:
 
     def _note_rewards(self, where: Any) -> bool:
         """Write all rewards; False if one of them is not a number."""
+        if not all(issubclass(kind, _NUMBERS) for kind in set(map(type, self._gained))):
+            return False
         try:
             rewards = array.array("d", self._gained)
-        except Exception:  # whatever a strange reward does when it is made a float
+        except OverflowError:
             return False
         if type(where) is slice:
             self._rewards[where] = rewards

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 
 import gymnasium
 import numpy as np
@@ -33,6 +33,7 @@ from vecenv.errors import (
 )
 
 Order = Literal["first-ready", "fixed"]
+T = TypeVar("T")
 _IDLE, _RESET, _ROLL = int(Op.IDLE), int(Op.RESET), int(Op.ROLL)
 _NOT_CALLABLE = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
 
@@ -227,15 +228,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         Raises:
             PendingError: some of them are still running.
         """
-        self._lifecycle.enter("send")
-        try:
-            rows = None if env_ids is None else self._lifecycle.parse_rows(env_ids)
-            self._send_step(actions, rows, "send")
-        except BaseException as error:
-            self._tidy_up(error)
-            raise
-        finally:
-            self._lifecycle.inside = None
+        rows = None if env_ids is None else self._lifecycle.parse_rows(env_ids)
+        self._begin("send", self._send_step, actions, rows, "send")
 
     def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
         """Wait until `min_envs` of the sent envs are done and return exactly these, named by `env_ids`.
@@ -248,54 +242,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             NothingPendingError: nothing was sent.
             WorkerTimeout: nothing is lost; call again to wait on.
         """
-        self._lifecycle.enter("recv")
-        try:
-            if min_envs is None and self._lifecycle.pending_count > self.batch_size:
-                min_envs = self.batch_size
-            count = self._lifecycle.check_can_receive(min_envs)
-            patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
-            step = self._step_of(self._receive(count, patient))
-            self._taken = None
-            return step
-        except BaseException as error:
-            self._tidy_up(error)
-            raise
-        finally:
-            self._lifecycle.inside = None
-
-    def _start_reset(self, seed: Any = None, options: Any = None) -> None:
-        """Start a reset and return at once; `recv` brings its results. For faces."""
-        self._lifecycle.enter("reset_async")
-        try:
-            self._send_reset(seed, options)
-        except BaseException as error:
-            self._tidy_up(error)
-            raise
-        finally:
-            self._lifecycle.inside = None
-
-    def _recv_dicts(self, timeout: float | None = None) -> tuple[Step, list[dict[str, Any]], list[dict[str, Any]]]:
-        """Receive all that is pending, with infos as fresh dicts. For faces that want these.
-
-        Returns:
-            The step, whose own `infos` tell of ended episodes their `final_obs` alone; each env's info, which belongs
-            to `obs`; and each env's final info, empty where no episode rolled.
-        """
-        self._lifecycle.enter("recv")
-        try:
-            count = self._lifecycle.check_can_receive(None)
-            rows = self._receive(count, self.timeout if timeout is None else timeout)
-            mail = self._mail(rows)
-            infos = as_dicts(((position, letter.info) for position, letter in mail), count)
-            final_infos = as_dicts(((position, letter.final_info or {}) for position, letter in mail), count)
-            step = self._step_of(rows)
-            self._taken = None
-            return step, infos, final_infos
-        except BaseException as error:
-            self._tidy_up(error)
-            raise
-        finally:
-            self._lifecycle.inside = None
+        if min_envs is None and self._lifecycle.pending_count > self.batch_size:
+            min_envs = self.batch_size
+        patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
+        return self._deliver("recv", min_envs, patient, self._step_of)
 
     @property
     def episode_return(self) -> np.ndarray:
@@ -311,6 +261,51 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """Where time goes: in the envs (and which of them), in waiting, in copying."""
         clocks = self.engine.clocks() if isinstance(self.engine, SupportsClocks) else []
         return gather(clocks, self.num_envs, self._exchanges, self._seconds_waiting, self._seconds_copying)
+
+    # --- for faces ---------------------------------------------------------------------------------------------------
+
+    def _start_reset(self, seed: Any = None, options: Any = None) -> None:
+        """Start a reset and return at once; `recv` brings its results."""
+        self._begin("reset_async", self._send_reset, seed, options)
+
+    def _recv_dicts(self, timeout: float | None = None) -> tuple[Step, list[dict[str, Any]], list[dict[str, Any]]]:
+        """Receive all that is pending, with infos as fresh dicts.
+
+        Returns:
+            The step, whose own `infos` tell of ended episodes their `final_obs` alone; each env's info, which belongs
+            to `obs`; and each env's final info, empty where no episode rolled.
+        """
+        return self._deliver("recv", None, self.timeout if timeout is None else timeout, self._dicts_of)
+
+    def _dicts_of(self, rows: Rows) -> tuple[Step, list[dict[str, Any]], list[dict[str, Any]]]:
+        mail, count = self._mail(rows), len(rows)
+        infos = as_dicts(((position, letter.info) for position, letter in mail), count)
+        final_infos = as_dicts(((position, letter.final_info or {}) for position, letter in mail), count)
+        return self._step_of(rows), infos, final_infos
+
+    def _begin(self, call: str, send: Callable[..., None], *arguments: Any) -> None:
+        """A public call that sends and returns at once."""
+        self._lifecycle.enter(call)
+        try:
+            send(*arguments)
+        except BaseException as error:
+            self._tidy_up(error)
+            raise
+        finally:
+            self._lifecycle.inside = None
+
+    def _deliver(self, call: str, count: int | None, timeout: float | None, results: Callable[[Rows], T]) -> T:
+        """A public call that receives `count` rows (None: all that are pending) and makes results of them."""
+        self._lifecycle.enter(call)
+        try:
+            made = results(self._receive(self._lifecycle.check_can_receive(count), timeout))
+            self._taken = None
+            return made
+        except BaseException as error:
+            self._tidy_up(error)
+            raise
+        finally:
+            self._lifecycle.inside = None
 
     # --- how ---------------------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ from vecenv.engines._workers import (
     pickled_factories,
     start_context,
 )
-from vecenv.errors import EnvError, Phase, RestartLimit, SpaceError, WorkerDied
+from vecenv.errors import EnvError, NotResetError, Phase, RestartLimit, SpaceError
 
 
 class Unsendable(SpaceError, pickle.PicklingError):
@@ -391,6 +391,7 @@ class ProcessEngine:
                     error = late()
                     if self._on_error == "raise" or error.row is None or self._questions:
                         raise error
+                    self._workers[self._worker_of[error.row]].hung = error
                     self.kill(error.row)
                     deadline = time.perf_counter() + self._start_timeout
                     hung = True
@@ -477,8 +478,11 @@ class ProcessEngine:
 
     def _ask(self, payloads: list[bytes]) -> None:
         """Send each worker a question."""
-        if self._some_dead:
-            self._revive_for(self._everyone)
+        for worker in self._workers:
+            if worker.error is not None:
+                raise NotResetError(
+                    f"envs {worker.start} to {worker.stop - 1} are gone with their worker; reset() builds them again"
+                )
         self._sequence += 1
         self._questions, self._replies = payloads, {}
         try:
@@ -567,7 +571,7 @@ class ProcessEngine:
         if self._on_error == "raise":
             self._give_up(worker)
             raise worker.error
-        self._restart(worker, worker.error)
+        self._restart(worker, worker.hung or worker.error)
         self._some_dead = any(worker.error is not None for worker in self._workers)
 
     def _bury_again(self) -> None:
@@ -585,7 +589,7 @@ class ProcessEngine:
         self._block.answers[mine] = self._block.requests[mine]
         worker.target = worker.control.worker[DONE]  # type: ignore[union-attr]  # it was attached
 
-    def _restart(self, worker: Worker, error: WorkerDied) -> None:
+    def _restart(self, worker: Worker, error: EnvError) -> None:
         """Start a dead worker again as often as the policy allows; its rows report the episode they lost."""
         cause = Fault.of(error, self._phase(worker.start if error.row is None else error.row), error=error)
         mine = np.arange(worker.start, worker.stop)

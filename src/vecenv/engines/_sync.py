@@ -31,7 +31,7 @@ class SyncEngine(LocalEngine):
         """Whether rows in the queue may have run already, because `recv` did not come to its end."""
 
     def send(self, rows: Rows) -> None:
-        self._queue = self._listed if len(rows) == len(self._listed) else [*self._queue, *rows.tolist()]
+        self._queue = self._listed if len(rows) == len(self._listed) else [*self._queue, *sorted(rows.tolist())]
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         chosen = self._queue if count == len(self._queue) else self._queue[:count]

@@ -62,6 +62,7 @@ class ThreadEngine(LocalEngine):
             thread.start()
 
     def send(self, rows: Rows) -> None:
+        rows = np.sort(rows)
         self._sends += 1
         workers = self._worker_of[rows]
         parts = [

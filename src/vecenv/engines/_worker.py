@@ -83,7 +83,7 @@ def main(sock: socket.socket, assignment: Assignment) -> None:
     (trace,) = channel.receive_descriptors(1)
     faulthandler.enable(file=trace, all_threads=True)
     if hasattr(faulthandler, "register"):
-        faulthandler.register(signal.SIGUSR1, file=trace, all_threads=True, chain=False)
+        faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False, chain=False)
     try:
         envs = _build(channel, assignment)
         if envs is not None:
@@ -125,6 +125,7 @@ def _fork_server_lifeline() -> tuple[int, ...]:
 
 def _outlive_not(parent: Any) -> None:
     """Exit as soon as the front's process is gone. The kernel's signal alone misses a front under a fork server."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # which is for the thread that runs the envs
     parent.join()
     os._exit(1)
 

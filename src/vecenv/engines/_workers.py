@@ -29,7 +29,7 @@ from vecenv._faults import Fault
 from vecenv.engines._channel import Channel, frame, wait
 from vecenv.engines._control import CLOSING, MESSAGES, PARKED, RING, Control, fence
 from vecenv.engines._worker import Assignment, main
-from vecenv.errors import ConfigError, ConfigTypeError, Phase, WorkerDied, WorkerTimeout
+from vecenv.errors import ConfigError, ConfigTypeError, EnvError, Phase, WorkerDied, WorkerTimeout
 
 _TERMINATE_SECONDS = 0.5
 _OWN_DESCRIPTORS = "/proc/self/fd"
@@ -105,6 +105,7 @@ class Worker:
         target: value of its DONE word once every row sent to it is done.
         mails_read: messages taken from it, to compare with its MAILS word.
         error: why it is gone, once it is.
+        hung: why we killed it, if we did.
     """
 
     def __init__(self, context: Any, assignment: Assignment, generation: int) -> None:
@@ -114,6 +115,7 @@ class Worker:
         self.target = 0
         self.mails_read = 0
         self.error: WorkerDied | None = None
+        self.hung: EnvError | None = None
         self.control: Control | None = None
         self.current: Any = None
         """One word: the row it is at, counted from its first, or -1."""

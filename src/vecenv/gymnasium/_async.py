@@ -15,13 +15,12 @@ from vecenv._autoreset import parse_mode
 from vecenv._batch import Rows
 from vecenv._cpus import usable_cpus
 from vecenv._layout import is_custom
-from vecenv._vector_env import VectorEnv
 from vecenv.engines._process import ProcessEngine
-from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError, WorkerTimeout
-from vecenv.gymnasium._sync import named
+from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError, WorkerError, WorkerTimeout
+from vecenv.gymnasium._face import GymnasiumFace, named
 
 
-class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # pyright: ignore[reportIncompatibleMethodOverride]  # np_random
+class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ignore[reportIncompatibleMethodOverride]  # np_random
     """Envs in worker processes, several per worker, with observations in shared memory.
 
     Args:
@@ -37,8 +36,6 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # pyright: ignore[
         max_concurrency: how many envs may run at a time; the number of workers.
         workers: number of worker processes; default: the processors there are.
     """
-
-    _lenient = True
 
     def __new__(cls, *args: Any, worker: Any = None, **kwargs: Any) -> Any:
         """Gymnasium's own class if a custom worker is given, which only it can talk to."""
@@ -108,12 +105,7 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # pyright: ignore[
 
     def reset_async(self, seed: Any = None, options: Any = None) -> None:
         """Start a reset; `reset_wait` has its results."""
-        self._lifecycle.enter("reset_async")
-        try:
-            self._check_no_call("reset_async")
-            self._send_reset(seed, options)
-        finally:
-            self._lifecycle.leave()
+        self._start_reset(seed, options)
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """Results of `reset_async`.
@@ -121,22 +113,12 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # pyright: ignore[
         Raises:
             TimeoutError: nothing is lost; call it again to wait on.
         """
-        self._lifecycle.enter("reset_wait")
-        try:
-            self._check_waiting(AsyncState.WAITING_RESET)
-            self._receive(self._lifecycle.pending_count, timeout)
-            return self._reset_results()
-        finally:
-            self._lifecycle.leave()
+        self._check_waiting(AsyncState.WAITING_RESET)
+        return self._deliver("reset_wait", None, timeout, lambda rows: self._reset_results())
 
     def step_async(self, actions: Any) -> None:
         """Start a step; `step_wait` has its results."""
-        self._lifecycle.enter("step_async")
-        try:
-            self._check_no_call("step_async")
-            self._send_step(actions, None, "step_async")
-        finally:
-            self._lifecycle.leave()
+        self._begin("step_async", self._send_step, actions, None, "step_async")
 
     def step_wait(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Results of `step_async`.
@@ -144,14 +126,8 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # pyright: ignore[
         Raises:
             TimeoutError: nothing is lost; call it again to wait on.
         """
-        self._lifecycle.enter("step_wait")
-        try:
-            self._check_waiting(AsyncState.WAITING_STEP)
-            self._receive(self._lifecycle.pending_count, timeout)
-            obs, reward, terminated, truncated, infos, _ = self._take_out(None)
-            return self._batch.observation_layout.batched(obs), reward, terminated, truncated, infos
-        finally:
-            self._lifecycle.leave()
+        self._check_waiting(AsyncState.WAITING_STEP)
+        return tuple(self._deliver("step_wait", None, timeout, self._step_of))  # type: ignore[return-value]  # a Step is these five
 
     def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Start a call; `call_wait` has its results."""
@@ -171,14 +147,21 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # pyright: ignore[
         Raises:
             TimeoutError: nothing is lost; call it again to wait on.
         """
+        self._check_waiting(AsyncState.WAITING_CALL)
         self._lifecycle.enter("call_wait")
         try:
-            self._check_waiting(AsyncState.WAITING_CALL)
             results = self._engine.finish_call(timeout)
+        except WorkerTimeout:
+            raise
+        except EnvError as error:
             self._waiting_call = False
-            return tuple(results)
+            if isinstance(error, WorkerError):
+                self._worker_failed(error)
+            raise
         finally:
             self._lifecycle.leave()
+        self._waiting_call = False
+        return tuple(results)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of every env, or read an attribute."""
@@ -209,24 +192,26 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # pyright: ignore[
         """End everything. May be called twice, during a step, after a failure."""
         super().close(timeout=timeout, terminate=terminate, **kwargs)  # type: ignore[arg-type]  # None is Gymnasium's default
 
+    def _send_reset(self, seed: Any, options: Any) -> None:
+        self._check_no_call("reset_async")
+        super()._send_reset(seed, options)
+
+    def _send_step(self, actions: Any, rows: Rows | None, call: str) -> None:
+        self._check_no_call(call)
+        super()._send_step(actions, rows, call)
+
     def _receive(self, count: int, timeout: float | None) -> Rows:
-        """As in Gymnasium: if envs fail, log each, give up the results of the others and raise the last error."""
         try:
             return super()._receive(count, timeout)
         except WorkerTimeout:
             raise
-        except EnvError as error:
-            last = error
-            _log(error)
-        while self._lifecycle.pending_count:
-            try:
-                super()._receive(self._lifecycle.pending_count, timeout)
-            except EnvError as error:
-                last = error
-                _log(error)
-        self._batch.mail.clear()
-        gymnasium.logger.error("Raising the last exception back to the main process.")
-        raise last
+        except EnvError:
+            gymnasium.logger.error("Raising the last exception back to the main process.")
+            raise
+
+    def _report(self, error: EnvError) -> None:
+        gymnasium.logger.error(f"Received the following error from Worker-{error.row} - Shutting it down")
+        gymnasium.logger.error(error.remote_traceback.replace("%", "%%"))  # Gymnasium formats what it logs
 
     def _check_no_call(self, name: str) -> None:
         if self._waiting_call:
@@ -236,15 +221,11 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # pyright: ignore[
             )
 
     def _check_waiting(self, state: AsyncState) -> None:
+        self._lifecycle.check_open(f"{state.value}_wait")
         if self._state is not state:
             raise NothingPendingError(
                 f"Calling `{state.value}_wait` without any prior call to `{state.value}_async`.", state.value
             )
-
-
-def _log(error: EnvError) -> None:
-    gymnasium.logger.error(f"Received the following error from Worker-{error.row} - Shutting it down")
-    gymnasium.logger.error(error.remote_traceback.replace("%", "%%"))  # Gymnasium formats what it logs
 
 
 def _check_concurrency(value: Any) -> int | None:

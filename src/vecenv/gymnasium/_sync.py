@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import gymnasium
 from gymnasium.vector import AutoresetMode
 
 from vecenv._autoreset import parse_mode
-from vecenv._layout import SpaceMismatch
-from vecenv._vector_env import VectorEnv
 from vecenv.engines._sync import SyncEngine
+from vecenv.gymnasium._face import GymnasiumFace, named
 
 
-@contextlib.contextmanager
-def named(name: str) -> Iterator[None]:
-    """Let an error about differing spaces begin with the class the user wrote."""
-    try:
-        yield
-    except SpaceMismatch as error:
-        raise SpaceMismatch(str(error).replace("VectorEnv(", f"{name}(", 1)) from None
-
-
-class SyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # pyright: ignore[reportIncompatibleMethodOverride]  # np_random
+class SyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ignore[reportIncompatibleMethodOverride]  # np_random
     """All envs in this process.
 
     Args:
@@ -33,8 +22,6 @@ class SyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # pyright: ignore[r
         observation_mode: "same", "different" or a pair of (batched space, single space).
         autoreset_mode: what happens when an episode ends.
     """
-
-    _lenient = True
 
     def __init__(
         self,

@@ -1,0 +1,190 @@
+"""Bugs that were found once, each under its own name."""
+
+import signal
+import threading
+import time
+import warnings
+from fractions import Fraction
+
+import gymnasium
+import numpy as np
+import pytest
+
+import vecenv
+from vecenv.errors import ConfigError, EngineRefused, NotResetError, PendingError, SpaceError, WorkerDied
+from vecenv.gymnasium import AsyncVectorEnv, SyncVectorEnv
+from vecenv.testing import LawEnv
+
+FORKED = {"engine": "process", "workers": 2, "context": "fork"}
+
+
+class Returns(LawEnv):
+    """Observes or earns what it is told to, from the first step on."""
+
+    def __init__(self, space=None, obs=None, reward=1.0):
+        super().__init__()
+        self.observation_space = space or self.observation_space
+        self._given, self._reward = obs, reward
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        return (obs if self._given is None else self.observation_space.sample()), info
+
+    def step(self, action):
+        obs, _, *rest = super().step(action)
+        return (obs if self._given is None else self._given), self._reward, *rest
+
+
+@pytest.mark.parametrize("ids", [None, [0, 1], [0, 1, 2, 3, 4]])
+def test_a_transposed_observation_is_refused_in_any_part_of_a_batch(ids):
+    space = gymnasium.spaces.Box(-1, 1, (4, 2, 3))
+    with vecenv.make(lambda: Returns(space, np.zeros((4, 3, 2), np.float32)), 8, engine="sync") as envs:
+        envs.reset(seed=0)
+        with pytest.raises(SpaceError, match=r"\(4, 3, 2\)"):
+            envs.step(np.ones(8 if ids is None else len(ids), int), ids)
+
+
+TUPLE = gymnasium.spaces.Tuple((gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)))
+DICT = gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(2)})
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 8])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"reward": Fraction(1, 2)},
+        {"reward": "1.0"},
+        {"space": TUPLE, "obs": np.zeros(2, int)},
+        {"space": DICT, "obs": np.zeros(1, [("a", int)])},
+    ],
+)
+def test_what_is_refused_does_not_depend_on_how_many_rows_run_together(count, wrong):
+    with vecenv.make(lambda: Returns(**wrong), count, engine="sync") as envs:
+        envs.reset(seed=0)
+        with pytest.raises(SpaceError):
+            envs.step(np.ones(count, int))
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [{"engine": "sync"}, {"engine": "thread", "workers": 2}, FORKED, {**FORKED, "workers": 1, "caller_works": True}],
+)
+def test_a_fixed_order_is_the_same_on_every_engine(engine):
+    with vecenv.make(LawEnv, 6, order="fixed", batch_size=2, **engine) as envs:
+        envs.reset(seed=0)
+        envs.send(np.ones(6, int), [5, 4, 3, 2, 1, 0])
+        assert [envs.recv().env_ids.tolist() for _ in range(3)] == [[0, 1], [2, 3], [4, 5]]
+        envs.send(np.ones(2, int), [5, 1])
+        envs.send(np.ones(3, int), [4, 0, 2])
+        assert [envs.recv(count).env_ids.tolist() for count in (2, 1, 2)] == [[1, 5], [0], [2, 4]]
+
+
+def test_choosing_an_engine_leaves_the_random_actions_alone():
+    def sampled():
+        fresh = type("Fresh", (LawEnv,), {"action_space": gymnasium.spaces.Discrete(10**6)})
+        fresh.__init__ = lambda self: (LawEnv.__init__(self), setattr(self, "action_space", fresh.action_space))[0]
+        with vecenv.make(fresh, 4) as envs:
+            return envs.action_space.sample().tolist()
+
+    assert sampled() != sampled()
+
+
+def test_caller_works_is_not_taken_where_it_means_nothing():
+    with pytest.raises(EngineRefused, match="engine='process'"):
+        vecenv.make(LawEnv, 4, engine="sync", caller_works=True)
+    with pytest.raises(ConfigError, match="only one env"):
+        vecenv.make(LawEnv, 1, caller_works=True)
+
+
+class Answers(LawEnv):
+    def answer(self):
+        return 42
+
+    def hang(self):
+        time.sleep(60)
+
+
+def test_a_pending_call_is_not_lost_to_a_step():
+    envs = AsyncVectorEnv([Answers] * 2, context="fork")
+    envs.reset(seed=0)
+    envs.call_async("answer")
+    for intruder in (lambda: envs.step([0, 0]), envs.reset, lambda: envs.step_async([0, 0]), envs.reset_async):
+        with pytest.raises(PendingError, match="pending call to `call`"):
+            intruder()
+    assert envs.call_wait(timeout=5) == (42, 42)
+    envs.close()
+
+
+def test_a_call_that_failed_is_over():
+    envs = AsyncVectorEnv([Answers] * 2, context="fork")
+    envs.reset(seed=0)
+    envs.call_async("no_such_thing")
+    with pytest.raises(AttributeError):
+        envs.call_wait()
+    assert envs.call("answer") == (42, 42)
+    assert envs.step([0, 0])[0][:, 2].tolist() == [1, 1]
+    envs.close()
+
+
+class Slow(LawEnv):
+    def step(self, action):
+        time.sleep(0.2)
+        return super().step(action)
+
+
+def test_after_ctrl_c_in_step_wait_a_reset_starts_over():
+    envs = AsyncVectorEnv([Slow] * 2, context="fork")
+    envs.reset(seed=0)
+    envs.step_async([0, 0])
+    main = threading.main_thread().ident
+    interrupt = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        envs.step_wait()
+    interrupt.join()
+    obs, _ = envs.reset(seed=0)
+    assert obs[:, 2].tolist() == [0, 0]
+    assert envs.step([0, 0])[0][:, 2].tolist() == [1, 1]
+    envs.close()
+
+
+@pytest.mark.parametrize("vectorizer", [SyncVectorEnv, lambda fns: AsyncVectorEnv(fns, context="fork")])
+def test_the_gymnasium_face_does_not_step_an_env_that_failed(vectorizer):
+    envs = vectorizer([lambda row=row: LawEnv(row, fail_at=1 if row == 1 else None) for row in range(3)])
+    envs.reset(seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Gymnasium's async logs what it raises, and so does ours
+        with pytest.raises(ValueError, match="told to fail"):
+            envs.step([0, 0, 0])
+    with pytest.raises(NotResetError, match=r"\[1\]"):
+        envs.step([0, 0, 0])
+    assert envs.reset(seed=0)[0][:, 2].tolist() == [0, 0, 0]
+    envs.close()
+
+
+def test_envs_that_died_are_not_called_behind_the_users_back():
+    with vecenv.make(Answers, 4, **FORKED) as envs:
+        envs.reset(seed=0)
+        envs.engine.processes[1].kill()
+        with pytest.raises(WorkerDied):
+            envs.step(np.ones(4, int))
+        envs.recv()
+        with pytest.raises(NotResetError, match="envs 2 to 3"):
+            envs.call("answer")
+        envs.reset(seed=0)
+        assert envs.call("answer") == (42,) * 4
+
+
+def test_a_hang_that_was_ended_is_told_as_a_hang():
+    class Hangs(LawEnv):
+        def step(self, action):
+            if self._index == 1 and action == 2:
+                time.sleep(60)
+            return super().step(action)
+
+    fns = [lambda row=row: Hangs(row) for row in range(2)]
+    with vecenv.make(fns, engine="process", workers=2, context="fork", timeout=0.3, on_error="restart") as envs:
+        envs.reset(seed=0)
+        *_, truncated, infos = envs.step([1, 2])
+        assert truncated.tolist() == [False, True]
+        assert infos["fault"]["kind"][1] == "WorkerTimeout"
