@@ -110,16 +110,18 @@ def test_a_worker_that_dies_in_a_call_needs_a_reset() -> None:
         walk(envs, 1, 2)
 
 
-def test_a_call_starts_a_worker_again_that_is_known_to_be_dead() -> None:
+def test_a_call_does_not_reach_envs_that_are_gone_until_they_are_reset() -> None:
     with faulty("process") as envs:
         envs.reset(seed=40)
         os.kill(envs.call("worker_pid")[0], signal.SIGKILL)
         fails(envs, 1, WorkerDied)
         envs.recv()
-        assert envs.call("poke", 1) == (1, 2, 3, 4)
+        with pytest.raises(NotResetError, match="envs 0 to 1 are gone"):
+            envs.call("poke", 1)
         with pytest.raises(NotResetError, match=r"\[0, 1\]"):
             envs.step([0, 0, 0, 0])
         assert_rows(envs.reset(seed=40)[0], 0)
+        assert envs.call("poke", 1) == (1, 2, 3, 4)
 
 
 def test_set_attr_finds_a_dead_worker() -> None:
