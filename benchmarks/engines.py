@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import psutil
 from gymnasium import spaces
 from rich.console import Console
 from rich.table import Table
@@ -249,23 +249,27 @@ def straggler(turns: int, seconds: float) -> dict[str, float]:
     return best
 
 
+_START = """
+import sys, time, gymnasium, numpy, psutil, vecenv
+def cartpole(): return gymnasium.make("CartPole-v1")
+started = time.perf_counter()
+envs = vecenv.make(cartpole, 64, engine="process", workers=2, context=sys.argv[1])
+seconds = time.perf_counter() - started
+envs.reset(seed=0)
+envs.step(numpy.zeros(64, int))
+pss = [psutil.Process(process.pid).memory_full_info().pss / 2**20 for process in envs.engine.processes]
+print(seconds, max(pss))
+envs.close()
+"""
+
+
 def start_and_memory() -> dict[str, float]:
-    """Seconds to start two workers, and proportional memory of a worker that holds 32 CartPoles."""
+    """Seconds to start two workers in a fresh program, and proportional memory of a worker that holds 32 CartPoles."""
     found: dict[str, float] = {}
     for context in ("fork", "forkserver", "spawn"):
-        seconds = []
-        for _ in range(3):
-            if context == "forkserver":
-                multiprocessing.forkserver._forkserver._stop()  # type: ignore[attr-defined]  # measure a cold start
-            started = time.perf_counter()
-            envs = vecenv.make(cartpole, 64, engine="process", workers=2, context=context)
-            seconds.append(time.perf_counter() - started)
-            envs.reset(seed=0)
-            envs.step(np.zeros(64, int))
-            pss = [psutil.Process(process.pid).memory_full_info().pss / 2**20 for process in envs.engine.processes]
-            envs.close()
-        found[f"start, {context} (s)"] = min(seconds)
-        found[f"memory per worker, {context} (MB PSS)"] = max(pss)
+        runs = [subprocess.check_output([sys.executable, "-c", _START, context], text=True).split() for _ in range(3)]
+        found[f"start, {context} (s)"] = min(float(seconds) for seconds, _ in runs)
+        found[f"memory per worker, {context} (MB PSS)"] = max(float(pss) for _, pss in runs)
     return found
 
 
