@@ -302,6 +302,9 @@ def test_auto_keeps_cheap_envs_here_and_sends_expensive_ones_away():
         assert "2 processes" in envs.engine_reason
     with vecenv.make(Busy, 1) as envs:
         assert envs.engine.name == "sync"
+    with vecenv.make(LawEnv, 4096, workers=2, context="fork") as envs:
+        assert envs.engine.name == "process"
+        assert "4096 envs" in envs.engine_reason
 
 
 def test_gymnasiums_vector_wrappers_stack_on_ours():

@@ -29,8 +29,9 @@ from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, UnknownEn
 EngineName = Literal["auto", "sync", "thread", "process"]
 ENGINES = ("sync", "thread", "process")
 _PROBE_SECONDS = 0.02
-_CHEAP_SECONDS = 100e-6
-"""An env that steps faster than this gains little from other processes; see benchmarks/engines.py."""
+_CHEAP_SECONDS, _LITTLE_SECONDS = 100e-6, 2e-3
+"""An env that steps faster than the first is not worth another process, unless a step of all takes longer than the
+second; see benchmarks/engines.py."""
 _ELSEWHERE = {
     "autoreset_mode": "autoreset",
     "n_envs": "num_envs",
@@ -205,9 +206,10 @@ def _choose(
     if workers == 1:
         return "sync", "one processor: other processes would only add waiting"
     seconds = _time_steps(env_fns[0])
-    if seconds < _CHEAP_SECONDS:
-        return "sync", f"a step takes {seconds * 1e6:.0f} us: cheaper than handing it to another process"
-    return "process", f"a step takes {seconds * 1e6:.0f} us: worth {workers} processes"
+    work = f"a step of {len(env_fns)} envs takes {len(env_fns)} x {seconds * 1e6:.0f} us"
+    if seconds < _CHEAP_SECONDS and seconds * len(env_fns) < _LITTLE_SECONDS:
+        return "sync", f"{work}: less than it takes to hand it to other processes and back"
+    return "process", f"{work}: worth {workers} processes"
 
 
 def _time_steps(factory: Factory) -> float:
