@@ -42,8 +42,6 @@ class _Broken(SyncEngine):
     fault = ""
 
     def send(self, rows):
-        if self.fault == "ownership":
-            self.batch.actions[0][:] = 1
         if self.fault == "seeds":
             self.batch.seed[:] = 3
         super().send(rows)
@@ -55,6 +53,8 @@ class _Broken(SyncEngine):
             if self.fault == "failure":
                 error.row = 1
             raise
+        if self.fault == "ownership":
+            self.batch.actions[0][:] = 1
         if self.fault == "exactness":
             return rows[::-1]
         if self.fault == "completeness":
@@ -64,7 +64,7 @@ class _Broken(SyncEngine):
         return rows
 
 
-@pytest.mark.parametrize("law", ["exactness", "completeness", "failure", "sameness", "seeds"])
+@pytest.mark.parametrize("law", ["ownership", "exactness", "completeness", "seeds", "failure", "sameness"])
 def test_an_engine_that_breaks_a_law_is_found_out(law):
     broken = type("Broken", (_Broken,), {"fault": law})
     with pytest.raises(AssertionError, match=f"the law of {law}"):
