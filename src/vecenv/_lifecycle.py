@@ -50,7 +50,7 @@ class Lifecycle:
         """The thread inside. Set to None where a call ends, without a call: no signal handler can come in between."""
 
     def enter(self, call: str) -> None:
-        """Begin a public call; every `enter` is followed by `leave`."""
+        """Begin a public call. It ends with `inside = None`; in a call instead, a signal handler could run first."""
         self.check_open(call)
         if self._pid != os.getpid():
             raise CallOrderError(
@@ -66,9 +66,6 @@ class Lifecycle:
         """Raise ClosedError after `close`."""
         if self.closed:
             raise ClosedError(f"Trying to operate on a vector env, after a call to `close()`: {call}().")
-
-    def leave(self) -> None:
-        self.inside = None
 
     def is_mine(self) -> bool:
         """Whether this process made the vector env."""

@@ -106,8 +106,8 @@ class RowRunner:
         """Run `batch.op[row]` on each of the rows, given ascending; afterwards every column is written, the op IDLE.
 
         This is the hot path of every Python engine. Two passes: the first does nothing but step, the second notes what
-        came back, all rows at once where they are regular. Interleaving the two costs half as much again, because
-        each evicts the other's code from the processor's caches.
+        came back, all rows at once where they are regular. For 64 CartPoles, storing each observation as it comes took
+        about 50 us, joining them all afterwards about 10.
         """
         self._noting = False
         self._running = rows

@@ -139,7 +139,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
             self._engine.begin_call(name, args, kwargs)
             self._waiting_call = True
         finally:
-            self._lifecycle.leave()
+            self._lifecycle.inside = None
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Results of `call_async`, one per env.
@@ -159,7 +159,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
                 self._worker_failed(error)
             raise
         finally:
-            self._lifecycle.leave()
+            self._lifecycle.inside = None
         self._waiting_call = False
         return tuple(results)
 
