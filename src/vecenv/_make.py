@@ -22,8 +22,8 @@ from vecenv._seeding import Seeding
 from vecenv._vector_env import Order, VectorEnv
 from vecenv.engines import Engine
 from vecenv.engines._facts import check_observation_mode
+from vecenv.engines._start import check_context
 from vecenv.engines._sync import SyncEngine
-from vecenv.engines._workers import check_context
 from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, UnknownEngine
 
 EngineName = Literal["auto", "sync", "thread", "process"]

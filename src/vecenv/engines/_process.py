@@ -36,14 +36,9 @@ from vecenv.engines._control import (
 )
 from vecenv.engines._facts import EnvFacts, agree, check_observation_mode
 from vecenv.engines._local import first_fault, hand_over, results_or_raise, split, take_mail, warn_of
+from vecenv.engines._start import pickled_factories, start_context
 from vecenv.engines._worker import Assignment, Attachment, dumps
-from vecenv.engines._workers import (
-    Worker,
-    close_workers,
-    first_message,
-    pickled_factories,
-    start_context,
-)
+from vecenv.engines._workers import Worker, close_workers, first_message
 from vecenv.errors import EnvError, NotResetError, Phase, RestartLimit, SpaceError
 
 
