@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 import functools
+import warnings
 from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec, registry
+from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 
+from vecenv._factories import find_spec
 from vecenv._make import make
 from vecenv._vector_env import VectorEnv
+from vecenv.kernel._define import Kernel
+from vecenv.kernel._registry import GAMES, SHIPPED, find_kernel
 
 NAMESPACE = "vecenv"
 
@@ -27,17 +31,57 @@ def register(id: str) -> str:
     return ours
 
 
+def register_kernel(kernel: Kernel) -> None:
+    """Make a kernel available as `vecenv/<id>`: one of its Python envs by `gymnasium.make`, native code by `make_vec`."""
+    if kernel.id in SHIPPED:
+        return  # `register_all` did so
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "Overriding environment ... already in registry", in a notebook cell
+        gymnasium.register(
+            id=f"{NAMESPACE}/{kernel.id}",
+            entry_point=functools.partial(_make_kernel_env, kernel.id),
+            vector_entry_point=functools.partial(_make_registered, kernel.id),  # type: ignore[arg-type]  # any creator
+            max_episode_steps=kernel.max_episode_steps,
+        )
+
+
+def make_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    """One env in plain Python: a kernel as the class that was written, so that breakpoints work; any other as Gymnasium's.
+
+    Args:
+        id: of a kernel, or of any Gymnasium env.
+        **kwargs: constructor arguments, `render_mode` and `max_episode_steps` among them.
+    """
+    kernel = find_kernel(id)
+    if kernel is None:
+        return gymnasium.make(find_spec(id), **kwargs)
+    return gymnasium.make(f"{NAMESPACE}/{id}", **kwargs)
+
+
+def _make_kernel_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    """What Gymnasium calls for `vecenv/<id>`."""
+    from vecenv.kernel._python import KernelEnv
+
+    kernel = find_kernel(id)
+    assert kernel is not None
+    if kwargs.get("render_mode") is not None and kernel.render is None and id in registry:
+        return load_env_creator(gymnasium.spec(id).entry_point)(**kwargs)  # type: ignore[arg-type]  # it draws itself
+    return KernelEnv(kernel, **kwargs)
+
+
 def register_all() -> None:
-    """Make every env that is registered now available under our namespace."""
+    """Make our own envs, and every env that is registered now, available under our namespace."""
     for id, spec in list(registry.items()):
         if spec.namespace is None and spec.entry_point is not None:
             _register(spec, f"{NAMESPACE}/{id}")
+    for id, max_episode_steps in GAMES.items():
+        _register(EnvSpec(id, entry_point="", max_episode_steps=max_episode_steps), f"{NAMESPACE}/{id}")
 
 
 def _register(spec: EnvSpec, id: str) -> None:
     gymnasium.register(
         id=id,
-        entry_point=spec.entry_point,
+        entry_point=functools.partial(_make_kernel_env, spec.id) if spec.id in SHIPPED else spec.entry_point,
         vector_entry_point=functools.partial(_make_registered, spec.id),  # type: ignore[arg-type]  # any creator will do
         reward_threshold=spec.reward_threshold,
         nondeterministic=spec.nondeterministic,

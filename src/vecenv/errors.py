@@ -20,6 +20,7 @@ VecenvError
 │       ├── WorkerDied                  .exitcode, .signal, .stack
 │       ├── WorkerTimeout (TimeoutError)
 │       └── RestartLimit                on_error="restart" gave up; .causes
+├── KernelError (TypeError)             a kernel breaks a rule: .kernel, .function, .file, .line
 └── UnsupportedError (NotImplementedError)  names the engines that can
 
 Messages say what happened, what was given and what to do. Where Gymnasium has an error for the same thing ours is also
@@ -194,6 +195,28 @@ class RestartLimit(WorkerError):
     """`on_error="restart"` gave up on an environment. `causes` are the errors it was restarted for."""
 
     causes: tuple[BaseException, ...] = ()
+
+
+class KernelError(VecenvError, TypeError):
+    """The definition of a kernel breaks a rule.
+
+    Attributes:
+        kernel: name of the class.
+        function: name of the method or helper, None if it is the class itself.
+        file, line: where, None if unknown.
+    """
+
+    def __init__(
+        self, rule: str, kernel: str, function: str | None = None, file: str | None = None, line: int | None = None
+    ) -> None:
+        self.rule = rule
+        self.kernel, self.function, self.file, self.line = kernel, function, file, line
+        name = kernel if function is None else f"{kernel}.{function}"
+        where = f", line {line} of {file}" if file and line else ""
+        super().__init__(f"{name}{where}: {rule}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.rule, self.kernel, self.function, self.file, self.line)
 
 
 class UnsupportedError(VecenvError, NotImplementedError):

@@ -1,0 +1,49 @@
+"""Kernels by id: those that users define and those that come with vecenv."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vecenv.kernel._define import Kernel
+
+SHIPPED = {
+    "CartPole-v0": "cartpole",
+    "CartPole-v1": "cartpole",
+    "MountainCar-v0": "mountain_car",
+    "MountainCarContinuous-v0": "mountain_car_continuous",
+    "Pendulum-v1": "pendulum",
+    "Acrobot-v1": "acrobot",
+    "FrozenLake-v1": "frozen_lake",
+    "FrozenLake8x8-v1": "frozen_lake",
+    "Taxi-v3": "taxi",
+    "CliffWalking-v1": "cliff_walking",
+    "Blackjack-v1": "blackjack",
+    "FourRooms-v0": "four_rooms",
+    "Snake-v0": "snake",
+    "Breakout-v0": "breakout",
+}
+"""Module in `vecenv.envs` of each id. They are imported when asked for: checking a definition takes milliseconds."""
+
+GAMES = {"FourRooms-v0": 100, "Snake-v0": 1000, "Breakout-v0": 10_000}
+"""Those that Gymnasium does not have, with their time limits."""
+
+_kernels: dict[str, Kernel] = {}
+
+
+def add_kernel(kernel: Kernel) -> None:
+    """Make a kernel known; one with the same id is replaced, as when a notebook cell runs again."""
+    _kernels[kernel.id] = kernel
+
+
+def find_kernel(id: str) -> Kernel | None:
+    """The kernel of an id, None if there is none."""
+    if id not in _kernels and id in SHIPPED:
+        importlib.import_module(f"vecenv.envs.{SHIPPED[id]}")
+    return _kernels.get(id)
+
+
+def kernel_ids() -> list[str]:
+    """Ids of all kernels."""
+    return sorted({*_kernels, *SHIPPED})

@@ -1,0 +1,100 @@
+"""The source of a function: its syntax tree with true line numbers, and what the names in it mean."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+MISSING = object()
+"""What `Source.lookup` answers for a name that does not exist."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One function as text.
+
+    Attributes:
+        function: the function itself.
+        node: its definition; line numbers are those of the file.
+        file: where it is written.
+        parameters: names of its parameters.
+        locals: every name that is assigned in it, parameters included.
+    """
+
+    function: Callable[..., Any]
+    node: ast.FunctionDef
+    file: str
+    parameters: tuple[str, ...]
+    locals: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def lookup(self, name: str) -> Any:
+        """The value of a name that is not local, or MISSING."""
+        code = self.function.__code__
+        if name in code.co_freevars:
+            cell = (self.function.__closure__ or ())[code.co_freevars.index(name)]
+            try:
+                return cell.cell_contents
+            except ValueError:
+                return MISSING
+        found = self.function.__globals__.get(name, MISSING)
+        return getattr(builtins, name, MISSING) if found is MISSING else found
+
+    def evaluate(self, node: ast.expr) -> Any:
+        """The value of a name or a chain of attributes that starts outside the function, or MISSING."""
+        if isinstance(node, ast.Name):
+            return MISSING if node.id in self.locals else self.lookup(node.id)
+        if isinstance(node, ast.Attribute):
+            owner = self.evaluate(node.value)
+            if isinstance(owner, (ModuleType, type)):
+                return getattr(owner, node.attr, MISSING)
+        return MISSING
+
+
+def read_source(function: Callable[..., Any]) -> Source:
+    """Parse the source of a function.
+
+    Raises:
+        OSError: there is none, as for code typed at the prompt of Python or passed to `python -c`.
+    """
+    lines, first = inspect.getsourcelines(function)
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    ast.increment_lineno(tree, first - 1)
+    node = tree.body[0]
+    if not isinstance(node, ast.FunctionDef):  # a lambda
+        raise OSError("not a def")
+    return Source(
+        function=function,
+        node=node,
+        file=inspect.getsourcefile(function) or function.__code__.co_filename,
+        parameters=tuple(argument.arg for argument in node.args.args),
+        locals=frozenset(_assigned(node)),
+    )
+
+
+def _assigned(function: ast.FunctionDef) -> set[str]:
+    names = {argument.arg for argument in function.args.args}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def is_constant(value: Any) -> bool:
+    """Whether native code can hold the value: a number, an array of numbers or a tuple of constants."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "biuf"
+    if isinstance(value, tuple):
+        return all(map(is_constant, value))
+    return isinstance(value, (bool, int, float, np.number, np.bool_))
