@@ -54,3 +54,13 @@ def plan(mode: AutoresetMode, terminated: np.ndarray, truncated: np.ndarray) -> 
         f"{int(done.sum())} episodes have ended (positions {np.flatnonzero(done)[:8].tolist()}) and autoreset is "
         "disabled; reset them first: reset(options={'reset_mask': mask})"
     )
+
+
+def ops_of(mode: AutoresetMode) -> tuple[int, int]:
+    """The ops of rows whose episode goes on and of rows whose episode ended, for engines that plan for themselves.
+
+    In DISABLED mode no row may have ended; `plan` raises if one has.
+    """
+    if mode is _SAME_STEP:
+        return int(Op.ROLL), int(Op.ROLL)
+    return int(Op.STEP), int(Op.RESET if mode is _NEXT_STEP else Op.STEP)

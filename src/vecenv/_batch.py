@@ -59,6 +59,7 @@ class Batch:
         options: reset options by row; used once.
         given: actions by row that do not fit the columns and go to the env as they are; used once.
         mail: infos and failures by row, only of rows with something to say.
+        info, final_info: infos of engines whose envs all have the same ones, as columns by name.
     """
 
     observation_layout: Layout
@@ -78,6 +79,8 @@ class Batch:
     options: dict[int, dict[str, Any] | None] = field(default_factory=dict)
     given: dict[int, Any] = field(default_factory=dict)
     mail: dict[int, Mail] = field(default_factory=dict)
+    info: dict[str, np.ndarray] = field(default_factory=dict)
+    final_info: dict[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def allocate(cls, observation: Layout, action: Layout, count: int, memory: Memory | None = None) -> Batch:

@@ -37,6 +37,30 @@ def as_dicts(infos: Iterable[tuple[int, Mapping[str, Any]]], count: int) -> list
     return dicts
 
 
+def from_columns(columns: Mapping[str, np.ndarray], rows: Any, mask: np.ndarray) -> dict[str, Any]:
+    """Gymnasium's layout of infos that are columns already.
+
+    Args:
+        columns: one value per row of the batch.
+        rows: which rows of it (None: all).
+        mask: which of these have infos; the others read zero.
+    """
+    rendered: dict[str, Any] = {}
+    whole = bool(mask.all())
+    for key, column in columns.items():
+        values = column.copy() if rows is None else column[rows]
+        if not whole:
+            values[~mask] = 0
+        rendered[key] = values
+        rendered[f"_{key}"] = mask.copy()
+    return rendered
+
+
+def row_of_columns(columns: Mapping[str, np.ndarray], row: int) -> dict[str, Any]:
+    """The infos of one row as a fresh dict of plain values."""
+    return {key: np.array(column[row]) if column.ndim > 1 else column[row].item() for key, column in columns.items()}
+
+
 def objects(rows: Iterable[int], values: Iterable[Any], count: int) -> np.ndarray:
     """An object array of None with `values` at `rows`, whatever the values are."""
     column = np.full(count, None, dtype=object)

@@ -46,13 +46,15 @@ class Lifecycle:
         self._whole = False
         """All rows are pending; `pending` itself is then not kept up to date, to spare the usual step the work."""
         self._pid = os.getpid()
+        self.survives_fork = False
+        """A child may go on with its copy: nothing is shared with the parent."""
         self.inside: int | None = None
         """The thread inside. Set to None where a call ends, without a call: no signal handler can come in between."""
 
     def enter(self, call: str) -> None:
         """Begin a public call. It ends with `inside = None`; in a call instead, a signal handler could run first."""
         self.check_open(call)
-        if self._pid != os.getpid():
+        if self._pid != os.getpid() and not self.survives_fork:
             raise CallOrderError(
                 f"{call}() in process {os.getpid()}, but process {self._pid} made this vector env; "
                 "make one in the child"
@@ -69,7 +71,7 @@ class Lifecycle:
 
     def is_mine(self) -> bool:
         """Whether this process made the vector env."""
-        return self._pid == os.getpid()
+        return self.survives_fork or self._pid == os.getpid()
 
     def check_idle(self, call: str) -> None:
         """Raise PendingError if any row is pending."""
@@ -188,6 +190,12 @@ class Lifecycle:
         self.ready[rows] = ready
         self.lost[rows] = self.lost[rows] & (not ready)
         self.seen[rows] = True
+        self._all_ready = bool(self.ready.all())
+
+    def replaced(self, rows: Rows, ready: np.ndarray) -> None:
+        """These rows are now what others were that were `ready`."""
+        self.ready[rows] = self.seen[rows] = ready
+        self.lost[rows] = False
         self._all_ready = bool(self.ready.all())
 
     def _list_pending(self) -> None:

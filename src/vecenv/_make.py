@@ -7,12 +7,13 @@ import difflib
 import inspect
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from gymnasium.vector import AutoresetMode
 
 from vecenv._autoreset import parse_mode
+from vecenv._builds import compiled_kwargs, find_build, refuses_compiled, split_parameters, time_limit
 from vecenv._checks import patience, positive_int, positive_seconds
 from vecenv._cpus import usable_cpus
 from vecenv._envs import Factory, build_envs
@@ -25,9 +26,10 @@ from vecenv.engines._facts import check_observation_mode
 from vecenv.engines._start import check_context
 from vecenv.engines._sync import SyncEngine
 from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, UnknownEngine
+from vecenv.kernel._define import Kernel
 
-EngineName = Literal["auto", "sync", "thread", "process"]
-ENGINES = ("sync", "thread", "process")
+EngineName = Literal["auto", "compiled", "sync", "thread", "process"]
+ENGINES = ("compiled", "sync", "thread", "process")
 _PROBE_SECONDS = 0.02
 _CHEAP_SECONDS, _LITTLE_SECONDS = 100e-6, 2e-3
 """An env that steps faster than the first is not worth another process, unless a step of all takes longer than the
@@ -59,6 +61,7 @@ def make(
     order: Order = "first-ready",
     observation_mode: Any = "same",
     caller_works: bool = False,
+    precision: Literal["exact", "fast"] = "exact",
     env_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
     wrappers: Sequence[Wrapper] | None = None,
     **kwargs: Any,
@@ -66,13 +69,16 @@ def make(
     """Make `num_envs` environments and run them as one.
 
     Args:
-        env: a Gymnasium id or EnvSpec, a callable that makes an env, or a list of such callables (one per env).
+        env: an id of a kernel or a Gymnasium env, the class of a kernel, an EnvSpec, a callable that makes an env, or a
+            list of such callables (one per env).
         num_envs: how many; left out with a list.
-        engine: "sync", "thread", "process", or "auto": the fastest one that is faithful, see `engine_reason`.
+        engine: "compiled" (for kernels), "sync", "thread", "process", or "auto": the fastest one that is faithful, see
+            `engine_reason`.
         workers: threads or processes; default: the processors this process may use, at most one per env.
         batch_size: how many envs `recv` waits for by default; fewer than `num_envs` means whoever is ready first.
         autoreset: "next-step", "same-step" or "disabled", or Gymnasium's AutoresetMode.
-        copy: False hands out views of the batch that the next step overwrites.
+        copy: False hands out views of the batch that the next step overwrites; those of kernels stay as they are during
+            the next three steps.
         context: start method of processes ("fork", "forkserver", "spawn") or a multiprocessing context.
         seeding: how `reset(seed=int)` spreads over envs: "gymnasium" (seed, seed + 1, ...) or "spawn" (never
             overlapping).
@@ -82,32 +88,54 @@ def make(
         order: "first-ready", or "fixed": `recv` returns envs in the order of their sends, those of one send by id.
         observation_mode: "same", "different" or Gymnasium's pair (batched space, single space).
         caller_works: process engine: the caller holds a share of the envs too and steps them instead of waiting.
+        precision: kernels: "exact" (bit-equal to Python) or "fast" (several envs per instruction; sin, exp and the like
+            within a few units in the last place).
         env_kwargs: constructor arguments of the envs, one dict for all or one per env.
         wrappers: single-env wrappers, applied to every env in this order.
-        **kwargs: more constructor arguments, for all envs.
+        **kwargs: more constructor arguments, for all envs. A kernel's parameter may be an array of one value per env.
 
     Raises:
         ConfigError: an argument cannot be right. Nothing was started.
         EnvError: an env could not be built; it says which and why.
     """
     num_envs = positive_int("num_envs", num_envs)
-    _check_no_misspelling(kwargs)
+    kernel, env = find_build(env)
+    _check_no_misspelling(kwargs, kernel.params if kernel else ())
     if kwargs:
         env_kwargs = _merge(env_kwargs, kwargs)
-    env_fns, spec = factories(env, num_envs, env_kwargs, wrappers)
+    each = env_kwargs if kernel is None else split_parameters(kernel, env_kwargs, num_envs)
+    env_fns, spec = factories(env, num_envs, each, wrappers)
     count = len(env_fns)
     mode = parse_mode(autoreset)
     check_observation_mode(observation_mode)
     _check_choice("seeding", seeding, ("gymnasium", "spawn"))
     _check_choice("on_error", on_error, ("raise", "restart"))
     _check_choice("order", order, ("first-ready", "fixed"))
+    _check_choice("precision", precision, ("exact", "fast"))
     timeout = None if timeout is None else patience(positive_seconds("timeout", timeout))
     start_timeout = positive_seconds("start_timeout", start_timeout)
     check_context(context)
     if batch_size is not None and not 1 <= positive_int("batch_size", batch_size) <= count:
         raise ConfigError(f"batch_size must be in 1 ... num_envs = {count}, got {batch_size}")
     workers = _workers(workers, count, caller_works)
-    name, reason = _choose(engine, env_fns, workers, timeout, caller_works)
+    unfit = refuses_compiled(
+        kernel,
+        env_kwargs,
+        wrappers=wrappers,
+        observation_mode=observation_mode,
+        timeout=timeout,
+        caller_works=caller_works,
+    )
+    name, reason = _choose(engine, env_fns, workers, timeout, caller_works, unfit, kernel)
+    front: dict[str, Any] = {"autoreset": mode, "batch_size": batch_size, "copy": copy, "seeding": seeding}
+    front["engine_reason"] = reason
+    if name == "compiled":
+        assert kernel is not None
+        envs = _make_compiled(kernel, count, env_kwargs, precision, workers, front)
+        envs.spec = spec
+        return envs
+    if precision != "exact":
+        raise EngineRefused(f"precision={precision!r} is for the compiled engine, this is {name!r}: {reason}")
     built = _build(
         name,
         env_fns,
@@ -119,17 +147,28 @@ def make(
         caller_works=caller_works,
         start_timeout=start_timeout,
     )
-    envs = VectorEnv(
-        built,
-        autoreset=mode,
-        batch_size=batch_size,
-        copy=copy,
-        seeding=seeding,
-        timeout=timeout,
-        engine_reason=reason,
-    )
+    envs = VectorEnv(built, timeout=timeout, **front)
     envs.spec = spec
     return envs
+
+
+def _make_compiled(
+    kernel: Kernel, count: int, env_kwargs: Any, precision: Any, threads: int, front: dict[str, Any]
+) -> VectorEnv:
+    from vecenv._compiled_env import CompiledVectorEnv
+    from vecenv.engines._compiled import CompiledEngine
+
+    ours, theirs = compiled_kwargs(kernel, env_kwargs)
+    engine = CompiledEngine(
+        kernel,
+        count,
+        kwargs=ours,
+        precision=precision,
+        threads=threads,
+        render_mode=theirs.get("render_mode"),
+        max_episode_steps=time_limit(kernel, theirs),
+    )
+    return CompiledVectorEnv(engine, **front)
 
 
 def _build(
@@ -181,7 +220,13 @@ def refuses(engine: str, timeout: float | None = None, caller_works: bool = Fals
 
 
 def _choose(
-    engine: str, env_fns: list[Factory], workers: int, timeout: float | None, caller_works: bool
+    engine: str,
+    env_fns: list[Factory],
+    workers: int,
+    timeout: float | None,
+    caller_works: bool,
+    not_compiled: str | None,
+    kernel: Kernel | None,
 ) -> tuple[str, str]:
     """The engine's name and why."""
     if engine != "auto":
@@ -190,10 +235,20 @@ def _choose(
             hint = f"; did you mean {near[0]!r}?" if near else ""
             known = ", ".join(map(repr, ENGINES))
             raise UnknownEngine(f"engine must be 'auto' or one of {known}, got {engine!r}{hint}")
-        reason = refuses(engine, timeout, caller_works)
+        reason = not_compiled if engine == "compiled" else refuses(engine, timeout, caller_works)
         if reason is not None:
             raise EngineRefused(reason)
         return engine, f"engine={engine!r} was asked for"
+    if kernel is not None and not_compiled is None:
+        return "compiled", f"{kernel.id} has a kernel: native code, bit-equal to the Python env"
+    name, reason = _choose_python(env_fns, workers, timeout, caller_works)
+    return name, reason if kernel is None else f"{reason} (its kernel is not used: {not_compiled})"
+
+
+def _choose_python(
+    env_fns: list[Factory], workers: int, timeout: float | None, caller_works: bool
+) -> tuple[str, str]:
+    """The engine for Python envs, and why."""
     unfit = refuses("process")
     if unfit is not None:
         return "sync" if timeout is None else "thread", unfit
@@ -263,10 +318,10 @@ def _merge(env_kwargs: Any, kwargs: dict[str, Any]) -> Any:
     return env_kwargs
 
 
-def _check_no_misspelling(kwargs: dict[str, Any]) -> None:
+def _check_no_misspelling(kwargs: dict[str, Any], parameters: Iterable[str]) -> None:
     """An unknown keyword goes to the env, unless it looks like one of ours or is what others call it."""
     ours = [name for name in inspect.signature(make).parameters if name != "kwargs"]
-    for name in kwargs:
+    for name in kwargs.keys() - set(parameters):
         near = [_ELSEWHERE[name]] if name in _ELSEWHERE else difflib.get_close_matches(name, ours, n=1, cutoff=0.8)
         if near:
             raise ConfigTypeError(

@@ -39,7 +39,7 @@ def register_kernel(kernel: Kernel) -> None:
         warnings.simplefilter("ignore")  # "Overriding environment ... already in registry", in a notebook cell
         gymnasium.register(
             id=f"{NAMESPACE}/{kernel.id}",
-            entry_point=functools.partial(_make_kernel_env, kernel.id),
+            entry_point=functools.partial(_kernel_env, kernel),
             vector_entry_point=functools.partial(_make_registered, kernel.id),  # type: ignore[arg-type]  # any creator
             max_episode_steps=kernel.max_episode_steps,
         )
@@ -56,6 +56,13 @@ def make_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     if kernel is None:
         return gymnasium.make(find_spec(id), **kwargs)
     return gymnasium.make(f"{NAMESPACE}/{id}", **kwargs)
+
+
+def _kernel_env(kernel: Kernel, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    """What Gymnasium calls for a user's kernel. It carries the definition, so that other processes need no registry."""
+    from vecenv.kernel._python import KernelEnv
+
+    return KernelEnv(kernel, **kwargs)
 
 
 def _make_kernel_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
@@ -95,6 +102,7 @@ def _register(spec: EnvSpec, id: str) -> None:
 
 def _make_registered(id: str, num_envs: int = 1, max_episode_steps: int | None = None, **kwargs: Any) -> VectorEnv:
     """What Gymnasium calls for `vecenv/<id>`."""
-    if max_episode_steps != gymnasium.spec(id).max_episode_steps:
+    registered = registry[id] if id in registry else registry[f"{NAMESPACE}/{id}"]
+    if max_episode_steps != registered.max_episode_steps:
         kwargs["max_episode_steps"] = max_episode_steps
     return make(id, num_envs, **kwargs)

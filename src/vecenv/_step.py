@@ -69,10 +69,15 @@ class Step:
     @property
     def next_obs(self) -> Any:
         """The true successor observation of each transition: `final_obs` where an episode rolled, else `obs`."""
-        if self._final_columns is None:
-            return self.obs
-        pairs = zip(self._final_columns, self._obs_columns, strict=True)
-        return self._layout.batched([np.where(_like(self.rolled, final), final, obs) for final, obs in pairs])
+        return successors(self._layout, self.obs, self._obs_columns, self._final_columns, self.rolled)
+
+
+def successors(layout: Layout, obs: Any, columns: Columns, finals: Columns | None, rolled: np.ndarray) -> Any:
+    """Observations with those that ended an episode where it rolled."""
+    if finals is None:
+        return obs
+    pairs = zip(finals, columns, strict=True)
+    return layout.batched([np.where(_like(rolled, final), final, column) for final, column in pairs])
 
 
 def _like(mask: np.ndarray, column: np.ndarray) -> np.ndarray:

@@ -14,10 +14,11 @@ from gymnasium.vector import AutoresetMode
 from vecenv._autoreset import plan
 from vecenv._batch import Mail, Op, Rows
 from vecenv._checks import patience, seconds
-from vecenv._infos import as_arrays, as_dicts, objects
+from vecenv._infos import as_arrays, as_dicts, from_columns, objects, row_of_columns
 from vecenv._layout import Columns, as_given
 from vecenv._lifecycle import Lifecycle
 from vecenv._options import ResetOptions
+from vecenv._rollout import Rollout, Snapshot
 from vecenv._seeding import NO_SEED, Seeding, spread
 from vecenv._stats import Stats, gather
 from vecenv._step import Step
@@ -262,6 +263,52 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         clocks = self.engine.clocks() if isinstance(self.engine, SupportsClocks) else []
         return gather(clocks, self.num_envs, self._exchanges, self._seconds_waiting, self._seconds_copying)
 
+    # --- planning, resuming, many steps at once ----------------------------------------------------------------------
+
+    def get_state(self, env_ids: Any = None) -> Snapshot:
+        """Everything that envs are made of: state, random stream, parameters, totals. `set_state` brings it back.
+
+        Args:
+            env_ids: which envs; default: all.
+
+        Raises:
+            UnsupportedError: the engine cannot; kernels (engine="compiled") can.
+        """
+        raise self._needs_kernel("get_state")
+
+    def set_state(self, state: Snapshot, env_ids: Any = None) -> None:
+        """Make envs what they were in `get_state`; a state of one env may be set to many.
+
+        Raises:
+            UnsupportedError: the engine cannot; kernels (engine="compiled") can.
+        """
+        raise self._needs_kernel("set_state")
+
+    def clone(self, source: Any, target: Any) -> None:
+        """Make the envs `target` copies of the envs `source` (ids; one source may have many targets)."""
+        raise self._needs_kernel("clone")
+
+    def rollout(
+        self, actions: Any = None, *, policy: Callable[..., Any] | None = None, steps: int | None = None
+    ) -> Rollout:
+        """Run many steps of all envs in one native call.
+
+        Args:
+            actions: batches of actions with a leading axis of time: [T, N, ...].
+            policy: instead, a function of one env's observation that returns its action (or `policy(obs, action)` that
+                writes into it). It is compiled under the rules of kernels.
+            steps: T, with a policy.
+
+        Raises:
+            UnsupportedError: the engine cannot; kernels (engine="compiled") can.
+        """
+        raise self._needs_kernel("rollout")
+
+    def _needs_kernel(self, call: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{call}() needs engine='compiled', which runs kernels; this is the {self.engine.name} engine"
+        )
+
     # --- for faces ---------------------------------------------------------------------------------------------------
 
     def _start_reset(self, seed: Any = None, options: Any = None) -> None:
@@ -281,7 +328,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         mail, count = self._mail(rows), len(rows)
         infos = as_dicts(((position, letter.info) for position, letter in mail), count)
         final_infos = as_dicts(((position, letter.final_info or {}) for position, letter in mail), count)
-        return self._step_of(rows), infos, final_infos
+        step = self._step_of(rows)
+        for position, row in enumerate(rows.tolist() if self._batch.info else ()):
+            infos[position].update(row_of_columns(self._batch.info, row))
+            if step.rolled[position]:
+                final_infos[position].update(row_of_columns(self._batch.final_info, row))
+        return step, infos, final_infos
 
     def _begin(self, call: str, send: Callable[..., None], *arguments: Any) -> None:
         """A public call that sends and returns at once."""
@@ -320,7 +372,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._discard_pending()
         seeded = rows[seeds[rows] != NO_SEED]
         batch.seed[seeded] = seeds[seeded]  # an env that was restarted keeps the seed it was given
-        batch.options.update((row, parsed.per_env[row]) for row in rows.tolist() if parsed.per_env[row] is not None)
+        if options is not None:
+            batch.options.update((row, parsed.per_env[row]) for row in rows.tolist() if parsed.per_env[row] is not None)
         self._dispatch(rows, _RESET, "reset")
 
     def _send_step(self, actions: Any, rows: Rows | None, call: str) -> None:
@@ -431,6 +484,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         batch = self._batch
         obs = batch.observation_layout.batched(batch.take(batch.obs, None, self.copy))
         infos = as_arrays(((row, mail.info) for row, mail in self._mail(None)), self.num_envs)
+        if batch.info:
+            infos.update(from_columns(batch.info, None, self._ops == _RESET))
         self._seconds_copying += time.perf_counter() - started
         return obs, infos
 
@@ -453,8 +508,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             if np.count_nonzero(rolled):
                 final = batch.take(batch.final_obs, rows, True)
                 self._add_final(infos, rolled, batch.observation_layout.reader(final), mail)
+                if batch.final_info:
+                    infos["final_info"].update(from_columns(batch.final_info, rows, rolled))
         if mail:
             infos.update(as_arrays(((position, letter.info) for position, letter in mail), len(reward)))
+        if batch.info:
+            infos.update(from_columns(batch.info, rows, np.ones(len(reward), np.bool_)))
         self._seconds_copying += time.perf_counter() - started
         return obs, reward, terminated, truncated, infos, final
 

@@ -14,6 +14,7 @@ from gymnasium import Space, spaces
 
 from vecenv._checks import positive_int
 from vecenv._layout import Layout
+from vecenv._leaf import Leaf
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel._fields import Field, FieldError, Record, declare, field_of
 from vecenv.kernel._registry import add_kernel
@@ -29,6 +30,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "action_mask": ("state", "mask", "params"),
 }
 """What the parameters of each compiled method stand for, in order."""
+_SPACES = {"obs": "observation_space", "action": "action_space"}
 _NEEDED = ("reset", "step", "observe")
 _SIGNATURES = {
     "reset": "reset(s, rng, p)",
@@ -120,9 +122,23 @@ class Kernel:
     @functools.cached_property
     def names_checked(self) -> bool:
         """True, once: raises KernelError if a method uses a name that does not exist or cannot be compiled."""
-        for method, source in self.methods.items():
-            Rules(self.name, source, roles_of(method, source), self.state, self.params).check_names()
+        for method in self.methods:
+            self.rules(method).check_names()
         return True
+
+    def rules(self, method: str) -> Rules:
+        """What a method is checked by."""
+        source = self.methods[method]
+        return Rules(self.name, source, roles_of(method, source), self.state, self.params, self._leaves)
+
+    @functools.cached_property
+    def _leaves(self) -> dict[str, tuple[Leaf, ...]]:
+        """Leaves of the spaces, except of those that depend on Params."""
+        declared = {role: getattr(self.definition, name) for role, name in _SPACES.items()}
+        return {role: Layout(space).leaves for role, space in declared.items() if isinstance(space, Space)}
+
+    def __deepcopy__(self, memo: Any) -> Kernel:
+        return self  # it never changes
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.id, self.definition, self.max_episode_steps, self.kwargs)
@@ -200,9 +216,9 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
         methods=methods,
         render=definition.__dict__.get("render") or getattr(definition, "render", None),
     )
-    for method, source in methods.items():
-        Rules(name, source, roles_of(method, source), built.state, params).check()
     _check_spaces(built)
+    for method in methods:
+        built.rules(method).check()
     return built
 
 

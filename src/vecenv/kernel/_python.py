@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import numbers
 import time
 import traceback
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,9 +17,12 @@ import numpy as np
 from vecenv._layout import Columns, Layout
 from vecenv.errors import ConfigError, KernelError
 from vecenv.kernel._define import Kernel, per_env
-from vecenv.kernel._fields import Cells, FieldError, Record, cells
+from vecenv.kernel._fields import Cells, Field, FieldError, Record, cells, conform
 
 _TRIAL_STEPS, _TRIAL_SECONDS = 200, 0.1
+_MISTAKES = (FieldError, LookupError, NameError, AttributeError, TypeError, ValueError, ArithmeticError)
+"""What Python raises for code that native code would run into undefined behaviour with, or refuse."""
+_MACHINERY = (str(Path(__file__).parent), str(Path(np.__file__).parent))
 
 
 class KernelEnv(gymnasium.Env[Any, Any]):
@@ -54,21 +60,23 @@ class KernelEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Apply an action."""
         columns = self._actions.pack([action], 1)
-        given = _tree(self._actions, [_entry(column[0]) for column in columns], columns)
-        results = self._run("step", self.state, given, self.np_random, self.params)
-        reward, terminated, truncated = results if len(results) == 3 else (*results, False)
+        given = _tree(self._actions, [_entry(column[0]) for column in columns], columns, writeable=False)
+        reward, *flags = self._run("step", self.state, given, self.np_random, self.params)
+        terminated, truncated = flags if len(flags) == 2 else (*flags, False)
+        self._check_results(reward, terminated, truncated)
         return self._observe(), float(reward), bool(terminated), bool(truncated), self._info()
 
     def render(self) -> Any:
         """Draw the env as it is now."""
         if self.render_mode is None:
-            raise ConfigError(f"this env has no render_mode; make it with render_mode={self.metadata['render_modes']}")
+            raise ConfigError(f"this env was made without render_mode; {_render_modes(self.kernel)}")
         assert self.kernel.render is not None  # __init__ refuses a render_mode otherwise
         return self.kernel.render(self.state, self.params)
 
     def _observe(self) -> Any:
         columns = [np.zeros((1, *leaf.shape), leaf.dtype) for leaf in self._observations.leaves]
-        into = _tree(self._observations, [cells(column[0] if column.ndim > 1 else column) for column in columns], columns)
+        entries = [cells(column[0] if column.ndim > 1 else column) for column in columns]
+        into = _tree(self._observations, entries, columns, writeable=True)
         self._run("observe", self.state, into, self.params)
         return self._observations.reader(columns)(0)
 
@@ -83,19 +91,49 @@ class KernelEnv(gymnasium.Env[Any, Any]):
     def _run(self, method: str, *arguments: Any) -> Any:
         try:
             return self._methods[method](*arguments)
-        except (FieldError, IndexError, NameError, AttributeError, KeyError) as error:
+        except _MISTAKES as error:
             raise self._located(method, error) from error
 
     def _located(self, method: str, error: Exception) -> KernelError:
         """The error with the line of the user's code that it came from."""
-        files = {source.file for source in self.kernel.methods.values()}
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
-        frame = frames[-1] if frames else None
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+        name, file, line = (frames[-1].name, frames[-1].filename, frames[-1].lineno) if frames else (method, None, None)
         text = str(error.args[0]) if error.args else type(error).__name__
-        rule = text if isinstance(error, FieldError) else f"{type(error).__name__}: {text}"
+        rule = text if isinstance(error, FieldError) else f"{type(error).__name__}: {text}{_advice(error)}"
+        return KernelError(rule, self.kernel.name, name, file, line)
+
+    def _check_results(self, reward: Any, terminated: Any, truncated: Any) -> None:
+        if not isinstance(reward, (numbers.Real, np.bool_)):
+            raise self._returned(f"the reward is {type(reward).__name__} {reward!r:.40}; it must be a number")
+        for name, flag in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(flag, (numbers.Integral, np.bool_)):
+                raise self._returned(
+                    f"{name} is {type(flag).__name__} {flag!r:.40}; return reward, terminated, in this order, and make "
+                    "the second a bool"
+                )
+
+    def _returned(self, rule: str) -> KernelError:
+        """An error of what step returned; which return it was is known if there is one only."""
+        source = self.kernel.methods["step"]
+        lines = [node.lineno for node in ast.walk(source.node) if isinstance(node, ast.Return)]
         return KernelError(
-            rule, self.kernel.name, frame.name if frame else method, frame and frame.filename, frame and frame.lineno
+            rule, self.kernel.name, "step", source.file, lines[0] if len(lines) == 1 else source.node.lineno
         )
+
+
+def _is_machinery(file: str) -> bool:
+    """Whether a file is ours or NumPy's, and so not where the mistake is."""
+    return file.startswith(_MACHINERY)
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, ZeroDivisionError):
+        return "; native code would go on with inf or nan, so test for zero first"
+    if isinstance(error, ValueError) and "math domain" in str(error):
+        return "; native code would go on with nan, so test the argument first"
+    if isinstance(error, ValueError) and "ambiguous" in str(error):
+        return "; compare one element, not the array"
+    return ""
 
 
 def metadata_of(kernel: Kernel) -> dict[str, Any]:
@@ -108,8 +146,14 @@ def check_render_mode(kernel: Kernel, render_mode: str | None) -> None:
     """Raise ConfigError unless the kernel can be rendered so."""
     modes = metadata_of(kernel)["render_modes"]
     if render_mode is not None and render_mode not in modes:
-        can = f"it can be rendered as {modes}" if modes else "it defines no render(s, p)"
-        raise ConfigError(f"{kernel.id} cannot be rendered as {render_mode!r}; {can}")
+        raise ConfigError(f"{kernel.id} cannot be rendered as {render_mode!r}; {_render_modes(kernel)}")
+    if render_mode is not None and kernel.render is None:
+        raise ConfigError(f"{kernel.id} names render modes in its metadata, but defines no render(s, p)")
+
+
+def _render_modes(kernel: Kernel) -> str:
+    modes = metadata_of(kernel)["render_modes"]
+    return f"use render_mode={' or '.join(map(repr, modes))}" if modes else "it defines no render(s, p)"
 
 
 def option_columns(
@@ -126,7 +170,9 @@ def option_columns(
             continue
         column = per_env(kernel.params[name], value, 1)
         if column.shape[1:] != parameters[name].shape[1:]:
-            raise ConfigError(f"reset option {name!r} must have shape {parameters[name].shape[1:]}, got {column.shape[1:]}")
+            raise ConfigError(
+                f"reset option {name!r} must have shape {parameters[name].shape[1:]}, got {column.shape[1:]}"
+            )
         columns[name] = column
     return columns
 
@@ -135,59 +181,80 @@ def try_out(kernel: Kernel, kwargs: Mapping[str, Any]) -> None:
     """Play a little in Python, so that a mistake is reported in the words of the kernel and not of a compiler."""
     env = KernelEnv(kernel, **kwargs)
     env.action_space.seed(0)
-    env.reset(seed=0)
+    _, info = env.reset(seed=0)
     deadline = time.perf_counter() + _TRIAL_SECONDS
     for _ in range(_TRIAL_STEPS):
-        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        _, _, terminated, truncated, info = env.step(_sampled(env, info))
         if terminated or truncated:
-            env.reset()
+            _, info = env.reset()
         if time.perf_counter() > deadline:
             return
+
+
+def _sampled(env: KernelEnv, info: Mapping[str, Any]) -> Any:
+    """A random action, of those that the env's mask allows if there are any."""
+    mask = info.get("action_mask")
+    return env.action_space.sample() if mask is None or not mask.any() else env.action_space.sample(mask)
 
 
 class Branch:
     """A Dict or Tuple of leaves, by key: arrays are written into, single numbers are assigned."""
 
-    def __init__(self, children: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> None:
-        self._children, self._columns = children, columns
+    def __init__(self, children: Mapping[str, Any], columns: Mapping[str, np.ndarray], writeable: bool) -> None:
+        self._children, self._columns, self._writeable = children, columns, writeable
 
     def __getitem__(self, key: Any) -> Any:
         if str(key) in self._columns:
             return self._columns[str(key)][0].item()
+        if str(key) not in self._children:
+            known = ", ".join([*self._children, *self._columns])
+            raise FieldError(f"there is no {key!r} (there are: {known})")
         return self._children[str(key)]
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if not self._writeable:
+            raise FieldError("actions are read-only; use a variable of your own")
         if str(key) not in self._columns:
-            raise IndexError(f"{key!r} is no single number; write into its elements")
-        self._columns[str(key)][0] = value
+            self[key]  # unknown is another mistake than this one
+            raise FieldError(f"{key!r} is no single number; write into its elements: [{key!r}][:] = ...")
+        column = self._columns[str(key)]
+        column[0] = conform(Field(str(key), column.dtype), value)
 
 
-def _tree(layout: Layout, entries: list[Any], columns: Columns) -> Any:
+def _tree(layout: Layout, entries: list[Any], columns: Columns, writeable: bool) -> Any:
     """What a method gets for a space: the one entry, or a Branch of them."""
     if layout.leaves[0].path == "":
         return entries[0]
-    return _branch({leaf.path: number for number, leaf in enumerate(layout.leaves)}, "", layout, entries, columns)
+    return _branch(
+        {leaf.path: number for number, leaf in enumerate(layout.leaves)}, "", layout, entries, columns, writeable
+    )
 
 
-def _branch(paths: dict[str, int], prefix: str, layout: Layout, entries: list[Any], columns: Columns) -> Branch:
+def _branch(
+    paths: dict[str, int], prefix: str, layout: Layout, entries: list[Any], columns: Columns, writeable: bool
+) -> Branch:
     children: dict[str, Any] = {}
-    numbers: dict[str, np.ndarray] = {}
+    singles: dict[str, np.ndarray] = {}
     for path, leaf in paths.items():
         if not path.startswith(prefix):
             continue
         key, dot, _ = path[len(prefix) :].partition(".")
         if dot:
-            children.setdefault(key, _branch(paths, f"{prefix}{key}.", layout, entries, columns))
+            children.setdefault(key, _branch(paths, f"{prefix}{key}.", layout, entries, columns, writeable))
         elif layout.leaves[leaf].shape:
             children[key] = entries[leaf]
         else:
-            numbers[key] = columns[leaf]
-    return Branch(children, numbers)
+            singles[key] = columns[leaf]
+    return Branch(children, singles, writeable)
 
 
 def _entry(value: Any) -> Any:
     """An action, or a part of one, as the method gets it."""
-    return cells(value.copy()) if isinstance(value, np.ndarray) else value.item()
+    if not isinstance(value, np.ndarray):
+        return value.item()
+    entry = cells(value.copy())
+    entry.flags.writeable = False
+    return entry
 
 
 def _plain(value: Any) -> Any:

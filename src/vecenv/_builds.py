@@ -1,0 +1,104 @@
+"""Which builds an env has: a kernel, Python factories, or both; and what keeps the kernel from being used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium.envs.registration import registry
+
+from vecenv.kernel._define import Kernel
+from vecenv.kernel._python import metadata_of
+from vecenv.kernel._registry import find_kernel
+
+NAMESPACE = "vecenv"
+_OF_GYMNASIUM_MAKE = ("max_episode_steps", "disable_env_checker", "render_mode")
+"""Arguments that are `gymnasium.make`'s, not the env's."""
+
+
+def find_build(env: Any) -> tuple[Kernel | None, Any]:
+    """The kernel of what a user passes as `env`, if it has one, and what Python envs of it are made from.
+
+    A kernel that stands for an env of Gymnasium's is used only as long as that id is still Gymnasium's own.
+    """
+    if isinstance(env, type) and isinstance(getattr(env, "__kernel__", None), Kernel):
+        kernel: Kernel = env.__kernel__  # type: ignore[attr-defined]  # just looked at
+        return kernel, f"{NAMESPACE}/{kernel.id}"
+    if not isinstance(env, str):
+        return None, env
+    id = env.removeprefix(f"{NAMESPACE}:").removeprefix(f"{NAMESPACE}/")
+    kernel_or_none = find_kernel(id)
+    if kernel_or_none is None:
+        return None, env
+    if id not in registry:
+        return kernel_or_none, f"{NAMESPACE}/{id}"
+    own = str(registry[id].entry_point).startswith("gymnasium.envs.")
+    return (kernel_or_none if own else None), id
+
+
+def compiled_kwargs(kernel: Kernel, env_kwargs: Any) -> tuple[Any, dict[str, Any]]:
+    """Split constructor arguments into the kernel's (one mapping, or one per env) and those of `gymnasium.make`."""
+    registered = registry[kernel.id].kwargs if kernel.id in registry else {}
+    if isinstance(env_kwargs, (list, tuple)):
+        rows = [{**registered, **(entry or {})} for entry in env_kwargs]
+        return [_without(row) for row in rows], _only(rows[0])
+    given = {**registered, **(env_kwargs or {})}
+    return _without(given), _only(given)
+
+
+def refuses_compiled(
+    kernel: Kernel | None,
+    env_kwargs: Any,
+    *,
+    wrappers: Any = None,
+    observation_mode: Any = "same",
+    timeout: float | None = None,
+    caller_works: bool = False,
+) -> str | None:
+    """Why native code cannot run this, None if it can."""
+    if kernel is None:
+        return "there is no kernel of this env; write one with @vecenv.kernel, or use engine='sync', 'thread' or 'process'"
+    if wrappers:
+        return "wrappers wrap Python envs, and native code has none; use engine='sync', 'thread' or 'process'"
+    if observation_mode != "same":
+        return "envs of a kernel all have the same spaces; leave observation_mode out"
+    if timeout is not None:
+        return "native code cannot be interrupted when it hangs; use engine='process', or leave timeout out"
+    if caller_works:
+        return "native code runs in the calling thread already; leave caller_works out, or use engine='process'"
+    render_mode = compiled_kwargs(kernel, env_kwargs)[1].get("render_mode")
+    modes = metadata_of(kernel)["render_modes"]
+    if render_mode is not None and (kernel.render is None or render_mode not in modes):
+        return f"the kernel of {kernel.id} cannot draw {render_mode!r}; Gymnasium's own env may, with engine='sync'"
+    return None
+
+
+def split_parameters(kernel: Kernel, env_kwargs: Any, count: int) -> Any:
+    """Arguments of Python envs of a kernel: where a parameter has one value per env, every env gets its own."""
+    if not isinstance(env_kwargs, Mapping):
+        return env_kwargs
+    several = [
+        name
+        for name, value in env_kwargs.items()
+        if name in kernel.params and np.ndim(value) == len(kernel.params[name].shape) + 1 and len(value) == count
+    ]
+    if not several:
+        return env_kwargs
+    return [{**env_kwargs, **{name: env_kwargs[name][row] for name in several}} for row in range(count)]
+
+
+def _without(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in kwargs.items() if name not in _OF_GYMNASIUM_MAKE}
+
+
+def _only(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in kwargs.items() if name in _OF_GYMNASIUM_MAKE}
+
+
+def time_limit(kernel: Kernel, given: Mapping[str, Any]) -> int | None:
+    """Steps of an episode: what was asked for (-1 for no limit, as in Gymnasium), else the registered limit."""
+    asked = given.get("max_episode_steps")
+    if asked is not None:
+        return None if asked == -1 else int(asked)
+    return registry[kernel.id].max_episode_steps if kernel.id in registry else kernel.max_episode_steps

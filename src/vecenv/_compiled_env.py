@@ -1,0 +1,194 @@
+"""The front over kernels: steps of all envs in one native call, states in and out, rollouts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from vecenv._autoreset import ops_of, plan
+from vecenv._batch import Op
+from vecenv._checks import positive_int
+from vecenv._layout import Columns
+from vecenv._rollout import Rollout, Snapshot
+from vecenv._vector_env import VectorEnv
+from vecenv.engines._compiled import CompiledEngine
+from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, SpaceError
+
+_ROLL = int(Op.ROLL)
+
+
+class CompiledVectorEnv(VectorEnv):
+    """A vector env of a kernel.
+
+    With `copy=False` observations are handed out in a ring of four buffers: an array stays as it is during the next three
+    steps.
+    """
+
+    engine: CompiledEngine
+
+    def __init__(self, engine: CompiledEngine, **kwargs: Any) -> None:
+        super().__init__(engine, **kwargs)
+        self._alive, self._done = ops_of(self.autoreset_mode)
+        self._may_not_end = self._alive == self._done != _ROLL
+        self._lifecycle.survives_fork = True
+
+    def step(self, actions: Any, env_ids: Any = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Step all envs, or those of `env_ids` alone; then position k of every result belongs to `env_ids[k]`."""
+        if env_ids is not None:
+            return super().step(actions, env_ids)
+        lifecycle, batch = self._lifecycle, self._batch
+        lifecycle.enter("step")
+        try:
+            lifecycle.check_can_step(None, "step")
+            if self._may_not_end:
+                plan(self.autoreset_mode, batch.terminated, batch.truncated)
+            for column, packed in zip(batch.actions, batch.action_layout.pack(actions, self.num_envs), strict=True):
+                column[...] = packed
+            self._taken = lifecycle.all_rows
+            ended = self.engine.run_all(self._alive, self._done, not self.copy)
+            self._exchanges += 1
+            started = time.perf_counter()
+            if batch.info or (ended and self._may_roll):
+                columns, reward, terminated, truncated, infos, _ = self._take_out(None)
+            else:
+                columns = [column.copy() for column in batch.obs] if self.copy else batch.obs
+                reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
+                infos = {}
+                self._seconds_copying += time.perf_counter() - started
+            obs = batch.observation_layout.batched(columns)
+            self._taken = None
+            return obs, reward, terminated, truncated, infos
+        except BaseException as error:
+            self._tidy_up(error)
+            raise
+        finally:
+            lifecycle.inside = None
+
+    @property
+    def state(self) -> SimpleNamespace:
+        """The kernel's fields of all envs as NumPy views: `envs.state.x[3]`. Writing to them changes the envs."""
+        return self.engine.state
+
+    def get_state(self, env_ids: Any = None) -> Snapshot:
+        rows = self._lifecycle.all_rows if env_ids is None else self._lifecycle.parse_rows(env_ids)
+        self._lifecycle.enter("get_state")
+        try:
+            self._lifecycle.check_idle("get_state")
+            return Snapshot(self.engine.get_rows(rows), self._lifecycle.ready[rows])
+        finally:
+            self._lifecycle.inside = None
+
+    def set_state(self, state: Snapshot, env_ids: Any = None) -> None:
+        if not isinstance(state, Snapshot):
+            raise ConfigTypeError(f"set_state needs what get_state returned, got {type(state).__name__}")
+        rows = self._lifecycle.all_rows if env_ids is None else self._lifecycle.parse_rows(env_ids)
+        if len(state) not in (1, len(rows)):
+            raise SpaceError(f"the state is of {len(state)} envs and is to be set to {len(rows)}; pass env_ids")
+        self._lifecycle.enter("set_state")
+        try:
+            self._lifecycle.check_idle("set_state")
+            self.engine.set_rows(rows, state.columns)
+            self._lifecycle.replaced(rows, state.ready)
+        finally:
+            self._lifecycle.inside = None
+
+    def clone(self, source: Any, target: Any) -> None:
+        self.set_state(self.get_state(np.atleast_1d(source)), np.atleast_1d(target))
+
+    def rollout(
+        self, actions: Any = None, *, policy: Callable[..., Any] | None = None, steps: int | None = None
+    ) -> Rollout:
+        if (actions is None) == (policy is None):
+            raise ConfigError("rollout needs either actions[T, N] or policy=, and not both")
+        if self._may_not_end:
+            raise ConfigError("rollout begins new episodes by itself; make the envs with autoreset='next-step' or 'same-step'")
+        lifecycle = self._lifecycle
+        lifecycle.enter("rollout")
+        try:
+            lifecycle.check_can_step(None, "rollout")
+            if actions is None:
+                packed, count = None, positive_int("steps", steps)
+            else:
+                packed, count = self._pack_time(actions, steps)
+            ended = self._batch.terminated | self._batch.truncated
+            self._taken = lifecycle.all_rows
+            out = self.engine.rollout(packed, count, self._alive, self._done, policy)
+            made = self._rollout_of(out, ended)
+            self._taken = None
+            return made
+        except BaseException as error:
+            self._tidy_up(error)
+            raise
+        finally:
+            lifecycle.inside = None
+
+    def _pack_time(self, actions: Any, steps: int | None) -> tuple[Columns, int]:
+        """Check T batches of actions as one batch of T x N."""
+        if steps is not None:
+            raise ConfigError("steps is for policy=; the number of steps is the first axis of actions")
+        layout, count = self._batch.action_layout, self.num_envs
+        first = np.asarray(actions) if len(layout.leaves) == 1 else actions
+        if not isinstance(first, np.ndarray):
+            raise InvalidAction("rollout takes actions of plain spaces as one array [T, N, ...]; use step() for Dict and Tuple")
+        if first.ndim < 2 or first.shape[1] != count or not len(first):
+            raise InvalidAction(f"actions have shape {first.shape}, want (T, {count}, ...) with T >= 1")
+        length = len(first)
+        columns = layout.pack(first.reshape(length * count, *first.shape[2:]), length * count)
+        return [np.ascontiguousarray(column).reshape(length, count, *column.shape[1:]) for column in columns], length
+
+    def _rollout_of(self, out: dict[str, np.ndarray], ended: np.ndarray) -> Rollout:
+        layout = self._batch.observation_layout
+        leaves = range(len(layout.leaves))
+        done = out["TERMINATED"] | out["TRUNCATED"]
+        before = np.concatenate([ended[None], done[:-1]])
+        final = [out[f"F_{leaf}"] for leaf in leaves] if "F_0" in out else None
+        actions = [out[f"A_{leaf}"] for leaf in range(len(self._batch.actions))]
+        obs = [out[f"O_{leaf}"] for leaf in leaves]
+        return Rollout(
+            obs=layout.batched(obs),
+            actions=self._batch.action_layout.batched(actions),
+            reward=out["REWARD"],
+            terminated=out["TERMINATED"],
+            truncated=out["TRUNCATED"],
+            ops=np.where(before, np.uint8(self._done), np.uint8(self._alive)),
+            infos={name: out[_slot("O", name, out)] for name in self._batch.info},
+            final_infos={name: out[_slot("F", name, out)] for name in self._batch.info} if final is not None else {},
+            _layout=layout,
+            _obs_columns=obs,
+            _final_columns=final,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        engine = self.engine
+        build = {
+            "precision": engine.precision,
+            "threads": engine.threads,
+            "render_mode": self.render_mode,
+            "max_episode_steps": engine.max_episode_steps,
+        }
+        front = {
+            "autoreset": self.autoreset_mode,
+            "batch_size": self.batch_size,
+            "copy": self.copy,
+            "seeding": self._seeding,
+            "engine_reason": self.engine_reason,
+        }
+        return _restored, (engine.kernel, self.num_envs, engine.parameters, build, front, self.get_state())
+
+
+def _restored(
+    kernel: Any, count: int, parameters: Any, build: dict[str, Any], front: dict[str, Any], state: Snapshot
+) -> CompiledVectorEnv:
+    """What pickle calls."""
+    envs = CompiledVectorEnv(CompiledEngine(kernel, count, parameters=parameters, **build), **front)
+    envs.set_state(state)
+    return envs
+
+
+def _slot(prefix: str, name: str, out: dict[str, np.ndarray]) -> str:
+    return f"{prefix}M" if f"{prefix}I_{name}" not in out else f"{prefix}I_{name}"
+

@@ -1,0 +1,77 @@
+"""What `rollout` and `get_state` return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vecenv._batch import Op
+from vecenv._layout import Columns, Layout
+from vecenv._step import successors
+
+_RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """T steps of N envs. Every array has the axes [T, N, ...].
+
+    Attributes:
+        obs: observations after each step.
+        actions: what was applied.
+        reward: float64.
+        terminated, truncated: bool.
+        ops: what each row did.
+        infos: columns of the kernel's infos.
+        final_infos: those of the steps that ended an episode, where `rolled`; empty if nowhere.
+    """
+
+    obs: Any
+    actions: Any
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    ops: np.ndarray
+    infos: dict[str, np.ndarray]
+    final_infos: dict[str, np.ndarray]
+    _layout: Layout = field(repr=False)
+    _obs_columns: Columns = field(repr=False)
+    _final_columns: Columns | None = field(repr=False)
+
+    @property
+    def done(self) -> np.ndarray:
+        """Where an episode ended."""
+        return self.terminated | self.truncated
+
+    @property
+    def rolled(self) -> np.ndarray:
+        """Where an episode ended and the next one began in the same step."""
+        return (self.ops == _ROLL) & self.done
+
+    @property
+    def valid(self) -> np.ndarray:
+        """Where the row is a transition. False for the reset rows of "next-step" mode, whose action was ignored."""
+        return self.ops != _RESET
+
+    @property
+    def next_obs(self) -> Any:
+        """The true successor observation of each transition: that which ended the episode where it rolled."""
+        return successors(self._layout, self.obs, self._obs_columns, self._final_columns, self.rolled)
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Everything that some envs are made of. Plain arrays, so that it can be pickled or saved.
+
+    Attributes:
+        columns: by name; the first axis is the env.
+        ready: which of the envs were reset.
+    """
+
+    columns: dict[str, np.ndarray]
+    ready: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ready)

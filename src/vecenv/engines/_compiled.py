@@ -1,0 +1,399 @@
+"""The compiled engine: rows of a kernel, run by native code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from gymnasium.vector.utils import batch_space
+
+from vecenv._batch import Batch, Op, Rows
+from vecenv._clocks import BUCKETS, Clocks
+from vecenv._faults import Fault
+from vecenv._layout import Columns, Layout
+from vecenv.engines._crew import Crew
+from vecenv.engines._facts import BatchFacts
+from vecenv.errors import ConfigError, SpaceError, UnsupportedError
+from vecenv.kernel._define import Kernel, per_env
+from vecenv.kernel._driver import BLOCK, RNG_WORDS, fill_table, table_size
+from vecenv.kernel._native import Precision, native
+from vecenv.kernel._python import KernelEnv, check_render_mode, metadata_of, option_columns
+from vecenv.kernel._snapshot import generator, snapshot, try_out
+
+RING = 4
+"""Buffers that observations rotate through with `copy=False`: an array stays as it is for the next RING - 1 steps."""
+_ROLL = int(Op.ROLL)
+_FRESH, _STALE = 1, 2
+"""Parameters of a row: given for the episode that begins, and to be replaced by the general ones at its next reset."""
+_TRIALS = 4
+_NOT_WORTH = 50e-6
+"""Seconds of a step below which another thread is not even tried: waking it takes as long."""
+
+
+class CompiledEngine:
+    """State in columns, one native call per exchange.
+
+    Args:
+        kernel: what the rows are.
+        count: number of rows.
+        kwargs: parameters, one mapping for all rows or one per row.
+        precision: "exact" (bit-equal to Python) or "fast" (within the tolerances of `kernel/_math.py`).
+        threads: at most so many; whether they are worth it is measured.
+        render_mode: as for a Gymnasium env.
+        max_episode_steps: time limit, None for none.
+        parameters: instead of kwargs, a column of each, as in the attribute of that name.
+    """
+
+    name = "compiled"
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        count: int,
+        *,
+        kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        precision: Precision = "exact",
+        threads: int = 1,
+        render_mode: str | None = None,
+        max_episode_steps: int | None = None,
+        parameters: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        assert kernel.names_checked
+        check_render_mode(kernel, render_mode)
+        self.kernel = kernel
+        self.precision: Precision = precision
+        self.threads = threads
+        self.max_episode_steps = max_episode_steps
+        self.parameters = dict(parameters) if parameters is not None else _parameters(kernel, kwargs or {}, count)
+        observation, action = kernel.spaces(kernel.record(self.parameters))
+        self.facts = BatchFacts(
+            single_observation_space=observation,
+            observation_space=batch_space(observation, count),
+            single_action_space=action,
+            action_space=batch_space(action, count),
+            metadata=metadata_of(kernel),
+            render_mode=render_mode,
+            observation_layout=Layout(observation),
+            action_layout=Layout(action),
+        )
+        self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, count)
+        self._rows: Rows = np.arange(count)
+        self._queue: Rows = self._rows[:0]
+        self._native = self._compile()
+        self._columns = self._allocate(count)
+        self._table = np.zeros(table_size(self._native.slots), np.int64)
+        fill_table(self._table, self._native.slots, self._columns, self.max_episode_steps)
+        self._table_at = self._table.ctypes.data
+        self._calls = [self._native.caller() for _ in range(threads)]
+        self._crew = Crew(threads)
+        self._pace = _Pace(threads > 1 and count >= 2 * BLOCK)
+        self._rings: list[_Ring] = []
+        self._turn = 0
+        self._started = 0
+        self._busy = np.zeros(1, np.int64)
+        self._rows_run = np.zeros(1, np.int64)
+
+    # --- the seam ----------------------------------------------------------------------------------------------------
+
+    def send(self, rows: Rows) -> None:
+        if self.batch.options:
+            self._take_options(rows)
+        self._queue = np.concatenate([self._queue, np.sort(rows)])
+
+    def recv(self, count: int, timeout: float | None = None) -> Rows:
+        chosen, left = self._queue[:count], self._queue[count:]
+        todo = np.ascontiguousarray(np.sort(chosen))
+        if not len(left):
+            chosen = todo
+        todo = todo[self.batch.op[todo] != 0]  # those that an interrupted call ran are idle
+        if len(todo) == len(self._rows):
+            self._run_all(0, 0)
+        elif len(todo):
+            self._run_some(todo)
+        self._queue = left
+        return chosen
+
+    def pending(self) -> Rows:
+        return np.sort(self._queue)
+
+    def close(self, timeout: float = 5.0) -> None:
+        self._crew.close()
+
+    def run_all(self, alive: int, done: int, rotate: bool) -> int:
+        """Run every row at once: `alive` where an episode goes on, `done` where the last op ended one.
+
+        Args:
+            alive, done: ops.
+            rotate: observations go to the next of RING buffers, and `batch.obs` is that one.
+
+        Returns:
+            How many rows this ended an episode of.
+        """
+        if rotate:
+            self._rotate()
+        return self._run_all(alive, done)
+
+    def clocks(self) -> list[tuple[slice, Clocks]]:
+        count = len(self._rows)
+        nothing = np.broadcast_to(np.zeros(1, np.int64), (count, BUCKETS))  # envs are not timed one by one
+        return [(slice(0, count), Clocks(self._busy, self._rows_run, self._busy, nothing, nothing[:, 0]))]
+
+    # --- what kernels can do beyond ----------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> SimpleNamespace:
+        """The fields of all rows by name, as views."""
+        return SimpleNamespace(**{name: self._columns[f"S_{name}"] for name in self.kernel.state})
+
+    def get_rows(self, rows: Rows) -> dict[str, np.ndarray]:
+        """Copies of everything that these rows are made of."""
+        return {name: column[rows] for name, column in self._lasting().items()}
+
+    def set_rows(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
+        """Make these rows what `get_rows` read; a single one is set to all of them."""
+        own = self._lasting()
+        for name, column in own.items():
+            given = columns.get(name)
+            fits = given is not None and given.dtype == column.dtype and given.shape[1:] == column.shape[1:]
+            if given is None or not fits or len(given) not in (1, len(rows)):
+                raise SpaceError(f"this state is not one of {self.kernel.id} with these parameters ({name} does not fit)")
+        for name, column in own.items():
+            column[rows] = columns[name]
+
+    def rollout(
+        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+    ) -> dict[str, np.ndarray]:
+        """Run all rows `steps` times in one native call.
+
+        Args:
+            actions: columns with a leading axis of time, None with a policy.
+            steps: number of steps.
+            alive, done: ops.
+            policy: chooses the actions from the observations.
+
+        Returns:
+            Columns [steps, rows, ...] by the names of slots.
+        """
+        code = self._native if policy is None else self._compile(policy)
+        count = len(self._rows)
+        out: dict[str, np.ndarray] = {}
+        table = self._table.copy()
+        for number, slot in enumerate(code.slots):
+            if not slot.timed or (slot.name.startswith("F") and alive != _ROLL):
+                continue
+            assert slot.shape is not None
+            if slot.name.startswith("A_") and actions is not None:
+                layers = actions[int(slot.name[2:])]
+            else:
+                layers = np.empty((steps, count, *slot.shape), slot.dtype)
+            out[slot.name] = layers
+            table[2 * number] = layers.ctypes.data
+            table[2 * number + 1] = layers.strides[0]
+        calls = [code.caller() for _ in range(self.threads)] if policy is not None else self._calls
+        self._begin_clock()
+        self._split(calls, table.ctypes.data, alive, done, steps, self.threads > 1 and count >= 2 * BLOCK)
+        self._end_clock(count * steps)
+        for name, layers in out.items():
+            if not name.startswith("F"):
+                self._columns[name][...] = layers[-1]
+        return out
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
+        """Reads and calls go to Python envs that are copies of the rows; what a call changes is not written back."""
+        if name in self.kernel.params:
+            return [_plain(value) for value in self.parameters[name]]
+        results = []
+        for row in self._rows.tolist():
+            env = self.copy_of(row)
+            try:
+                found = getattr(env, name)
+                results.append(found(*args, **kwargs) if callable(found) else found)
+            except Exception as error:
+                raise Fault.of(error, "call").to_error(row) from error
+        return results
+
+    def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
+        """Set a parameter, from the next episode of each env on."""
+        if name not in self.kernel.params:
+            known = ", ".join(self.kernel.params) or "none"
+            raise UnsupportedError(
+                f"{self.kernel.id} has no parameter {name!r} (there are: {known}); the state of compiled envs is written "
+                "through envs.state, other attributes need engine='sync', 'thread' or 'process'"
+            )
+        column = per_env(self.kernel.params[name], np.array(values), len(self._rows))
+        if column.shape != self.parameters[name].shape:
+            raise ConfigError(f"parameter {name!r} has shape {self.parameters[name].shape[1:]} per env, got {column.shape[1:]}")
+        self.parameters[name][...] = column
+        self._columns["OVERRIDE"][...] = _STALE
+
+    def copy_of(self, row: int) -> KernelEnv:
+        """A Python env that is a copy of a row: its state, parameters and stream."""
+        env = snapshot(
+            self.kernel,
+            {name: self._columns[f"P_{name}"][row : row + 1] for name in self.kernel.params},
+            {name: self._columns[f"S_{name}"][row] for name in self.kernel.state},
+            self.facts.render_mode,
+        )
+        env.np_random = generator(self._columns["RNG"][row])
+        env._np_random_seed = int(self.batch.last_seed[row])
+        return env
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+
+    def _compile(self, policy: Callable[..., Any] | None = None) -> Any:
+        first = {name: column[:1] for name, column in self.parameters.items()}
+        layouts = self.facts.observation_layout, self.facts.action_layout
+        return native(
+            self.kernel, *layouts, self.precision, policy, before=lambda: try_out(snapshot(self.kernel, first))
+        )
+
+    def _allocate(self, count: int) -> dict[str, np.ndarray]:
+        batch = self.batch
+        columns: dict[str, np.ndarray] = {
+            "OP": batch.op,
+            "SEED": batch.seed,
+            "LAST_SEED": batch.last_seed,
+            "FALLBACK": (np.random.SeedSequence().generate_state(count, np.uint64) >> np.uint64(1)).view(np.int64),
+            "RNG": np.zeros((count, RNG_WORDS), np.uint64),
+            "REWARD": batch.reward,
+            "TERMINATED": batch.terminated,
+            "TRUNCATED": batch.truncated,
+            "RETURN": batch.episode_return,
+            "LENGTH": batch.episode_length,
+        }
+        columns |= {f"A_{number}": column for number, column in enumerate(batch.actions)}
+        columns |= {f"O_{number}": column for number, column in enumerate(batch.obs)}
+        columns |= {f"C_{number}": column for number, column in enumerate(batch.obs)}
+        columns |= {f"F_{number}": column for number, column in enumerate(batch.final_obs)}
+        columns |= {f"B_{name}": column for name, column in self.parameters.items()}
+        columns |= {f"P_{name}": column.copy() for name, column in self.parameters.items()}
+        for slot in self._native.slots:
+            if slot.name not in columns:
+                assert slot.shape is not None
+                columns[slot.name] = np.zeros((count, *slot.shape), slot.dtype)
+        names = [*self.kernel.info, *(["action_mask"] if "action_mask" in self.kernel.methods else [])]
+        for ours, theirs in (("O", batch.info), ("F", batch.final_info)):
+            for name in names:
+                slot = f"{ours}M" if name == "action_mask" else f"{ours}I_{name}"
+                theirs[name] = columns[slot]
+        return columns
+
+    def _lasting(self) -> dict[str, np.ndarray]:
+        """The columns that a row is made of; the others are scratch or orders."""
+        scratch = {"OP", "SEED", "FALLBACK", "TODO", "WHO"}
+        return {
+            name: column
+            for name, column in self._columns.items()
+            if name not in scratch and not name.startswith(("A_", "C_", "F"))
+        }
+
+    def _run_all(self, alive: int, done: int) -> int:
+        self._begin_clock()
+        ended = self._split(self._calls, self._table_at, alive, done, 1, self._pace.together)
+        seconds = self._end_clock(len(self._rows))
+        if self._pace.trying:
+            self._pace.note(seconds)
+        return ended
+
+    def _split(
+        self, calls: list[Callable[..., int]], table: int, alive: int, done: int, steps: int, together: bool
+    ) -> int:
+        if not together:
+            return calls[0](table, 0, 0, len(self._rows), alive, done, steps)
+        tasks = [_task(call, table, alive, done, steps) for call in calls]
+        return self._crew.run(tasks, len(self._rows), BLOCK)
+
+    def _run_some(self, rows: Rows) -> None:
+        self._begin_clock()
+        self._calls[0](self._table_at, rows.ctypes.data, 0, len(rows), 0, 0, 1)
+        self._end_clock(len(rows))
+
+    def _begin_clock(self) -> None:
+        self._started = time.perf_counter_ns()
+
+    def _end_clock(self, rows: int) -> float:
+        took = time.perf_counter_ns() - self._started
+        self._busy[0] += took
+        self._rows_run[0] += rows
+        return took * 1e-9
+
+    def _rotate(self) -> None:
+        obs = self.batch.obs
+        if not self._rings:
+            names = [slot.name for slot in self._native.slots]
+            self._rings = [
+                _Ring(column, 2 * names.index(f"O_{number}"), 2 * names.index(f"C_{number}"))
+                for number, column in enumerate(obs)
+            ]
+        self._turn = (self._turn + 1) % RING
+        for number, ring in enumerate(self._rings):
+            column = obs[number] = ring.columns[self._turn]
+            self._columns[f"O_{number}"] = self._columns[f"C_{number}"] = column
+            for place in ring.places:
+                self._table[place] = ring.addresses[self._turn]
+
+    def _take_options(self, rows: Iterable[int]) -> None:
+        """Parameters that reset options give to the episodes that begin."""
+        for row in rows:
+            options = self.batch.options.pop(int(row), None)
+            columns = option_columns(self.kernel, self.parameters, options)
+            for name, base in self.parameters.items():
+                self._columns[f"P_{name}"][row] = columns[name][0] if name in columns else base[row]
+            if columns:
+                self._columns["OVERRIDE"][row] = _FRESH
+
+
+class _Ring:
+    """Buffers of one observation column, and where their addresses go in the table."""
+
+    def __init__(self, column: np.ndarray, *places: int) -> None:
+        self.columns = [column, *(np.empty_like(column) for _ in range(RING - 1))]
+        self.addresses = [buffer.ctypes.data for buffer in self.columns]
+        self.places = places
+
+
+class _Pace:
+    """Whether several threads are faster than one, found out by trying both in turn."""
+
+    def __init__(self, worth_trying: bool) -> None:
+        self.together = False
+        self.trying = worth_trying
+        self._calls = 0
+        self._best = {False: float("inf"), True: float("inf")}
+
+    def note(self, seconds: float) -> None:
+        """Take note of what the last run took and choose how to do the next."""
+        self._calls += 1
+        if self._calls == 1:
+            return  # memory is touched for the first time
+        self._best[self.together] = min(self._best[self.together], seconds)
+        if self._calls > 2 * _TRIALS or self._best[False] < _NOT_WORTH:
+            self.trying = False
+            self.together = self._best[True] < self._best[False]
+        else:
+            self.together = not self.together
+
+
+def _task(call: Callable[..., int], table: int, alive: int, done: int, steps: int) -> Callable[[int, int], int]:
+    return lambda start, stop: call(table, 0, start, stop, alive, done, steps)
+
+
+def _parameters(kernel: Kernel, kwargs: Any, count: int) -> dict[str, np.ndarray]:
+    """Columns of all parameters, from one mapping or one per row."""
+    if isinstance(kwargs, Mapping):
+        return {name: column.copy() for name, column in kernel.parameters(kwargs, count).items()}
+    rows = [kernel.parameters(entry or {}, 1) for entry in kwargs]
+    columns: dict[str, np.ndarray] = {}
+    for name in kernel.params:
+        shapes = {row[name].shape for row in rows}
+        if len(shapes) > 1:
+            raise ConfigError(f"parameter {name!r} has different shapes in different envs: {sorted(shapes)}")
+        columns[name] = np.concatenate([row[name] for row in rows])
+    return columns
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value.copy()

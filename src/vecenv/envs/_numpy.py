@@ -1,0 +1,80 @@
+"""What NumPy does in Gymnasium's envs, in operations that round the same way in Python and in native code."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from vecenv.kernel.rng import Generator, random
+
+# Coefficients of NumPy's sine and cosine of float32, and pi / 2 in three parts.
+_TWO_OVER_PI = float.fromhex("0x1.45f306p-1")
+_HIGH, _MIDDLE, _LOW = (float.fromhex(part) for part in ("0x1.921fb0p+0", "0x1.5110b4p-22", "0x1.846988p-48"))
+_COSINE_8, _COSINE_6, _COSINE_4 = (
+    float.fromhex(factor) for factor in ("0x1.98e616p-16", "-0x1.6c06dcp-10", "0x1.55553cp-5")
+)
+_SINE_9, _SINE_7, _SINE_5, _SINE_3 = (
+    float.fromhex(factor) for factor in ("0x1.7d3bbcp-19", "-0x1.a06bbap-13", "0x1.11119ap-7", "-0x1.555556p-3")
+)
+_ROUNDING = 1.5 * 2.0**23
+"""A float32 that has no bits for fractions: adding it rounds to an integer."""
+
+
+def single(value: float) -> float:
+    """Round to float32."""
+    return float(np.float32(value))
+
+
+def squared(value: float) -> float:
+    """`x ** 2` of a np.float64, which is the C library's pow: one in a thousand differs from x * x in the last bit.
+
+    The exponent is 2, but no compiler may conclude so and put x * x in place of the call.
+    """
+    return math.pow(value, 2.0 + 0.0 * value)
+
+
+def squared_single(value: float) -> float:
+    """`x ** 2` of a np.float32: powf, which differs from x * x too."""
+    narrow = np.float32(value)
+    return float(narrow ** (np.float32(2.0) + np.float32(0.0) * narrow))
+
+
+def sample_of_three(rng: Generator, first: float, second: float, third: float) -> int:
+    """Gymnasium's categorical_sample. What rounding leaves above the sum of the three falls to the first."""
+    drawn = random(rng)
+    if drawn < first:
+        return 0
+    if drawn < first + second:
+        return 1
+    return 2 if drawn < first + second + third else 0
+
+
+def cosine_single(angle: float) -> float:
+    """`np.cos` of a np.float32."""
+    return _quarter_turns(angle, 1)
+
+
+def sine_single(angle: float) -> float:
+    """`np.sin` of a np.float32."""
+    return _quarter_turns(angle, 0)
+
+
+def _quarter_turns(angle: float, ahead: int) -> float:
+    """The sine of an angle and some quarter turns, as NumPy's vector code for float32 rounds it.
+
+    That takes the nearest multiple of pi / 2 away, in three parts, and evaluates one of two polynomials by fused
+    multiplications and additions (loops_trigonometric.dispatch.cpp of NumPy). A product of two float32 is exact in
+    float64; adding to it there rounds once more, which matters once in 2 ** 29.
+    """
+    turns = single(single(single(angle * _TWO_OVER_PI) + _ROUNDING) - _ROUNDING)
+    rest = single(single(single(angle - turns * _HIGH) - turns * _MIDDLE) - turns * _LOW)
+    square = single(rest * rest)
+    quadrant = int(turns) + ahead
+    if quadrant % 2 == 0:
+        series = single(single(_SINE_9 * square + _SINE_7) * square + _SINE_5)
+        result = single(single(single(series * square + _SINE_3) * square) * rest + rest)
+    else:
+        series = single(single(_COSINE_8 * square + _COSINE_6) * square + _COSINE_4)
+        result = single(single(series * square - 0.5) * square + 1.0)
+    return -result if quadrant % 4 >= 2 else result

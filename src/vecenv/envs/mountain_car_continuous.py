@@ -1,0 +1,84 @@
+"""MountainCarContinuous: MountainCar with a force to choose. Bit-equal to Gymnasium's.
+
+There the state is float64 after a reset and float32 after a step, and NumPy 2 computes with each in its own precision.
+"""
+
+# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
+# The first parameter of a kernel is the state of one env, not an object of the class.
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+from gymnasium.spaces import Box
+
+from vecenv.envs._numpy import single
+from vecenv.kernel._define import kernel
+from vecenv.kernel.rng import uniform
+
+MIN_POSITION, MAX_POSITION, GOAL_POSITION = -1.2, 0.6, 0.45
+MAX_SPEED = 0.07
+POWER = 0.0015
+GRAVITY = 0.0025
+
+
+def fit(value, wide):
+    """The value in the precision of the state: float64 if it is wide, else float32."""
+    return value if wide else single(value)
+
+
+@kernel("MountainCarContinuous-v0", max_episode_steps=999)
+class MountainCarContinuous:
+    """Position and velocity; `wide` until the first step of an episode."""
+
+    observation_space = Box(
+        np.array([MIN_POSITION, -MAX_SPEED], np.float32), np.array([MAX_POSITION, MAX_SPEED], np.float32)
+    )
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+    state: ClassVar = {"position": float, "velocity": float, "wide": bool}
+
+    class Params:
+        """`low` and `high` are reset options."""
+
+        goal_velocity = 0.0
+        low = -0.6
+        high = -0.4
+
+    def configure(goal_velocity=0):
+        """The arguments of Gymnasium's env."""
+        return {"goal_velocity": goal_velocity}
+
+    def reset(s, rng, p):
+        """At rest, near the bottom."""
+        s.position = uniform(rng, p.low, p.high)
+        s.velocity = 0.0
+        s.wide = True
+
+    def step(s, action, rng, p):
+        """Push with a force of -1 ... 1."""
+        wide = s.wide
+        force = action[0]
+        pull = GRAVITY * math.cos(fit(3 * s.position, wide))
+        if -1.0 <= force <= 1.0:
+            change = single(single(force * single(POWER)) - single(pull))
+        else:  # limited to a Python float, and those are float64
+            change = (POWER if force > 0.0 else -POWER) - pull
+        speed = fit(MAX_SPEED, wide)
+        velocity = fit(s.velocity + fit(change, wide), wide)
+        velocity = min(max(velocity, -speed), speed)
+        wall = fit(MIN_POSITION, wide)
+        position = fit(s.position + velocity, wide)
+        position = min(max(position, wall), fit(MAX_POSITION, wide))
+        if position == wall and velocity < 0:
+            velocity = 0.0
+        terminated = position >= fit(GOAL_POSITION, wide) and velocity >= fit(p.goal_velocity, wide)
+        s.position = single(position)
+        s.velocity = single(velocity)
+        s.wide = False
+        return (100.0 if terminated else 0.0) - force * force * 0.1, terminated
+
+    def observe(s, obs, p):
+        """Both numbers."""
+        obs[0] = s.position
+        obs[1] = s.velocity

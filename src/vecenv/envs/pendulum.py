@@ -1,0 +1,62 @@
+"""Pendulum: swing it up and keep it there. Bit-equal to Gymnasium's."""
+
+# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
+# The first parameter of a kernel is the state of one env, not an object of the class.
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+from gymnasium.spaces import Box
+
+from vecenv.envs._numpy import single, squared, squared_single
+from vecenv.kernel._define import kernel
+from vecenv.kernel.rng import uniform
+
+MAX_SPEED = 8.0
+MAX_TORQUE = 2.0
+SECONDS = 0.05
+BOUNDS = np.array([1.0, 1.0, MAX_SPEED], np.float32)
+
+
+@kernel("Pendulum-v1", max_episode_steps=200)
+class Pendulum:
+    """Angle from upright, and its velocity."""
+
+    observation_space = Box(-BOUNDS, BOUNDS, dtype=np.float32)
+    action_space = Box(-MAX_TORQUE, MAX_TORQUE, (1,), np.float32)
+    state: ClassVar = {"angle": float, "spin": float}
+
+    class Params:
+        """`x_init` and `y_init` are reset options: the largest angle and speed to begin with."""
+
+        g = 10.0
+        x_init = math.pi
+        y_init = 1.0
+
+    def configure(g=10.0):
+        """The arguments of Gymnasium's env."""
+        return {"g": g}
+
+    def reset(s, rng, p):
+        """Anywhere, slowly."""
+        s.angle = uniform(rng, -p.x_init, p.x_init)
+        s.spin = uniform(rng, -p.y_init, p.y_init)
+
+    def step(s, action, rng, p):
+        """Turn with a torque of -2 ... 2. It is a float32, and so is what NumPy computes of it alone."""
+        torque = min(max(action[0], -MAX_TORQUE), MAX_TORQUE)
+        upright = (s.angle + math.pi) % (2 * math.pi) - math.pi
+        effort = single(single(0.001) * squared_single(torque))
+        cost = squared(upright) + 0.1 * squared(s.spin) + effort
+        spin = s.spin + (3 * p.g / 2.0 * math.sin(s.angle) + single(3.0 * torque)) * SECONDS
+        s.spin = min(max(spin, -MAX_SPEED), MAX_SPEED)
+        s.angle += s.spin * SECONDS
+        return -cost, False
+
+    def observe(s, obs, p):
+        """Where the tip is, and how fast it turns."""
+        obs[0] = math.cos(s.angle)
+        obs[1] = math.sin(s.angle)
+        obs[2] = s.spin

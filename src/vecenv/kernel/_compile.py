@@ -1,0 +1,126 @@
+"""The compiler: from a lowered program to an object file in memory. The one module that drives Numba."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.errors import NumbaError
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+from vecenv.errors import KernelError
+from vecenv.kernel import _pcg64
+from vecenv.kernel._lower import Lowered, Program
+from vecenv.kernel._math import EXACT, FAST, functions
+
+_ARGUMENTS = (types.int64,) * 7
+"""Of `run`: table, rows, start, stop, alive, done, steps."""
+
+
+def compile_program(program: Program, driver: str, precision: str, kernel: str) -> tuple[bytes, str]:
+    """Compile a kernel.
+
+    Args:
+        program: lowered methods and helpers.
+        driver: text of the row loop.
+        precision: "exact" or "fast".
+        kernel: name of the class, for messages.
+
+    Returns:
+        An object file, and the symbol of `run` in it. Its C signature is
+        `int run(int64 *result, void **error, int64 x 7)`, Numba's own convention; it returns 0.
+
+    Raises:
+        KernelError: the code cannot be compiled; it names the line if the compiler does.
+    """
+    options = FAST if precision == "fast" else EXACT
+    names = _names(program, driver, precision)
+    for function in program.functions:
+        tree = ast.Module([function.node], [])
+        exec(compile(tree, function.file, "exec"), names)
+        inlined = function.name in ("step", "observe", "policy") and not function.branches
+        names[function.name] = njit(forceinline=inlined, **options)(names[function.name])
+    exec(compile(driver, f"<vecenv kernel {kernel}>", "exec"), names)
+    block = names["block"] = njit(**options)(names["block"])
+    run = njit(**options, no_cpython_wrapper=True, no_cfunc_wrapper=True)(names["run"])
+    try:
+        run.compile(_ARGUMENTS)
+    except NumbaError as error:
+        raise _explained(error, program, kernel) from None
+    del block
+    result = run.overloads[_ARGUMENTS]
+    return result.library._get_compiled_object(), result.fndesc.llvm_func_name
+
+
+def _names(program: Program, driver: str, precision: str) -> dict[str, Any]:
+    names: dict[str, Any] = {"np": np, **functions(precision), **program.constants}
+    names["seed_stream"] = _pcg64.seed_stream
+    for draw in program.draws:
+        names[f"rng__{draw}"] = _pcg64.make_normal() if draw == "normal" else getattr(_pcg64, draw)
+    for dtype, dimensions in set(re.findall(r"column_([a-z0-9]+)_(\d+)\(", driver)):
+        names[f"column_{dtype}_{dimensions}"] = _column(dtype, int(dimensions))
+    return names
+
+
+@functools.cache
+def _column(dtype: str, dimensions: int) -> Any:
+    """A function `(address, shape)` that views memory as an array."""
+    element = types.boolean if dtype == "bool" else getattr(types, dtype)
+    array_type = types.Array(element, dimensions, "C")
+
+    @intrinsic
+    def column(typing_context: Any, address: Any, shape: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            word = ir.IntType(64)
+            data_type = context.get_data_type(element)
+            item = word(context.get_abi_sizeof(data_type))
+            sizes = cgutils.unpack_tuple(builder, arguments[1], dimensions)
+            sizes = [builder.trunc(size, word) if size.type.width > 64 else size for size in sizes]
+            strides, stride = [], item
+            for size in reversed(sizes):
+                strides.insert(0, stride)
+                stride = builder.mul(stride, size)
+            array = arrayobj.make_array(array_type)(context, builder)
+            data = builder.inttoptr(arguments[0], data_type.as_pointer())
+            arrayobj.populate_array(array, data=data, shape=sizes, strides=strides, itemsize=item, meminfo=None)
+            return array._getvalue()
+
+        return array_type(address, shape), generate
+
+    return column
+
+
+def _explained(error: NumbaError, program: Program, kernel: str) -> KernelError:
+    """The compiler's message in our words: function, line, and what is left of its text."""
+    text = str(error)
+    function, line = _place(text, program)
+    rule = re.search(r"vecenv: (.*)", text)
+    if rule is not None:
+        told = rule.group(1)
+    else:
+        told = "the compiler (Numba) refuses this:\n" + "\n".join(f"    {part}" for part in _trimmed(text))
+    return KernelError(told, kernel, function and function.node.name, function and function.file, line)
+
+
+def _place(text: str, program: Program) -> tuple[Lowered | None, int | None]:
+    """The innermost of the user's lines that the message names."""
+    for file, line in reversed(re.findall(r"(?:at|File) \"?([^\"\n(]+?)\"?(?:, line | \()(\d+)", text)):
+        for function in program.functions:
+            last = getattr(function.node, "end_lineno", function.node.lineno)
+            if function.file.endswith(file.strip()) and function.node.lineno <= int(line) <= last:
+                return function, int(line)
+    return None, None
+
+
+def _trimmed(text: str) -> list[str]:
+    """The few lines of a compiler's message that say something to the author of the code."""
+    dull = ("During", "Failed in", "There are", "Of which", "- Of", "Overload", "With argument", "Rejected", "raised from")
+    lines = [line.strip() for line in text.splitlines()]
+    return [line for line in lines if line and not line.startswith((*dull, "File", "<source", "^", ">>>"))][:6]

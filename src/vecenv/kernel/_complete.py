@@ -1,0 +1,37 @@
+"""Whether `observe` writes every element on every path, so that the observation need not be cleared first."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from vecenv.kernel._source import Source
+
+
+def writes_everything(source: Source, shapes: Sequence[tuple[int, ...]]) -> bool:
+    """True if the top level of the function surely assigns each element; False if it is not plain to see.
+
+    Seen are `obs[0] = ...` for every index of a one-dimensional observation or a single number, `obs[:] = ...` and
+    `obs[...] = ...`.
+    """
+    if len(shapes) != 1 or len(shapes[0]) > 1:
+        return False
+    wanted = set(range(shapes[0][0] if shapes[0] else 1))
+    obs = source.parameters[1]
+    for statement in source.node.body:
+        if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
+            return False
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        for target in targets:
+            for element in target.elts if isinstance(target, ast.Tuple) else [target]:
+                if isinstance(element, ast.Subscript) and isinstance(element.value, ast.Name) and element.value.id == obs:
+                    wanted -= _indices(element.slice, wanted)
+    return not wanted
+
+
+def _indices(index: ast.expr, all_of_them: set[int]) -> set[int]:
+    if isinstance(index, ast.Slice) and index.lower is None and index.upper is None and index.step is None:
+        return set(all_of_them)
+    if isinstance(index, ast.Constant):
+        return set(all_of_them) if index.value is Ellipsis else {index.value} if isinstance(index.value, int) else set()
+    return set()

@@ -1,0 +1,322 @@
+"""The compiled row loop: text of the native function that runs ops on rows, written for one kernel.
+
+It mirrors `_rows.py`, the loop for Python envs. Rows are taken in blocks, and each block in passes: step all rows, find
+those that begin an episode, begin it, observe all rows. Loops start at zero over slices of the columns: with
+`range(lo, hi)` Numba keeps checks for negative indices, and LLVM does not vectorise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vecenv._layout import Layout
+from vecenv.kernel._complete import writes_everything
+from vecenv.kernel._define import Kernel
+from vecenv.kernel._fields import Field
+from vecenv.kernel._lower import Program
+
+RNG_WORDS = 6
+BLOCK = 1024
+"""Rows that are run together: their columns fit into the nearest caches."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A column that native code works on.
+
+    Attributes:
+        name: as in the text.
+        dtype: of its elements.
+        shape: of one row; None for a parameter array, whose shape is known when the env is made.
+        dimensions: number of dimensions of one row.
+        timed: has one layer per step in a rollout.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] | None = ()
+    dimensions: int = 0
+    timed: bool = False
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of a slot with a known shape."""
+        assert self.shape is not None
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
+    """All columns, in the order of the table of addresses."""
+    def fixed(name: str, dtype: Any, shape: tuple[int, ...] = (), timed: bool = False) -> Slot:
+        return Slot(name, np.dtype(dtype), shape, len(shape), timed)
+
+    def parameter(prefix: str, field: Field) -> Slot:
+        shape = None if field.shape else ()
+        return Slot(f"{prefix}_{field.name}", field.dtype, shape, len(field.shape))
+
+    slots = [
+        fixed("OP", np.uint8),
+        fixed("SEED", np.int64),
+        fixed("LAST_SEED", np.int64),
+        fixed("FALLBACK", np.int64),
+        fixed("RNG", np.uint64, (RNG_WORDS,)),
+        fixed("ELAPSED", np.int64),
+        fixed("ENDED", np.bool_),
+        fixed("OVERRIDE", np.uint8),
+        fixed("TODO", np.bool_),
+        fixed("WHO", np.int64),
+        fixed("REWARD", np.float64, timed=True),
+        fixed("TERMINATED", np.bool_, timed=True),
+        fixed("TRUNCATED", np.bool_, timed=True),
+        fixed("RETURN", np.float64),
+        fixed("LENGTH", np.int64),
+    ]
+    slots += [fixed(f"S_{field.name}", field.dtype, field.shape) for field in kernel.state.values()]
+    slots += [parameter("P", field) for field in kernel.params.values()]
+    slots += [parameter("B", field) for field in kernel.params.values()]
+    slots += [fixed(f"A_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(action.leaves)]
+    for name in ("O", "F"):
+        slots += [fixed(f"{name}_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(observation.leaves)]
+        slots += [fixed(f"{name}I_{k}", *_typed(kernel.state[k]), timed=True) for k in kernel.info]
+        if "action_mask" in kernel.methods:
+            slots.append(fixed(f"{name}M", np.int8, (int(action.space.n),), timed=True))  # type: ignore[attr-defined]
+    slots += [fixed(f"C_{k}", leaf.dtype, leaf.shape) for k, leaf in enumerate(observation.leaves)]
+    return slots
+
+
+def _typed(field: Field) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    return field.dtype, field.shape
+
+
+def table_size(slots: list[Slot]) -> int:
+    """Words of the table: address and bytes per layer of every slot, shapes of parameter arrays, the time limit."""
+    return 2 * len(slots) + sum(slot.dimensions for slot in slots if slot.shape is None) + 1
+
+
+def fill_table(table: np.ndarray, slots: list[Slot], columns: Mapping[str, np.ndarray], limit: int | None) -> None:
+    """Write addresses of the columns of all rows into the table."""
+    extra = 2 * len(slots)
+    for number, slot in enumerate(slots):
+        column = columns[slot.name]
+        assert column.dtype == slot.dtype and column.flags.c_contiguous, slot.name
+        table[2 * number] = column.ctypes.data
+        table[2 * number + 1] = 0
+        if slot.shape is None:
+            table[extra : extra + slot.dimensions] = column.shape[1:]
+            extra += slot.dimensions
+    table[-1] = 2**62 if limit is None else limit
+
+
+class Driver:
+    """Writes the text for one kernel."""
+
+    def __init__(self, kernel: Kernel, program: Program, observation: Layout, action: Layout) -> None:
+        self.kernel, self.program = kernel, program
+        self.observation, self.action = observation, action
+        self.slots = slots_of(kernel, observation, action)
+        self.lines: list[str] = []
+
+    def text(self) -> str:
+        """Definitions of `block` and `run`."""
+        self._head()
+        self._plan()
+        if "policy" in self.program.methods:
+            self._policy()
+        self._step()
+        self._find()
+        self._begin()
+        self._observe_all()
+        self._add(1, "return count")
+        self.lines += _RUN.format(size=table_size(self.slots), block=BLOCK).splitlines()
+        return "\n".join(self.lines) + "\n"
+
+    def _add(self, depth: int, *lines: str) -> None:
+        self.lines += ["    " * depth + line for line in lines]
+
+    def _head(self) -> None:
+        self._add(0, "def block(T, lo, hi, t, alive, done):")
+        self._add(1, "n = hi - lo", "count = 0", "limit = T[%d]" % (table_size(self.slots) - 1))
+        extra = 2 * len(self.slots)
+        for number, slot in enumerate(self.slots):
+            address = f"T[{2 * number}]" + (f" + t * T[{2 * number + 1}]" if slot.timed else "")
+            if slot.shape is None:
+                sizes = [f"T[{extra + axis}]" for axis in range(slot.dimensions)]
+                extra += slot.dimensions
+                row_bytes = " * ".join([*sizes, str(slot.dtype.itemsize)])
+            else:
+                sizes, row_bytes = list(map(str, slot.shape)), str(slot.row_bytes)
+            shape = ", ".join(["n", *sizes])
+            column = f"column_{slot.dtype.name}_{1 + slot.dimensions}"
+            self._add(1, f"{slot.name} = {column}({address} + lo * {row_bytes}, ({shape},))")
+
+    def _plan(self) -> None:
+        self._add(1, "if alive:")
+        self._add(2, "for i in range(n):", "    OP[i] = done if ENDED[i] else alive")
+
+    def _policy(self) -> None:
+        leaves = range(len(self.observation.leaves))
+        for k in leaves:
+            slot = next(slot for slot in self.slots if slot.name == f"O_{k}")
+            number = self.slots.index(slot)
+            shape = ", ".join(["n", *map(str, slot.shape or ())])
+            before = f"T[{2 * number}] + (t - 1) * T[{2 * number + 1}] + lo * {slot.row_bytes}"
+            column = f"column_{slot.dtype.name}_{1 + slot.dimensions}"
+            current = next(k2 for k2, other in enumerate(self.slots) if other.name == f"C_{k}")
+            self._add(1, f"L_{k} = {column}(({before}) if t else T[{2 * current}] + lo * {slot.row_bytes}, ({shape},))")
+        observed = [self._leaf_row("L", k, leaf.shape) for k, leaf in enumerate(self.observation.leaves)]
+        writes = len(self.program.methods["policy"].node.args.args) > len(observed)
+        actions = [self._leaf_row("A", k, leaf.shape) for k, leaf in enumerate(self.action.leaves)]
+        self._add(1, "for i in range(n):")
+        if writes:
+            self._add(2, f"policy({', '.join([*observed, *actions])})")
+        else:
+            self._add(2, f"A_0[i] = policy({', '.join(observed)})")
+
+    def _step(self) -> None:
+        step = self.program.methods["step"]
+        arguments = ", ".join([*self._state(step.registers), *self._actions(), "RNG[i]", *self._params()])
+        new = "".join(f", n_{name}" for name in step.assigned) if step.registers else ""
+        call = f"reward, terminated, truncated{new} = step({arguments})"
+        self._add(1, "for i in range(n):")
+        self._add(2, "op = OP[i]", "stepped = op > 1", "was = ENDED[i]", "elapsed = ELAPSED[i] + 1")
+        if step.registers and not step.branches:
+            self._add(2, call)
+            self._add(2, *(f"S_{name}[i] = n_{name} if stepped else S_{name}[i]" for name in step.assigned))
+        else:
+            self._add(2, "reward, terminated, truncated = 0.0, False, False", "if stepped:")
+            self._add(3, call)
+            if step.registers:
+                self._add(3, *(f"S_{name}[i] = n_{name}" for name in step.assigned))
+        self._add(
+            2,
+            "reward = reward if stepped else 0.0",
+            "terminated = terminated & stepped",
+            "truncated = (truncated | (elapsed >= limit)) & stepped",
+            "ended = terminated | truncated",
+            "ELAPSED[i] = elapsed if stepped else ELAPSED[i]",
+            "RETURN[i] = reward + (RETURN[i] if stepped and not was else 0.0)",
+            "LENGTH[i] = (1 if stepped else 0) + (LENGTH[i] if stepped and not was else 0)",
+            "REWARD[i] = reward",
+            "TERMINATED[i] = terminated",
+            "TRUNCATED[i] = truncated",
+            "ENDED[i] = ended",
+            "TODO[i] = (not stepped) | ((op == 3) & ended)",
+            "count += 1 if ended else 0",
+        )
+
+    def _find(self) -> None:
+        number = next(number for number, slot in enumerate(self.slots) if slot.name == "TODO")
+        self._add(
+            1,
+            f"WORDS = column_uint64_1(T[{2 * number}] + lo, (n // 8,))",
+            "found = 0",
+            "for w in range(n // 8):",
+            "    if WORDS[w] != 0:",
+            "        for i in range(w * 8, w * 8 + 8):",
+            "            if TODO[i]:",
+            "                WHO[found] = i",
+            "                found += 1",
+            "for i in range(n - n % 8, n):",
+            "    if TODO[i]:",
+            "        WHO[found] = i",
+            "        found += 1",
+        )
+
+    def _begin(self) -> None:
+        self._add(1, "for k in range(found):")
+        self._add(2, "i = WHO[k]", "if OP[i] == 3:")
+        self._observe(3, "F")
+        self._add(
+            2,
+            "elif SEED[i] >= 0:",
+            "    seed_stream(RNG[i], SEED[i])",
+            "    LAST_SEED[i] = SEED[i]",
+            "    SEED[i] = -1",
+            "if RNG[i, 3] == 0:",
+            "    seed_stream(RNG[i], FALLBACK[i])",
+            "if OVERRIDE[i] == 1:",
+            "    OVERRIDE[i] = 2",
+            "elif OVERRIDE[i] == 2:",
+            "    OVERRIDE[i] = 0",
+        )
+        for name, field in self.kernel.params.items():
+            if field.shape:
+                self._add(3, f"for j in range(P_{name}[i].size):", f"    P_{name}[i].flat[j] = B_{name}[i].flat[j]")
+            else:
+                self._add(3, f"P_{name}[i] = B_{name}[i]")
+        self._call_method(2, "reset", "RNG[i]")
+        self._add(2, "ELAPSED[i] = 0")
+
+    def _observe_all(self) -> None:
+        self._add(1, "for i in range(n):")
+        self._observe(2, "O")
+        self._add(1, "for i in range(n):", "    OP[i] = 0")
+
+    def _observe(self, depth: int, into: str) -> None:
+        leaves = self.observation.leaves
+        zeroed = not writes_everything(self.kernel.methods["observe"], [leaf.shape for leaf in leaves])
+        for k, leaf in enumerate(leaves):
+            if zeroed:
+                self._add(depth, f"{into}_{k}[i] = 0" if not leaf.shape else f"{into}_{k}[i][...] = 0")
+        rows = [self._leaf_row(into, k, leaf.shape) for k, leaf in enumerate(leaves)]
+        self._call_method(depth, "observe", ", ".join(rows))
+        for name in self.kernel.info:
+            shaped = self.kernel.state[name].shape
+            self._add(depth, f"{into}I_{name}[i]{'[...]' if shaped else ''} = S_{name}[i]")
+        if "action_mask" in self.program.methods:
+            self._add(depth, f"{into}M[i][...] = 0")
+            self._call_method(depth, "action_mask", f"{into}M[i]")
+
+    def _call_method(self, depth: int, name: str, argument: str) -> None:
+        method = self.program.methods[name]
+        call = f"{name}({', '.join([*self._state(method.registers), argument, *self._params()])})"
+        if not method.registers or not method.assigned:
+            self._add(depth, call)
+            return
+        self._add(depth, f"{''.join(f'n_{field}, ' for field in method.assigned)}= {call}")
+        self._add(depth, *(f"S_{field}[i] = n_{field}" for field in method.assigned))
+
+    def _state(self, registers: bool) -> list[str]:
+        """Arguments for the fields: arrays as the row, numbers as values or, for those who write in place, as slices."""
+        def argument(field: Field) -> str:
+            if field.shape:
+                return f"S_{field.name}[i]"
+            return f"widen__(S_{field.name}[i])" if registers else f"S_{field.name}[i:i + 1]"
+
+        return [argument(field) for field in self.kernel.state.values()]
+
+    def _params(self) -> list[str]:
+        return [
+            f"P_{field.name}[i]" if field.shape else f"widen__(P_{field.name}[i])" for field in self.kernel.params.values()
+        ]
+
+    def _actions(self) -> list[str]:
+        return [f"A_{k}[i]" if leaf.shape else f"widen__(A_{k}[i])" for k, leaf in enumerate(self.action.leaves)]
+
+    def _leaf_row(self, column: str, number: int, shape: tuple[int, ...]) -> str:
+        return f"{column}_{number}[i]" if shape else f"{column}_{number}[i:i + 1]"
+
+
+_RUN = """
+
+def run(table, rows, start, stop, alive, done, steps):
+    T = column_int64_1(table, ({size},))
+    count = 0
+    if rows:
+        R = column_int64_1(rows, (stop,))
+        for k in range(start, stop):
+            for t in range(steps):
+                count += block(T, R[k], R[k] + 1, t, alive, done)
+        return count
+    for lo in range(start, stop, {block}):
+        hi = min(lo + {block}, stop)
+        for t in range(steps):
+            count += block(T, lo, hi, t, alive, done)
+    return count
+"""
+
+Functions = Mapping[str, Callable[..., Any]]

@@ -1,0 +1,285 @@
+"""The functions that lowered code calls: conversions, powers, and mathematics in both precisions. Needs Numba.
+
+Exact: the C library's functions, as Python's `math` calls them. Fast: branch-free polynomials that a compiler can run
+for several envs at once. The fast ones are within these bounds (tests/kernels/test_fast_math.py):
+
+    sin, cos     2e-16 absolute for |x| <= 1e5
+    tan          4e-16 relative (away from its poles) for |x| <= 1e5
+    exp          4e-16 relative for -700 <= x <= 700
+    log          4e-16 relative, or 2e-16 absolute near 1
+    tanh         4e-16 absolute
+
+What is not listed is the C library's in both.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.errors import TypingError
+from numba.extending import intrinsic, overload
+
+EXACT: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
+FAST: dict[str, Any] = {**EXACT, "fastmath": {"contract", "nsz", "arcp"}}
+"""Without "reassoc": it would undo the careful order of the range reductions."""
+
+
+def _stub(*arguments: Any) -> Any:
+    raise NotImplementedError
+
+
+def _conversion(name: str, dtype: np.dtype[Any]) -> Any:
+    """A function that gives a value the type of a field and reads it back as 64 bits; it refuses what loses its kind."""
+    narrow = getattr(types, dtype.name) if dtype.kind != "b" else types.boolean
+
+    def convert(value: Any) -> Any:
+        raise NotImplementedError
+
+    def implementation(value):  # type: ignore[no-untyped-def]  # Numba compares signatures, annotations too
+        if dtype.kind == "f" and isinstance(value, (types.Float, types.Integer, types.Boolean)):
+            return lambda value: types.float64(narrow(value))
+        if dtype.kind in "iu" and isinstance(value, (types.Integer, types.Boolean)):
+            return lambda value: types.int64(narrow(value))
+        if dtype.kind == "b" and isinstance(value, types.Boolean):
+            return lambda value: value
+        raise TypingError(f"vecenv: a field of type {dtype} is assigned {value}")
+
+    overload(convert, jit_options=EXACT, strict=False)(implementation)
+    convert.__name__ = name
+    return convert
+
+
+def widen(value: Any) -> Any:
+    """Stub: a number as 64 bits, anything else as it is."""
+    raise NotImplementedError
+
+
+@overload(widen, jit_options=EXACT)
+def _widen(value):  # type: ignore[no-untyped-def]  # as above
+    if isinstance(value, types.Float):
+        return lambda value: types.float64(value)
+    if isinstance(value, types.Integer):
+        return lambda value: types.int64(value)
+    return lambda value: value
+
+
+def as_flag(value: Any) -> Any:
+    """Stub: a bool."""
+    raise NotImplementedError
+
+
+@overload(as_flag, jit_options=EXACT)
+def _as_flag(value):  # type: ignore[no-untyped-def]  # as above
+    if isinstance(value, (types.Boolean, types.Integer, types.Float)):
+        return lambda value: value != 0
+    raise TypingError(f"vecenv: step returns {value} as a flag; terminated and truncated are bools")
+
+
+def as_number(value: Any) -> Any:
+    """Stub: a reward."""
+    raise NotImplementedError
+
+
+@overload(as_number, jit_options=EXACT)
+def _as_number(value):  # type: ignore[no-untyped-def]  # as above
+    if isinstance(value, (types.Boolean, types.Integer, types.Float)):
+        return lambda value: types.float64(value)
+    raise TypingError(f"vecenv: step returns {value} as the reward; it must be a number")
+
+
+@intrinsic
+def _library_pow(typing_context: Any, base: Any, exponent: Any) -> Any:
+    """The C library's pow. LLVM would turn pow(x, 2) into x * x, which rounds otherwise in one case of a thousand."""
+    signature = types.float64(types.float64, types.float64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        double = ir.DoubleType()
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(double, [double, double]), "pow")
+        function.attributes.add("nobuiltin")
+        return builder.call(function, arguments)
+
+    return signature, generate
+
+
+def power_exact(base: Any, exponent: Any) -> Any:
+    """Stub: what Python's ** gives."""
+    raise NotImplementedError
+
+
+@overload(power_exact, jit_options=EXACT)
+def _power_exact(base, exponent):  # type: ignore[no-untyped-def]  # as above
+    if isinstance(base, types.Integer) and isinstance(exponent, types.Integer):
+        return lambda base, exponent: base**exponent
+    return lambda base, exponent: _library_pow(types.float64(base), types.float64(exponent))
+
+
+def power_fast(base: Any, exponent: Any) -> Any:
+    """Stub: products for small whole exponents, else pow."""
+    raise NotImplementedError
+
+
+@overload(power_fast, jit_options=FAST, prefer_literal=True)
+def _power_fast(base, exponent):  # type: ignore[no-untyped-def]  # as above
+    known = getattr(exponent, "literal_value", None)
+    if known == 2:
+        return lambda base, exponent: base * base
+    if known == 3:
+        return lambda base, exponent: base * base * base
+    if isinstance(base, types.Integer) and isinstance(exponent, types.Integer):
+        return lambda base, exponent: base**exponent
+    return lambda base, exponent: math.pow(base, exponent)
+
+
+# --- fast ------------------------------------------------------------------------------------------------------------
+# Polynomials of sin and cos on |x| <= pi/4, and the parts of pi/2 and log 2, are those of the classic fdlibm.
+
+
+@njit(**FAST)
+def _quarter(x: Any) -> Any:
+    """The nearest multiple of pi/2, and what is left."""
+    turns = np.rint(x * 0.6366197723675814)
+    left = x - turns * 1.57079632673412561417e00
+    return turns, (left - turns * 6.07710050630396597660e-11) - turns * 2.02226624879595063154e-21
+
+
+@njit(**FAST)
+def _sin_near_zero(x: Any) -> Any:
+    z = x * x
+    inner = 2.75573137070700676789e-06 + z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)
+    inner = 8.33333333332248946124e-03 + z * (-1.98412698298579493134e-04 + z * inner)
+    return x + x * z * (-1.66666666666666324348e-01 + z * inner)
+
+
+@njit(**FAST)
+def _cos_near_zero(x: Any) -> Any:
+    z = x * x
+    inner = -2.75573143513906633035e-07 + z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11)
+    inner = 4.16666666666666019037e-02 + z * (-1.38888888888741095749e-03 + z * (2.48015872894767294178e-05 + z * inner))
+    return 1.0 - (0.5 * z - z * z * inner)
+
+
+@njit(**FAST)
+def fast_sin(x: Any) -> Any:
+    turns, left = _quarter(float(x))
+    quarter = turns - 4.0 * np.floor(turns * 0.25)
+    odd = (quarter == 1.0) | (quarter == 3.0)
+    value = _cos_near_zero(left) if odd else _sin_near_zero(left)
+    return -value if quarter >= 2.0 else value
+
+
+@njit(**FAST)
+def fast_cos(x: Any) -> Any:
+    turns, left = _quarter(float(x))
+    quarter = turns - 4.0 * np.floor(turns * 0.25)
+    odd = (quarter == 1.0) | (quarter == 3.0)
+    value = _sin_near_zero(left) if odd else _cos_near_zero(left)
+    return -value if (quarter == 1.0) | (quarter == 2.0) else value
+
+
+@njit(**FAST)
+def fast_tan(x: Any) -> Any:
+    return fast_sin(x) / fast_cos(x)
+
+
+@intrinsic
+def _double_of_bits(typing_context: Any, bits: Any) -> Any:
+    return types.float64(types.int64), lambda context, builder, signature, arguments: builder.bitcast(
+        arguments[0], ir.DoubleType()
+    )
+
+
+@intrinsic
+def _bits_of_double(typing_context: Any, number: Any) -> Any:
+    return types.int64(types.float64), lambda context, builder, signature, arguments: builder.bitcast(
+        arguments[0], ir.IntType(64)
+    )
+
+
+@njit(**FAST)
+def _exp_parts(x: Any) -> Any:
+    """A power of two and a factor near one, whose product is exp(x)."""
+    twos = np.rint(x * 1.4426950408889634)
+    left = (x - twos * 6.93147180369123816490e-01) - twos * 1.90821492927058770002e-10
+    z = left * left
+    inner = 6.61375632143793436117e-05 + z * (-1.65339022054652515390e-06 + z * 4.13813679705723846039e-08)
+    inner = left - z * (1.66666666666666019037e-01 + z * (-2.77777777770155933842e-03 + z * inner))
+    return twos, 1.0 + (left + left * inner / (2.0 - inner))
+
+
+@njit(**FAST)
+def fast_exp(x: Any) -> Any:
+    x = float(x)
+    inside = min(max(x, -745.2), 709.79)
+    twos, factor = _exp_parts(inside)
+    half = np.floor(twos * 0.5)
+    first = _double_of_bits((np.int64(half) + 1023) << 52)
+    second = _double_of_bits((np.int64(twos - half) + 1023) << 52)
+    value = factor * first * second
+    value = np.inf if x > 709.782712893384 else value
+    value = 0.0 if x < -745.1332191019411 else value
+    return x if x != x else value
+
+
+@njit(**FAST)
+def fast_log(x: Any) -> Any:
+    x = float(x)
+    tiny = x < 2.2250738585072014e-308
+    bits = _bits_of_double(x * 18014398509481984.0 if tiny else x)
+    exponent = (bits >> 52) - 1023
+    mantissa = _double_of_bits((bits & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000)
+    large = mantissa > 1.4142135623730951
+    mantissa = 0.5 * mantissa if large else mantissa
+    twos = float(exponent + (1 if large else 0)) - (54.0 if tiny else 0.0)
+    f = mantissa - 1.0
+    s = f / (2.0 + f)
+    z = s * s
+    w = z * z
+    even = w * (3.999999999940941908e-01 + w * (2.222219843214978396e-01 + w * 1.531383769920937332e-01))
+    inner = 2.857142874366239149e-01 + w * (1.818357216161805012e-01 + w * 1.479819860511658591e-01)
+    odd = z * (6.666666666666735130e-01 + w * inner)
+    half = 0.5 * f * f
+    value = twos * 6.93147180369123816490e-01 - (
+        (half - (s * (half + (odd + even)) + twos * 1.90821492927058770002e-10)) - f
+    )
+    value = -np.inf if x == 0.0 else value
+    value = np.nan if x < 0.0 else value
+    return x if (x != x) | (x == np.inf) else value
+
+
+@njit(**FAST)
+def fast_tanh(x: Any) -> Any:
+    x = float(x)
+    size = min(abs(x), 20.0)
+    grown = fast_exp(2.0 * size)
+    value = 1.0 - 2.0 / (grown + 1.0)
+    value = -value if x < 0.0 else value
+    return x if x != x else value
+
+
+def functions(precision: str) -> dict[str, Any]:
+    """What lowered code finds under the names that end in two underscores, and under `math__...`."""
+    fast = precision == "fast"
+    dtypes = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+    found: dict[str, Any] = {f"as_{name}__": _conversions[name] for name in dtypes}
+    found |= {"widen__": widen, "as_flag__": as_flag, "as_number__": as_number}
+    found["power__"] = power_fast if fast else power_exact
+    found |= {f"math__{name}": getattr(math, name) for name in dir(math) if callable(getattr(math, name))}
+    if fast:
+        found |= {"math__sin": fast_sin, "math__cos": fast_cos, "math__tan": fast_tan, "math__exp": fast_exp}
+        found |= {"math__log": fast_log, "math__tanh": fast_tanh}
+    else:
+        found["math__pow"] = power_exact
+    return found
+
+
+_conversions = {
+    name: _conversion(f"as_{name}", np.dtype(name))
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"
+    )  # fmt: skip
+}

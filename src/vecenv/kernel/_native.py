@@ -1,0 +1,204 @@
+"""Native code: compiled once, kept on disk, loaded without the compiler."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import llvmlite
+import llvmlite.binding as llvm
+import numpy as np
+
+from vecenv._layout import Layout
+from vecenv.kernel._define import Kernel
+from vecenv.kernel._driver import Driver, Slot
+from vecenv.kernel._lower import Lowering
+
+Precision = Literal["exact", "fast"]
+_MAGIC = b"vecenv kernel 1\n"
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 7)
+_TURNS = "|/-\\"
+_lock = threading.Lock()
+
+
+class Native:
+    """The compiled row loop of a kernel.
+
+    Attributes:
+        slots: the columns that it works on, in the order of its table.
+    """
+
+    def __init__(self, address: int, slots: list[Slot], keep: Any) -> None:
+        self.slots = slots
+        self._function = _PROTOTYPE(address)
+        self._keep = keep
+
+    def caller(self) -> Callable[[int, int, int, int, int, int, int], int]:
+        """A function `(table, rows, start, stop, alive, done, steps)` that runs rows and returns how many ended.
+
+        It has a place of its own for its result, so every thread needs its own. The GIL is released while it runs.
+        """
+        result, error = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        result_at, error_at, run, answer = result.ctypes.data, error.ctypes.data, self._function, result.item
+
+        def call(table: int, rows: int, start: int, stop: int, alive: int, done: int, steps: int) -> int:
+            if run(result_at, error_at, table, rows, start, stop, alive, done, steps):
+                raise RuntimeError("native code of a kernel failed; this is a bug in vecenv")
+            return answer()
+
+        return call
+
+
+def native(
+    kernel: Kernel,
+    observation: Layout,
+    action: Layout,
+    precision: Precision,
+    policy: Callable[..., Any] | None = None,
+    before: Callable[[], None] = lambda: None,
+) -> Native:
+    """The native code of a kernel for these spaces, from memory, from the disk or from the compiler.
+
+    Args:
+        kernel: the definition.
+        observation, action: layouts of its spaces.
+        precision: "exact" or "fast".
+        policy: runs the env in closed loop, see `VectorEnv.rollout`.
+        before: called before the compiler is.
+    """
+    lowering = Lowering(kernel, observation, action)
+    if policy is not None:
+        lowering.policy(policy)
+    driver = Driver(kernel, lowering.program, observation, action)
+    text = driver.text()
+    key = _key(lowering.program.text, text, precision)
+    with _lock:
+        if key not in _loaded:
+            _loaded[key] = _load(*_found(key) or _compiled(key, kernel, lowering, text, precision, before))
+        address, keep = _loaded[key]
+    return Native(address, driver.slots, keep)
+
+
+_loaded: dict[str, tuple[int, Any]] = {}
+"""Code that this process has loaded, by key. It is never unloaded: something may still be running it."""
+
+
+def _compiled(
+    key: str, kernel: Kernel, lowering: Lowering, text: str, precision: str, before: Callable[[], None]
+) -> tuple[bytes, str]:
+    before()
+    with _spinner(f"compiling {kernel.id} ({precision})"):
+        from vecenv.kernel._compile import compile_program
+
+        code, symbol = compile_program(lowering.program, text, precision, kernel.name)
+    with contextlib.suppress(OSError):  # a cache that cannot be written is no cache
+        _write(key, code, symbol)
+    return code, symbol
+
+
+def _load(code: bytes, symbol: str) -> tuple[int, Any]:
+    """Link object code into this process; the C library's functions are taken from the process itself."""
+    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
+    library = builder.link(_linker(), f"vecenv{len(_loaded)}")
+    return library[symbol], library
+
+
+@functools.cache
+def _linker() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.create_lljit_compiler(llvm.Target.from_default_triple().create_target_machine())
+
+
+# --- the cache -------------------------------------------------------------------------------------------------------
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels are kept: `$VECENV_CACHE_DIR`, else `vecenv` in the user's cache directory."""
+    chosen = os.environ.get("VECENV_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "vecenv" / "kernels"
+
+
+def _key(program: str, driver: str, precision: str) -> str:
+    """All that the code depends on: the text that is compiled, helpers and constants included, versions and processor."""
+    from importlib.metadata import version
+
+    from vecenv import __version__
+
+    parts = [program, driver, precision, __version__, version("numba"), llvmlite.__version__, np.__version__]
+    parts += [llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), sys.platform, _sources()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@functools.cache
+def _sources() -> str:
+    """Digest of the modules that native code is made from, so that a change of vecenv itself is never missed."""
+    digest = hashlib.sha256()
+    for name in ("_compile.py", "_math.py", "_pcg64.py"):
+        digest.update(Path(__file__).with_name(name).read_bytes())
+    return digest.hexdigest()
+
+
+def _found(key: str) -> tuple[bytes, str] | None:
+    """What the cache holds, None if it holds nothing or something damaged."""
+    try:
+        data = (cache_directory() / key).read_bytes()
+    except OSError:
+        return None
+    magic, digest, rest = data[: len(_MAGIC)], data[len(_MAGIC) : len(_MAGIC) + 32], data[len(_MAGIC) + 32 :]
+    if magic != _MAGIC or hashlib.sha256(rest).digest() != digest:
+        return None
+    symbol, _, code = rest.partition(b"\n")
+    return code, symbol.decode()
+
+
+def _write(key: str, code: bytes, symbol: str) -> None:
+    """Add to the cache: written aside, then renamed, so that no other process ever sees half a file."""
+    directory = cache_directory()
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    rest = symbol.encode() + b"\n" + code
+    with tempfile.NamedTemporaryFile(dir=directory, delete=False) as file:
+        file.write(_MAGIC + hashlib.sha256(rest).digest() + rest)
+    os.replace(file.name, directory / key)
+
+
+# --- what the user sees meanwhile ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _spinner(what: str) -> Iterator[None]:
+    """Tell a user at a terminal what is going on, after a moment; say nothing to a log."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+
+    def spin() -> None:
+        turn = 0
+        while not done.wait(0.1):
+            sys.stderr.write(f"\r{_TURNS[turn % 4]} {what} ... ")
+            sys.stderr.flush()
+            turn += 1
+        if turn:
+            sys.stderr.write(f"\r{' ' * (len(what) + 8)}\r")
+            sys.stderr.flush()
+
+    thread = threading.Thread(target=spin, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

@@ -1,0 +1,308 @@
+"""NumPy's PCG64 `Generator` as native code, bit for bit: the twins of `rng.py`.
+
+A stream is a row of six words: state (high, low), increment (high, low), whether half a word is kept, and that half.
+The increment of a seeded stream is odd, so a row of zeros is one that was never seeded. Only the compiler imports this
+module; it needs Numba. The algorithms are those of NumPy's `distributions.c`, `_pcg64` and `SeedSequence`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
+
+WORDS = 6
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
+"""Never fastmath: a stream is the same in every precision."""
+
+_MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_LOW = np.uint64(0xFFFFFFFF)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+_TO_DOUBLE = 1.0 / 9007199254740992.0
+
+
+@intrinsic
+def _advance(typing_context: Any, high: Any, low: Any, increment_high: Any, increment_low: Any) -> Any:
+    """The state after one step of the generator."""
+    word = types.uint64
+    signature = types.UniTuple(word, 2)(word, word, word, word)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        state, increment = (_joined(builder, *arguments[start : start + 2]) for start in (0, 2))
+        state = builder.add(builder.mul(state, wide(_MULTIPLIER)), increment)
+        return _split(context, builder, signature.return_type, state)
+
+    return signature, generate
+
+
+@intrinsic
+def _product(typing_context: Any, first: Any, second: Any) -> Any:
+    """High and low word of a product."""
+    signature = types.UniTuple(types.uint64, 2)(types.uint64, types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
+        return _split(context, builder, signature.return_type, product)
+
+    return signature, generate
+
+
+def _joined(builder: Any, high: Any, low: Any) -> Any:
+    wide = ir.IntType(128)
+    return builder.or_(builder.shl(builder.zext(high, wide), wide(64)), builder.zext(low, wide))
+
+
+def _split(context: Any, builder: Any, pair: Any, value: Any) -> Any:
+    word = ir.IntType(64)
+    high = builder.trunc(builder.lshr(value, ir.IntType(128)(64)), word)
+    return context.make_tuple(builder, pair, (high, builder.trunc(value, word)))
+
+
+@njit(**OPTIONS)
+def next_word(rng: Any) -> Any:
+    """64 random bits."""
+    high, low = _advance(rng[0], rng[1], rng[2], rng[3])
+    rng[0] = high
+    rng[1] = low
+    mixed = high ^ low
+    turn = high >> np.uint64(58)
+    return (mixed >> turn) | (mixed << ((np.uint64(64) - turn) & np.uint64(63)))
+
+
+@njit(**OPTIONS)
+def next_half(rng: Any) -> Any:
+    """32 random bits; the other half of the word is kept for the next call."""
+    if rng[4] != _ZERO:
+        rng[4] = _ZERO
+        return rng[5]
+    word = next_word(rng)
+    rng[4] = _ONE
+    rng[5] = word >> np.uint64(32)
+    return word & _LOW
+
+
+@njit(**OPTIONS)
+def random(rng: Any) -> Any:
+    return (next_word(rng) >> np.uint64(11)) * _TO_DOUBLE
+
+
+@njit(**OPTIONS)
+def uniform(rng: Any, low: Any = 0.0, high: Any = 1.0) -> Any:
+    low = float(low)
+    return low + (float(high) - low) * random(rng)
+
+
+@njit(**OPTIONS)
+def _up_to(rng: Any, largest: Any) -> Any:
+    """A number in 0 ... largest, by Lemire's method."""
+    if largest == _ZERO:
+        return _ZERO
+    if largest == _LOW:
+        return next_half(rng)
+    count = largest + _ONE
+    if largest < _LOW:
+        scaled = next_half(rng) * count
+        rest = scaled & _LOW
+        if rest < count:
+            threshold = (_LOW - largest) % count
+            while rest < threshold:
+                scaled = next_half(rng) * count
+                rest = scaled & _LOW
+        return scaled >> np.uint64(32)
+    if largest == _ALL:
+        return next_word(rng)
+    high, low = _product(next_word(rng), count)
+    if low < count:
+        threshold = (_ALL - largest) % count
+        while low < threshold:
+            high, low = _product(next_word(rng), count)
+    return high
+
+
+@njit(**OPTIONS)
+def _between(rng: Any, low: Any, high: Any) -> Any:
+    return np.int64(low) + np.int64(_up_to(rng, np.uint64(np.int64(high) - np.int64(low) - 1)))
+
+
+def integers(rng: Any, low: Any, high: Any = None) -> Any:
+    """Stub; see the overload."""
+    raise NotImplementedError
+
+
+@overload(integers, jit_options=OPTIONS)
+def _integers(rng, low, high=None):  # type: ignore[no-untyped-def]  # Numba compares signatures, annotations too
+    if high is None or isinstance(high, (types.NoneType, types.Omitted)):
+        return lambda rng, low, high=None: _between(rng, 0, low)
+    return lambda rng, low, high=None: _between(rng, low, high)
+
+
+def choice(rng: Any, options: Any, p: Any = None) -> Any:
+    """Stub; see the overload."""
+    raise NotImplementedError
+
+
+@overload(choice, jit_options=OPTIONS)
+def _choice(rng, options, p=None):  # type: ignore[no-untyped-def]  # as above
+    counted = isinstance(options, types.Integer)
+    if p is None or isinstance(p, (types.NoneType, types.Omitted)):
+        if counted:
+            return lambda rng, options, p=None: _between(rng, 0, options)
+        return lambda rng, options, p=None: options[_between(rng, 0, len(options))]
+    if counted:
+        return lambda rng, options, p=None: _weighted(rng, p)
+    return lambda rng, options, p=None: options[_weighted(rng, p)]
+
+
+@njit(**OPTIONS)
+def _weighted(rng: Any, p: Any) -> Any:
+    total = 0.0
+    for index in range(len(p)):
+        total += p[index]
+    drawn = random(rng)
+    reached = 0.0
+    for index in range(len(p)):
+        reached += p[index]
+        if reached / total > drawn:
+            return np.int64(index)
+    return np.int64(len(p))
+
+
+@njit(**OPTIONS)
+def _interval(rng: Any, largest: Any) -> Any:
+    """A number in 0 ... largest < 2**32 by masking and trying again, as NumPy's shuffle draws it."""
+    mask = largest
+    for shift in range(5):
+        mask = mask | (mask >> np.uint64(1 << shift))
+    drawn = next_half(rng) & mask
+    while drawn > largest:
+        drawn = next_half(rng) & mask
+    return np.int64(drawn)
+
+
+@njit(**OPTIONS)
+def shuffle(rng: Any, values: Any) -> None:
+    for last in range(len(values) - 1, 0, -1):
+        other = _interval(rng, np.uint64(last))
+        kept = values[other]
+        values[other] = values[last]
+        values[last] = kept
+
+
+@njit(**OPTIONS)
+def permutation(rng: Any, out: Any) -> None:
+    for index in range(len(out)):
+        out[index] = index
+    shuffle(rng, out)
+
+
+def make_normal() -> Any:
+    """The normal distribution by the ziggurat, whose tables Numba carries because its own Generator needs them."""
+    from numba.np.random import _constants as tables
+
+    bounds = np.array(tables.ki_double, np.uint64)
+    widths = np.array(tables.wi_double, np.float64)
+    heights = np.array(tables.fi_double, np.float64)
+    edge, inverse_edge = float(tables.ziggurat_nor_r), float(tables.ziggurat_nor_inv_r)
+
+    @njit(**OPTIONS)
+    def standard(rng: Any) -> Any:
+        while True:
+            word = next_word(rng)
+            layer = np.int64(word & np.uint64(0xFF))
+            word = word >> np.uint64(8)
+            place = (word >> _ONE) & np.uint64(0x000FFFFFFFFFFFFF)
+            x = place * widths[layer]
+            if word & _ONE:
+                x = -x
+            if place < bounds[layer]:
+                return x
+            if layer == 0:
+                while True:
+                    beyond = -inverse_edge * math.log1p(-random(rng))
+                    height = -math.log1p(-random(rng))
+                    if height + height > beyond * beyond:
+                        return -(edge + beyond) if (place >> np.uint64(8)) & _ONE else edge + beyond
+            elif (heights[layer - 1] - heights[layer]) * random(rng) + heights[layer] < math.exp(-0.5 * x * x):
+                return x
+
+    @njit(**OPTIONS)
+    def normal(rng: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
+        return loc + scale * standard(rng)
+
+    return normal
+
+
+_POOL = 4
+
+
+@njit(**OPTIONS)
+def _mixed(value: Any, constant: Any, factor: Any) -> Any:
+    """One round of SeedSequence's hash: the value and the next constant."""
+    value = (value ^ constant) & _LOW
+    constant = (constant * factor) & _LOW
+    value = (value * constant) & _LOW
+    return value ^ (value >> np.uint64(16)), constant
+
+
+@njit(**OPTIONS)
+def seed_stream(rng: Any, seed: Any) -> None:
+    """Start the stream as `PCG64(SeedSequence(seed))` does."""
+    pool_0, pool_1, pool_2, pool_3 = _ZERO, _ZERO, _ZERO, _ZERO
+    hashed = np.uint64(0x43B0D7E5)
+    factor = np.uint64(0x931E8875)
+    number = np.uint64(seed)
+    pool_0, hashed = _mixed(number & _LOW, hashed, factor)
+    pool_1, hashed = _mixed(number >> np.uint64(32), hashed, factor)
+    pool_2, hashed = _mixed(_ZERO, hashed, factor)
+    pool_3, hashed = _mixed(_ZERO, hashed, factor)
+    for source in range(_POOL):
+        for target in range(_POOL):
+            if source == target:
+                continue
+            given = pool_0 if source == 0 else pool_1 if source == 1 else pool_2 if source == 2 else pool_3
+            taken = pool_0 if target == 0 else pool_1 if target == 1 else pool_2 if target == 2 else pool_3
+            given, hashed = _mixed(given, hashed, factor)
+            left = (np.uint64(0xCA01F9DD) * taken) & _LOW
+            result = (left - np.uint64(0x4973F715) * given) & _LOW
+            result = result ^ (result >> np.uint64(16))
+            if target == 0:
+                pool_0 = result
+            elif target == 1:
+                pool_1 = result
+            elif target == 2:
+                pool_2 = result
+            else:
+                pool_3 = result
+    hashed = np.uint64(0x8B51F9DD)
+    factor = np.uint64(0x58F38DED)
+    word_0, hashed = _mixed(pool_0, hashed, factor)
+    word_1, hashed = _mixed(pool_1, hashed, factor)
+    word_2, hashed = _mixed(pool_2, hashed, factor)
+    word_3, hashed = _mixed(pool_3, hashed, factor)
+    word_4, hashed = _mixed(pool_0, hashed, factor)
+    word_5, hashed = _mixed(pool_1, hashed, factor)
+    word_6, hashed = _mixed(pool_2, hashed, factor)
+    word_7, hashed = _mixed(pool_3, hashed, factor)
+    shift = np.uint64(32)
+    start_high, start_low = word_0 | (word_1 << shift), word_2 | (word_3 << shift)
+    stream_high, stream_low = word_4 | (word_5 << shift), word_6 | (word_7 << shift)
+    rng[2] = (stream_high << _ONE) | (stream_low >> np.uint64(63))
+    rng[3] = (stream_low << _ONE) | _ONE
+    rng[0] = rng[2]  # one step from zero leaves the increment
+    rng[1] = rng[3]
+    low = rng[1] + start_low
+    rng[0] = rng[0] + start_high + (_ONE if low < start_low else _ZERO)
+    rng[1] = low
+    high, low = _advance(rng[0], rng[1], rng[2], rng[3])
+    rng[0] = high
+    rng[1] = low
+    rng[4] = _ZERO
+    rng[5] = _ZERO

@@ -1,0 +1,57 @@
+"""Python envs that are copies of a compiled row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from vecenv._layout import Layout
+from vecenv.kernel._define import Kernel
+from vecenv.kernel._fields import Record
+from vecenv.kernel._python import KernelEnv
+
+_TRIAL_STEPS, _TRIAL_SECONDS = 200, 0.1
+
+
+def snapshot(
+    kernel: Kernel,
+    params: Mapping[str, np.ndarray],
+    state: Mapping[str, np.ndarray] | None = None,
+    render_mode: str | None = None,
+) -> KernelEnv:
+    """A Python env with these parameters (columns of one row) and this state (zeros if None)."""
+    env = KernelEnv(kernel, render_mode)
+    env.parameters = dict(params)
+    env.params = kernel.record(params)
+    env.observation_space, env.action_space = kernel.spaces(env.params)
+    env._observations, env._actions = Layout(env.observation_space), Layout(env.action_space)
+    env.state = Record(kernel.state, state)
+    return env
+
+
+def generator(words: np.ndarray) -> np.random.Generator:
+    """NumPy's generator at the place of a native stream."""
+    high, low, increment_high, increment_low, kept, half = map(int, words)
+    bits = np.random.PCG64(0)
+    bits.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": high << 64 | low, "inc": increment_high << 64 | increment_low | 1},
+        "has_uint32": kept,
+        "uinteger": half,
+    }
+    return np.random.Generator(bits)
+
+
+def try_out(env: KernelEnv) -> None:
+    """Play a little in Python, so that a mistake is reported in the words of the kernel and not of a compiler."""
+    env.action_space.seed(0)
+    env.reset(seed=0)
+    deadline = time.perf_counter() + _TRIAL_SECONDS
+    for _ in range(_TRIAL_STEPS):
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        if terminated or truncated:
+            env.reset()
+        if time.perf_counter() > deadline:
+            return
