@@ -100,7 +100,7 @@ def test_other_seeds_begin_otherwise(id):
 @pytest.mark.parametrize("id", IDS)
 def test_observations_are_in_the_space_and_of_its_type(id):
     env = make(id)
-    for obs, reward, terminated, truncated, _ in play_at_random(env, 2000):
+    for obs, reward, terminated, truncated, _ in play_at_random(env, 700):
         assert env.observation_space.contains(obs)
         assert math.isfinite(reward)
         assert isinstance(terminated, bool)
@@ -124,10 +124,19 @@ def test_frames_are_new_rgb_arrays_that_differ_as_the_game_goes_on(id):
     assert not np.array_equal(env.render(), first)
 
 
-@pytest.mark.skipif(not hasattr(vecenv.testing, "check_kernel"), reason="native code is not there yet")
-@pytest.mark.parametrize("id", IDS)
-def test_native_code_gives_the_same_bits(id):
-    vecenv.testing.check_kernel(CLASSES[id])
+VARIANTS = [
+    (FourRooms, {}),
+    (FourRooms, {"slip": 0.3, "step_penalty": 0.01, "see_through": True}),
+    (Snake, {}),
+    (Snake, {"wrap": True, "start_length": 2, "step_reward": -0.01}),
+    (Breakout, {"lives": 1, "life_reward": -1.0}),
+    (Breakout, {"paddle_width": 42.0, "ball_speed": 3.0, "spin": 0.5}),  # hits the ball often, even by chance
+]
+
+
+@pytest.mark.parametrize(("definition", "kwargs"), VARIANTS)
+def test_native_code_gives_the_same_bits(definition, kwargs):
+    vecenv.testing.check_kernel(definition, num_envs=3, steps=120, **kwargs)
 
 
 # FourRooms
@@ -335,7 +344,7 @@ def test_frame_of_four_rooms_shows_goal_agent_walls_and_light():
 def test_who_knows_the_house_finds_every_goal_and_chance_few():
     env = make("FourRooms-v0")
     planned, random = [], []
-    for seed in range(25):
+    for seed in range(15):
         env.reset(seed=seed)
         planned.append(total_reward(env, way_to_goal, 100))
         env.reset(seed=seed)
@@ -470,7 +479,7 @@ def test_action_mask_forbids_only_to_turn_back():
 
 def test_body_board_and_observation_agree_and_food_is_never_on_the_snake():
     env = make("Snake-v0", wrap=True)
-    for obs, *_ in play_at_random(env, 1500):
+    for obs, *_ in play_at_random(env, 700):
         head, body, food = obs
         s, cells = env.state, snake_cells(env)
         assert len(set(cells)) == len(cells)
@@ -516,7 +525,7 @@ def test_perfect_snake_fills_the_board_which_ends_the_episode():
 def test_tour_beats_chance_by_far():
     env = make("Snake-v0")
     tour, random = [], []
-    for seed in range(5):
+    for seed in range(3):
         env.reset(seed=seed)
         tour.append(total_reward(env, along_the_tour, 1000))
         env.reset(seed=seed)
@@ -577,7 +586,7 @@ def follow_the_ball(env) -> int:
 def test_ball_stays_in_the_field_and_out_of_bricks_and_is_never_level(kwargs):
     env = make("Breakout-v0", **kwargs)
     s = env.state
-    for step in range(3000):
+    for step in range(1000):
         _, _, terminated, _, _ = env.step(at_random(env) if step % 3 == 0 else follow_the_ball(env))
         assert 1.0 <= s.ball_x <= 83.0
         assert 9.0 <= s.ball_y < 85.0
@@ -672,9 +681,9 @@ def test_score_lives_and_rewards_add_up():
     env = make("Breakout-v0", life_reward=-5.0)
     s = env.state
     points = np.array(breakout.POINTS)[:, None]
-    for step in range(2500):
+    for step in range(1000):
         before, lives, score = np.array(s.bricks), s.lives, s.score
-        action = at_random(env) if step % 200 > 150 else follow_the_ball(env)
+        action = at_random(env) if step % 100 > 60 else follow_the_ball(env)
         _, reward, terminated, _, info = env.step(action)
         gone = (before == 1) & (s.bricks == 0)
         assert info["score"] - score == (gone * points).sum()
@@ -769,10 +778,10 @@ def test_frame_of_breakout_shows_bricks_paddle_ball_and_lives():
 
 def test_who_follows_the_ball_beats_chance_by_far():
     env = make("Breakout-v0", seed=1)
-    followed = total_reward(env, follow_the_ball, 4000)
+    followed = total_reward(env, follow_the_ball, 1500)
     env.reset(seed=1)
-    assert followed > 100
-    assert followed > 5 * total_reward(env, at_random, 4000)
+    assert followed > 40
+    assert followed > 5 * total_reward(env, at_random, 1500)
 
 
 def test_games_can_be_made_through_gymnasium():

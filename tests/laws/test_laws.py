@@ -10,6 +10,7 @@ from vecenv.engines._process import ProcessEngine
 from vecenv.engines._sync import SyncEngine
 from vecenv.engines._thread import ThreadEngine
 from vecenv.testing import _laws, check_engine
+from vecenv.testing._law_kernel import law_kernel_engine
 
 ENGINES = {
     "sync": SyncEngine,
@@ -30,6 +31,13 @@ ENGINES = {
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_six_laws_hold(engine, law):
     getattr(_laws, law)(ENGINES[engine])
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_laws_hold_in_native_code(precision, threads):
+    """Five of the six: native code cannot raise, so there is no failure to report."""
+    check_engine(partial(law_kernel_engine, precision=precision, threads=threads), infos=False, failures=False)
 
 
 def test_check_engine_runs_all_laws():

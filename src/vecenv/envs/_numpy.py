@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from vecenv.kernel.rng import Generator, random
+
+KEEPS_SINGLE = isinstance(np.float32(1) * 1.0, np.float32)
+"""Whether a np.float32 and a Python number give a np.float32: they do from NumPy 2 on."""
 
 # Coefficients of NumPy's sine and cosine of float32, and pi / 2 in three parts.
 _TWO_OVER_PI = float.fromhex("0x1.45f306p-1")
@@ -23,21 +24,12 @@ _ROUNDING = 1.5 * 2.0**23
 
 def single(value: float) -> float:
     """Round to float32."""
-    return float(np.float32(value))
-
-
-def squared(value: float) -> float:
-    """`x ** 2` of a np.float64, which is the C library's pow: one in a thousand differs from x * x in the last bit.
-
-    The exponent is 2, but no compiler may conclude so and put x * x in place of the call.
-    """
-    return math.pow(value, 2.0 + 0.0 * value)
+    return float(np.float64(np.float32(value)))  # float() of a float32 is a float32 in Numba
 
 
 def squared_single(value: float) -> float:
-    """`x ** 2` of a np.float32: powf, which differs from x * x too."""
-    narrow = np.float32(value)
-    return float(narrow ** (np.float32(2.0) + np.float32(0.0) * narrow))
+    """`x ** 2` of a np.float32, which is the C library's powf: one in a thousand differs from x * x in the last bit."""
+    return single(np.float32(value) ** np.float32(2.0))
 
 
 def sample_of_three(rng: Generator, first: float, second: float, third: float) -> int:

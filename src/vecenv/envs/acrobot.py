@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from vecenv.envs._numpy import cosine_single, sine_single, single, squared
+from vecenv.envs._numpy import cosine_single, sine_single, single
 from vecenv.kernel._define import kernel
 from vecenv.kernel.rng import uniform
 
@@ -31,13 +31,13 @@ def slopes(angle_1, angle_2, spin_1, spin_2, torque):
     lower = MASS * (CENTER_2 + LENGTH * CENTER * cosine) + INERTIA
     weight_2 = MASS * CENTER * GRAVITY * math.cos(angle_1 + angle_2 - math.pi / 2.0)
     weight_1 = (
-        -MASS * LENGTH * CENTER * squared(spin_2) * sine
+        -MASS * LENGTH * CENTER * spin_2**2 * sine
         - 2 * MASS * LENGTH * CENTER * spin_2 * spin_1 * sine
         + (MASS * CENTER + MASS * LENGTH) * GRAVITY * math.cos(angle_1 - math.pi / 2)
         + weight_2
     )
-    change_2 = (torque + lower / upper * weight_1 - MASS * LENGTH * CENTER * squared(spin_1) * sine - weight_2) / (
-        MASS * CENTER_2 + INERTIA - squared(lower) / upper
+    change_2 = (torque + lower / upper * weight_1 - MASS * LENGTH * CENTER * spin_1**2 * sine - weight_2) / (
+        MASS * CENTER_2 + INERTIA - lower**2 / upper
     )
     change_1 = -(lower * change_2 + weight_1) / upper
     return spin_1, spin_2, change_1, change_2

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from gymnasium.spaces import Box
 
-from vecenv.envs._numpy import single
+from vecenv.envs._numpy import KEEPS_SINGLE, single
 from vecenv.kernel._define import kernel
 from vecenv.kernel.rng import uniform
 
@@ -57,13 +57,13 @@ class MountainCarContinuous:
 
     def step(s, action, rng, p):
         """Push with a force of -1 ... 1."""
-        wide = s.wide
+        wide = s.wide or not KEEPS_SINGLE
         force = action[0]
         pull = GRAVITY * math.cos(fit(3 * s.position, wide))
-        if -1.0 <= force <= 1.0:
+        if KEEPS_SINGLE and -1.0 <= force <= 1.0:
             change = single(single(force * single(POWER)) - single(pull))
-        else:  # limited to a Python float, and those are float64
-            change = (POWER if force > 0.0 else -POWER) - pull
+        else:  # what limits a force is a Python float, and those are float64
+            change = min(max(force, -1.0), 1.0) * POWER - pull
         speed = fit(MAX_SPEED, wide)
         velocity = fit(s.velocity + fit(change, wide), wide)
         velocity = min(max(velocity, -speed), speed)

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from gymnasium.spaces import Box
 
-from vecenv.envs._numpy import single, squared, squared_single
+from vecenv.envs._numpy import KEEPS_SINGLE, single, squared_single
 from vecenv.kernel._define import kernel
 from vecenv.kernel.rng import uniform
 
@@ -45,12 +45,17 @@ class Pendulum:
         s.spin = uniform(rng, -p.y_init, p.y_init)
 
     def step(s, action, rng, p):
-        """Turn with a torque of -2 ... 2. It is a float32, and so is what NumPy computes of it alone."""
+        """Turn with a torque of -2 ... 2. It is a float32, and so is what NumPy 2 computes of it alone."""
         torque = min(max(action[0], -MAX_TORQUE), MAX_TORQUE)
         upright = (s.angle + math.pi) % (2 * math.pi) - math.pi
-        effort = single(single(0.001) * squared_single(torque))
-        cost = squared(upright) + 0.1 * squared(s.spin) + effort
-        spin = s.spin + (3 * p.g / 2.0 * math.sin(s.angle) + single(3.0 * torque)) * SECONDS
+        if KEEPS_SINGLE:
+            effort = single(single(0.001) * squared_single(torque))
+            push = single(3.0 * torque)
+        else:
+            effort = 0.001 * torque**2
+            push = 3.0 * torque
+        cost = upright**2 + 0.1 * s.spin**2 + effort
+        spin = s.spin + (3 * p.g / 2.0 * math.sin(s.angle) + push) * SECONDS
         s.spin = min(max(spin, -MAX_SPEED), MAX_SPEED)
         s.angle += s.spin * SECONDS
         return -cost, False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import functools
 import inspect
@@ -117,7 +118,8 @@ class Kernel:
 
     def _space(self, name: str, params: Record) -> Space[Any]:
         declared = getattr(self.definition, name)
-        return declared if isinstance(declared, Space) else declared(params)
+        # A copy: a space has a random stream, and one env's must not be another's.
+        return copy.deepcopy(declared) if isinstance(declared, Space) else declared(params)
 
     @functools.cached_property
     def names_checked(self) -> bool:

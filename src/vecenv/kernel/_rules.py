@@ -269,9 +269,11 @@ class Rules:
             raise self.fail(
                 chain[0], f"{len(parts)} indices for {name}, which has {len(shape)} dimension{'s' * (len(shape) > 1)}"
             )
-        for axis, (value, size) in enumerate(zip(values, shape, strict=False)):
-            if isinstance(value, float):
-                raise self.fail(chain[0], f"{value} is no index of {name}; an index is an int, use int(...) or //")
+        for axis, (part, value, size) in enumerate(zip(parts, values, shape, strict=False)):
+            if isinstance(value, float) or (isinstance(part, ast.Constant) and isinstance(part.value, str)):
+                raise self.fail(
+                    chain[0], f"{ast.unparse(part)} is no index of {name}; an index is an int, use int(...) or //"
+                )
             if value is not None and size is not None and not -size <= value < size:
                 where = f" along axis {axis}" if len(shape) > 1 else ""
                 raise self.fail(

@@ -1,0 +1,97 @@
+"""Whether native code does what Python does."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from vecenv._builds import find_build, split_parameters
+from vecenv._make import make
+from vecenv._registration import make_env
+from vecenv._vector_env import VectorEnv
+from vecenv.errors import ConfigTypeError
+
+
+def check_kernel(
+    definition: Any, *, num_envs: int = 8, steps: int = 300, seed: int = 0, tolerance: float | None = None, **kwargs: Any
+) -> None:
+    """Compare a kernel's native code with its run in plain Python, over random episodes and both autoreset modes.
+
+    Args:
+        definition: the class, or an id.
+        num_envs: envs that are compared.
+        steps: steps of each.
+        seed: of the first env, and of the actions.
+        tolerance: None compares bits. A number compares `precision="fast"` as far as an absolute or relative difference
+            of that size, and stops at the first flag that differs, because an episode may then end a step sooner.
+        **kwargs: parameters.
+
+    Raises:
+        AssertionError: naming the first step, env and value that differs.
+    """
+    kernel, _ = find_build(definition)
+    if kernel is None:
+        raise ConfigTypeError(f"{definition!r:.60} is not a kernel; pass its class or its id")
+    rows = split_parameters(kernel, kwargs, num_envs)
+    python_envs = [
+        functools.partial(make_env, kernel.id, disable_env_checker=True, **(rows[row] if isinstance(rows, list) else rows))
+        for row in range(num_envs)
+    ]
+    compiled = functools.partial(make, definition, num_envs, engine="compiled", env_kwargs=kwargs)
+    for autoreset in ("next-step", "same-step"):
+        with (
+            make(python_envs, engine="sync", autoreset=autoreset) as python,
+            compiled(precision="exact" if tolerance is None else "fast", autoreset=autoreset) as native,
+        ):
+            _compare(python, native, steps, seed, tolerance)
+
+
+def _compare(python: VectorEnv, native: VectorEnv, steps: int, seed: int, tolerance: float | None) -> None:
+    _same("reset", python.reset(seed=seed), native.reset(seed=seed), tolerance)
+    python.action_space.seed(seed)
+    for step in range(steps):
+        actions = python.action_space.sample()
+        theirs, mine = python.step(actions), native.step(actions)
+        if tolerance is not None and not all(np.array_equal(theirs[flag], mine[flag]) for flag in (2, 3)):
+            return
+        _same(f"step {step}", theirs, mine, tolerance)
+
+
+def _same(where: str, theirs: tuple[Any, ...], mine: tuple[Any, ...], tolerance: float | None) -> None:
+    names = ("obs", "infos") if len(theirs) == 2 else ("obs", "reward", "terminated", "truncated", "infos")
+    for name, expected, found in zip(names, theirs, mine, strict=True):
+        for path, first, second in _pairs(name, expected, found):
+            if not _equal(first, second, tolerance):
+                raise AssertionError(f"{where}: {path} is {second!r} in native code, {first!r} in Python")
+
+
+def _pairs(path: str, expected: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
+    """All leaves of two nested results, side by side."""
+    if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
+        for key in expected:
+            yield from _pairs(f"{path}[{key!r}]", expected[key], found[key])
+    elif isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found):
+        for index, pair in enumerate(zip(expected, found, strict=True)):
+            yield from _pairs(f"{path}[{index}]", *pair)
+    elif isinstance(expected, np.ndarray) and isinstance(found, np.ndarray) and expected.dtype == found.dtype == object:
+        for index, pair in enumerate(zip(expected, found, strict=True)):
+            yield from _pairs(f"{path}[{index}]", *pair)
+    elif isinstance(expected, np.ndarray) and isinstance(found, np.ndarray) and expected.shape == found.shape:
+        for row in range(len(expected)) if expected.ndim else ():
+            yield f"{path}[{row}]", expected[row], found[row]
+    else:
+        yield path, expected, found
+
+
+def _equal(first: Any, second: Any, tolerance: float | None) -> bool:
+    if first is None or second is None or isinstance(first, dict) or isinstance(second, dict):
+        return type(first) is type(second) and first == second
+    one, other = np.asarray(first), np.asarray(second)
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if tolerance is None or one.dtype.kind != "f":
+        return one.tobytes() == other.tobytes()
+    return bool(np.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True))
