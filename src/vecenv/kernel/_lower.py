@@ -32,7 +32,7 @@ from vecenv.kernel._source import MISSING, Source, is_constant, read_source
 Roles = Mapping[str, str]
 _LARGEST_CONSTANT = 1_000_000
 """Bytes of an array that may be part of the code."""
-_PURE_BUILTINS = frozenset({abs, min, max, int, float, bool, round, range, len, divmod})
+_PURE_BUILTINS = frozenset({abs, min, max, int, bool, round, range, len, divmod})
 
 
 @dataclass
@@ -460,6 +460,8 @@ class _Body(ast.NodeTransformer):
         if isinstance(value, ModuleType):
             return _at(node, _name(name))
         module = getattr(value, "__module__", None)
+        if value is float:
+            return _at(node, _name("as_number__"))  # Numba's float() of a float32 stays one
         if value in _PURE_BUILTINS:
             return _at(node, _name(name))
         if getattr(math, name, None) is value:

@@ -92,18 +92,24 @@ def _as_number(value):  # type: ignore[no-untyped-def]  # as above
     raise TypingError(f"vecenv: step returns {value} as the reward; it must be a number")
 
 
-@intrinsic
-def _library_pow(typing_context: Any, base: Any, exponent: Any) -> Any:
-    """The C library's pow. LLVM would turn pow(x, 2) into x * x, which rounds otherwise in one case of a thousand."""
-    signature = types.float64(types.float64, types.float64)
+def _library_function(name: str, number: Any) -> Any:
+    """The C library's pow or powf. LLVM would turn pow(x, 2) into x * x, which rounds otherwise in one case of a thousand."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        double = ir.DoubleType()
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(double, [double, double]), "pow")
-        function.attributes.add("nobuiltin")
-        return builder.call(function, arguments)
+    @intrinsic
+    def function(typing_context: Any, base: Any, exponent: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = context.get_data_type(number)
+            callee = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind, kind]), name)
+            callee.attributes.add("nobuiltin")
+            return builder.call(callee, arguments)
 
-    return signature, generate
+        return number(number, number), generate
+
+    return function
+
+
+_library_pow = _library_function("pow", types.float64)
+_library_powf = _library_function("powf", types.float32)
 
 
 def power_exact(base: Any, exponent: Any) -> Any:
@@ -115,6 +121,8 @@ def power_exact(base: Any, exponent: Any) -> Any:
 def _power_exact(base, exponent):  # type: ignore[no-untyped-def]  # as above
     if isinstance(base, types.Integer) and isinstance(exponent, types.Integer):
         return lambda base, exponent: base**exponent
+    if base == exponent == types.float32:
+        return lambda base, exponent: _library_powf(base, exponent)
     return lambda base, exponent: _library_pow(types.float64(base), types.float64(exponent))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import numbers
 import time
 import traceback
@@ -143,12 +144,22 @@ def metadata_of(kernel: Kernel) -> dict[str, Any]:
 
 
 def check_render_mode(kernel: Kernel, render_mode: str | None) -> None:
-    """Raise ConfigError unless the kernel can be rendered so."""
+    """Raise ConfigError unless the kernel can be rendered so, KernelError if its `render` cannot be called."""
     modes = metadata_of(kernel)["render_modes"]
     if render_mode is not None and render_mode not in modes:
         raise ConfigError(f"{kernel.id} cannot be rendered as {render_mode!r}; {_render_modes(kernel)}")
-    if render_mode is not None and kernel.render is None:
+    if render_mode is None:
+        return
+    if kernel.render is None:
         raise ConfigError(f"{kernel.id} names render modes in its metadata, but defines no render(s, p)")
+    try:
+        inspect.signature(kernel.render).bind(None, None)
+    except TypeError:
+        code = getattr(kernel.render, "__code__", None)
+        file, line = (code.co_filename, code.co_firstlineno) if code else (None, None)
+        raise KernelError(
+            "it must be defined as render(s, p), without self", kernel.name, "render", file, line
+        ) from None
 
 
 def _render_modes(kernel: Kernel) -> str:
@@ -223,7 +234,7 @@ class Branch:
 
 def _tree(layout: Layout, entries: list[Any], columns: Columns, writeable: bool) -> Any:
     """What a method gets for a space: the one entry, or a Branch of them."""
-    if layout.leaves[0].path == "":
+    if layout.leaves and layout.leaves[0].path == "":
         return entries[0]
     return _branch(
         {leaf.path: number for number, leaf in enumerate(layout.leaves)}, "", layout, entries, columns, writeable
