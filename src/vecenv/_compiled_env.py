@@ -35,6 +35,8 @@ class CompiledVectorEnv(VectorEnv):
         self._alive, self._done = ops_of(self.autoreset_mode)
         self._may_not_end = self._alive == self._done != _ROLL
         self._lifecycle.survives_fork = True
+        leaves = self._batch.action_layout.leaves
+        self._only_action = _Only(self._batch.actions[0]) if leaves[0].path == "" else None
 
     def step(self, actions: Any, env_ids: Any = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step all envs, or those of `env_ids` alone; then position k of every result belongs to `env_ids[k]`."""
@@ -46,10 +48,16 @@ class CompiledVectorEnv(VectorEnv):
             lifecycle.check_can_step(None, "step")
             if self._may_not_end:
                 plan(self.autoreset_mode, batch.terminated, batch.truncated)
-            for column, packed in zip(batch.actions, batch.action_layout.pack(actions, self.num_envs), strict=True):
-                column[...] = packed
+            only = self._only_action
+            if only is not None and only.accepts(actions) and self.engine.checks_actions:
+                only.column[...] = actions  # native code looks at the values
+            else:
+                self._pack(actions)
             self._taken = lifecycle.all_rows
             ended = self.engine.run_all(self._alive, self._done, not self.copy)
+            if ended < 0:
+                self._taken = None
+                self._pack(actions)  # raises, naming the env
             self._exchanges += 1
             started = time.perf_counter()
             if batch.info or (ended and self._may_roll):
@@ -67,6 +75,11 @@ class CompiledVectorEnv(VectorEnv):
             raise
         finally:
             lifecycle.inside = None
+
+    def _pack(self, actions: Any) -> None:
+        batch = self._batch
+        for column, packed in zip(batch.actions, batch.action_layout.pack(actions, self.num_envs), strict=True):
+            column[...] = packed
 
     @property
     def state(self) -> SimpleNamespace:
@@ -178,6 +191,17 @@ class CompiledVectorEnv(VectorEnv):
             "engine_reason": self.engine_reason,
         }
         return _restored, (engine.kernel, self.num_envs, engine.parameters, build, front, self.get_state())
+
+
+class _Only:
+    """The column of actions of a plain space, and whether a batch is just what it holds."""
+
+    def __init__(self, column: np.ndarray) -> None:
+        self.column = column
+        self._dtype, self._shape = column.dtype, column.shape
+
+    def accepts(self, actions: Any) -> bool:
+        return type(actions) is np.ndarray and actions.dtype == self._dtype and actions.shape == self._shape
 
 
 def _restored(

@@ -53,6 +53,9 @@ class Lifecycle:
 
     def enter(self, call: str) -> None:
         """Begin a public call. It ends with `inside = None`; in a call instead, a signal handler could run first."""
+        if not self.closed and self.inside is None and (self.survives_fork or self._pid == os.getpid()):
+            self.inside = threading.get_ident()
+            return
         self.check_open(call)
         if self._pid != os.getpid() and not self.survives_fork:
             raise CallOrderError(
@@ -62,7 +65,6 @@ class Lifecycle:
         if self.inside is not None:
             who = "the same thread (a signal handler?)" if self.inside == threading.get_ident() else "another thread"
             raise CallOrderError(f"{call}() while {who} is inside this vector env; use one vector env per thread")
-        self.inside = threading.get_ident()
 
     def check_open(self, call: str) -> None:
         """Raise ClosedError after `close`."""

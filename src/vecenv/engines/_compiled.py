@@ -29,6 +29,7 @@ _ROLL = int(Op.ROLL)
 _FRESH, _STALE = 1, 2
 """Parameters of a row: given for the episode that begins, and to be replaced by the general ones at its next reset."""
 _TRIALS = 4
+_clock = time.perf_counter_ns
 _NOT_WORTH = 50e-6
 """Seconds of a step below which another thread is not even tried: waking it takes as long."""
 
@@ -80,21 +81,24 @@ class CompiledEngine:
             action_layout=Layout(action),
         )
         self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, count)
+        self._count = count
         self._rows: Rows = np.arange(count)
         self._queue: Rows = self._rows[:0]
         self._native = self._compile()
         self._columns = self._allocate(count)
         self._table = np.zeros(table_size(self._native.slots), np.int64)
         fill_table(self._table, self._native.slots, self._columns, self.max_episode_steps)
-        self._table_at = self._table.ctypes.data
+        self._whole = np.array([self._table.ctypes.data, 0, 0, count, 0, 0, 1, 0], np.int64)
+        """Orders to run all rows, see `_driver.ORDERS`."""
+        self._whole_at = self._whole.ctypes.data
+        self._planned = (0, 0)
         self._calls = [self._native.caller() for _ in range(threads)]
         self._crew = Crew(threads)
         self._pace = _Pace(threads > 1 and count >= 2 * BLOCK)
         self._rings: list[_Ring] = []
         self._turn = 0
-        self._started = 0
-        self._busy = np.zeros(1, np.int64)
-        self._rows_run = np.zeros(1, np.int64)
+        self._busy = 0
+        self._rows_run = 0
 
     # --- the seam ----------------------------------------------------------------------------------------------------
 
@@ -110,7 +114,7 @@ class CompiledEngine:
             chosen = todo
         todo = todo[self.batch.op[todo] != 0]  # those that an interrupted call ran are idle
         if len(todo) == len(self._rows):
-            self._run_all(0, 0)
+            self.run_all(0, 0, rotate=False)
         elif len(todo):
             self._run_some(todo)
         self._queue = left
@@ -122,6 +126,11 @@ class CompiledEngine:
     def close(self, timeout: float = 5.0) -> None:
         self._crew.close()
 
+    @property
+    def checks_actions(self) -> bool:
+        """Whether `run_all` looks at the actions itself before it runs anything; several threads cannot."""
+        return not self._pace.together
+
     def run_all(self, alive: int, done: int, rotate: bool) -> int:
         """Run every row at once: `alive` where an episode goes on, `done` where the last op ended one.
 
@@ -130,16 +139,30 @@ class CompiledEngine:
             rotate: observations go to the next of RING buffers, and `batch.obs` is that one.
 
         Returns:
-            How many rows this ended an episode of.
+            How many rows this ended an episode of; -1 if an action is not in its space and nothing was run.
         """
         if rotate:
             self._rotate()
-        return self._run_all(alive, done)
+        if self._planned != (alive, done):
+            self._planned = alive, done
+            self._whole[4:] = alive, done, 1, alive != 0
+        started = _clock()
+        if self._pace.together:
+            ended = self._together(self._calls, self._whole)
+        else:
+            ended = self._calls[0](self._whole_at)
+        took = _clock() - started
+        self._busy += took
+        self._rows_run += self._count
+        if self._pace.trying:
+            self._pace.note(took * 1e-9)
+        return ended
 
     def clocks(self) -> list[tuple[slice, Clocks]]:
         count = len(self._rows)
         nothing = np.broadcast_to(np.zeros(1, np.int64), (count, BUCKETS))  # envs are not timed one by one
-        return [(slice(0, count), Clocks(self._busy, self._rows_run, self._busy, nothing, nothing[:, 0]))]
+        busy, rows_run = np.array([self._busy]), np.array([self._rows_run])
+        return [(slice(0, count), Clocks(busy, rows_run, np.array([-1]), nothing, nothing[:, 0]))]
 
     # --- what kernels can do beyond ----------------------------------------------------------------------------------
 
@@ -193,9 +216,14 @@ class CompiledEngine:
             table[2 * number] = layers.ctypes.data
             table[2 * number + 1] = layers.strides[0]
         calls = [code.caller() for _ in range(self.threads)] if policy is not None else self._calls
-        self._begin_clock()
-        self._split(calls, table.ctypes.data, alive, done, steps, self.threads > 1 and count >= 2 * BLOCK)
-        self._end_clock(count * steps)
+        orders = np.array([table.ctypes.data, 0, 0, count, alive, done, steps, 0], np.int64)
+        started = _clock()
+        if self.threads > 1 and count >= 2 * BLOCK:
+            self._together(calls, orders)
+        else:
+            calls[0](orders.ctypes.data)
+        self._busy += _clock() - started
+        self._rows_run += count * steps
         for name, layers in out.items():
             if not name.startswith("F"):
                 self._columns[name][...] = layers[-1]
@@ -290,35 +318,16 @@ class CompiledEngine:
             if name not in scratch and not name.startswith(("A_", "C_", "F"))
         }
 
-    def _run_all(self, alive: int, done: int) -> int:
-        self._begin_clock()
-        ended = self._split(self._calls, self._table_at, alive, done, 1, self._pace.together)
-        seconds = self._end_clock(len(self._rows))
-        if self._pace.trying:
-            self._pace.note(seconds)
-        return ended
-
-    def _split(
-        self, calls: list[Callable[..., int]], table: int, alive: int, done: int, steps: int, together: bool
-    ) -> int:
-        if not together:
-            return calls[0](table, 0, 0, len(self._rows), alive, done, steps)
-        tasks = [_task(call, table, alive, done, steps) for call in calls]
-        return self._crew.run(tasks, len(self._rows), BLOCK)
+    def _together(self, calls: list[Callable[[int], int]], orders: np.ndarray) -> int:
+        """Run the range of `orders` on all threads."""
+        return self._crew.run([_task(call, orders) for call in calls], self._count, BLOCK)
 
     def _run_some(self, rows: Rows) -> None:
-        self._begin_clock()
-        self._calls[0](self._table_at, rows.ctypes.data, 0, len(rows), 0, 0, 1)
-        self._end_clock(len(rows))
-
-    def _begin_clock(self) -> None:
-        self._started = time.perf_counter_ns()
-
-    def _end_clock(self, rows: int) -> float:
-        took = time.perf_counter_ns() - self._started
-        self._busy[0] += took
-        self._rows_run[0] += rows
-        return took * 1e-9
+        orders = np.array([self._table.ctypes.data, rows.ctypes.data, 0, len(rows), 0, 0, 1, 0], np.int64)
+        started = _clock()
+        self._calls[0](orders.ctypes.data)
+        self._busy += _clock() - started
+        self._rows_run += len(rows)
 
     def _rotate(self) -> None:
         obs = self.batch.obs
@@ -377,8 +386,16 @@ class _Pace:
             self.together = not self.together
 
 
-def _task(call: Callable[..., int], table: int, alive: int, done: int, steps: int) -> Callable[[int, int], int]:
-    return lambda start, stop: call(table, 0, start, stop, alive, done, steps)
+def _task(call: Callable[[int], int], orders: np.ndarray) -> Callable[[int, int], int]:
+    mine = orders.copy()
+    mine[7] = 0
+    address = mine.ctypes.data
+
+    def task(start: int, stop: int) -> int:
+        mine[2:4] = start, stop
+        return call(address)
+
+    return task
 
 
 def _parameters(kernel: Kernel, kwargs: Any, count: int) -> dict[str, np.ndarray]:

@@ -6,10 +6,10 @@ import numpy as np
 
 from vecenv.kernel.rng import Generator, random
 
-KEEPS_SINGLE = isinstance(np.float32(1) * 1.0, np.float32)
+KEEPS_SINGLE = (np.float32(1) * 1.0).dtype == np.float32
 """Whether a np.float32 and a Python number give a np.float32: they do from NumPy 2 on."""
 
-# Coefficients of NumPy's sine and cosine of float32, and pi / 2 in three parts.
+# Coefficients of NumPy's (BSD-3-Clause) sine and cosine of float32, and pi / 2 in three parts.
 _TWO_OVER_PI = float.fromhex("0x1.45f306p-1")
 _HIGH, _MIDDLE, _LOW = (float.fromhex(part) for part in ("0x1.921fb0p+0", "0x1.5110b4p-22", "0x1.846988p-48"))
 _COSINE_8, _COSINE_6, _COSINE_4 = (

@@ -18,6 +18,7 @@ THIRD = 1 / 3
 
 
 @kernel("CliffWalking-v1")
+@kernel("CliffWalkingSlippery-v1", kwargs={"is_slippery": True})
 class CliffWalking:
     """The place of the player; the cliff is the last row without its ends."""
 

@@ -20,8 +20,8 @@ from vecenv.kernel import _pcg64
 from vecenv.kernel._lower import Lowered, Program
 from vecenv.kernel._math import EXACT, FAST, functions
 
-_ARGUMENTS = (types.int64,) * 7
-"""Of `run`: table, rows, start, stop, alive, done, steps."""
+_ARGUMENTS = (types.int64,)
+"""Of `run`: the address of its orders, see `_driver.ORDERS`."""
 
 
 def compile_program(program: Program, driver: str, precision: str, kernel: str) -> tuple[bytes, str]:
@@ -35,7 +35,7 @@ def compile_program(program: Program, driver: str, precision: str, kernel: str) 
 
     Returns:
         An object file, and the symbol of `run` in it. Its C signature is
-        `int run(int64 *result, void **error, int64 x 7)`, Numba's own convention; it returns 0.
+        `int run(int64 *result, void **error, int64 orders)`, Numba's own convention; it returns 0.
 
     Raises:
         KernelError: the code cannot be compiled; it names the line if the compiler does.
@@ -48,13 +48,13 @@ def compile_program(program: Program, driver: str, precision: str, kernel: str) 
         inlined = function.name in ("step", "observe", "policy") and not function.branches
         names[function.name] = njit(forceinline=inlined, **options)(names[function.name])
     exec(compile(driver, f"<vecenv kernel {kernel}>", "exec"), names)
-    block = names["block"] = njit(**options)(names["block"])
+    for name in ("block", "wrong"):
+        names[name] = njit(**options)(names[name])
     run = njit(**options, no_cpython_wrapper=True, no_cfunc_wrapper=True)(names["run"])
     try:
         run.compile(_ARGUMENTS)
     except NumbaError as error:
         raise _explained(error, program, kernel) from None
-    del block
     result = run.overloads[_ARGUMENTS]
     return result.library._get_compiled_object(), result.fndesc.llvm_func_name
 

@@ -7,7 +7,7 @@ those that begin an episode, begin it, observe all rows. Loops start at zero ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +111,11 @@ def fill_table(table: np.ndarray, slots: list[Slot], columns: Mapping[str, np.nd
     table[-1] = 2**62 if limit is None else limit
 
 
+ORDERS = ("table", "rows", "start", "stop", "alive", "done", "steps", "check")
+"""What `run` is told: addresses of the table and of a list of rows (0: a range), which of them, the ops where an episode
+goes on and where it ended (0: the column of ops), how many steps, and whether to look at the actions first."""
+
+
 class Driver:
     """Writes the text for one kernel."""
 
@@ -131,6 +136,7 @@ class Driver:
         self._begin()
         self._observe_all()
         self._add(1, "return count")
+        self._wrong()
         self.lines += _RUN.format(size=table_size(self.slots), block=BLOCK).splitlines()
         return "\n".join(self.lines) + "\n"
 
@@ -152,6 +158,25 @@ class Driver:
             shape = ", ".join(["n", *sizes])
             column = f"column_{slot.dtype.name}_{1 + slot.dimensions}"
             self._add(1, f"{slot.name} = {column}({address} + lo * {row_bytes}, ({shape},))")
+
+    def _wrong(self) -> None:
+        """Whether any action is none: out of range, or not finite."""
+        self._add(0, "", "", "def wrong(T, lo, hi):")
+        self._add(1, "n = hi - lo", "found = 0")
+        for k, leaf in enumerate(self.action.leaves):
+            number = next(number for number, slot in enumerate(self.slots) if slot.name == f"A_{k}")
+            size = int(np.prod(leaf.shape, dtype=np.int64))
+            address = f"T[{2 * number}] + lo * {size * leaf.dtype.itemsize}"
+            self._add(1, f"A_{k} = column_{leaf.dtype.name}_2({address}, (n, {size}))")
+            if leaf.dtype.kind == "f":
+                self._add(1, "for i in range(n):", f"    for j in range({size}):")
+                self._add(3, f"found |= 0 if A_{k}[i, j] - A_{k}[i, j] == 0 else 1")
+                continue
+            low, high = (np.broadcast_to(bound, leaf.shape).ravel() for bound in leaf.bounds)
+            self._add(1, "for i in range(n):")
+            for j in range(size):
+                self._add(2, f"found |= 0 if {int(low[j])} <= widen__(A_{k}[i, {j}]) <= {int(high[j])} else 1")
+        self._add(1, "return found")
 
     def _plan(self) -> None:
         self._add(1, "if alive:")
@@ -303,8 +328,15 @@ class Driver:
 
 _RUN = """
 
-def run(table, rows, start, stop, alive, done, steps):
-    T = column_int64_1(table, ({size},))
+def run(orders):
+    ORDERS = column_int64_1(orders, (8,))
+    T = column_int64_1(ORDERS[0], ({size},))
+    rows = ORDERS[1]
+    start = ORDERS[2]
+    stop = ORDERS[3]
+    alive = ORDERS[4]
+    done = ORDERS[5]
+    steps = ORDERS[6]
     count = 0
     if rows:
         R = column_int64_1(rows, (stop,))
@@ -312,11 +344,11 @@ def run(table, rows, start, stop, alive, done, steps):
             for t in range(steps):
                 count += block(T, R[k], R[k] + 1, t, alive, done)
         return count
+    if ORDERS[7] and wrong(T, start, stop):
+        return -1
     for lo in range(start, stop, {block}):
         hi = min(lo + {block}, stop)
         for t in range(steps):
             count += block(T, lo, hi, t, alive, done)
     return count
 """
-
-Functions = Mapping[str, Callable[..., Any]]

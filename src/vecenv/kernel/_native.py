@@ -25,7 +25,7 @@ from vecenv.kernel._lower import Lowering
 
 Precision = Literal["exact", "fast"]
 _MAGIC = b"vecenv kernel 1\n"
-_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 7)
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _TURNS = "|/-\\"
 _lock = threading.Lock()
 
@@ -42,16 +42,17 @@ class Native:
         self._function = _PROTOTYPE(address)
         self._keep = keep
 
-    def caller(self) -> Callable[[int, int, int, int, int, int, int], int]:
-        """A function `(table, rows, start, stop, alive, done, steps)` that runs rows and returns how many ended.
+    def caller(self) -> Callable[[int], int]:
+        """A function of the address of orders (see `_driver.ORDERS`) that runs rows and returns how many ended, -1 if an
+        action was wrong and nothing was run.
 
         It has a place of its own for its result, so every thread needs its own. The GIL is released while it runs.
         """
         result, error = np.zeros(1, np.int64), np.zeros(1, np.int64)
         result_at, error_at, run, answer = result.ctypes.data, error.ctypes.data, self._function, result.item
 
-        def call(table: int, rows: int, start: int, stop: int, alive: int, done: int, steps: int) -> int:
-            if run(result_at, error_at, table, rows, start, stop, alive, done, steps):
+        def call(orders: int) -> int:
+            if run(result_at, error_at, orders):
                 raise RuntimeError("native code of a kernel failed; this is a bug in vecenv")
             return answer()
 

@@ -42,7 +42,7 @@ def choice(rng: Generator, options: int | np.ndarray, p: np.ndarray | None = Non
         options: an int n, for 0 ... n - 1, or a one-dimensional array.
         p: probability of each option; left out, all are equally likely.
     """
-    return rng.choice(options, p=p).item()
+    return np.asarray(rng.choice(options, p=p)).item()
 
 
 def permutation(rng: Generator, out: np.ndarray) -> None:
