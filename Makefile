@@ -24,8 +24,10 @@ format: $(VENV)/.ready
 test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
 	$(NEXT)/bin/python -m pytest tests/laws tests/faces tests --ignore tests/faults --ignore tests/test_docs.py
 
-bench: $(VENV)/.ready  ## speed of the engines next to Gymnasium and Stable-Baselines3
+bench: $(VENV)/.ready  ## speed next to Gymnasium, Stable-Baselines3 and EnvPool
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
 	$(BIN)/python benchmarks/engines.py
+	$(BIN)/python benchmarks/kernels.py
 
 clean:
 	rm -rf $(VENV) $(NEXT) dist .pytest_cache .ruff_cache

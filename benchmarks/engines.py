@@ -8,54 +8,19 @@ Run: python benchmarks/engines.py [--quick] [--only NAME ...]
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from rich.console import Console
-from rich.table import Table
 
 import vecenv
-
-TURNS, SECONDS = 10, 0.4
-RESULTS = Path(__file__).parent / "results" / "engines.json"
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """`build` returns a function that makes one exchange with all envs, and one that closes them."""
-
-    name: str
-    build: Callable[[], tuple[Callable[[int], Any], Callable[[], None]]]
-
-
-def race(contestants: list[Contestant], count: int, turns: int, seconds: float) -> dict[str, float]:
-    """Steps per second of each, best of `turns` interleaved turns."""
-    running = {contestant.name: contestant.build() for contestant in contestants}
-    best = dict.fromkeys(running, 0.0)
-    for _ in range(turns):
-        for name, (exchange, _) in running.items():
-            exchange(0)
-            started, exchanges = time.perf_counter(), 0
-            while (spent := time.perf_counter() - started) < seconds:
-                exchange(exchanges)
-                exchanges += 1
-            best[name] = max(best[name], exchanges * count / spent)
-    for _, close in running.values():
-        close()
-    return best
-
+from racing import Contestant, Question, answer, race
 
 # --- contestants -----------------------------------------------------------------------------------------------------
 
@@ -273,47 +238,17 @@ def start_and_memory() -> dict[str, float]:
     return found
 
 
-# --- report ----------------------------------------------------------------------------------------------------------
-
-
-def report(console: Console, title: str, results: dict[str, float], reference: str | None) -> None:
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    table.add_column("steps/s" if reference else "", justify="right")
-    if reference:
-        table.add_column(f"x {reference}", justify="right")
-    for name, value in results.items():
-        row = [name, f"{value:,.0f}" if reference else f"{value:.2f}"]
-        table.add_row(*row, *([f"{value / results[reference]:.2f}"] if reference else []))
-    console.print(table)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter turns")
-    parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="run only these questions")
-    options = parser.parse_args()
-    turns, seconds = (3, 0.2) if options.quick else (TURNS, SECONDS)
-    questions: dict[str, tuple[str, str | None, Callable[[], dict[str, float]]]] = {
-        "cartpole64": ("64 CartPole-v1", "bare loop", lambda: cheap_envs(64, turns, seconds)),
-        "cartpole8": ("8 CartPole-v1", "bare loop", lambda: cheap_envs(8, turns, seconds)),
-        "frames": ("8 envs of 84x84x4 frames", "gymnasium async", lambda: frames(turns, seconds)),
-        "busy": ("8 envs, 1 ms of computing", "vecenv sync", lambda: slow_envs(True, turns, seconds)),
-        "waiting": ("8 envs, 1 ms of waiting", "vecenv sync", lambda: slow_envs(False, turns, seconds)),
-        "straggler": ("seven envs of 1 ms, recv(4)", "without", lambda: straggler(turns, seconds)),
-        "start": ("two workers, 64 CartPole-v1", None, start_and_memory),
-    }
-    console, results = Console(), {}
-    for name, (title, reference, run) in questions.items():
-        if options.only and name not in options.only:
-            continue
-        results[name] = run()
-        report(console, title, results[name], reference)
-    about = {"python": platform.python_version(), "cpus": os.cpu_count(), "gymnasium": gymnasium.__version__}
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps({"machine": about, "results": results}, indent=2) + "\n")
-    console.print(f"written to {RESULTS.relative_to(Path.cwd()) if RESULTS.is_relative_to(Path.cwd()) else RESULTS}")
-
-
 if __name__ == "__main__":
-    main()
+    answer(
+        __doc__,
+        {
+            "cartpole64": Question("64 CartPole-v1", "bare loop", lambda *turns: cheap_envs(64, *turns)),
+            "cartpole8": Question("8 CartPole-v1", "bare loop", lambda *turns: cheap_envs(8, *turns)),
+            "frames": Question("8 envs of 84x84x4 frames", "gymnasium async", frames),
+            "busy": Question("8 envs, 1 ms of computing", "vecenv sync", lambda *turns: slow_envs(True, *turns)),
+            "waiting": Question("8 envs, 1 ms of waiting", "vecenv sync", lambda *turns: slow_envs(False, *turns)),
+            "straggler": Question("seven envs of 1 ms, recv(4)", "without", straggler),
+            "start": Question("two workers, 64 CartPole-v1", None, lambda *turns: start_and_memory()),
+        },
+        Path(__file__).parent / "results" / "engines.json",
+    )

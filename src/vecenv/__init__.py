@@ -1,5 +1,8 @@
 """vecenv: many reinforcement-learning environments as one."""
 
+import importlib as _importlib
+from typing import Any as _Any
+
 from vecenv import kernel
 from vecenv._batch import Op
 from vecenv._make import make
@@ -13,3 +16,12 @@ __version__ = "0.1.0"
 __all__ = ["Op", "Stats", "Step", "VectorEnv", "__version__", "kernel", "make", "make_env"]
 
 _register_all()
+
+_SUBPACKAGES = ("baselines", "gym", "gymnasium", "testing")
+
+
+def __getattr__(name: str) -> _Any:
+    """Load subpackages when they are first used."""
+    if name in _SUBPACKAGES:
+        return _importlib.import_module(f"vecenv.{name}")
+    raise AttributeError(f"module 'vecenv' has no attribute {name!r}")

@@ -164,6 +164,12 @@ class CompiledEngine:
         busy, rows_run = np.array([self._busy]), np.array([self._rows_run])
         return [(slice(0, count), Clocks(busy, rows_run, np.array([-1]), nothing, nothing[:, 0]))]
 
+    @property
+    def memory(self) -> int:
+        """Bytes of all columns."""
+        columns = {id(column): column.nbytes for column in self._columns.values()}
+        return sum(columns.values())
+
     # --- what kernels can do beyond ----------------------------------------------------------------------------------
 
     @property

@@ -32,7 +32,7 @@ class CartPole:
 
     observation_space = Box(-BOUNDS, BOUNDS, dtype=np.float32)
     action_space = Discrete(2)
-    state: ClassVar = {"position": float, "velocity": float, "angle": float, "spin": float, "fallen": bool}
+    state: ClassVar = {"x": float, "x_dot": float, "theta": float, "theta_dot": float, "fallen": bool}
 
     class Params:
         """`low` and `high` are reset options."""
@@ -47,27 +47,27 @@ class CartPole:
 
     def reset(s, rng, p):
         """Somewhere near the middle, nearly upright."""
-        s.position = uniform(rng, p.low, p.high)
-        s.velocity = uniform(rng, p.low, p.high)
-        s.angle = uniform(rng, p.low, p.high)
-        s.spin = uniform(rng, p.low, p.high)
+        s.x = uniform(rng, p.low, p.high)
+        s.x_dot = uniform(rng, p.low, p.high)
+        s.theta = uniform(rng, p.low, p.high)
+        s.theta_dot = uniform(rng, p.low, p.high)
         s.fallen = False
 
     def step(s, action, rng, p):
         """Push to the left (0) or right (1)."""
         force = FORCE if action == 1 else -FORCE
-        cosine = math.cos(s.angle)
-        sine = math.sin(s.angle)
-        pushed = (force + POLE_MASS_LENGTH * (s.spin * s.spin) * sine) / TOTAL_MASS
+        cosine = math.cos(s.theta)
+        sine = math.sin(s.theta)
+        pushed = (force + POLE_MASS_LENGTH * (s.theta_dot * s.theta_dot) * sine) / TOTAL_MASS
         turned = (GRAVITY * sine - cosine * pushed) / (
             HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * (cosine * cosine) / TOTAL_MASS)
         )
         moved = pushed - POLE_MASS_LENGTH * turned * cosine / TOTAL_MASS
-        s.position += SECONDS * s.velocity
-        s.velocity += SECONDS * moved
-        s.angle += SECONDS * s.spin
-        s.spin += SECONDS * turned
-        terminated = abs(s.position) > MAX_POSITION or abs(s.angle) > MAX_ANGLE
+        s.x += SECONDS * s.x_dot
+        s.x_dot += SECONDS * moved
+        s.theta += SECONDS * s.theta_dot
+        s.theta_dot += SECONDS * turned
+        terminated = abs(s.x) > MAX_POSITION or abs(s.theta) > MAX_ANGLE
         if p.sutton_barto_reward:
             reward = -1.0 if terminated else 0.0
         else:
@@ -77,7 +77,7 @@ class CartPole:
 
     def observe(s, obs, p):
         """The four numbers."""
-        obs[0] = s.position
-        obs[1] = s.velocity
-        obs[2] = s.angle
-        obs[3] = s.spin
+        obs[0] = s.x
+        obs[1] = s.x_dot
+        obs[2] = s.theta
+        obs[3] = s.theta_dot

@@ -26,7 +26,7 @@ class Pendulum:
 
     observation_space = Box(-BOUNDS, BOUNDS, dtype=np.float32)
     action_space = Box(-MAX_TORQUE, MAX_TORQUE, (1,), np.float32)
-    state: ClassVar = {"angle": float, "spin": float}
+    state: ClassVar = {"theta": float, "theta_dot": float}
 
     class Params:
         """`x_init` and `y_init` are reset options: the largest angle and speed to begin with."""
@@ -41,27 +41,27 @@ class Pendulum:
 
     def reset(s, rng, p):
         """Anywhere, slowly."""
-        s.angle = uniform(rng, -p.x_init, p.x_init)
-        s.spin = uniform(rng, -p.y_init, p.y_init)
+        s.theta = uniform(rng, -p.x_init, p.x_init)
+        s.theta_dot = uniform(rng, -p.y_init, p.y_init)
 
     def step(s, action, rng, p):
         """Turn with a torque of -2 ... 2. It is a float32, and so is what NumPy 2 computes of it alone."""
         torque = min(max(action[0], -MAX_TORQUE), MAX_TORQUE)
-        upright = (s.angle + math.pi) % (2 * math.pi) - math.pi
+        upright = (s.theta + math.pi) % (2 * math.pi) - math.pi
         if KEEPS_SINGLE:
             effort = single(single(0.001) * squared_single(torque))
             push = single(3.0 * torque)
         else:
             effort = 0.001 * torque**2
             push = 3.0 * torque
-        cost = upright**2 + 0.1 * s.spin**2 + effort
-        spin = s.spin + (3 * p.g / 2.0 * math.sin(s.angle) + push) * SECONDS
-        s.spin = min(max(spin, -MAX_SPEED), MAX_SPEED)
-        s.angle += s.spin * SECONDS
+        cost = upright**2 + 0.1 * s.theta_dot**2 + effort
+        spin = s.theta_dot + (3 * p.g / 2.0 * math.sin(s.theta) + push) * SECONDS
+        s.theta_dot = min(max(spin, -MAX_SPEED), MAX_SPEED)
+        s.theta += s.theta_dot * SECONDS
         return -cost, False
 
     def observe(s, obs, p):
         """Where the tip is, and how fast it turns."""
-        obs[0] = math.cos(s.angle)
-        obs[1] = math.sin(s.angle)
-        obs[2] = s.spin
+        obs[0] = math.cos(s.theta)
+        obs[1] = math.sin(s.theta)
+        obs[2] = s.theta_dot
