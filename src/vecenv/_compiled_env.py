@@ -156,8 +156,6 @@ class CompiledVectorEnv(VectorEnv):
     def _rollout_of(self, out: dict[str, np.ndarray], ended: np.ndarray) -> Rollout:
         layout = self._batch.observation_layout
         leaves = range(len(layout.leaves))
-        done = out["TERMINATED"] | out["TRUNCATED"]
-        before = np.concatenate([ended[None], done[:-1]])
         final = [out[f"F_{leaf}"] for leaf in leaves] if "F_0" in out else None
         actions = [out[f"A_{leaf}"] for leaf in range(len(self._batch.actions))]
         obs = [out[f"O_{leaf}"] for leaf in leaves]
@@ -167,9 +165,10 @@ class CompiledVectorEnv(VectorEnv):
             reward=out["REWARD"],
             terminated=out["TERMINATED"],
             truncated=out["TRUNCATED"],
-            ops=np.where(before, np.uint8(self._done), np.uint8(self._alive)),
             infos={name: out[_slot("O", name, out)] for name in self._batch.info},
             final_infos={name: out[_slot("F", name, out)] for name in self._batch.info} if final is not None else {},
+            _ended_before=ended,
+            _ops_of=(self._alive, self._done),
             _layout=layout,
             _obs_columns=obs,
             _final_columns=final,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,6 @@ class Rollout:
         actions: what was applied.
         reward: float64.
         terminated, truncated: bool.
-        ops: what each row did.
         infos: columns of the kernel's infos.
         final_infos: those of the steps that ended an episode, where `rolled`; empty if nowhere.
     """
@@ -33,12 +33,20 @@ class Rollout:
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
-    ops: np.ndarray
     infos: dict[str, np.ndarray]
     final_infos: dict[str, np.ndarray]
+    _ended_before: np.ndarray = field(repr=False)
+    _ops_of: tuple[int, int] = field(repr=False)
     _layout: Layout = field(repr=False)
     _obs_columns: Columns = field(repr=False)
     _final_columns: Columns | None = field(repr=False)
+
+    @functools.cached_property
+    def ops(self) -> np.ndarray:
+        """What each row did."""
+        before = np.concatenate([self._ended_before[None], self.done[:-1]])
+        alive, ended = self._ops_of
+        return np.where(before, np.uint8(ended), np.uint8(alive))
 
     @property
     def done(self) -> np.ndarray:

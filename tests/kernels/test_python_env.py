@@ -19,8 +19,9 @@ from gymnasium.utils.env_checker import check_env
 import vecenv
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, KernelError
 from vecenv.kernel._fields import Field, FieldError, Record, conform
-from vecenv.kernel._python import KernelEnv, check_render_mode, option_columns, try_out
+from vecenv.kernel._python import KernelEnv, check_render_mode, option_columns
 from vecenv.kernel._registry import find_kernel
+from vecenv.kernel._snapshot import try_out
 
 
 @vecenv.kernel("WalkHere-v0", max_episode_steps=5)
@@ -367,7 +368,7 @@ def test_an_action_mask_is_part_of_the_info_and_kept_to_in_the_trial(tmp_path: P
         assert info["action_mask"].tolist() == [1, 0, 0]
         assert info["action_mask"].dtype == np.int8
         assert env.step(0)[-1]["action_mask"].tolist() == [0, 1, 0]
-        try_out(module.Wrong.__kernel__, {})
+        try_out(KernelEnv(module.Wrong.__kernel__))
 
 
 def test_rendering_needs_a_render_mode() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import keyword
+import math
 import numbers
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +14,17 @@ from typing import Any
 import numpy as np
 
 _ABSTRACT = (np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating)
+
+_NEVER = (None, 0, 0)
+_LIMITS: dict[str, dict[type, tuple[Any, Any]]] = {
+    "?": {bool: (False, True)},
+    **{char: {float: (-math.inf, math.inf), int: (-(2**53), 2**53), bool: (False, True)} for char in "fd"},
+    **{
+        char: {int: (int(np.iinfo(char).min), int(np.iinfo(char).max)), bool: (False, True)}
+        for char in np.typecodes["AllInteger"]
+    },
+}
+"""By the letter of a dtype: Python's types that it can hold, from where to where. What is outside needs a closer look."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,7 @@ def field_of(name: str, value: Any) -> Field:
     return Field(name, array.dtype, array.shape)
 
 
+@functools.lru_cache(maxsize=256)
 def mismatch(dtype: np.dtype[Any], kind: type) -> str | None:
     """Why a value of a type cannot be assigned to a number of `dtype`, as advice; None if it can."""
     if issubclass(kind, np.ndarray):
@@ -104,22 +118,20 @@ def conform(field: Field, value: Any) -> Any:
     Raises:
         FieldError: a float for an int, anything but a bool for a bool, anything that is no number, an int too large.
     """
-    kind, dtype = type(value), field.dtype
-    if kind is float and dtype == np.float64:
-        return value
-    wrong = mismatch(dtype, kind)
+    dtype = field.dtype
+    wrong = mismatch(dtype, type(value))
     if wrong:
         raise FieldError(f"field {field.name!r} is {field}, but was assigned {_brief(value)}; {wrong}")
     if dtype.kind in "iu":
-        return _fitting(field.name, dtype, int(value))
+        return _fitting(f"field {field.name!r}", dtype, int(value))
     with np.errstate(over="ignore"):  # a float too large for float32 is infinite, as in native code
         return dtype.type(value).item()
 
 
-def _fitting(name: str, dtype: np.dtype[Any], value: int) -> int:
-    limits = np.iinfo(dtype)
-    if not limits.min <= value <= limits.max:
-        raise FieldError(f"{value} does not fit field {name!r}, which is {dtype}: {limits.min} ... {limits.max}")
+def _fitting(what: str, dtype: np.dtype[Any], value: int) -> int:
+    low, high = _LIMITS[dtype.char][int]
+    if not low <= value <= high:
+        raise FieldError(f"{value} does not fit {what}, which is {dtype}: {low} ... {high}")
     return value
 
 
@@ -130,22 +142,35 @@ class Cells(np.ndarray):
     """
 
     def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        return found.item() if isinstance(found, np.generic) else found
+        found = _get(self, index)
+        return found if type(found) is Cells else found.item()
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if not self.flags.writeable:
-            raise FieldError("Params and actions are read-only; keep what changes in `state`")
+        limits = _LIMITS[self.dtype.char].get(type(value))
+        if limits is None or not limits[0] <= value <= limits[1]:
+            self._check(value)
+        try:
+            _set(self, index, value)
+        except ValueError:
+            if self.flags.writeable:
+                raise
+            raise FieldError("Params and actions are read-only; keep what changes in `state`") from None
+
+    def _check(self, value: Any) -> None:
+        """Look closer at a value that is not plainly right."""
         kind = value.dtype.type if isinstance(value, (np.ndarray, np.generic)) else type(value)
         wrong = mismatch(self.dtype, kind)
         if wrong:
             raise FieldError(f"an element of a {self.dtype} array was assigned {_brief(value)}; {wrong}")
         if self.dtype.kind in "iu" and type(value) is int:
-            _fitting("of an array", self.dtype, value)
-        super().__setitem__(index, value)
+            _fitting("an array", self.dtype, value)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[position] for position in range(len(self)))
+
+
+# Found once: Cells are read and written in the innermost loops.
+_get, _set = np.ndarray.__getitem__, np.ndarray.__setitem__
 
 
 def cells(array: np.ndarray) -> Cells:
@@ -154,26 +179,34 @@ def cells(array: np.ndarray) -> Cells:
 
 
 class Record:
-    """The fields of one env, by attribute: `s.x`, `p.speed`. Every field keeps the type it was declared with."""
+    """The fields of one env, by attribute: `s.x`, `p.speed`. Every field keeps the type it was declared with.
 
-    __slots__ = ("_fields", "_frozen", "_values")
+    Args:
+        fields: their types; the Record's `__dict__` holds one value of each.
+        values: what they hold at first, zeros if None.
+        frozen: what to say to somebody who assigns a field; empty if that is allowed.
+    """
+
+    __slots__ = ("__dict__", "_exact", "_fields", "_frozen")
 
     def __init__(self, fields: Mapping[str, Field], values: Mapping[str, Any] | None = None, frozen: str = "") -> None:
         given = values or {}
-        held = {name: _hold(field, given.get(name), not frozen) for name, field in fields.items()}
+        exact = {} if frozen else {name: _exact(field) for name, field in fields.items()}
         object.__setattr__(self, "_fields", fields)
-        object.__setattr__(self, "_values", held)
         object.__setattr__(self, "_frozen", frozen)
+        object.__setattr__(self, "_exact", exact)
+        self.__dict__.update((name, _hold(field, given.get(name), not frozen)) for name, field in fields.items())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked by copy, pickle and debuggers; fields do not begin so
             raise AttributeError(name)
-        try:
-            return self._values[name]
-        except KeyError:
-            raise FieldError(unknown(name, self._fields)) from None
+        raise FieldError(unknown(name, self._fields))
 
     def __setattr__(self, name: str, value: Any) -> None:
+        kind, low, high = self._exact.get(name, _NEVER)
+        if type(value) is kind and low <= value <= high:
+            self.__dict__[name] = value
+            return
         field = self._fields.get(name)
         if self._frozen:
             raise FieldError(f"{self._frozen}, not in {name!r}")
@@ -181,29 +214,34 @@ class Record:
             raise FieldError(unknown(name, self._fields))
         if field.shape:
             raise FieldError(f"field {name!r} is an array; write into it: s.{name}[:] = ...")
-        self._values[name] = conform(field, value)
+        self.__dict__[name] = conform(field, value)
 
     def __dir__(self) -> Iterable[str]:
         return self._fields
 
     def __repr__(self) -> str:
-        return f"Record({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
+        return f"Record({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Record, (self._fields, {name: np.asarray(value) for name, value in self._values.items()}, self._frozen)
+        return Record, (self._fields, {name: np.asarray(value) for name, value in self.__dict__.items()}, self._frozen)
 
 
-def read_record(record: Record) -> dict[str, Any]:
-    """The values of all fields; arrays are copies."""
-    return {name: np.array(value) for name, value in record._values.items()}
+def _exact(field: Field) -> tuple[type | None, Any, Any]:
+    """The Python type, and its limits, of which every value is held as it is."""
+    kind = {"f": float, "b": bool}.get(field.dtype.kind, int)
+    return _NEVER if field.shape or field.dtype == np.float32 else (kind, *_LIMITS[field.dtype.char][kind])
 
 
 def unknown(name: str, fields: Iterable[str], what: str = "field") -> str:
     """What to say of a field that does not exist."""
     names = list(fields)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"there is no {what} {name!r}{hint} ({what}s: {', '.join(names) or 'none'})"
+    return f"there is no {what} {name!r}{did_you_mean(name, names)} ({what}s: {', '.join(names) or 'none'})"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The nearest of the names as the end of a message; empty if none is near."""
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _hold(field: Field, value: Any, writeable: bool) -> Any:

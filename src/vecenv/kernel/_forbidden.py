@@ -1,19 +1,27 @@
-"""What kernels cannot use, and what to say of it: tables for `_rules.py`."""
+"""What kernels cannot use, and what to say of it; `_rules.py` and `_names.py` ask here."""
 
 from __future__ import annotations
 
 import ast
+import builtins
+import enum
+import math
+import random
 import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_ALLOCATES = "kernels allocate nothing; declare an array in `state` and write into it"
-_LIST = f"a list is built here; {_ALLOCATES}"
-_DICT = f"a dict is built here; {_ALLOCATES}"
-_SET = f"a set is built here; {_ALLOCATES}"
+ALLOCATES = "kernels allocate nothing; declare an array in `state` and write into it"
+_LIST = f"a list is built here; {ALLOCATES}"
+_DICT = f"a dict is built here; {ALLOCATES}"
+_SET = f"a set is built here; {ALLOCATES}"
 _ASYNC = "async has no native form; a kernel waits for nothing"
 _TRY = "try has no native form; test for the condition instead"
 
@@ -61,11 +69,11 @@ BUILTINS_INSTEAD = {
     "all": "write a for loop",
     "map": "write a for loop",
     "filter": "write a for loop",
-    "sorted": _ALLOCATES,
+    "sorted": ALLOCATES,
     "reversed": "count down: range(n - 1, -1, -1)",
-    "list": _ALLOCATES,
-    "dict": _ALLOCATES,
-    "set": _ALLOCATES,
+    "list": ALLOCATES,
+    "dict": ALLOCATES,
+    "set": ALLOCATES,
     "tuple": "write the values out",
     "str": "use numbers",
     "repr": "use numbers",
@@ -131,12 +139,68 @@ METHODS_INSTEAD = {
     "mean": "write a for loop",
     "argmax": "write a for loop",
     "argmin": "write a for loop",
-    "copy": _ALLOCATES,
-    "astype": _ALLOCATES,
-    "tolist": _ALLOCATES,
-    "flatten": _ALLOCATES,
+    "copy": ALLOCATES,
+    "astype": ALLOCATES,
+    "tolist": ALLOCATES,
+    "flatten": ALLOCATES,
     "append": "arrays keep their shape: keep a count in `state` and write {owner}[count] = value",
     "pop": "arrays keep their shape: keep a count in `state`",
     "item": "write {owner}[0]",
 }
 """Methods of arrays, and what to write."""
+_FROM_MODULE = "native code can use numbers, arrays and tuples of numbers from outside"
+
+
+def instead_of_value(value: Any) -> str:
+    """What to do about an object from outside that native code cannot hold."""
+    if isinstance(value, (np.random.Generator, np.random.RandomState, random.Random)):
+        return "it is not seeded with the env; use rng"
+    if isinstance(value, enum.Enum):
+        return "make its class an IntEnum"
+    if isinstance(value, list):
+        return "make it a tuple or a NumPy array"
+    if isinstance(value, dict):
+        return "make it a NumPy array, or one number per name"
+    return _FROM_MODULE
+
+
+def wrong_call(callee: Any, name: str, text: str) -> str | None:
+    """What is wrong with calling a function of Python or of a library by this text; None if native code has it."""
+    if getattr(math, name, None) is callee:
+        instead = MATH_INSTEAD.get(name, "write it out")
+        return None if name in MATH else f"math.{name} has no native form; {instead}"
+    if getattr(builtins, name, None) is callee:
+        instead = BUILTINS_INSTEAD.get(name, f"there are: {', '.join(sorted(BUILTINS))}")
+        return None if name in BUILTINS else f"{name}() has no native form; {instead}"
+    if isinstance(callee, np.ufunc) or getattr(np, name, None) is callee:
+        return _wrong_numpy(callee, name)
+    return f"{text}() has no native form; {_instead_of_other(callee)}"
+
+
+def _wrong_numpy(callee: Any, name: str) -> str | None:
+    if isinstance(callee, type) and not issubclass(callee, (np.number, np.bool_)):
+        return f"np.{name} has no native form; {_FROM_MODULE}"
+    if name in NUMPY_ALLOCATES:
+        return f"np.{name} builds an array; {ALLOCATES}"
+    if name in NUMPY_ROUNDS_OTHERWISE:
+        return (
+            f"use math.{NUMPY_ROUNDS_OTHERWISE[name]}: NumPy's {name} may round otherwise than the C "
+            "library's, and native code would not be bit-equal to Python"
+        )
+    if name in NUMPY_ADDS_OTHERWISE:
+        return f"np.{name} adds in an order of its own, and native code would not be bit-equal; write a for loop"
+    return None
+
+
+def _instead_of_other(callee: Any) -> str:
+    module, owner = getattr(callee, "__module__", None) or "", getattr(callee, "__self__", None)
+    if isinstance(owner, (random.Random, np.random.RandomState)):
+        module = "random" if isinstance(owner, random.Random) else "numpy.random"
+    for name, instead in MODULES_INSTEAD.items():
+        if module == name or module.startswith(f"{name}."):
+            return instead
+    if isinstance(callee, type):
+        return "kernels build no objects; keep numbers in `state`"
+    if isinstance(callee, ModuleType):
+        return "it is a module; call a function of it"
+    return "call functions of math, of vecenv.kernel.rng, or your own"

@@ -67,10 +67,11 @@ class Rules(Scope):
 
     def _check_method(self, method: str) -> None:
         head = self.source.node
-        for decorator in map(ast.unparse, head.decorator_list):
-            if decorator != "staticmethod":
-                rule = f"@{decorator} has no effect on native code; methods of kernels are plain `def`s"
-                raise self.fail(head.decorator_list[0], rule)
+        for decorator in head.decorator_list:
+            text = ast.unparse(decorator)
+            if text != "staticmethod":
+                rule = f"@{text} has no effect on native code; methods of kernels are plain `def`s"
+                raise self.fail(decorator, rule)
         for parameter, role in self.roles.items():
             if parameter in ("self", "cls"):
                 raise self.fail(head, f"kernels have no {parameter}: write {signature(method)}")

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vecenv._layout import Layout
 from vecenv.kernel._define import Kernel
 from vecenv.kernel._fields import Record
 from vecenv.kernel._python import KernelEnv
@@ -23,10 +22,7 @@ def snapshot(
 ) -> KernelEnv:
     """A Python env with these parameters (columns of one row) and this state (zeros if None)."""
     env = KernelEnv(kernel, render_mode)
-    env.parameters = dict(params)
-    env.params = kernel.record(params)
-    env.observation_space, env.action_space = kernel.spaces(env.params)
-    env._observations, env._actions = Layout(env.observation_space), Layout(env.action_space)
+    env.adopt(params)
     env.state = Record(kernel.state, state)
     return env
 
@@ -45,13 +41,18 @@ def generator(words: np.ndarray) -> np.random.Generator:
 
 
 def try_out(env: KernelEnv) -> None:
-    """Play a little in Python, so that a mistake is reported in the words of the kernel and not of a compiler."""
+    """Play a little in Python, so that a mistake is reported in the words of the kernel and not of a compiler.
+
+    Actions keep to the env's mask: one that it forbids may be one that the kernel was not written for.
+    """
     env.action_space.seed(0)
-    env.reset(seed=0)
+    _, info = env.reset(seed=0)
     deadline = time.perf_counter() + _TRIAL_SECONDS
     for _ in range(_TRIAL_STEPS):
-        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        mask = info.get("action_mask")
+        action = env.action_space.sample(mask if mask is not None and mask.any() else None)
+        _, _, terminated, truncated, info = env.step(action)
         if terminated or truncated:
-            env.reset()
+            _, info = env.reset()
         if time.perf_counter() > deadline:
             return

@@ -39,6 +39,12 @@ class Source:
     def name(self) -> str:
         return self.node.name
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its parameters can all be given by position: no *, ** or /."""
+        arguments = self.node.args
+        return not (arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.posonlyargs)
+
     def lookup(self, name: str) -> Any:
         """The value of a name that is not local, or MISSING."""
         code = self.function.__code__

@@ -1,8 +1,8 @@
 """Random numbers for kernels: NumPy's `Generator` over PCG64, bit for bit, in Python and in native code.
 
 Every env has a stream of its own, seeded as `gymnasium.utils.seeding.np_random(seed)`. Inside a kernel `rng` is that
-stream; `uniform(rng, 0, 1)` and `rng.uniform(0, 1)` are the same. Here are the functions as plain Python sees them, over
-a real `numpy.random.Generator`; native code has twins of them in `_pcg64.py`.
+stream; `uniform(rng, 0, 1)` and `rng.uniform(0, 1)` are the same. Here are the functions as plain Python sees them,
+over a real `numpy.random.Generator`; native code has twins of them in `_pcg64.py`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,146 @@
+"""What the members of a kernel's class declare, read once and checked: fields, parameters, methods."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from vecenv.errors import ConfigError, ConfigTypeError, KernelError
+from vecenv.kernel._fields import Field, FieldError, declare, field_of
+from vecenv.kernel._rules import signature
+from vecenv.kernel._scope import METHODS
+from vecenv.kernel._source import Source, read_source
+
+_NEEDED = ("reset", "step", "observe")
+_PARAMS = "Params is a class of default values; write class Params: speed = 0.1"
+
+
+def check_members(definition: type) -> None:
+    """That everything that a kernel needs is there. Raises KernelError."""
+    name = definition.__name__
+    for needed in ("observation_space", "action_space", "state"):
+        if not hasattr(definition, needed):
+            rule = f"there is no {needed}; a kernel declares observation_space, action_space and state"
+            raise KernelError(rule, name)
+    for method in _NEEDED:
+        if not hasattr(definition, method):
+            near = difflib.get_close_matches(method, vars(definition), n=1)
+            hint = f" (did you mean it by {near[0]!r}?)" if near else ""
+            raise KernelError(f"there is no method {method}; define {signature(method)}{hint}", name)
+        if getattr(definition, method) is None:
+            raise KernelError(f"{method} is None; define {signature(method)}", name)
+    metadata = getattr(definition, "metadata", {})
+    if not isinstance(metadata, Mapping):
+        raise KernelError(f"metadata must be a dict, got {metadata!r:.60}", name)
+
+
+def read_fields(definition: type, kind: str) -> dict[str, Field]:
+    """The fields of `state` or `info`."""
+    declared = getattr(definition, kind, {})
+    if not isinstance(declared, Mapping):
+        raise KernelError(f"{kind} must be a dict of name: type, got {declared!r:.60}", definition.__name__)
+    try:
+        return {name: declare(_identifier(name), entry) for name, entry in declared.items()}
+    except FieldError as error:
+        raise KernelError(f"{kind}: {error}", definition.__name__) from None
+
+
+def _identifier(name: Any) -> str:
+    if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
+        raise FieldError(f"{name!r} is not a name for a field; use a plain identifier")
+    return name
+
+
+def read_params(definition: type) -> tuple[dict[str, Field], dict[str, np.ndarray]]:
+    """The fields of `Params`, those that it inherits first, and their default values."""
+    declared = getattr(definition, "Params", None)
+    if declared is None:
+        return {}, {}
+    if not isinstance(declared, type):
+        raise KernelError(f"{_PARAMS}; got {declared!r:.60}", definition.__name__)
+    values: dict[str, Any] = {}
+    annotated: list[str] = []
+    for cls in reversed(declared.__mro__[:-1]):
+        values |= {name: value for name, value in vars(cls).items() if not name.startswith("_")}
+        annotated += [name for name in inspect.get_annotations(cls) if not name.startswith("_")]
+    bare = next((name for name in annotated if name not in values), None)
+    if bare is not None:
+        raise KernelError(f"Params: {bare!r} has no default; write {bare} = 0.0, or what it is", definition.__name__)
+    try:
+        fields = {name: field_of(name, value) for name, value in values.items()}
+    except FieldError as error:
+        raise KernelError(f"Params: {error}", definition.__name__) from None
+    return fields, {name: np.array(value, fields[name].dtype) for name, value in values.items()}
+
+
+def read_methods(definition: type) -> dict[str, Source]:
+    """The source of the methods that are compiled."""
+    present = [method for method in METHODS if getattr(definition, method, None) is not None]
+    return {method: _read_method(definition, method) for method in present}
+
+
+def _read_method(definition: type, method: str) -> Source:
+    name, function = definition.__name__, inspect.getattr_static(definition, method)
+    function = getattr(function, "__func__", function)
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise KernelError("it is async, but a kernel waits for nothing; define it by a plain `def`", name, method)
+    if not isinstance(function, FunctionType):
+        what = "is wrapped by a decorator" if hasattr(function, "__wrapped__") else f"is {function!r:.60}"
+        raise KernelError(
+            f"it {what}, which native code would not run; define it by a plain `def`: {signature(method)}", name, method
+        )
+    try:
+        source = read_source(function)
+    except (OSError, TypeError, SyntaxError):
+        raise KernelError(
+            "its source cannot be read; a kernel must be defined by `def` in a file or a notebook, not at the prompt",
+            name,
+            method,
+        ) from None
+    if len(source.parameters) != len(METHODS[method]) or not source.is_plain or source.node.args.defaults:
+        rule = f"it must be defined as {signature(method)}, without self and defaults"
+        raise KernelError(rule, name, method, source.file, source.node.lineno)
+    return source
+
+
+def read_render(definition: type) -> Callable[..., Any] | None:
+    """The function that draws an env, if there is one."""
+    render = getattr(definition, "render", None)
+    if render is not None and not callable(render):
+        raise KernelError(f"render is {render!r:.60}; define render(s, p), or leave it out", definition.__name__)
+    return render
+
+
+def per_env(field: Field, value: Any, count: int) -> np.ndarray:
+    """A column of a parameter: the value repeated, or as it is if it has one entry per env.
+
+    Raises:
+        ConfigTypeError: it is no number, or a float for an int.
+        ConfigError: it does not fit the type of the parameter, or has another number of dimensions.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError:  # ragged
+        array = np.asarray(None)
+    dtype, dimensions = field.dtype, len(field.shape)
+    if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and dtype.kind != "f"):
+        raise ConfigTypeError(f"parameter {field.name!r} must be {dtype}, got {value!r:.60}")
+    with np.errstate(over="ignore"):
+        column = array.astype(dtype)
+    same = np.isfinite(array) == np.isfinite(column) if dtype.kind == "f" else array == column
+    if not np.all(same):
+        wrong = array[~same].flat[0].item()
+        raise ConfigError(f"parameter {field.name!r} is {dtype}, which cannot hold {wrong!r}")
+    if array.ndim == dimensions + 1 and len(array) == count:
+        return np.ascontiguousarray(column)
+    if array.ndim == dimensions:
+        return np.ascontiguousarray(np.broadcast_to(column, (count, *array.shape)))
+    raise ConfigError(
+        f"parameter {field.name!r} has {dimensions} dimensions, or one more for a value per env ({count} of them); "
+        f"got shape {array.shape}"
+    )

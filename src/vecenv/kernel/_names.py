@@ -1,0 +1,215 @@
+"""Rules for names from outside a function and for calls: what exists, what native code has, what to use instead."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import enum
+import inspect
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from vecenv.kernel import _forbidden as forbidden
+from vecenv.kernel import rng as random_numbers
+from vecenv.kernel._fields import did_you_mean
+from vecenv.kernel._scope import USES, Scope, number
+from vecenv.kernel._source import MISSING, Source, is_constant, read_source
+
+_IN_PLACE = ("permutation", "shuffle")
+
+Helper = tuple[Source, dict[str, str]]
+"""A function of the user's that is called, and what its parameters stand for in that call."""
+
+
+def check_names(scope: Scope) -> list[Helper]:
+    """Check every name and every call of one function; return the helpers that it calls. Raises KernelError."""
+    helpers: dict[tuple[Any, ...], Helper] = {}
+    for node in scope.nodes:
+        if isinstance(node, ast.Call):
+            helper = _check_call(scope, node)
+            if helper is not None:
+                source, roles = helper
+                helpers.setdefault((source.function, *roles.items()), helper)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            _check_name(scope, node)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            _check_attribute(scope, node)
+    return list(helpers.values())
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def _check_name(scope: Scope, node: ast.Name) -> None:
+    if node.id in scope.source.locals:
+        return
+    value = scope.source.lookup(node.id)
+    if value is MISSING:
+        raise scope.fail(node, f"there is no name {node.id!r}{_instead_of_name(scope, node.id)}")
+    _check_outer(scope, node, value)
+
+
+def _instead_of_name(scope: Scope, name: str) -> str:
+    if name in ("self", "cls"):
+        return "; kernels have none: state is in s, parameters are in p"
+    for role, fields in (("state", scope.fields), ("params", scope.params)):
+        owner = next((parameter for parameter, its in scope.roles.items() if its == role), None)
+        if owner and name in fields:
+            return f"; did you mean {owner}.{name}?"
+    outside = scope.source.function.__globals__
+    if hasattr(outside.get(scope.kernel), name):
+        return f"; its methods do not see the names of a class: write {scope.kernel}.{name}, or move it to the module"
+    return did_you_mean(name, [*scope.source.locals, *outside, *vars(builtins)])
+
+
+def _check_attribute(scope: Scope, node: ast.Attribute) -> None:
+    owner = scope.source.evaluate(node.value)
+    if isinstance(owner, enum.Enum):
+        raise scope.fail(node, f"write {ast.unparse(node.value)}, which is a number if it is an IntEnum")
+    if not isinstance(owner, (ModuleType, type)):
+        return
+    value = scope.source.evaluate(node)
+    if value is MISSING:
+        what = "module" if isinstance(owner, ModuleType) else "class"
+        hint = did_you_mean(node.attr, dir(owner))
+        raise scope.fail(node, f"{what} {owner.__name__!r} has no {node.attr!r}{hint}")
+    _check_outer(scope, node, value)
+
+
+def _check_outer(scope: Scope, node: ast.expr, value: Any) -> None:
+    """A value from outside the function, where it is not called."""
+    parent = scope.parent(node)
+    is_owner = isinstance(parent, ast.Attribute) and parent.value is node
+    is_called = isinstance(parent, ast.Call) and parent.func is node
+    is_dtype = isinstance(value, type) and issubclass(value, (np.generic, int, float))  # as an argument
+    if is_constant(value) or is_called or is_dtype or (is_owner and isinstance(value, (ModuleType, type))):
+        return
+    text = ast.unparse(node)
+    if callable(value) and not is_owner:
+        raise scope.fail(node, f"{text} is a function; it can be called, but not be used as a value")
+    kind = type(value).__name__
+    article = "an" if kind[0] in "aeiouAEIOU" else "a"
+    raise scope.fail(node, f"{text} is {article} {kind}, {value!r:.40}; {forbidden.instead_of_value(value)}")
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+def _check_call(scope: Scope, node: ast.Call) -> Helper | None:
+    """Check a call; return the function that is called if it is the user's own."""
+    function = node.func
+    if isinstance(function, ast.Name):
+        _check_name(scope, function)
+    elif isinstance(function, ast.Attribute):
+        if scope.owner(function) == "rng":
+            _check_draw(scope, node, function.attr, node.args)
+            return None
+        if isinstance(function.value, ast.Name):
+            _check_name(scope, function.value)
+        _check_attribute(scope, function)
+    callee = scope.source.evaluate(function)
+    if callee is MISSING:
+        raise scope.fail(node, _no_callee(scope, function))
+    callee = getattr(callee, "py_func", callee)  # what @njit of Numba was put on
+    module, name = getattr(callee, "__module__", None) or "", getattr(callee, "__name__", "")
+    if module == random_numbers.__name__ and name in random_numbers.__all__:
+        _check_draw_function(scope, node, name)
+        return None
+    if isinstance(callee, FunctionType) and module.partition(".")[0] not in ("numpy", *forbidden.MODULES_INSTEAD):
+        return _helper(scope, node, callee)
+    _check_callee(scope, node, callee, name)
+    return None
+
+
+def _no_callee(scope: Scope, function: ast.expr) -> str:
+    text, role = ast.unparse(function), scope.role(function)
+    if role is not None:
+        hint = "; try rng.uniform(...)" if role == "rng" else ""
+        return f"{text} is the {role} of the env and cannot be called{hint}"
+    if not isinstance(function, ast.Attribute):
+        return f"{text} is no function of a module; only these can be called"
+    if scope.owner(function) in ("state", "params"):
+        return f"{text} is a field and cannot be called"
+    owner = ast.unparse(function.value)
+    instead = forbidden.METHODS_INSTEAD.get(function.attr, "call a function of a module").format(owner=owner)
+    return f"the method {text}() has no native form; {instead}"
+
+
+def _check_callee(scope: Scope, node: ast.Call, callee: Any, name: str) -> None:
+    """A function that is not the user's own: whether native code has it."""
+    text = ast.unparse(node.func)
+    for argument in node.args:
+        role = scope.role(argument)
+        if role in USES:
+            given = ast.unparse(argument)
+            raise scope.fail(node, f"{text}() is given {given}, which {USES[role].format(name=given)}")
+    wrong = forbidden.wrong_call(callee, name, text)
+    if wrong is not None:
+        raise scope.fail(node, wrong)
+
+
+# --- random numbers --------------------------------------------------------------------------------------------------
+
+
+def _check_draw_function(scope: Scope, node: ast.Call, name: str) -> None:
+    """`uniform(rng, 0.0, 1.0)`."""
+    if not node.args or not isinstance(node.args[0], ast.Name):
+        raise scope.fail(node, f"the first argument of {name} is the stream: {name}(rng, ...)")
+    first = node.args[1] if len(node.args) > 1 else None
+    if name in _IN_PLACE and first is not None and number(first) is not None:
+        rule = f"{name} writes into an array of `state`: {name}(rng, s.order), not {ast.unparse(node)}"
+        raise scope.fail(node, rule)
+    _check_arguments(scope, node, name, node.args[1:])
+
+
+def _check_draw(scope: Scope, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
+    """`rng.uniform(0.0, 1.0)`."""
+    if name not in random_numbers.__all__:
+        hint = "; use normal(mean, deviation)" if "gauss" in name else did_you_mean(name, random_numbers.__all__)
+        there = ", ".join(random_numbers.__all__)
+        raise scope.fail(node, f"rng has no {name!r} in kernels{hint} (there are: {there})")
+    if name in _IN_PLACE:
+        raise scope.fail(node, f"use vecenv.kernel.rng.{name}(rng, array), which writes into an array of `state`")
+    _check_arguments(scope, node, name, arguments)
+
+
+def _check_arguments(scope: Scope, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
+    text = ast.unparse(node.func)
+    if any(isinstance(argument, ast.Tuple) for argument in arguments):
+        raise scope.fail(node, f"{text} is given a tuple; make it an array of the module")
+    signature = inspect.signature(getattr(random_numbers, name))
+    try:
+        signature.bind(None, *arguments, **{keyword.arg or "**": None for keyword in node.keywords})
+    except TypeError as error:
+        taken = [str(parameter).partition(":")[0] for parameter in list(signature.parameters.values())[1:]]
+        takes = ", ".join(taken) or "no argument"
+        raise scope.fail(node, f"{text}: {error}; it draws one number and takes {takes}") from None
+
+
+# --- helpers ---------------------------------------------------------------------------------------------------------
+
+
+def _helper(scope: Scope, node: ast.Call, function: FunctionType) -> Helper:
+    name = function.__name__
+    if function in scope.callers or function is scope.source.function:
+        raise scope.fail(node, f"{name} calls itself; native code has no recursion here, write a loop")
+    if node.keywords:
+        raise scope.fail(node, f"pass the arguments of {name} by position")
+    try:
+        source = read_source(function)
+    except (OSError, TypeError, SyntaxError):
+        raise scope.fail(node, f"the source of {name} cannot be read; define it by `def` in a file") from None
+    given, taken = len(node.args), len(source.parameters)
+    if source.is_plain and not taken - len(source.node.args.defaults) <= given <= taken:
+        call = f"{name}({', '.join(source.parameters)})"
+        raise scope.fail(node, f"{call} is given {given} argument{'s' * (given != 1)}")
+    return source, _roles_given(scope, source, node.args)
+
+
+def _roles_given(scope: Scope, source: Source, arguments: list[ast.expr]) -> dict[str, str]:
+    roles = {name: scope.role(argument) for name, argument in zip(source.parameters, arguments, strict=False)}
+    # An action that is one number or one array is to a helper what any other number or array is.
+    plain = "action" if "" in scope.leaves.get("action", {}) else None
+    return {name: role for name, role in roles.items() if role is not None and role != plain}
