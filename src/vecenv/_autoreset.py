@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
@@ -27,6 +28,11 @@ def parse_mode(mode: Any) -> AutoresetMode:
         return AutoresetMode(mode)
     except ValueError:
         raise ConfigError(f"autoreset must be one of {', '.join(map(repr, _NAMES))}, got {mode!r}") from None
+
+
+def mode_of(env: gymnasium.vector.VectorEnv) -> AutoresetMode:
+    """The autoreset mode of any vector env; Gymnasium's default if it does not say."""
+    return parse_mode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
 
 
 # Plain numbers and members, because looking them up in an Enum costs as much as the rest of `plan`.

@@ -12,6 +12,7 @@ import numpy as np
 from vecenv._autoreset import ops_of, plan
 from vecenv._batch import Op
 from vecenv._checks import positive_int
+from vecenv._exchange import Exchange
 from vecenv._layout import Columns
 from vecenv._rollout import Rollout, Snapshot
 from vecenv._vector_env import VectorEnv
@@ -45,23 +46,11 @@ class CompiledVectorEnv(VectorEnv):
         lifecycle, batch = self._lifecycle, self._batch
         lifecycle.enter("step")
         try:
-            lifecycle.check_can_step(None, "step")
-            if self._may_not_end:
-                plan(self.autoreset_mode, batch.terminated, batch.truncated)
-            only = self._only_action
-            if only is not None and only.accepts(actions) and self.engine.checks_actions:
-                only.column[...] = actions  # native code looks at the values
-            else:
-                self._pack(actions)
-            self._taken = lifecycle.all_rows
-            ended = self.engine.run_all(self._alive, self._done, not self.copy)
-            if ended < 0:
-                self._taken = None
-                self._pack(actions)  # raises, naming the env
-            self._exchanges += 1
+            ended = self._advance(actions)
             started = time.perf_counter()
             if batch.info or (ended and self._may_roll):
-                columns, reward, terminated, truncated, infos, _ = self._take_out(None)
+                columns, reward, terminated, truncated, infos, final = self._take_out(None)
+                self._add_final(infos, final, terminated | truncated)
             else:
                 columns = [column.copy() for column in batch.obs] if self.copy else batch.obs
                 reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
@@ -75,6 +64,43 @@ class CompiledVectorEnv(VectorEnv):
             raise
         finally:
             lifecycle.inside = None
+
+    def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
+        if env_ids is not None:
+            return super()._exchange_step(actions, env_ids)
+        lifecycle, batch = self._lifecycle, self._batch
+        lifecycle.enter("step")
+        try:
+            ops = plan(self.autoreset_mode, batch.terminated, batch.truncated)
+            self._advance(actions)
+            self._ops[...], self._same_ops = ops, None
+            exchange = self._exchange_of(lifecycle.all_rows)
+            self._taken = None
+            return exchange
+        except BaseException as error:
+            self._tidy_up(error)
+            raise
+        finally:
+            lifecycle.inside = None
+
+    def _advance(self, actions: Any) -> int:
+        """Step all rows; the number of episodes that ended. Their results are in the batch."""
+        lifecycle, batch = self._lifecycle, self._batch
+        lifecycle.check_can_step(None, "step")
+        if self._may_not_end:
+            plan(self.autoreset_mode, batch.terminated, batch.truncated)
+        only = self._only_action
+        if only is not None and only.accepts(actions) and self.engine.checks_actions:
+            only.column[...] = actions  # native code looks at the values
+        else:
+            self._pack(actions)
+        self._taken = lifecycle.all_rows
+        ended = self.engine.run_all(self._alive, self._done, not self.copy)
+        if ended < 0:
+            self._taken = None
+            self._pack(actions)  # raises, naming the env
+        self._exchanges += 1
+        return ended
 
     def _pack(self, actions: Any) -> None:
         batch = self._batch

@@ -133,6 +133,24 @@ class Layout:
         return columns
 
 
+def map_tree(function: Callable[..., Any], *trees: Any) -> Any:
+    """Apply a function to the leaves of values that are nested alike: dicts, tuples, and anything else as a leaf."""
+    first = trees[0]
+    if isinstance(first, dict):
+        return {key: map_tree(function, *(tree[key] for tree in trees)) for key in first}
+    if isinstance(first, tuple):
+        return tuple(map_tree(function, *parts) for parts in zip(*trees, strict=True))
+    return function(*trees)
+
+
+def stack_trees(like: Any, values: Sequence[Any], mask: np.ndarray) -> Any:
+    """Batched leaves shaped like those of `like`, with `values[k]` where `mask[k]`, and anything elsewhere."""
+    batched = map_tree(np.empty_like, like)
+    for position in np.flatnonzero(mask).tolist():
+        map_tree(lambda column, value, at=position: column.__setitem__(at, value), batched, values[position])
+    return batched
+
+
 def as_given(batched: Space[Any], actions: Any, count: int) -> list[Any]:
     """The single actions of a batch as they are: types, dtypes and values unchecked, only counted."""
     given = list(iterate(batched, actions))

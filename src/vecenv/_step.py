@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vecenv._batch import Op
-from vecenv._layout import Columns, Layout
+from vecenv._exchange import Exchange
+from vecenv._layout import map_tree
 
 _RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
 
@@ -39,9 +40,8 @@ class Step:
     ops: np.ndarray
     episode_return: np.ndarray
     episode_length: np.ndarray
-    _layout: Layout = field(repr=False)
-    _obs_columns: Columns = field(repr=False)
-    _final_columns: Columns | None = field(repr=False)
+    final_obs: Any = None
+    """Batched observations that ended an episode, meaningful where `rolled`; None if nowhere."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.obs, self.reward, self.terminated, self.truncated, self.infos))
@@ -62,23 +62,34 @@ class Step:
         return self.ops != _RESET
 
     @property
-    def final_obs(self) -> Any:
-        """Batched observations that ended an episode, meaningful where `rolled`; None if nowhere."""
-        return None if self._final_columns is None else self._layout.batched(self._final_columns)
-
-    @property
     def next_obs(self) -> Any:
         """The true successor observation of each transition: `final_obs` where an episode rolled, else `obs`."""
-        return successors(self._layout, self.obs, self._obs_columns, self._final_columns, self.rolled)
+        return successors(self.obs, self.final_obs, self.rolled)
+
+    @classmethod
+    def of_exchange(cls, exchange: Exchange) -> Step:
+        """What transforms made of an exchange."""
+        nothing = np.zeros(len(exchange))
+        return cls(
+            obs=exchange.obs,
+            reward=exchange.reward,
+            terminated=exchange.terminated,
+            truncated=exchange.truncated,
+            infos=exchange.as_gymnasium(),
+            env_ids=exchange.rows,
+            ops=exchange.ops,
+            episode_return=nothing if exchange.episode_return is None else exchange.episode_return,
+            episode_length=nothing if exchange.episode_length is None else exchange.episode_length,
+            final_obs=exchange.final_obs,
+        )
 
 
-def successors(layout: Layout, obs: Any, columns: Columns, finals: Columns | None, rolled: np.ndarray) -> Any:
-    """Observations with those that ended an episode where it rolled."""
-    if finals is None:
+def successors(obs: Any, final_obs: Any, rolled: np.ndarray) -> Any:
+    """Observations, with those that ended an episode where it rolled. `rolled` has the first axes of the arrays."""
+    if final_obs is None:
         return obs
-    pairs = zip(finals, columns, strict=True)
-    return layout.batched([np.where(_like(rolled, final), final, column) for final, column in pairs])
 
+    def chosen(final: np.ndarray, leaf: np.ndarray) -> np.ndarray:
+        return np.where(rolled.reshape(rolled.shape + (1,) * (leaf.ndim - rolled.ndim)), final, leaf)
 
-def _like(mask: np.ndarray, column: np.ndarray) -> np.ndarray:
-    return mask.reshape(mask.shape + (1,) * (column.ndim - 1))
+    return map_tree(chosen, final_obs, obs)

@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode
 from vecenv._autoreset import plan
 from vecenv._batch import Mail, Op, Rows
 from vecenv._checks import patience, seconds
+from vecenv._exchange import Exchange
 from vecenv._infos import as_arrays, as_dicts, from_columns, objects, row_of_columns
 from vecenv._layout import Columns, as_given
 from vecenv._lifecycle import Lifecycle
@@ -138,7 +139,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
                 self._lifecycle.check_idle("step")
             self._send_step(actions, rows, "step")
             self._receive(self._lifecycle.pending_count, self.timeout)
-            columns, reward, terminated, truncated, infos, _ = self._take_out(rows)
+            columns, reward, terminated, truncated, infos, final = self._take_out(rows)
+            self._add_final(infos, final, terminated | truncated)
             obs = self._batch.observation_layout.batched(columns)
             self._taken = None
             return obs, reward, terminated, truncated, infos
@@ -309,6 +311,45 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             f"{call}() needs engine='compiled', which runs kernels; this is the {self.engine.name} engine"
         )
 
+    # --- for wrappers: the same as reset, step and recv, before Gymnasium's dicts are made -----------------------------
+
+    def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
+        obs, infos = self.reset(seed=seed, options=options)
+        exchange = Exchange.of_reset(obs, infos, None, self.num_envs)
+        if options is not None and "reset_mask" in options:
+            exchange.ops[~options["reset_mask"]] = _IDLE
+        return exchange
+
+    def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
+        rows = None if env_ids is None else self._lifecycle.parse_rows(env_ids)
+        if rows is not None:
+            self._lifecycle.check_idle("step")
+        self._begin("step", self._send_step, actions, rows, "step")
+        return self._deliver("step", None, self.timeout, lambda got: self._exchange_of(got if rows is None else rows))
+
+    def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
+        if min_envs is None and self._lifecycle.pending_count > self.batch_size:
+            min_envs = self.batch_size
+        patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
+        return self._deliver("recv", min_envs, patient, self._exchange_of)
+
+    def _exchange_of(self, rows: Rows) -> Exchange:
+        whole = len(rows) == self.num_envs
+        obs, reward, terminated, truncated, infos, final = self._take_out(None if whole else rows)
+        layout = self._batch.observation_layout
+        return Exchange(
+            rows=rows.copy(),
+            obs=layout.batched(obs),
+            final_obs=None if final is None else layout.batched(final),
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            ops=self._ops[rows],
+            infos=infos,
+            episode_return=self._batch.episode_return[rows],
+            episode_length=self._batch.episode_length[rows],
+        )
+
     # --- for faces ---------------------------------------------------------------------------------------------------
 
     def _start_reset(self, seed: Any = None, options: Any = None) -> None:
@@ -462,22 +503,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def _step_of(self, rows: Rows) -> Step:
         """Take these rows, which were just received, out of the batch."""
-        whole = len(rows) == self.num_envs
-        obs, reward, terminated, truncated, infos, final = self._take_out(None if whole else rows)
-        return Step(
-            obs=self._batch.observation_layout.batched(obs),
-            reward=reward,
-            terminated=terminated,
-            truncated=truncated,
-            infos=infos,
-            env_ids=rows.copy(),
-            ops=self._ops[rows],
-            episode_return=self._batch.episode_return[rows],
-            episode_length=self._batch.episode_length[rows],
-            _layout=self._batch.observation_layout,
-            _obs_columns=obs,
-            _final_columns=final,
-        )
+        return Step.of_exchange(self._exchange_of(rows))
 
     def _reset_results(self) -> tuple[Any, dict[str, Any]]:
         started = time.perf_counter()
@@ -507,7 +533,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             rolled = terminated | truncated
             if np.count_nonzero(rolled):
                 final = batch.take(batch.final_obs, rows, True)
-                self._add_final(infos, rolled, batch.observation_layout.reader(final), mail)
+                told = [(position, letter.final_info) for position, letter in mail if letter.final_info]
+                infos["final_info"] = as_arrays(told, len(reward))  # type: ignore[arg-type]  # empty ones were left out
+                infos["_final_info"] = rolled.copy()
                 if batch.final_info:
                     infos["final_info"].update(from_columns(batch.final_info, rows, rolled))
         if mail:
@@ -517,14 +545,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._seconds_copying += time.perf_counter() - started
         return obs, reward, terminated, truncated, infos, final
 
-    def _add_final(self, infos: dict[str, Any], rolled: np.ndarray, read: Any, mail: list[tuple[int, Mail]]) -> None:
-        """What Gymnasium says in infos of episodes that ended and began again in the same step."""
-        count, positions = len(rolled), np.flatnonzero(rolled).tolist()
-        told = [(position, letter.final_info) for position, letter in mail if letter.final_info]
-        infos["final_obs"] = objects(positions, map(read, positions), count)
-        infos["_final_obs"] = rolled.copy()
-        infos["final_info"] = as_arrays(told, count)  # type: ignore[arg-type]  # empty ones were left out
-        infos["_final_info"] = rolled.copy()
+    def _add_final(self, infos: dict[str, Any], final: Columns | None, rolled: np.ndarray) -> None:
+        """Gymnasium's form of the observations that ended an episode."""
+        if final is not None:
+            read, positions = self._batch.observation_layout.reader(final), np.flatnonzero(rolled).tolist()
+            infos["final_obs"] = objects(positions, map(read, positions), len(rolled))
+            infos["_final_obs"] = rolled.copy()
 
     def _mail(self, rows: Rows | None) -> list[tuple[int, Mail]]:
         """Take the mail of these rows (None: all), ascending, each with its position in the results."""

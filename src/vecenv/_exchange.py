@@ -1,0 +1,110 @@
+"""What one exchange with the envs brought, as plain arrays: the form in which transforms see and change it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vecenv._batch import Op
+from vecenv._infos import objects
+from vecenv._layout import map_tree, stack_trees
+
+_IDLE, _RESET, _ROLL = int(Op.IDLE), int(Op.RESET), int(Op.ROLL)
+
+
+@dataclass
+class Exchange:
+    """Results of a reset or a step, of all envs or of some. Position k of every array belongs to env `rows[k]`.
+
+    Attributes:
+        rows: env ids.
+        obs: batched observations, nested like the space. What a transform puts here is handed out, so it must be an
+            array that nobody else will write to.
+        final_obs: batched observations that ended an episode, meaningful where `rolled`; None if nowhere.
+        reward: float64.
+        terminated, truncated: bool.
+        ops: what each env did; IDLE for those that a partial reset left alone.
+        infos: Gymnasium's dict of arrays, without "final_obs"; "final_info" is in it where episodes rolled.
+        episode_return, episode_length: totals of the episodes, complete where they ended; None around envs that are not
+            vecenv's.
+    """
+
+    rows: np.ndarray
+    obs: Any
+    final_obs: Any
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    ops: np.ndarray
+    infos: dict[str, Any] = field(default_factory=dict)
+    episode_return: np.ndarray | None = None
+    episode_length: np.ndarray | None = None
+
+    @property
+    def done(self) -> np.ndarray:
+        """Where an episode ended."""
+        return self.terminated | self.truncated
+
+    @property
+    def valid(self) -> np.ndarray:
+        """Where the position is a transition."""
+        return self.ops > _RESET
+
+    @property
+    def rolled(self) -> np.ndarray:
+        """Where an episode ended and the next one began in this same exchange."""
+        return (self.ops == _ROLL) & self.done
+
+    @property
+    def began(self) -> np.ndarray:
+        """Where `obs` is the first of an episode."""
+        return (self.ops == _RESET) | self.rolled
+
+    @property
+    def touched(self) -> np.ndarray:
+        """Where anything happened. A transform shows the others as they are now and changes nothing about them."""
+        return self.ops != _IDLE
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def of_reset(cls, obs: Any, infos: dict[str, Any], mask: np.ndarray | None, count: int) -> Exchange:
+        """After a reset of the envs in `mask` (None: all)."""
+        ops = np.full(count, _RESET, np.uint8) if mask is None else np.where(mask, np.uint8(_RESET), np.uint8(_IDLE))
+        no = np.zeros(count, np.bool_)
+        return cls(np.arange(count), obs, None, np.zeros(count), no, no.copy(), ops, infos)
+
+    @classmethod
+    def of_step(
+        cls, results: tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]], rows: np.ndarray, ops: Any
+    ) -> Exchange:
+        """After a step, from Gymnasium's five; their infos may have "final_obs".
+
+        Args:
+            results: of the step.
+            rows: env ids.
+            ops: what the envs did, one for all or one per env.
+        """
+        obs, reward, terminated, truncated, infos = results
+        infos = dict(infos)
+        final, rolled = infos.pop("final_obs", None), infos.pop("_final_obs", None)
+        final_obs = None if final is None or rolled is None else stack_trees(obs, final, rolled)
+        ops = np.broadcast_to(np.asarray(ops, np.uint8), (len(rows),))
+        return cls(rows, obs, final_obs, reward, terminated, truncated, ops, infos)
+
+    def as_gymnasium(self) -> dict[str, Any]:
+        """The infos with "final_obs", as Gymnasium lays them out."""
+        if self.final_obs is None:
+            return self.infos
+        rolled = self.rolled
+        positions = np.flatnonzero(rolled).tolist()
+        finals = (map_tree(lambda leaf, at=position: _plain(leaf[at]), self.final_obs) for position in positions)
+        return {**self.infos, "final_obs": objects(positions, finals, len(self.rows)), "_final_obs": rolled}
+
+
+def _plain(value: Any) -> Any:
+    """A single integer as envs return it, anything else as it is."""
+    return int(value) if isinstance(value, np.integer) else value

@@ -1,0 +1,48 @@
+"""Transforms: small stateful functions over exchanges. Every wrapper, in every face, is one of these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+
+from vecenv._exchange import Exchange
+
+
+class Transform:
+    """Changes what goes in and what comes out. It knows arrays and env ids, but no env, mode or engine.
+
+    The rules that make one work everywhere:
+
+    - `obs` and `final_obs` go through the same function; `final_obs` is the observation of the step that ended an episode,
+      `obs` at that position already belongs to the next one (`exchange.began`).
+    - State is kept per env id (`exchange.rows`), because an exchange may be of some envs only, in any order.
+    - Positions that are not `touched` are shown as they are now; their state does not change.
+    - Arrays that come in may be kept by others: write to copies.
+    """
+
+    def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
+        """Learn the spaces of a single env and the number of envs; return the spaces that a user sees.
+
+        Raises:
+            SpaceError: the transform cannot be applied to these spaces.
+        """
+        return observation, action
+
+    def actions(self, actions: Any, rows: np.ndarray) -> Any:
+        """Batched actions on their way to the envs `rows`."""
+        return actions
+
+    def exchange(self, exchange: Exchange) -> None:
+        """Change what an exchange brought, in place: assign its attributes."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that was learnt or is remembered: plain numbers and arrays, copies."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Bring back what `state_dict` returned; raises SpaceError if it does not fit, and then nothing has changed."""
+
+    def close(self) -> None:
+        """Finish files and windows. May be called twice."""

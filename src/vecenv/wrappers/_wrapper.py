@@ -1,0 +1,178 @@
+"""A transform around a vector env, as a vector env."""
+
+from __future__ import annotations
+
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from vecenv._autoreset import mode_of, plan
+from vecenv._exchange import Exchange
+from vecenv._options import ResetOptions
+from vecenv._stats import Stats
+from vecenv._step import Step
+from vecenv._vector_env import VectorEnv
+from vecenv.errors import ConfigTypeError, UnsupportedError
+from vecenv.wrappers._transform import Transform
+
+
+class Wrapper(gymnasium.vector.VectorWrapper):
+    """A vector env seen through a transform.
+
+    Works around any `gymnasium.vector.VectorEnv`; around one of vecenv's, `send`, `recv`, partial steps, `stats` and states
+    pass through as well. Wrappers of wrappers hand arrays to each other, not Gymnasium's dicts.
+
+    Args:
+        env: the vector env.
+        transform: what to do.
+    """
+
+    def __init__(self, env: gymnasium.vector.VectorEnv, transform: Transform) -> None:
+        if not isinstance(env, gymnasium.vector.VectorEnv):
+            raise ConfigTypeError(f"{type(self).__name__} wraps vector envs, got {type(env).__name__}; see vecenv.make")
+        super().__init__(env)
+        self.transform = transform
+        single = transform.bind(env.single_observation_space, env.single_action_space, env.num_envs)
+        if single[0] is not env.single_observation_space:
+            self.single_observation_space = single[0]
+            self.observation_space = batch_space(single[0], env.num_envs)
+        if single[1] is not env.single_action_space:
+            self.single_action_space = single[1]
+            self.action_space = batch_space(single[1], env.num_envs)
+        self._everyone = np.arange(env.num_envs)
+        self._ended = np.zeros(env.num_envs, np.bool_)
+        """Around envs that are not ours: whose next step is a reset in next-step mode."""
+
+    # --- Gymnasium's calls -------------------------------------------------------------------------------------------
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """As of the env inside."""
+        exchange = self._exchange_reset(seed, options)
+        return exchange.obs, exchange.infos
+
+    def step(self, actions: Any, env_ids: Any = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """As of the env inside; `env_ids` only around vecenv's own."""
+        exchange = self._exchange_step(actions, env_ids)
+        return exchange.obs, exchange.reward, exchange.terminated, exchange.truncated, exchange.as_gymnasium()
+
+    def close(self, **kwargs: Any) -> None:
+        """Close the transform and the env inside."""
+        self.transform.close()
+        self.env.close(**kwargs)
+
+    # --- vecenv's calls ----------------------------------------------------------------------------------------------
+
+    def send(self, actions: Any, env_ids: Any = None) -> None:
+        """As of the env inside."""
+        rows = self._everyone if env_ids is None else np.asarray(env_ids)
+        self._ours("send").send(self.transform.actions(actions, rows), env_ids)
+
+    def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
+        """As of the env inside."""
+        return Step.of_exchange(self._exchange_recv(min_envs, timeout))
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of every env, or read an attribute."""
+        return self.env.call(name, *args, **kwargs)  # type: ignore[attr-defined]  # Gymnasium's have it too
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Read an attribute of every env."""
+        return self.env.get_attr(name)  # type: ignore[attr-defined]  # as above
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of every env."""
+        self.env.set_attr(name, values)  # type: ignore[attr-defined]  # as above
+
+    def stats(self) -> Stats:
+        """Where time goes."""
+        return self._ours("stats").stats()
+
+    @property
+    def autoreset_mode(self) -> AutoresetMode:
+        """What happens when an episode ends."""
+        return mode_of(self.env)
+
+    @property
+    def batch_size(self) -> int:
+        """How many envs `recv` waits for by default."""
+        return self._ours("batch_size").batch_size
+
+    @property
+    def engine_reason(self) -> str:
+        """Why this engine was chosen."""
+        return self._ours("engine_reason").engine_reason
+
+    @property
+    def episode_return(self) -> np.ndarray:
+        """Return so far of each env's episode, as the env itself gave it."""
+        return self._ours("episode_return").episode_return
+
+    @property
+    def episode_length(self) -> np.ndarray:
+        """Steps so far of each env's episode."""
+        return self._ours("episode_length").episode_length
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this wrapper and those inside it learnt and remember, from the inside out."""
+        inner = self.env.state_dict() if isinstance(self.env, Wrapper) else {}
+        return {**inner, f"{len(inner)}.{type(self).__name__}": self.transform.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Bring back what `state_dict` returned, to wrappers stacked in the same way."""
+        wanted = list(self.state_dict())
+        if list(state) != wanted:
+            raise ConfigTypeError(f"the state is of the wrappers {list(state)}, these are {wanted}")
+        *inner, own = state.items()
+        if isinstance(self.env, Wrapper):
+            self.env.load_state_dict(dict(inner))
+        self.transform.load_state_dict(own[1])
+
+    # --- between wrappers --------------------------------------------------------------------------------------------
+
+    def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
+        inner = self.env
+        if isinstance(inner, (Wrapper, VectorEnv)):
+            exchange = inner._exchange_reset(seed, options)
+        else:
+            mask = ResetOptions.parse(options, self.num_envs).mask
+            exchange = Exchange.of_reset(*inner.reset(seed=seed, options=options), mask, self.num_envs)
+            self._ended[exchange.touched] = False
+        self.transform.exchange(exchange)
+        return exchange
+
+    def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
+        inner = self.env
+        rows = self._everyone if env_ids is None else np.asarray(env_ids)
+        actions = self.transform.actions(actions, rows)
+        if isinstance(inner, (Wrapper, VectorEnv)):
+            exchange = inner._exchange_step(actions, env_ids)
+        elif env_ids is None:
+            ops = plan(self.autoreset_mode, self._ended, self._ended)
+            exchange = Exchange.of_step(inner.step(actions), rows, ops)
+            self._ended = exchange.done
+        else:
+            raise self._not_ours("a partial step")
+        self.transform.exchange(exchange)
+        return exchange
+
+    def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
+        inner = self.env
+        if not isinstance(inner, (Wrapper, VectorEnv)):
+            raise self._not_ours("recv")
+        exchange = inner._exchange_recv(min_envs, timeout)
+        self.transform.exchange(exchange)
+        return exchange
+
+    def _ours(self, call: str) -> Any:
+        if not isinstance(self.env, (Wrapper, VectorEnv)):
+            raise self._not_ours(call)
+        return self.env
+
+    def _not_ours(self, call: str) -> UnsupportedError:
+        return UnsupportedError(f"{call} needs a vector env of vecenv inside, this is {type(self.unwrapped).__name__}")
+
+
