@@ -191,13 +191,11 @@ class CompiledVectorEnv(VectorEnv):
             reward=out["REWARD"],
             terminated=out["TERMINATED"],
             truncated=out["TRUNCATED"],
+            final_obs=None if final is None else layout.batched(final),
             infos={name: out[_slot("O", name, out)] for name in self._batch.info},
             final_infos={name: out[_slot("F", name, out)] for name in self._batch.info} if final is not None else {},
             _ended_before=ended,
             _ops_of=(self._alive, self._done),
-            _layout=layout,
-            _obs_columns=obs,
-            _final_columns=final,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

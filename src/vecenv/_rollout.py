@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from vecenv._batch import Op
-from vecenv._layout import Columns, Layout
 from vecenv._step import successors
 
 _RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
@@ -25,6 +24,7 @@ class Rollout:
         reward: float64.
         terminated, truncated: bool.
         infos: columns of the kernel's infos.
+        final_obs: observations that ended an episode, meaningful where `rolled`; None in "next-step" mode.
         final_infos: those of the steps that ended an episode, where `rolled`; empty if nowhere.
     """
 
@@ -33,14 +33,11 @@ class Rollout:
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
+    final_obs: Any
     infos: dict[str, np.ndarray]
     final_infos: dict[str, np.ndarray]
     _ended_before: np.ndarray = field(repr=False)
     _ops_of: tuple[int, int] = field(repr=False)
-    _layout: Layout = field(repr=False)
-    _obs_columns: Columns = field(repr=False)
-    _final_columns: Columns | None = field(repr=False)
-
     @functools.cached_property
     def ops(self) -> np.ndarray:
         """What each row did."""
@@ -66,7 +63,7 @@ class Rollout:
     @property
     def next_obs(self) -> Any:
         """The true successor observation of each transition: that which ended the episode where it rolled."""
-        return successors(self._layout, self.obs, self._obs_columns, self._final_columns, self.rolled)
+        return successors(self.obs, self.final_obs, self.rolled)
 
 
 @dataclass(frozen=True, eq=False)
