@@ -324,14 +324,21 @@ class RowRunner:
             (action,) = self._read_actions(slice(row, row + 1), 1)
         return Fault.of(error, "step", action, self._last_seed(row))
 
-    def call(self, rows: Iterable[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Any]:
-        """Call a method of, or read an attribute from, the envs of `rows`; a Fault stands for a failed call."""
+    def call(
+        self, rows: Iterable[int], name: str | Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[int, Any]:
+        """Call a method of, or read an attribute from, the envs of `rows`; a Fault stands for a failed call.
 
-        def one(env: gymnasium.Env[Any, Any]) -> Any:
+        A function in place of the name is called with each env, and its index among all envs, before the arguments.
+        """
+
+        def one(env: gymnasium.Env[Any, Any], place: int) -> Any:
+            if not isinstance(name, str):
+                return name(env, place, *args, **kwargs)
             attribute = env.get_wrapper_attr(name)
             return attribute(*args, **kwargs) if callable(attribute) else attribute
 
-        return {row: self._guarded(row, one) for row in rows}
+        return {row: self._guarded(row, one, self.first + row) for row in rows}
 
     def set_attr(self, name: str, values: dict[int, Any]) -> dict[int, Any]:
         """Set an attribute of the envs of some rows; a Fault stands for one that could not be set."""

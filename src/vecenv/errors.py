@@ -20,7 +20,9 @@ VecenvError
 │       ├── WorkerDied                  .exitcode, .signal, .stack
 │       ├── WorkerTimeout (TimeoutError)
 │       └── RestartLimit                on_error="restart" gave up; .causes
+├── UnsafeFile (ValueError)             a file that would run code, or is damaged
 ├── KernelError (TypeError)             a kernel breaks a rule: .kernel, .function, .file, .line
+├── NotFiniteError (ValueError)         NaN or infinity: .name, .row, .seed, .episode, .step, .actions
 └── UnsupportedError (NotImplementedError)  names the engines that can
 
 Messages say what happened, what was given and what to do. Where Gymnasium has an error for the same thing ours is also
@@ -197,6 +199,10 @@ class RestartLimit(WorkerError):
     causes: tuple[BaseException, ...] = ()
 
 
+class UnsafeFile(VecenvError, ValueError):
+    """A file that would run code if it were loaded as its author wants, or that is damaged. Nothing was changed."""
+
+
 class KernelError(VecenvError, TypeError):
     """The definition of a kernel breaks a rule.
 
@@ -217,6 +223,39 @@ class KernelError(VecenvError, TypeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.rule, self.kernel, self.function, self.file, self.line)
+
+
+class NotFiniteError(VecenvError, ValueError):
+    """NaN or infinity where numbers belong; raised by `vecenv.wrappers.CheckFinite`.
+
+    Attributes:
+        name: where: "actions", "obs", "final_obs" or "reward", with the key of a Dict: "obs.camera".
+        row: index of the environment.
+        value: what it was.
+        seed: of the row's last seeded reset, None if there was none.
+        episode: how many episodes the row has begun since then; 0 is the one that the seed began.
+        step: how many steps its episode had.
+        actions: the last of these, oldest first, batched like actions of many envs.
+    """
+
+    def __init__(
+        self, name: str, *, row: int, value: Any, seed: int | None, episode: int, step: int, actions: Any
+    ) -> None:
+        self.name, self.row, self.value = name, row, value
+        self.seed, self.episode, self.step, self.actions = seed, episode, step, actions
+        begun = "never seeded" if seed is None else f"seed {seed}"
+        super().__init__(
+            f"{name} of env {row} is not finite: {value!r:.200}; {begun}, episode {episode} since then, step {step}; "
+            f"its last actions: {actions!r:.500}"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = dict(self.__dict__)
+        return _not_finite, (fields.pop("name"), fields)
+
+
+def _not_finite(name: str, fields: dict[str, Any]) -> NotFiniteError:
+    return NotFiniteError(name, **fields)
 
 
 class UnsupportedError(VecenvError, NotImplementedError):

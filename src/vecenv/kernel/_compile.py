@@ -65,23 +65,24 @@ def _names(program: Program, driver: str, precision: str) -> dict[str, Any]:
     for draw in program.draws:
         names[f"rng__{draw}"] = _pcg64.make_normal() if draw == "normal" else getattr(_pcg64, draw)
     for dtype, dimensions in set(re.findall(r"column_([a-z0-9]+)_(\d+)\(", driver)):
-        names[f"column_{dtype}_{dimensions}"] = _column(dtype, int(dimensions))
+        names[f"column_{dtype}_{dimensions}"] = column(dtype, int(dimensions))
     return names
 
 
 @functools.cache
-def _column(dtype: str, dimensions: int) -> Any:
-    """A function `(address, shape)` that views memory as an array."""
+def column(dtype: str, dimensions: int) -> Any:
+    """A function `(address, shape)` that views memory as an array. The shape is a tuple, or the size of its one axis."""
     element = types.boolean if dtype == "bool" else getattr(types, dtype)
     array_type = types.Array(element, dimensions, "C")
 
     @intrinsic
-    def column(typing_context: Any, address: Any, shape: Any) -> Any:
+    def view(typing_context: Any, address: Any, shape: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             word = ir.IntType(64)
             data_type = context.get_data_type(element)
             item = word(context.get_abi_sizeof(data_type))
-            sizes = cgutils.unpack_tuple(builder, arguments[1], dimensions)
+            many = isinstance(signature.args[1], types.BaseTuple)
+            sizes = cgutils.unpack_tuple(builder, arguments[1], dimensions) if many else [arguments[1]]
             sizes = [builder.trunc(size, word) if size.type.width > 64 else size for size in sizes]
             strides, stride = [], item
             for size in reversed(sizes):
@@ -94,7 +95,7 @@ def _column(dtype: str, dimensions: int) -> Any:
 
         return array_type(address, shape), generate
 
-    return column
+    return view
 
 
 def _explained(error: NumbaError, program: Program, kernel: str) -> KernelError:

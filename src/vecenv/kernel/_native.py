@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -81,26 +81,44 @@ def native(
         lowering.policy(policy)
     driver = Driver(kernel, lowering.program, observation, action)
     text = driver.text()
-    key = _key(lowering.program.text, text, precision)
+
+    def build() -> tuple[bytes, str]:
+        before()
+        from vecenv.kernel._compile import compile_program
+
+        return compile_program(lowering.program, text, precision, kernel.name)
+
+    sources = tuple(Path(__file__).with_name(name) for name in ("_compile.py", "_math.py", "_pcg64.py"))
+    parts = (lowering.program.text, text, precision)
+    address, keep = load_or_compile(parts, sources, f"{kernel.id} ({precision})", build)
+    return Native(address, driver.slots, keep)
+
+
+def load_or_compile(
+    parts: Sequence[str], sources: tuple[Path, ...], what: str, build: Callable[[], tuple[bytes, str]]
+) -> tuple[int, Any]:
+    """The address of native code, from memory, from the disk or from the compiler, and what keeps it loaded.
+
+    Args:
+        parts: texts that the code depends on.
+        sources: files of vecenv that it depends on, the compiler among them.
+        what: it is, for a user who waits.
+        build: calls the compiler; returns an object file and the symbol of the function in it.
+    """
+    key = _key(parts, sources)
     with _lock:
         if key not in _loaded:
-            _loaded[key] = _load(*_found(key) or _compiled(key, kernel, lowering, text, precision, before))
-        address, keep = _loaded[key]
-    return Native(address, driver.slots, keep)
+            _loaded[key] = _load(*_found(key) or _compiled(key, what, build))
+        return _loaded[key]
 
 
 _loaded: dict[str, tuple[int, Any]] = {}
 """Code that this process has loaded, by key. It is never unloaded: something may still be running it."""
 
 
-def _compiled(
-    key: str, kernel: Kernel, lowering: Lowering, text: str, precision: str, before: Callable[[], None]
-) -> tuple[bytes, str]:
-    before()
-    with _spinner(f"compiling {kernel.id} ({precision})"):
-        from vecenv.kernel._compile import compile_program
-
-        code, symbol = compile_program(lowering.program, text, precision, kernel.name)
+def _compiled(key: str, what: str, build: Callable[[], tuple[bytes, str]]) -> tuple[bytes, str]:
+    with _spinner(f"compiling {what}"):
+        code, symbol = build()
     with contextlib.suppress(OSError):  # a cache that cannot be written is no cache
         _write(key, code, symbol)
     return code, symbol
@@ -132,23 +150,23 @@ def cache_directory() -> Path:
     return (Path(root) if root else Path.home() / ".cache") / "vecenv" / "kernels"
 
 
-def _key(program: str, driver: str, precision: str) -> str:
+def _key(parts: Sequence[str], sources: tuple[Path, ...]) -> str:
     """All that the code depends on: the text that is compiled, helpers and constants included, versions and processor."""
     from importlib.metadata import version
 
     from vecenv import __version__
 
-    parts = [program, driver, precision, __version__, version("numba"), llvmlite.__version__, np.__version__]
-    parts += [llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), sys.platform, _sources()]
+    parts = [*parts, __version__, version("numba"), llvmlite.__version__, np.__version__]
+    parts += [llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), sys.platform, _digest(sources)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @functools.cache
-def _sources() -> str:
-    """Digest of the modules that native code is made from, so that a change of vecenv itself is never missed."""
+def _digest(sources: tuple[Path, ...]) -> str:
+    """Of the modules that native code is made from, so that a change of vecenv itself is never missed."""
     digest = hashlib.sha256()
-    for name in ("_compile.py", "_math.py", "_pcg64.py"):
-        digest.update(Path(__file__).with_name(name).read_bytes())
+    for source in sources:
+        digest.update(source.read_bytes())
     return digest.hexdigest()
 
 

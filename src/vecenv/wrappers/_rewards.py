@@ -1,14 +1,48 @@
-"""Wrappers of rewards."""
+"""Wrappers of rewards. Rows that are no transitions (the resets of next-step mode) keep their reward of zero."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import numpy as np
 
 from vecenv._exchange import Exchange
-from vecenv.errors import ConfigError
+from vecenv.errors import ConfigError, SpaceError
+from vecenv.wrappers._moments import Moments
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
+
+
+class TransformReward(Wrapper):
+    """Rewards through a function.
+
+    Args:
+        env: the vector env.
+        func: of an array of rewards, one per env of the exchange; returns as many.
+    """
+
+    def __init__(self, env: gymnasium.vector.VectorEnv, func: Callable[[np.ndarray], np.ndarray]) -> None:
+        super().__init__(env, RewardFunction(func))
+        self.func = func
+
+
+class VectorizeTransformReward(Wrapper):
+    """Rewards through a wrapper of single envs, one after the other: slow.
+
+    Args:
+        env: the vector env.
+        wrapper: a `gymnasium.RewardWrapper`, built around an env that does nothing.
+        kwargs: for the wrapper.
+    """
+
+    def __init__(
+        self, env: gymnasium.vector.VectorEnv, wrapper: Callable[..., gymnasium.RewardWrapper], **kwargs: Any
+    ) -> None:
+        self.wrapper = wrapper(gymnasium.Env(), **kwargs)
+        function = self.wrapper.reward
+        super().__init__(env, RewardFunction(lambda rewards: np.array([function(reward) for reward in rewards])))
 
 
 class ClipReward(Wrapper):
@@ -20,20 +54,117 @@ class ClipReward(Wrapper):
     """
 
     def __init__(
-        self, env: gymnasium.vector.VectorEnv, min_reward: float | None = None, max_reward: float | None = None
+        self,
+        env: gymnasium.vector.VectorEnv,
+        min_reward: float | np.ndarray | None = None,
+        max_reward: float | np.ndarray | None = None,
     ) -> None:
         super().__init__(env, RewardClip(min_reward, max_reward))
 
 
-class RewardClip(Transform):
-    """Rewards between two bounds."""
+class NormalizeReward(Wrapper):
+    """Rewards divided by the standard deviation of the discounted return so far.
 
-    def __init__(self, low: float | None, high: float | None) -> None:
-        if low is None and high is None:
-            raise ConfigError("both min_reward and max_reward are None; give at least one bound")
-        if low is not None and high is not None and low > high:
-            raise ConfigError(f"min_reward must be at most max_reward, got {low} and {high}")
-        self._low, self._high = low, high
+    The return of an env is multiplied by gamma and added to with every transition; it is cut where an episode
+    terminates and starts at zero with every episode, in every autoreset mode. (Gymnasium 1.4 does the same in same-step
+    mode; in next-step mode it carries the return into the next episode.)
+
+    Args:
+        env: the vector env.
+        gamma: discount.
+        epsilon: added to the variance.
+
+    Attributes:
+        update_running_mean: whether to learn from what passes; set it to False for evaluation.
+        return_rms: the moments of the returns: `mean`, `var`, `count`.
+    """
+
+    transform: RewardScale
+
+    def __init__(self, env: gymnasium.vector.VectorEnv, gamma: float = 0.99, epsilon: float = 1e-8) -> None:
+        super().__init__(env, RewardScale(gamma, epsilon))
+
+    @property
+    def update_running_mean(self) -> bool:
+        """Whether to learn from what passes."""
+        return self.transform.learning
+
+    @update_running_mean.setter
+    def update_running_mean(self, setting: bool) -> None:
+        self.transform.learning = bool(setting)
+
+    @property
+    def return_rms(self) -> Moments:
+        """The moments of the discounted returns."""
+        return self.transform.moments
+
+
+class RewardFunction(Transform):
+    """Rewards through a function."""
+
+    def __init__(self, func: Callable[[np.ndarray], np.ndarray]) -> None:
+        self._func = func
 
     def exchange(self, exchange: Exchange) -> None:
-        exchange.reward = np.clip(exchange.reward, self._low, self._high)
+        valid, given = exchange.valid, exchange.reward
+        if not valid.any():
+            return
+        reward = np.asarray(self._func(given.copy()))
+        if reward.shape != given.shape:
+            raise SpaceError(f"func must return one reward per env, {given.shape}; it returned {reward.shape}")
+        exchange.reward = reward if valid.all() else np.where(valid, reward, given)
+
+
+class RewardClip(RewardFunction):
+    """Rewards between two bounds."""
+
+    def __init__(self, low: float | np.ndarray | None, high: float | np.ndarray | None) -> None:
+        if low is None and high is None:
+            raise ConfigError("both min_reward and max_reward are None; give at least one bound")
+        if low is not None and high is not None and np.any(np.asarray(low) > np.asarray(high)):
+            raise ConfigError(f"min_reward must be at most max_reward, got {low} and {high}")
+        super().__init__(lambda rewards: np.clip(rewards, low, high))
+
+
+class RewardScale(Transform):
+    """Rewards divided by the standard deviation of discounted returns.
+
+    Attributes:
+        learning: whether moments are updated.
+        moments: of the discounted returns.
+        returns: discounted return of each env's episode so far.
+    """
+
+    def __init__(self, gamma: float, epsilon: float) -> None:
+        if not 0 <= gamma <= 1:
+            raise ConfigError(f"gamma must be between 0 and 1, got {gamma}")
+        if not epsilon > 0:
+            raise ConfigError(f"epsilon must be positive, got {epsilon}")
+        self._gamma, self._epsilon = gamma, epsilon
+        self.learning = True
+        self.moments = Moments(())
+        self.returns = np.zeros(0)
+
+    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
+        self.returns = np.zeros(count)
+        return observation, action
+
+    def exchange(self, exchange: Exchange) -> None:
+        valid = exchange.valid
+        if valid.any():
+            rows = exchange.rows[valid]
+            kept = self.returns[rows] * self._gamma * ~exchange.terminated[valid]
+            self.returns[rows] = kept + exchange.reward[valid]
+            if self.learning:
+                self.moments.update(self.returns[rows])
+            exchange.reward = exchange.reward / np.sqrt(self.moments.var + self._epsilon)
+        self.returns[exchange.rows[exchange.began]] = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**self.moments.state_dict(), "returns": self.returns.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["returns"].shape != self.returns.shape:
+            raise SpaceError(f"the state is of {len(state['returns'])} envs, these are {len(self.returns)}")
+        self.moments.load_state_dict({name: value for name, value in state.items() if name != "returns"})
+        self.returns[...] = state["returns"]

@@ -1,0 +1,33 @@
+"""The compiler of native functions. Needs Numba."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from numba import njit, types
+
+from vecenv._native_function import VIEWS
+from vecenv.kernel._compile import column
+from vecenv.kernel._math import EXACT
+
+
+def compile_function(function: FunctionType, names: dict[str, Any]) -> tuple[bytes, str]:
+    """An object file, and the symbol of the function in it. Its C signature is Numba's own, see `kernel/_compile.py`.
+
+    The function's module is run once more, for names of its own: `names`, and compiled functions instead of plain ones.
+    """
+    file = function.__code__.co_filename
+    scope: dict[str, Any] = {"__name__": function.__module__}
+    exec(compile(Path(file).read_text(), file, "exec"), scope)
+    scope |= names
+    for name, value in list(scope.items()):
+        if value in VIEWS:
+            scope[name] = column(value.__name__.removesuffix("_at"), 1)
+        elif isinstance(value, FunctionType) and value.__globals__ is scope and value.__name__ != function.__name__:
+            scope[name] = njit(**EXACT)(value)
+    run = njit(**EXACT, no_cpython_wrapper=True, no_cfunc_wrapper=True)(scope[function.__name__])
+    run.compile((types.int64,))
+    result = run.overloads[(types.int64,)]
+    return result.library._get_compiled_object(), result.fndesc.llvm_func_name

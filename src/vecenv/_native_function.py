@@ -1,0 +1,103 @@
+"""Small functions over memory: written in Python, run as native code, compiled once and kept on disk like kernels.
+
+A function takes one number, the address of a table of 64-bit words: addresses, sizes, whatever it agrees on with its
+caller. It reads and writes memory through `float64_at(address, count)` and its sisters, which also work in plain
+Python, so the very same function can be run without the compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+_HEAD = object.__basicsize__
+
+
+def native_function(function: Callable[[int], int], **names: Any) -> Callable[[int], None]:
+    """The native code of a function of one address. The GIL is released while it runs.
+
+    Args:
+        function: of a module that holds nothing but such functions; it may call the others.
+        names: replace names of that module: a type or a view (`float32_at`) that the code is to be made for.
+    """
+    assert isinstance(function, FunctionType)
+    from vecenv.kernel._native import load_or_compile
+
+    def build() -> tuple[bytes, str]:
+        from vecenv._native_compile import compile_function
+
+        return compile_function(function, names)
+
+    text = Path(inspect.getfile(function)).read_text()
+    parts = (text, function.__name__, repr(sorted((name, str(getattr(value, "__name__", value))) for name, value in names.items())))
+    here = Path(__file__)
+    sources = (here, here.with_name("_native_compile.py"), here.with_name("kernel") / "_compile.py")
+    address, keep = load_or_compile(parts, sources, function.__name__, build)
+    run, answers = _PROTOTYPE(address), np.zeros(2, np.int64)
+    result_at, error_at = answers.ctypes.data, answers.ctypes.data + 8
+
+    def call(table: int, _keep: Any = (keep, answers)) -> None:
+        if run(result_at, error_at, table):
+            raise RuntimeError(f"native code of {function.__name__} failed; this is a bug in vecenv")
+
+    return call
+
+
+def _address_by_the_book(array: np.ndarray) -> int:
+    return array.ctypes.data
+
+
+def _address_from_the_head(array: np.ndarray) -> int:
+    # NumPy's C interface fixes that the data's address follows the object's head. `array.ctypes.data` takes 3 us.
+    return ctypes.c_int64.from_address(id(array) + _HEAD).value
+
+
+def _choose() -> Callable[[np.ndarray], int]:
+    probe = np.zeros(1)
+    usual = sys.implementation.name == "cpython" and ctypes.sizeof(ctypes.c_void_p) == 8
+    if usual and _address_from_the_head(probe) == probe.ctypes.data:
+        return _address_from_the_head
+    return _address_by_the_book
+
+
+address_of: Callable[[np.ndarray], int] = _choose()
+"""Where the data of an array are."""
+
+
+# --- views of memory -------------------------------------------------------------------------------------------------
+
+
+def int64_at(address: int, count: int) -> np.ndarray:
+    """`count` numbers in memory, as an array."""
+    return _view(address, count, "int64")
+
+
+def float64_at(address: int, count: int) -> np.ndarray:
+    """As above."""
+    return _view(address, count, "float64")
+
+
+def float32_at(address: int, count: int) -> np.ndarray:
+    """As above."""
+    return _view(address, count, "float32")
+
+
+def uint8_at(address: int, count: int) -> np.ndarray:
+    """As above."""
+    return _view(address, count, "uint8")
+
+
+VIEWS = (int64_at, float64_at, float32_at, uint8_at)
+
+
+def _view(address: int, count: int, dtype: str) -> np.ndarray:
+    size = count * np.dtype(dtype).itemsize
+    return np.frombuffer((ctypes.c_char * size).from_address(address), dtype)

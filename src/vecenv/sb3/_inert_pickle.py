@@ -1,0 +1,150 @@
+"""Reads pickles without running anything that they name: every class and function in them becomes a record.
+
+A pickle is a program. Those that hold data use few names of well-known libraries, and what they would do with them can be
+noted instead of done. Any other name is refused before it is looked up.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import pickletools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vecenv.errors import UnsafeFile
+
+
+class Record:
+    """What a pickle would have made with a class or function: its arguments, then its state.
+
+    Attributes:
+        args: what it was called with.
+        state: what the object was to be filled with; None if nothing was.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        self.args = args
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def __reduce__(self) -> Any:
+        raise TypeError("records are not pickled")
+
+    def __getitem__(self, name: str) -> Any:
+        """An attribute of the object that the pickle describes; KeyError if it has no such one."""
+        if not isinstance(self.state, dict):
+            raise KeyError(name)
+        return self.state[name]
+
+
+class Array(Record):
+    """A NumPy array."""
+
+
+class Dtype(Record):
+    """A NumPy dtype."""
+
+
+class Scalar(Record):
+    """A NumPy number."""
+
+
+def _encode(text: Any, encoding: Any) -> bytes:
+    """How protocols before 3 spell bytes."""
+    if not isinstance(text, str) or encoding != "latin1":
+        raise UnsafeFile("the pickle encodes something else than bytes")
+    return text.encode("latin1")
+
+
+_NUMPY: Mapping[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): Array,
+    ("numpy", "dtype"): Dtype,
+    **{(f"numpy.{core}.multiarray", "_reconstruct"): Array for core in ("core", "_core")},
+    **{(f"numpy.{core}.numeric", "_frombuffer"): Array for core in ("core", "_core")},
+    **{(f"numpy.{core}.multiarray", "scalar"): Scalar for core in ("core", "_core")},
+    ("numpy.random._pickle", "__generator_ctor"): Record,
+    ("numpy.random._pickle", "__bit_generator_ctor"): Record,
+    ("numpy.random._pickle", "__randomstate_ctor"): Record,
+    ("numpy.random._pcg64", "PCG64"): Record,
+    ("numpy.random._mt19937", "MT19937"): Record,
+    ("numpy.random.bit_generator", "SeedSequence"): Record,
+    ("numpy.random.bit_generator", "__pyx_unpickle_SeedSequence"): Record,
+    ("_codecs", "encode"): _encode,
+    ("collections", "OrderedDict"): dict,
+}
+
+
+class _InertUnpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, names: Mapping[tuple[str, str], Any]) -> None:
+        super().__init__(io.BytesIO(data))
+        self._names = names
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = self._names.get((module, name))
+        if known is None:
+            raise UnsafeFile(f"the pickle wants {module}.{name}, which is not among the data of such a file")
+        return known
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise UnsafeFile("the pickle refers to objects outside of it")
+
+
+def read(data: bytes, names: Mapping[tuple[str, str], type[Record]]) -> Any:
+    """What a pickle holds, with records in the place of objects.
+
+    Args:
+        data: the pickle.
+        names: modules and names that are admitted, besides NumPy's, and the kind of record that they become.
+
+    Raises:
+        UnsafeFile: it names anything else, or is damaged.
+    """
+    try:
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name in ("PUT", "LONG_BINPUT") and argument > len(data):
+                raise UnsafeFile("the pickle counts more objects than it has bytes")
+        return _InertUnpickler(data, {**_NUMPY, **names}).load()
+    except UnsafeFile:
+        raise
+    except Exception as error:  # whatever a damaged pickle makes the unpickler do
+        raise UnsafeFile(f"the pickle is damaged: {error}") from error
+
+
+def number(value: Any) -> float:
+    """A number that a pickle holds, be it Python's or NumPy's."""
+    if isinstance(value, Scalar):
+        kind, data = value.args
+        return float(np.frombuffer(data, _dtype(kind))[0])
+    if not isinstance(value, (bool, int, float)):
+        raise UnsafeFile(f"a number was expected, the pickle has {value!r:.80}")
+    return float(value)
+
+
+def array(value: Any) -> np.ndarray:
+    """An array of numbers that a pickle holds, as float64; of NumPy's and Python's single numbers too."""
+    if not isinstance(value, Array):
+        return np.asarray(number(value))
+    if value.state is not None:
+        _, shape, kind, by_column, data = value.state
+        order = "F" if by_column else "C"
+    else:
+        data, kind, shape, order = value.args
+    dtype = _dtype(kind)
+    if not isinstance(data, (bytes, bytearray)) or order not in ("C", "F"):
+        raise UnsafeFile("an array in the pickle has no plain numbers")
+    return np.frombuffer(data, dtype).reshape(shape, order=order).astype(np.float64)
+
+
+def _dtype(kind: Any) -> np.dtype:
+    if not isinstance(kind, Dtype) or kind.args[0] not in _NUMBERS:
+        raise UnsafeFile("an array in the pickle is not of numbers")
+    dtype = np.dtype(kind.args[0])
+    return dtype.newbyteorder(">") if kind.state and kind.state[1] == ">" else dtype
+
+
+_NUMBERS = frozenset(("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"))

@@ -1,0 +1,289 @@
+"""The files of VecNormalize: ours, which is data only, and Stable-Baselines3's pickles, which are read as if they were.
+
+Ours is a zip archive without compression: `header.json` (format, version, settings, shapes) and one `.npy` per array.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from vecenv.errors import UnsafeFile
+from vecenv.sb3 import _inert_pickle as inert
+from vecenv.sb3._inert_pickle import Record
+
+Format = Literal["vecenv", "sb3"]
+"""Ours, or a pickle that Stable-Baselines3 loads."""
+
+_NAME, _VERSION = "vecenv.sb3.VecNormalize", 1
+_WHOLE = ""
+"""Key of the observation if it is a single array."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Running moments: float64 arrays of one shape, and how many samples they are of."""
+
+    mean: np.ndarray
+    var: np.ndarray
+    count: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Arguments of VecNormalize, except the env."""
+
+    training: bool
+    norm_obs: bool
+    norm_reward: bool
+    clip_obs: float
+    clip_reward: float
+    gamma: float
+    epsilon: float
+    norm_obs_keys: list[str] | None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file holds.
+
+    Attributes:
+        settings: as given.
+        shapes: of the observation's arrays by key; key "" if it is a single array. None of those that have none.
+        obs: their statistics, of those that are normalised.
+        returns: statistics of the discounted returns.
+    """
+
+    settings: Settings
+    shapes: dict[str, tuple[int, ...] | None]
+    obs: dict[str, Statistics]
+    returns: Statistics
+
+
+def read(path: str | os.PathLike[str]) -> Contents:
+    """Read either format. No code that the file names is ever run or imported.
+
+    Raises:
+        UnsafeFile: it is of neither format, would run code, or is damaged.
+    """
+    data = Path(path).read_bytes()
+    try:
+        contents = _read_archive(data) if data[:2] == b"PK" else _read_pickle(data)
+        _check(contents)
+    except UnsafeFile as error:
+        raise UnsafeFile(f"{path}: {error}; nothing was loaded") from error.__cause__
+    except Exception as error:  # a file can be wrong in any way
+        raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error}); nothing was loaded") from error
+    return contents
+
+
+def write(path: str | os.PathLike[str], contents: Contents) -> None:
+    """Write our format. A file that is there is replaced when the new one is complete."""
+    header = {
+        "format": _NAME,
+        "version": _VERSION,
+        "settings": asdict(contents.settings),
+        "shapes": contents.shapes,
+        "returns_count": float(contents.returns.count),
+        "obs_counts": {key: float(statistics.count) for key, statistics in contents.obs.items()},
+    }
+    arrays = {"returns.mean": contents.returns.mean, "returns.var": contents.returns.var}
+    for position, statistics in enumerate(contents.obs.values()):  # keys can be no file names
+        arrays |= {f"obs.{position}.mean": statistics.mean, f"obs.{position}.var": statistics.var}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("header.json", json.dumps(header, indent=1))
+        for name, values in arrays.items():
+            archive.writestr(f"{name}.npy", _npy(values))
+    _replace(path, buffer.getvalue())
+
+
+def write_pickle(path: str | os.PathLike[str], contents: Contents, attributes: Mapping[str, Any]) -> None:
+    """Write a pickle that `VecNormalize.load` of Stable-Baselines3 reads.
+
+    Args:
+        path: where; a file that is there is replaced when the new one is complete.
+        contents: what to write.
+        attributes: the env's part of the object: spaces, number of envs, render mode and metadata.
+    """
+    single = list(contents.obs) == [_WHOLE]
+    obs = {key: _as_running_mean_std(statistics) for key, statistics in contents.obs.items()}
+    num_envs = attributes["num_envs"]
+    state = {
+        **attributes,
+        "reset_infos": [{} for _ in range(num_envs)],
+        "_seeds": [None] * num_envs,
+        "_options": [{} for _ in range(num_envs)],
+        **asdict(contents.settings),
+        **({"obs_rms": obs[_WHOLE] if single else obs} if contents.settings.norm_obs else {}),
+        "ret_rms": _as_running_mean_std(contents.returns),
+        "old_reward": np.array([]),
+    }
+    buffer = io.BytesIO()
+    _Sb3Pickler(buffer, protocol=4).dump(_Sb3Object(_VEC_NORMALIZE, state))
+    _replace(path, buffer.getvalue())
+
+
+def _read_archive(data: bytes) -> Contents:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+            raise UnsafeFile("the archive is compressed, ours never are")
+        entries = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+    header = json.loads(entries["header.json"])
+    if header["format"] != _NAME:
+        raise UnsafeFile(f"the archive is {header['format']!r}, not {_NAME!r}")
+    if header["version"] != _VERSION:
+        raise UnsafeFile(f"version {header['version']} of the format is not known; update vecenv")
+
+    def statistics(name: str, count: float) -> Statistics:
+        mean, var = (
+            np.lib.format.read_array(io.BytesIO(entries[f"{name}.{part}.npy"]), allow_pickle=False)
+            for part in ("mean", "var")
+        )
+        return Statistics(mean, var, float(count))
+
+    obs = {
+        key: statistics(f"obs.{position}", count) for position, (key, count) in enumerate(header["obs_counts"].items())
+    }
+    shapes = {key: None if shape is None else tuple(shape) for key, shape in header["shapes"].items()}
+    return Contents(
+        Settings(**header["settings"]), shapes, obs, statistics("returns", header["returns_count"])
+    )
+
+
+class _VecNormalize(Record):
+    pass
+
+
+class _RunningMeanStd(Record):
+    pass
+
+
+class _Space(Record):
+    pass
+
+
+_VEC_NORMALIZE = ("stable_baselines3.common.vec_env.vec_normalize", "VecNormalize")
+_RUNNING_MEAN_STD = ("stable_baselines3.common.running_mean_std", "RunningMeanStd")
+_SPACES = {
+    "box": "Box",
+    "dict": "Dict",
+    "discrete": "Discrete",
+    "multi_binary": "MultiBinary",
+    "multi_discrete": "MultiDiscrete",
+    "text": "Text",
+    "tuple": "Tuple",
+}
+_ADMITTED: dict[tuple[str, str], type[Record]] = {
+    _VEC_NORMALIZE: _VecNormalize,
+    _RUNNING_MEAN_STD: _RunningMeanStd,
+    **{(f"{gym}.spaces.{module}", name): _Space for gym in ("gymnasium", "gym") for module, name in _SPACES.items()},
+}
+
+
+def _read_pickle(data: bytes) -> Contents:
+    saved = inert.read(data, _ADMITTED)
+    if not isinstance(saved, _VecNormalize) or not isinstance(saved.state, dict):
+        raise UnsafeFile("the pickle holds something else than a VecNormalize")
+    space = saved["observation_space"]
+    parts = dict(space["spaces"]) if "spaces" in space.state else {_WHOLE: space}
+    keys = saved.state.get("norm_obs_keys")  # not in old files
+    norm_obs = _flag(saved["norm_obs"])
+    settings = Settings(
+        training=_flag(saved["training"]),
+        norm_obs=norm_obs,
+        norm_reward=_flag(saved["norm_reward"]),
+        norm_obs_keys=None if keys is None else [str(key) for key in keys],
+        **{name: inert.number(saved[name]) for name in ("clip_obs", "clip_reward", "gamma", "epsilon")},
+    )
+    moments = saved["obs_rms"] if norm_obs else {}
+    by_key = moments if isinstance(moments, dict) else {_WHOLE: moments}
+    return Contents(
+        settings,
+        {key: _shape(part) for key, part in parts.items()},
+        {key: _statistics(part) for key, part in by_key.items()},
+        _statistics(saved["ret_rms"]),
+    )
+
+
+def _shape(space: _Space) -> tuple[int, ...] | None:
+    shape = space.state.get("_shape", space.state.get("shape"))
+    return None if shape is None else tuple(int(inert.number(length)) for length in shape)
+
+
+def _flag(value: Any) -> bool:
+    return bool(inert.number(value))
+
+
+def _statistics(moments: _RunningMeanStd) -> Statistics:
+    return Statistics(inert.array(moments["mean"]), inert.array(moments["var"]), inert.number(moments["count"]))
+
+
+def _check(contents: Contents) -> None:
+    """Raise UnsafeFile unless the numbers can be what a VecNormalize learnt."""
+    for key, statistics in (*contents.obs.items(), (None, contents.returns)):
+        shape = () if key is None else contents.shapes.get(key)
+        numbers = (statistics.mean, statistics.var, np.asarray(statistics.count))
+        if statistics.mean.shape != shape or statistics.var.shape != shape:
+            raise UnsafeFile(f"statistics of shapes {statistics.mean.shape}, {statistics.var.shape} instead of {shape}")
+        if any(values.dtype != np.float64 or not np.isfinite(values).all() for values in numbers):
+            raise UnsafeFile("statistics that are not finite float64 numbers")
+        if (statistics.var < 0).any() or statistics.count < 0:
+            raise UnsafeFile("statistics with a negative variance or count")
+    settings = asdict(contents.settings)
+    keys = settings.pop("norm_obs_keys")
+    if not all(isinstance(value, (bool, int, float)) for value in settings.values()):
+        raise UnsafeFile(f"settings {settings}")
+    if contents.settings.norm_obs and set(contents.obs) != set([_WHOLE] if keys is None else keys):
+        raise UnsafeFile(f"statistics of {sorted(contents.obs)}, settings for {keys}")
+
+
+class _Sb3Object:
+    """An object of Stable-Baselines3, described: `name` is its class."""
+
+    def __init__(self, name: tuple[str, str], state: dict[str, Any]) -> None:
+        self.name, self.state = name, state
+
+
+class _Sb3Pickler(pickle._Pickler):  # type: ignore[name-defined]  # only the one in Python can write names that are not there
+    """Writes classes of Stable-Baselines3 by name, whether it is installed or not."""
+
+    def save(self, obj: Any, save_persistent_id: bool = True) -> None:
+        if not isinstance(obj, _Sb3Object):
+            super().save(obj, save_persistent_id)
+            return
+        module, name = obj.name
+        super().save(module)
+        super().save(name)
+        self.write(pickle.STACK_GLOBAL + pickle.EMPTY_TUPLE + pickle.NEWOBJ)
+        super().save(obj.state)
+        self.write(pickle.BUILD)
+
+
+def _as_running_mean_std(statistics: Statistics) -> _Sb3Object:
+    return _Sb3Object(_RUNNING_MEAN_STD, asdict(statistics))
+
+
+def _npy(values: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.asarray(values, np.float64), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _replace(path: str | os.PathLike[str], data: bytes) -> None:
+    target = Path(path)
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)

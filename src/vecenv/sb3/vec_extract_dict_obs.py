@@ -1,0 +1,38 @@
+"""One part of Dict observations."""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium import spaces
+
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
+
+
+class VecExtractDictObs(VecEnvWrapper):
+    """Observations that are one part of the inner env's.
+
+    Args:
+        venv: to be wrapped; its observation space is a Dict.
+        key: of the part.
+    """
+
+    def __init__(self, venv: VecEnv, key: str) -> None:
+        space = venv.observation_space
+        assert isinstance(space, spaces.Dict), f"VecExtractDictObs can only be used with Dict obs space, not {space}"
+        self.key = key
+        super().__init__(venv, observation_space=space.spaces[key])
+
+    def reset(self) -> np.ndarray:
+        """Begin an episode in every env."""
+        obs = self.venv.reset()
+        assert isinstance(obs, dict)
+        return obs[self.key]
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Wait for the step; "terminal_observation" is the same part."""
+        obs, rewards, dones, infos = self.venv.step_wait()
+        assert isinstance(obs, dict)
+        for info in infos:
+            if "terminal_observation" in info:
+                info["terminal_observation"] = info["terminal_observation"][self.key]
+        return obs[self.key], rewards, dones, infos

@@ -1,0 +1,78 @@
+"""Images with channels first, as PyTorch wants them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from vecenv.sb3._images import is_channels_first, is_image_space
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
+
+
+class VecTransposeImage(VecEnvWrapper):
+    """Images as [channels, height, width] instead of [height, width, channels].
+
+    What is handed out is a view of what the inner env gave. Around `VecFrameStack`, whose stacks lie in memory with the
+    channels first, it is contiguous.
+
+    Args:
+        venv: to be wrapped; observations are an image, or a Dict, of which the images are transposed.
+        skip: do nothing.
+    """
+
+    def __init__(self, venv: VecEnv, skip: bool = False) -> None:
+        space = venv.observation_space
+        assert is_image_space(space) or isinstance(space, spaces.Dict), (
+            "The observation space must be an image or dictionary observation space"
+        )
+        self.skip = skip
+        self.image_space_keys: list[str] = []
+        if not skip and isinstance(space, spaces.Dict):
+            self.image_space_keys = [key for key, part in space.spaces.items() if is_image_space(part)]
+        super().__init__(venv, observation_space=space if skip else self._transpose(space))
+
+    def _transpose(self, space: Space[Any]) -> Space[Any]:
+        if not isinstance(space, spaces.Dict):
+            assert isinstance(space, spaces.Box)
+            return self.transpose_space(space)
+        parts: dict[str, Any] = dict(space.spaces)
+        return spaces.Dict(
+            {key: self.transpose_space(part, key) if key in self.image_space_keys else part for key, part in parts.items()}
+        )
+
+    @staticmethod
+    def transpose_space(observation_space: spaces.Box, key: str = "") -> spaces.Box:
+        """The space of the transposed image. `key` is for the message if the channels are first already."""
+        assert is_image_space(observation_space), "The observation space must be an image"
+        assert not is_channels_first(observation_space), (
+            f"The observation space {key} must follow the channel last convention"
+        )
+        height, width, channels = observation_space.shape
+        return spaces.Box(0, 255, (channels, height, width), np.uint8)
+
+    @staticmethod
+    def transpose_image(image: np.ndarray) -> np.ndarray:
+        """A view of an image, or of a batch of images, with the channels before height and width."""
+        return np.moveaxis(image, -1, -3)
+
+    def transpose_observations(self, observations: Any) -> Any:
+        """Observations with their images transposed; the given ones stay as they are."""
+        if self.skip:
+            return observations
+        if not isinstance(observations, dict):
+            return self.transpose_image(observations)
+        return observations | {key: self.transpose_image(observations[key]) for key in self.image_space_keys}
+
+    def reset(self) -> np.ndarray | dict[str, np.ndarray]:
+        """Begin an episode in every env."""
+        return self.transpose_observations(self.venv.reset())
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Wait for the step; "terminal_observation" is transposed as well."""
+        observations, rewards, dones, infos = self.venv.step_wait()
+        for row in np.flatnonzero(dones).tolist():
+            if "terminal_observation" in infos[row]:
+                infos[row]["terminal_observation"] = self.transpose_observations(infos[row]["terminal_observation"])
+        return self.transpose_observations(observations), rewards, dones, infos

@@ -1,0 +1,163 @@
+"""Videos of the envs, encoded while they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import logger
+
+from vecenv.errors import ConfigError
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from vecenv.wrappers._video import VideoFile, tile
+
+
+class VecVideoRecorder(VecEnvWrapper):
+    """Writes MP4 files of what the envs show, one frame per step. No frame is kept in memory.
+
+    A video that a step triggered begins with the frame of that moment and has one more for each of `video_length` steps;
+    it is `{name_prefix}-step-{first}-to-step-{last}.mp4`. One that an episode triggered has all frames of that episode of
+    the first recorded env; it is `{name_prefix}-episode-{number}.mp4`.
+
+    Where an episode ends, the frame shows how it ended, not the first moment of the next one, if the envs can tell.
+
+    Args:
+        venv: to be wrapped; its render mode is "rgb_array".
+        video_folder: is made if it is missing.
+        record_video_trigger: called with the number of steps so far whenever nothing is being recorded, also after a
+            reset; true starts a video.
+        video_length: steps of a video that a step triggered.
+        name_prefix: of the files.
+        episode_trigger: called with the number of episodes that the first recorded env has completed, whenever one
+            begins; true records it.
+        env_ids: envs to record, side by side; None is all of them.
+
+    Attributes:
+        recording: whether a video is being written.
+        video_path: of the latest video.
+        step_id: steps so far.
+
+    Raises:
+        MissingExtra: imageio-ffmpeg is not installed.
+    """
+
+    video_name: str
+    video_path: str
+
+    def __init__(
+        self,
+        venv: VecEnv,
+        video_folder: str | os.PathLike[str],
+        record_video_trigger: Callable[[int], bool] | None = None,
+        video_length: int = 200,
+        name_prefix: str = "rl-video",
+        *,
+        episode_trigger: Callable[[int], bool] | None = None,
+        env_ids: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(venv)
+        assert self.render_mode == "rgb_array", f"The render_mode must be 'rgb_array', not {self.render_mode}"
+        if record_video_trigger is None and episode_trigger is None:
+            raise ConfigError("pass record_video_trigger or episode_trigger, or nothing is ever recorded")
+        self.metadata = _metadata(venv)
+        self.frames_per_sec = self.metadata.get("render_fps") or 30
+        self.video_folder = os.path.abspath(video_folder)
+        os.makedirs(self.video_folder, exist_ok=True)
+        self.record_video_trigger = record_video_trigger
+        self.episode_trigger = episode_trigger
+        self.video_length = video_length
+        self.name_prefix = name_prefix
+        self.env_ids = None if env_ids is None else list(env_ids)
+        self.step_id = 0
+        self.episode_id = 0
+        self._first = 0 if env_ids is None else self.env_ids[0]  # type: ignore[index]  # not None either
+        self._end: int | None = 0
+        """Step after which the video is complete; None: when the episode ends."""
+        # Without frames it makes no file, but says at once if the encoder is missing.
+        self._file = VideoFile(os.path.join(self.video_folder, "none.mp4"), self.frames_per_sec)
+        self._file.close()
+        self.recording = False
+
+    def reset(self) -> VecEnvObs:
+        """Begin an episode in every env. A video of an episode ends here, one of steps goes on."""
+        obs = self.venv.reset()
+        if self.recording and self._end is None:
+            self._stop()
+        if not self.recording:
+            self._start_if_triggered(episode_began=True)
+        else:
+            self._write(self._images())
+        return obs
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Wait for the step and record it."""
+        obs, rewards, dones, infos = self.venv.step_wait()
+        self.step_id += 1
+        ended = bool(dones[self._first])
+        self.episode_id += ended
+        if self.recording:
+            self._write(self._images(dones))
+            if self.recording and (ended if self._end is None else self.step_id >= self._end):
+                self._stop()
+                ended = ended and self._end is None
+            else:
+                ended = False
+            if not ended:
+                return obs, rewards, dones, infos
+        self._start_if_triggered(episode_began=ended)
+        return obs, rewards, dones, infos
+
+    def close(self) -> None:
+        """Complete the video that is being written and close the envs."""
+        try:
+            if self.recording:
+                self._stop()
+        finally:
+            super().close()
+
+    def _start_if_triggered(self, episode_began: bool) -> None:
+        if self.record_video_trigger is not None and self.record_video_trigger(self.step_id):
+            last = self.step_id + self.video_length
+            self._start(f"step-{self.step_id}-to-step-{last}", last)
+        elif episode_began and self.episode_trigger is not None and self.episode_trigger(self.episode_id):
+            self._start(f"episode-{self.episode_id}", None)
+
+    def _start(self, name: str, end: int | None) -> None:
+        self.video_name = f"{self.name_prefix}-{name}.mp4"
+        self.video_path = os.path.join(self.video_folder, self.video_name)
+        self._end = end
+        self._file = VideoFile(self.video_path, self.frames_per_sec)
+        self.recording = True
+        self._write(self._images())
+
+    def _write(self, images: Sequence[Any]) -> None:
+        """Add a frame. If it cannot be, the video ends with those that it has."""
+        strange = next((image for image in images if not isinstance(image, np.ndarray)), None)
+        if strange is not None or not images:
+            self._stop()
+            logger.warn(f"Recording stopped: render() should return an array per env, one returned {type(strange)}.")
+            return
+        try:
+            self._file.write(tile(images))
+        except BaseException:
+            self._stop()
+            raise
+
+    def _stop(self) -> None:
+        self.recording = False
+        self._file.close()
+
+    def _images(self, dones: np.ndarray | None = None) -> list[Any]:
+        """What the recorded envs show; where `dones`, how the episode ended."""
+        images = list(self.venv.get_images())
+        chosen = range(len(images)) if self.env_ids is None else self.env_ids
+        return [images[row] for row in chosen]
+
+
+def _metadata(venv: VecEnv) -> dict[str, Any]:
+    try:
+        return venv.get_attr("metadata")[0]
+    except AttributeError:
+        return venv.metadata

@@ -1,0 +1,57 @@
+"""A pytest plugin that puts `vecenv.sb3` in the place of Stable-Baselines3's vector envs, to run its own tests on ours.
+
+In a source distribution of Stable-Baselines3: `pytest -p vecenv.testing.replace_sb3 tests`.
+"""
+
+import importlib
+import sys
+from types import ModuleType
+
+import vecenv.sb3
+
+_COMMON = "stable_baselines3.common"
+_MODULES = {
+    f"{_COMMON}.vec_env": "vecenv.sb3",
+    **{
+        f"{_COMMON}.vec_env.{name}": f"vecenv.sb3.{name}"
+        for name in (
+            "base_vec_env",
+            "dummy_vec_env",
+            "patch_gym",
+            "stacked_observations",
+            "subproc_vec_env",
+            "util",
+            "vec_check_nan",
+            "vec_extract_dict_obs",
+            "vec_frame_stack",
+            "vec_monitor",
+            "vec_normalize",
+            "vec_transpose",
+            "vec_video_recorder",
+        )
+    },
+    f"{_COMMON}.env_util": "vecenv.sb3.env_util",
+    f"{_COMMON}.evaluation": "vecenv.sb3.evaluation",
+    f"{_COMMON}.monitor": "vecenv.sb3.monitor",
+    f"{_COMMON}.running_mean_std": "vecenv.sb3.running_mean_std",
+}
+
+
+def replace() -> None:
+    """Make imports of Stable-Baselines3's modules find ours. Must run before anything of Stable-Baselines3 is imported."""
+    assert "stable_baselines3" not in sys.modules, "stable_baselines3 was imported before it could be replaced"
+    for theirs, ours in _MODULES.items():
+        sys.modules[theirs] = importlib.import_module(ours)
+    import stable_baselines3.common
+
+    for theirs in _MODULES:
+        _bind(stable_baselines3.common, theirs.removeprefix(f"{_COMMON}."), sys.modules[theirs])
+
+
+def _bind(package: ModuleType, name: str, module: ModuleType) -> None:
+    """Make `package.name` the module, as the import of a submodule would have done."""
+    if "." not in name:  # submodules of ours are bound already
+        setattr(package, name, module)
+
+
+replace()

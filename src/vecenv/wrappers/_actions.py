@@ -1,0 +1,281 @@
+"""Wrappers of actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import Space, spaces
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+from gymnasium.wrappers.utils import rescale_box
+
+from vecenv._exchange import Exchange
+from vecenv._layout import Columns, Layout
+from vecenv._seeding import NO_SEED, spread
+from vecenv.errors import ConfigError, SpaceError
+from vecenv.wrappers._transform import Transform
+from vecenv.wrappers._wrapper import Wrapper
+
+
+class TransformAction(Wrapper):
+    """Actions through a function.
+
+    Args:
+        env: the vector env.
+        func: of batched actions; a partial step passes it those of its envs. Returns actions of `env`.
+        action_space: batched space of what it takes; default: made of `single_action_space`.
+        single_action_space: default: that of `env`.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.vector.VectorEnv,
+        func: Callable[[Any], Any],
+        action_space: Space[Any] | None = None,
+        single_action_space: Space[Any] | None = None,
+    ) -> None:
+        super().__init__(env, ActionFunction(func, single_action_space))
+        self.func = func
+        if action_space is not None:
+            self.action_space = action_space
+
+
+class VectorizeTransformAction(Wrapper):
+    """Actions through a wrapper of single envs, one after the other: slow.
+
+    Args:
+        env: the vector env.
+        wrapper: a `gymnasium.ActionWrapper`, built around an env that only has an action space.
+        kwargs: for the wrapper.
+    """
+
+    def __init__(
+        self, env: gymnasium.vector.VectorEnv, wrapper: Callable[..., gymnasium.ActionWrapper], **kwargs: Any
+    ) -> None:
+        single = gymnasium.Env()
+        single.action_space = env.single_action_space
+        self.wrapper = wrapper(single, **kwargs)
+        super().__init__(env, ActionLoop(self.wrapper))
+
+
+class ClipAction(Wrapper):
+    """Actions may be anything; those outside the bounds of the env are put onto them.
+
+    Args:
+        env: a vector env with a Box of actions.
+    """
+
+    def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
+        super().__init__(env, ActionClip())
+
+
+class RescaleAction(Wrapper):
+    """Actions between two bounds, stretched to those of the env.
+
+    Args:
+        env: a vector env with a Box of actions.
+        min_action, max_action: numbers, or arrays of the shape of an action.
+    """
+
+    def __init__(
+        self, env: gymnasium.vector.VectorEnv, min_action: float | np.ndarray, max_action: float | np.ndarray
+    ) -> None:
+        super().__init__(env, ActionScale(min_action, max_action))
+
+
+class StickyAction(Wrapper):
+    """Now and then an env repeats its last action instead of taking the new one (Machado et al., 2018, section 5.2).
+
+    Each env has its own stream of random numbers: what happens to it depends on its seed and its own steps, not on who
+    else is stepped. The first action of an episode is always taken.
+
+    Args:
+        env: the vector env.
+        repeat_action_probability: that a series of repeats begins with a step, in 0 ... 1, without 1.
+        repeat_action_duration: length of a series, or its smallest and largest length.
+        seed: of the streams, until `reset(seed=...)` begins new ones; default: an unpredictable one.
+    """
+
+    transform: Stickiness
+
+    def __init__(
+        self,
+        env: gymnasium.vector.VectorEnv,
+        repeat_action_probability: float,
+        repeat_action_duration: int | tuple[int, int] = 1,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(env, Stickiness(repeat_action_probability, repeat_action_duration, seed))
+
+    def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
+        exchange = super()._exchange_reset(seed, options)
+        self.transform.reseed(np.where(exchange.touched, spread(seed, self.num_envs), NO_SEED))
+        return exchange
+
+
+class ActionFunction(Transform):
+    """Actions through a function."""
+
+    def __init__(self, func: Callable[[Any], Any], space: Space[Any] | None) -> None:
+        self._func, self._space = func, space
+
+    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
+        return observation, action if self._space is None else self._space
+
+    def actions(self, actions: Any, rows: np.ndarray) -> Any:
+        return self._func(actions)
+
+
+class ActionLoop(Transform):
+    """Actions through the wrapper of a single env, one by one."""
+
+    def __init__(self, wrapper: gymnasium.ActionWrapper) -> None:
+        self._wrapper = wrapper
+        self._inside: Any = None
+        self._batched: Any = None
+
+    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
+        self._inside = action
+        self._batched = batch_space(self._wrapper.action_space, count)
+        return observation, self._wrapper.action_space
+
+    def actions(self, actions: Any, rows: np.ndarray) -> Any:
+        changed = tuple(self._wrapper.action(action) for action in iterate(self._batched, actions))
+        return concatenate(self._inside, changed, create_empty_array(self._inside, len(rows)))
+
+
+class ActionClip(Transform):
+    """Actions put onto the bounds of the env where they are outside."""
+
+    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
+        self._box = _box(action, "ClipAction")
+        whole = np.issubdtype(self._box.dtype, np.integer)
+        low, high = (np.iinfo(self._box.dtype).min, np.iinfo(self._box.dtype).max) if whole else (-np.inf, np.inf)
+        return observation, spaces.Box(low, high, self._box.shape, self._box.dtype.type)
+
+    def actions(self, actions: Any, rows: np.ndarray) -> Any:
+        return np.clip(np.asarray(actions, self._box.dtype), self._box.low, self._box.high)
+
+
+class ActionScale(Transform):
+    """Actions stretched from given bounds to those of the env."""
+
+    def __init__(self, low: float | np.ndarray, high: float | np.ndarray) -> None:
+        self._low, self._high = low, high
+
+    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
+        box = _box(action, "RescaleAction")
+        low, high = (np.broadcast_to(np.asarray(bound, box.dtype), box.shape) for bound in (self._low, self._high))
+        if not np.all(low < high):
+            raise ConfigError(f"min_action must be smaller than max_action, got {self._low} and {self._high}")
+        given, wanted = np.isinf([low, high]), np.isinf([box.low, box.high])
+        if not np.array_equal(given, wanted):
+            raise ConfigError(f"finite bounds cannot be stretched to infinite ones; the actions of these envs: {box}")
+        scaled, _, self._backward = rescale_box(box, low, high)
+        self._box = box
+        return observation, scaled
+
+    def actions(self, actions: Any, rows: np.ndarray) -> Any:
+        return self._backward(np.asarray(actions, self._box.dtype))
+
+
+class Stickiness(Transform):
+    """Repeats of actions. A step that fails before it reached the env leaves no trace."""
+
+    def __init__(self, probability: float, duration: int | tuple[int, int], seed: int | None) -> None:
+        shortest, longest = (duration, duration) if isinstance(duration, int) else duration
+        if not 0 <= probability < 1:
+            raise ConfigError(f"repeat_action_probability must be in 0 ... 1, without 1; got {probability}")
+        if not 1 <= shortest <= longest:
+            raise ConfigError(f"repeat_action_duration must be 1 or more, smallest first; got {duration}")
+        self._probability, self._durations = probability, (shortest, longest)
+        self._seed = seed
+
+    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
+        self._layout = Layout(action)
+        if self._layout.by_value:
+            raise SpaceError(f"StickyAction needs actions of numbers, these are {action}")
+        self._keys = np.random.SeedSequence(self._seed).generate_state(count, np.uint64)
+        self._taken = np.zeros(count, np.uint64)
+        """Steps of each env, which is its position in its stream."""
+        self._remaining = np.zeros(count, np.int64)
+        """Repeats that are still to come; those of the step under way in `_next_remaining`."""
+        self._next_remaining = np.zeros(count, np.int64)
+        self._fresh = np.ones(count, np.bool_)
+        """Whether there is no last action."""
+        self._last = [np.zeros((count, *leaf.shape), leaf.dtype) for leaf in self._layout.leaves]
+        self._sent = [column.copy() for column in self._last]
+        return observation, action
+
+    def reseed(self, seeds: np.ndarray) -> None:
+        """Begin the streams of all envs that have a seed anew."""
+        rows = np.flatnonzero(seeds != NO_SEED)
+        self._keys[rows] = _mixed(seeds[rows].astype(np.uint64))
+        self._taken[rows] = 0
+
+    def actions(self, actions: Any, rows: np.ndarray) -> Any:
+        columns = self._layout.pack(actions, len(rows))
+        begins = ~self._fresh[rows] & (self._draw(rows, 0) < self._probability)
+        shortest, longest = self._durations
+        lengths = shortest + (self._draw(rows, 1) * (longest - shortest + 1)).astype(np.int64)
+        remaining = np.where(self._remaining[rows] > 0, self._remaining[rows], np.where(begins, lengths, 0))
+        repeats = remaining > 0
+        chosen = [_chosen(repeats, last[rows], new) for last, new in zip(self._last, columns, strict=True)]
+        self._next_remaining[rows] = remaining - repeats
+        for column, values in zip(self._sent, chosen, strict=True):
+            column[rows] = values
+        return self._layout.batched(chosen)
+
+    def exchange(self, exchange: Exchange) -> None:
+        rows = exchange.rows[exchange.valid]
+        self._taken[rows] += np.uint64(1)
+        self._remaining[rows] = self._next_remaining[rows]
+        self._fresh[rows] = False
+        for last, sent in zip(self._last, self._sent, strict=True):
+            last[rows] = sent[rows]
+        began = exchange.rows[exchange.began]
+        self._remaining[began], self._fresh[began] = 0, True
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: column.copy() for name, column in self._state().items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        own = self._state()
+        if state.keys() != own.keys() or any(state[name].shape != column.shape for name, column in own.items()):
+            raise SpaceError(f"the state is not of {len(self._keys)} envs with these actions")
+        for name, column in own.items():
+            column[...] = state[name]
+
+    def _state(self) -> dict[str, np.ndarray]:
+        names = ["keys", "taken", "remaining", "fresh"]
+        columns: Columns = [self._keys, self._taken, self._remaining, self._fresh]
+        names += [f"last{leaf.path}" for leaf in self._layout.leaves]
+        return dict(zip(names, columns + self._last, strict=True))
+
+    def _draw(self, rows: np.ndarray, which: int) -> np.ndarray:
+        """Uniform numbers in 0 ... 1 of the step that each env is to take: two of them, for `which` 0 and 1."""
+        places = self._keys[rows] + (np.uint64(2) * self._taken[rows] + np.uint64(which)) * _GOLDEN
+        return (_mixed(places) >> np.uint64(11)) * 2.0**-53
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """SplitMix64: a random 64-bit number for every number."""
+    values = values + _GOLDEN
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def _chosen(mask: np.ndarray, here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    return np.where(mask.reshape(mask.shape + (1,) * (here.ndim - 1)), here, there)
+
+
+def _box(space: Any, name: str) -> spaces.Box:
+    if not isinstance(space, spaces.Box):
+        raise SpaceError(f"{name} needs a Box of actions, these are {space}")
+    return space

@@ -1,0 +1,167 @@
+"""A wrapper that finds NaN and infinity where they come from."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+
+from vecenv._exchange import Exchange
+from vecenv._layout import Layout
+from vecenv._seeding import NO_SEED, spread
+from vecenv.errors import ConfigError, InvalidAction, NotFiniteError
+from vecenv.wrappers._transform import Transform
+from vecenv.wrappers._wrapper import Wrapper
+
+
+class CheckFinite(Wrapper):
+    """Looks for NaN and infinity in actions, observations (every part of them) and rewards. Costs about one sum of each.
+
+    What it says has all that is needed to see it happen again: the env, its step, its seed and its last actions.
+
+    Args:
+        env: the vector env.
+        action: "raise" a NotFiniteError, before bad actions are sent or instead of returning bad results; or "warn", once
+            per env and place.
+        check_inf: whether infinity counts.
+        keep: how many actions of each env's episode are remembered.
+    """
+
+    transform: FiniteCheck
+
+    def __init__(
+        self,
+        env: gymnasium.vector.VectorEnv,
+        action: Literal["raise", "warn"] = "raise",
+        check_inf: bool = True,
+        keep: int = 100,
+    ) -> None:
+        super().__init__(env, FiniteCheck(action, check_inf, keep))
+
+    def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
+        if seed is not None:
+            seeding = getattr(self.unwrapped, "_seeding", "gymnasium")
+            self.transform.seeds = spread(seed, self.num_envs, seeding)
+        return super()._exchange_reset(seed, options)
+
+
+class FiniteCheck(Transform):
+    """Looks for NaN and infinity, and remembers actions.
+
+    Attributes:
+        seeds: of the reset that is under way, NO_SEED where there is none; used once.
+    """
+
+    def __init__(self, action: str, check_inf: bool, keep: int) -> None:
+        if action not in ("raise", "warn"):
+            raise ConfigError(f"action must be 'raise' or 'warn', got {action!r}")
+        if keep < 1:
+            raise ConfigError(f"keep must be at least 1, got {keep}")
+        self._raises, self._check_inf, self._keep = action == "raise", check_inf, keep
+        self._warned: set[tuple[int, str]] = set()
+        self.seeds: np.ndarray | None = None
+
+    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
+        self._layout = Layout(action)
+        self._actions: list[np.ndarray] = [
+            np.empty((count, self._keep, *leaf.shape), object if leaf.by_value else leaf.dtype)
+            for leaf in self._layout.leaves
+        ]
+        """The last actions of each env; that of step k is at k modulo `keep`."""
+        self._steps = np.zeros(count, np.int64)
+        """Steps of each env's episode so far; `_episodes` counts those since it was seeded."""
+        self._episodes = np.full(count, -1, np.int64)
+        self._last_seeds = np.full(count, NO_SEED, np.int64)
+        return observation, action
+
+    def actions(self, actions: Any, rows: np.ndarray) -> Any:
+        for name, leaf in _leaves(actions, "actions"):
+            self._check(np.asarray(leaf), name, rows, None)
+        try:
+            columns = self._layout.pack(actions, len(rows))
+        except InvalidAction:
+            return actions  # the env inside says what is wrong with them
+        places = self._steps[rows] % self._keep
+        for kept, column in zip(self._actions, columns, strict=True):
+            kept[rows, places] = column
+        return actions
+
+    def exchange(self, exchange: Exchange) -> None:
+        seeds, self.seeds = self.seeds, None
+        self._count(exchange, seeds)
+        touched, rolled = exchange.touched, exchange.rolled
+        for name, leaf in _leaves(exchange.final_obs, "final_obs"):
+            self._check(leaf, name, exchange.rows, rolled)
+        self._check(exchange.reward, "reward", exchange.rows, exchange.valid)
+        self._begin(exchange.rows[rolled])
+        for name, leaf in _leaves(exchange.obs, "obs"):
+            self._check(leaf, name, exchange.rows, touched)
+
+    def _count(self, exchange: Exchange, seeds: np.ndarray | None) -> None:
+        valid = exchange.valid
+        self._begin(exchange.rows[exchange.began & ~valid])
+        self._steps[exchange.rows[valid]] += 1
+        if seeds is not None:
+            rows = exchange.rows[exchange.touched]
+            rows = rows[seeds[rows] != NO_SEED]
+            self._last_seeds[rows], self._episodes[rows] = seeds[rows], 0
+
+    def _begin(self, rows: np.ndarray) -> None:
+        self._steps[rows] = 0
+        self._episodes[rows] += 1
+
+    def _check(self, leaf: Any, name: str, rows: np.ndarray, where: np.ndarray | None) -> None:
+        if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "fc" or _is_finite(leaf, where):
+            return
+        bad = np.isnan(leaf) if not self._check_inf else ~np.isfinite(leaf)
+        bad = bad.reshape(len(bad), -1).any(axis=1)
+        if where is not None:
+            bad &= where
+        for position in np.flatnonzero(bad).tolist():
+            self._tell(leaf[position], name, int(rows[position]))
+
+    def _tell(self, value: np.ndarray, name: str, row: int) -> None:
+        error = NotFiniteError(
+            name,
+            row=row,
+            value=np.array(value),
+            seed=None if self._last_seeds[row] == NO_SEED else int(self._last_seeds[row]),
+            episode=int(self._episodes[row]),
+            step=int(self._steps[row]),
+            actions=self._remembered(row),
+        )
+        if self._raises:
+            raise error
+        if (row, name) not in self._warned:
+            self._warned.add((row, name))
+            warnings.warn(str(error), stacklevel=6)
+
+    def _remembered(self, row: int) -> Any:
+        """The last actions of the env's episode, oldest first, nested like the space."""
+        steps = int(self._steps[row])
+        places = np.arange(max(steps - self._keep, 0), steps) % self._keep
+        return self._layout.batched([kept[row, places] for kept in self._actions])
+
+
+def _is_finite(leaf: np.ndarray, where: np.ndarray | None) -> bool:
+    """Whether all is finite, as far as one sum tells: if not, look closer."""
+    if where is not None and not where.any():
+        return True
+    with np.errstate(all="ignore"):
+        return math.isfinite(abs(leaf.sum()))
+
+
+def _leaves(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The arrays of batched values, with names like "obs.camera"."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from _leaves(value, f"{name}.{key}")
+    elif isinstance(tree, tuple):
+        for index, value in enumerate(tree):
+            yield from _leaves(value, f"{name}.{index}")
+    else:
+        yield name, tree

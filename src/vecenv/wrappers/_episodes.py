@@ -1,0 +1,226 @@
+"""Wrappers that keep account of episodes."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from vecenv._exchange import Exchange
+from vecenv.errors import ConfigError, SpaceError
+from vecenv.wrappers._results_file import ResultsFile
+from vecenv.wrappers._transform import Transform
+from vecenv.wrappers._wrapper import Wrapper
+
+
+class RecordEpisodeStatistics(Wrapper):
+    """Return, length and duration of every episode.
+
+    Where an episode ends, in any autoreset mode, `infos["episode"]` has arrays "r" (return), "l" (length) and "t"
+    (seconds), zero where none ended, and `infos["_episode"]` says where. Returns are of the rewards as they are inside
+    this wrapper.
+
+    Args:
+        env: the vector env.
+        buffer_length: how many of the last episodes the queues hold.
+        stats_key: instead of "episode".
+
+    Attributes:
+        return_queue, length_queue, time_queue: of the last episodes.
+        episode_count: how many have ended.
+        episode_returns, episode_lengths: of each env's episode so far; of the ended one until the next begins.
+    """
+
+    transform: EpisodeStatistics
+
+    def __init__(
+        self, env: gymnasium.vector.VectorEnv, buffer_length: int = 100, stats_key: str = "episode"
+    ) -> None:
+        super().__init__(env, EpisodeStatistics(buffer_length, stats_key))
+
+    @property
+    def return_queue(self) -> deque[float]:
+        """Returns of the last episodes."""
+        return self.transform.queues["r"]
+
+    @property
+    def length_queue(self) -> deque[int]:
+        """Lengths of the last episodes."""
+        return self.transform.queues["l"]
+
+    @property
+    def time_queue(self) -> deque[float]:
+        """Seconds of the last episodes."""
+        return self.transform.queues["t"]
+
+    @property
+    def episode_count(self) -> int:
+        """How many episodes have ended."""
+        return self.transform.count
+
+    @property
+    def episode_returns(self) -> np.ndarray:
+        """Return so far of each env's episode."""
+        return self.transform.totals.returns.copy()
+
+    @property
+    def episode_lengths(self) -> np.ndarray:
+        """Steps so far of each env's episode."""
+        return self.transform.totals.lengths.copy()
+
+
+class RecordResults(Wrapper):
+    """Every episode as a row of a file, in the format of Stable-Baselines3's Monitor; see `load_results`.
+
+    Args:
+        env: the vector env.
+        path: `.monitor.csv` is appended unless it ends so; a directory gets the file `monitor.csv`.
+        info_keywords: names of infos, taken from the step that ended the episode, for further columns.
+        append: add to a file that is there.
+    """
+
+    transform: EpisodeResults
+
+    def __init__(
+        self,
+        env: gymnasium.vector.VectorEnv,
+        path: str | Path,
+        info_keywords: Sequence[str] = (),
+        append: bool = False,
+    ) -> None:
+        spec = env.unwrapped.spec if isinstance(env, gymnasium.vector.VectorEnv) else None
+        name = str(None if spec is None else spec.id)
+        super().__init__(env, EpisodeResults(path, name, tuple(info_keywords), append))
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self.transform.file.path
+
+
+class Totals:
+    """Return, length and beginning of the episode that each env is in."""
+
+    def __init__(self, count: int) -> None:
+        self.returns = np.zeros(count)
+        self.lengths = np.zeros(count, np.int64)
+        self.starts = np.full(count, time.perf_counter())
+
+    def begin(self, rows: np.ndarray) -> None:
+        """New episodes."""
+        self.returns[rows], self.lengths[rows], self.starts[rows] = 0, 0, time.perf_counter()
+
+    def add(self, exchange: Exchange) -> dict[str, np.ndarray] | None:
+        """Account for an exchange; "r", "l" and "t" over its positions if episodes ended, zero where none did."""
+        valid, ended = exchange.valid, None
+        self.begin(exchange.rows[exchange.began & ~valid])
+        rows = exchange.rows[valid]
+        self.returns[rows] += exchange.reward[valid]
+        self.lengths[rows] += 1
+        done = exchange.done
+        if done.any():
+            rows = exchange.rows
+            seconds = np.round(time.perf_counter() - self.starts[rows], 6)
+            columns = {"r": self.returns[rows], "l": self.lengths[rows], "t": seconds}
+            ended = {name: np.where(done, column, column.dtype.type(0)) for name, column in columns.items()}
+            self.begin(rows[exchange.rolled])
+        return ended
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of the totals, with times as seconds so far."""
+        seconds = time.perf_counter() - self.starts
+        return {"returns": self.returns.copy(), "lengths": self.lengths.copy(), "seconds": seconds}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Bring back what `state_dict` returned."""
+        if state["returns"].shape != self.returns.shape:
+            raise SpaceError(f"the state is of {len(state['returns'])} envs, these are {len(self.returns)}")
+        self.returns[...], self.lengths[...] = state["returns"], state["lengths"]
+        self.starts[...] = time.perf_counter() - state["seconds"]
+
+
+class EpisodeStatistics(Transform):
+    """Puts the totals of ended episodes into infos and queues."""
+
+    def __init__(self, buffer_length: int, key: str) -> None:
+        self._key = key
+        self.queues: dict[str, deque[Any]] = {name: deque(maxlen=buffer_length) for name in "rlt"}
+        self.count = 0
+        self.totals = Totals(0)
+
+    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
+        self.totals = Totals(count)
+        return observation, action
+
+    def exchange(self, exchange: Exchange) -> None:
+        ended = self.totals.add(exchange)
+        if ended is None:
+            return
+        if self._key in exchange.infos:
+            raise ConfigError(f"infos have {self._key!r} already; choose another stats_key")
+        done = exchange.done
+        exchange.infos = {**exchange.infos, self._key: ended, f"_{self._key}": done}
+        self.count += int(np.count_nonzero(done))
+        for name, column in ended.items():
+            self.queues[name].extend(column[done].tolist())
+
+    def state_dict(self) -> dict[str, Any]:
+        queues = {f"queue.{name}": np.array(queue) for name, queue in self.queues.items()}
+        return {"count": self.count, **queues, **self.totals.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.totals.load_state_dict(state)
+        self.count = state["count"]
+        for name, queue in self.queues.items():
+            queue.clear()
+            queue.extend(state[f"queue.{name}"].tolist())
+
+
+class EpisodeResults(Transform):
+    """Writes the totals of ended episodes to a file."""
+
+    def __init__(self, path: str | Path, env_id: str, keywords: tuple[str, ...], append: bool) -> None:
+        self._started = time.time()
+        self._keywords = keywords
+        self.file = ResultsFile(path, {"t_start": self._started, "env_id": env_id}, keywords, append)
+        self.totals = Totals(0)
+
+    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
+        self.totals = Totals(count)
+        return observation, action
+
+    def exchange(self, exchange: Exchange) -> None:
+        ended = self.totals.add(exchange)
+        if ended is None:
+            return
+        now = round(time.time() - self._started, 6)
+        for position in np.flatnonzero(exchange.done).tolist():
+            extra = {keyword: self._told(exchange, keyword, position) for keyword in self._keywords}
+            returned, length = round(float(ended["r"][position]), 6), int(ended["l"][position])
+            self.file.write({"r": returned, "l": length, "t": now, **extra})
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.totals.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.totals.load_state_dict(state)
+
+    def close(self) -> None:
+        self.file.close()
+
+    def _told(self, exchange: Exchange, keyword: str, position: int) -> Any:
+        """An info of the step that ended the episode."""
+        infos = exchange.infos
+        if exchange.rolled[position]:
+            infos = infos.get("final_info", {})
+        if keyword not in infos or not infos.get(f"_{keyword}", np.ones(len(exchange)))[position]:
+            raise ConfigError(
+                f"info_keywords has {keyword!r}, but env {exchange.rows[position]} did not tell it when its episode ended"
+            )
+        value = infos[keyword][position]
+        return value.item() if isinstance(value, np.generic) else value

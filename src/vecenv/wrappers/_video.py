@@ -1,0 +1,164 @@
+"""Video files, written while the envs run."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vecenv.errors import ClosedError, ConfigError, MissingExtra, SpaceError
+
+_PATIENCE = 60.0
+"""Seconds that an encoder has to finish a file whose frames it has."""
+
+
+class VideoFile:
+    """A video that frames are streamed to. No frame is kept; the file appears with the first one.
+
+    Args:
+        path: where; the suffix (".mp4") chooses the format. Missing directories are made. A file that is there is
+            replaced.
+        fps: frames per second.
+
+    Attributes:
+        frames: how many were written.
+
+    Raises:
+        MissingExtra: imageio-ffmpeg is not installed.
+    """
+
+    def __init__(self, path: str | Path, fps: float) -> None:
+        if not fps > 0:
+            raise ConfigError(f"fps must be positive, got {fps}")
+        self.path = Path(path).absolute()
+        self.frames = 0
+        self._fps = fps
+        self._program = _ffmpeg()
+        self._encoder: _Encoder | None = None
+        self._shape: tuple[int, ...] = ()
+        self._closed = False
+
+    def write(self, frame: np.ndarray) -> None:
+        """Add a frame: uint8, [height, width, 3], all of one size. Odd sizes get a black line: encoders want them even.
+
+        Raises:
+            SpaceError: it is no such frame. The video stays open.
+            OSError: the encoder failed, and why.
+        """
+        if self._closed:
+            raise ClosedError(f"the video {self.path} is closed")
+        self._check(frame)
+        height, width, _ = self._shape = frame.shape
+        if self._encoder is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._encoder = _Encoder(self._program, self.path, (width + width % 2, height + height % 2), self._fps)
+        if height % 2 or width % 2:
+            frame = np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)))
+        try:
+            self._encoder.write(np.ascontiguousarray(frame))
+        except BaseException:  # an interrupt may have cut the frame in two: none can follow it
+            self.close()  # which raises if the encoder failed, and says why
+            raise
+        self.frames += 1
+
+    def close(self) -> None:
+        """Finish the file, so that players can read it. May be called twice; without frames there is no file."""
+        self._closed = True
+        encoder, self._encoder = self._encoder, None
+        if encoder is not None:
+            encoder.close()
+
+    def __enter__(self) -> VideoFile:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()
+
+    def _check(self, frame: Any) -> None:
+        if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+            raise SpaceError(
+                f"a frame must be a uint8 array of shape (height, width, 3), got {_describe(frame)}; "
+                "make the envs with render_mode='rgb_array'"
+            )
+        if self._shape and frame.shape != self._shape:
+            raise SpaceError(f"frames of one video have one size: the first had {self._shape}, this has {frame.shape}")
+
+
+class _Encoder:
+    """An ffmpeg process that reads raw frames. It finishes its file when its input ends, even if this process died."""
+
+    def __init__(self, program: str, path: Path, size: tuple[int, int], fps: float) -> None:
+        self._path = path
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # open until close()
+        frames = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{size[0]}x{size[1]}", "-r", str(fps), "-i", "-"]
+        self._process = subprocess.Popen(
+            [program, "-y", "-v", "error", *frames, "-an", "-pix_fmt", "yuv420p", str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._complaints,
+            start_new_session=sys.platform != "win32",  # Ctrl-C is for us: we tell the encoder to finish
+        )
+        assert self._process.stdin is not None
+        self._input = self._process.stdin
+
+    def write(self, frame: np.ndarray) -> None:
+        self._input.write(frame.data)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # it is gone; the return code says so below
+            self._input.close()
+        try:
+            code = self._process.wait(_PATIENCE)
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            self._complaints.close()
+            raise
+        with self._complaints:
+            if code:
+                self._complaints.seek(0)
+                reason = self._complaints.read().decode(errors="replace").strip()
+                raise OSError(f"the video {self._path} could not be written: {reason}")
+
+
+def tile(frames: Sequence[np.ndarray]) -> np.ndarray:
+    """N frames of one size as one picture: ceil(sqrt(N)) rows, as many columns as needed, black where there is none.
+
+    Row by row from the upper left. A single frame is returned as it is.
+    """
+    if len(frames) == 1:
+        return frames[0]
+    shapes = {np.shape(frame) for frame in frames}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 3:
+        raise SpaceError(f"frames that are tiled must be [height, width, channels], all of one size; got {shapes}")
+    height, width, channels = next(iter(shapes))
+    rows = math.ceil(math.sqrt(len(frames)))
+    columns = math.ceil(len(frames) / rows)
+    picture = np.zeros((rows, height, columns, width, channels), np.asarray(frames[0]).dtype)
+    for position, frame in enumerate(frames):
+        picture[position // columns, :, position % columns] = frame
+    return picture.reshape(rows * height, columns * width, channels)
+
+
+def _ffmpeg() -> str:
+    """The program, which imageio-ffmpeg brings along."""
+    try:
+        import imageio_ffmpeg  # pyright: ignore[reportMissingImports]  # optional
+    except ImportError as error:
+        raise MissingExtra("videos need imageio-ffmpeg: pip install 'vecenv[video]'") from error
+    return imageio_ffmpeg.get_ffmpeg_exe()
+
+
+def _describe(frame: Any) -> str:
+    return f"{frame.dtype} {frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
