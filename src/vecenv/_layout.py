@@ -201,7 +201,9 @@ def _leaves(space: Space[Any], path: str) -> Iterator[Leaf]:
         for index, child in enumerate(space.spaces):
             yield from _leaves(child, _join(path, index))
     elif isinstance(space, FIXED) and space.dtype != object:
-        dtype = np.dtype(np.dtype(space.dtype).str)  # NumPy's own object: `is` is faster than ==, and copies have others
+        dtype = np.dtype(
+            np.dtype(space.dtype).str
+        )  # NumPy's own object: `is` is faster than ==, and copies have others
         bounds = (None, None) if dtype.kind == "f" else integer_bounds(space)
         yield Leaf(path, space, tuple(space.shape or ()), dtype, bounds)
     else:

@@ -43,8 +43,9 @@ class Native:
         self._keep = keep
 
     def caller(self) -> Callable[[int], int]:
-        """A function of the address of orders (see `_driver.ORDERS`) that runs rows and returns how many ended, -1 if an
-        action was wrong and nothing was run.
+        """A function of the address of orders (see `_driver.ORDERS`) that runs rows and returns how many ended.
+
+        It returns -1 if an action was wrong and nothing was run.
 
         It has a place of its own for its result, so every thread needs its own. The GIL is released while it runs.
         """
@@ -133,7 +134,7 @@ def cache_directory() -> Path:
 
 
 def _key(program: str, driver: str, precision: str) -> str:
-    """All that the code depends on: the text that is compiled, helpers and constants included, versions and processor."""
+    """All that the code depends on: the text that is compiled, with helpers and constants, versions and processor."""
     from importlib.metadata import version
 
     from vecenv import __version__
