@@ -277,6 +277,8 @@ def _tree_reader(space: Space[Any], columns: Iterator[np.ndarray], *, observatio
     column = next(columns)
     if observation and isinstance(space, spaces.Discrete):
         return lambda row: int(column[row])  # what envs return; actions are NumPy integers, as Gymnasium passes them
+    if observation and isinstance(space, spaces.Box) and not space.shape:
+        return lambda row: column[row : row + 1].reshape(())  # an array, as the space wants it
     return column.__getitem__
 
 

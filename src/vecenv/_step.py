@@ -81,4 +81,4 @@ def successors(layout: Layout, obs: Any, columns: Columns, finals: Columns | Non
 
 
 def _like(mask: np.ndarray, column: np.ndarray) -> np.ndarray:
-    return mask.reshape(mask.shape + (1,) * (column.ndim - 1))
+    return mask.reshape(mask.shape + (1,) * (column.ndim - mask.ndim))

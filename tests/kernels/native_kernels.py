@@ -180,7 +180,7 @@ class Torture:
             total -= 37
         s.flag = not s.flag and (action == 1 or s.a > 0.0)
         low, high = min(s.a, s.b), max(s.a, s.b, 0.5)
-        s.a = high if -1.0 < low <= high < 4.0 else math.fmod(low, 3.0) + math.sin(high) + math.atan2(low, high)
+        s.a = high if -1.0 < low <= high < 4.0 else low % 3.0 + math.sin(high) + math.atan2(low, high)
         reward = round(s.a) + total / 7 + divmod(s.n, 3)[1] + (1 if s.flag else 0) + int(s.a) + math.floor(s.b)
         return reward, s.n == 1000, total % 11 == 0
 

@@ -2,9 +2,7 @@
 
 import copy
 import multiprocessing
-import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -285,7 +283,6 @@ def test_ctrl_c_during_native_code_leaves_nothing_hanging():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=55)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:2] == ["needs a reset", "works again"]
-    assert signal.SIGINT and os.getpid()
 
 
 def test_dict_actions_are_for_step():

@@ -1,9 +1,9 @@
 """Lowering: from functions over `s`, `p`, `obs` to functions over plain numbers and arrays, as syntax trees.
 
 `s.x` of a method becomes a local variable `s__x`, which is passed in and, if it was assigned, returned: a compiler can
-then keep it in a register and step several envs with one instruction. Where `s` goes on to a helper, a variable would not
-do; there `s__x` is an array of one element, and `s.x` becomes `s__x[0]`. Array fields are always the env's own part of
-the column. Every number read from an array is widened to 64 bits, as it is in Python.
+then keep it in a register and step several envs with one instruction. Where `s` goes on to a helper, a variable would
+not do; there `s__x` is an array of one element, and `s.x` becomes `s__x[0]`. Array fields are always the env's own part
+of the column. Every number read from an array is widened to 64 bits, as it is in Python.
 
 Nothing here knows Numba: the result is text that can be read, compared and hashed.
 """
@@ -345,6 +345,8 @@ class _Body(ast.NodeTransformer):
         return self._outer(node, node.attr, value)
 
     def visit_Name(self, node: ast.Name) -> Any:
+        if node.id.endswith("__"):
+            return node  # one of ours
         if node.id in self.source.locals or not isinstance(node.ctx, ast.Load):
             role = self.roles.get(node.id)
             if role in self.lowering.layouts:

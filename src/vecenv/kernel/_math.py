@@ -4,7 +4,7 @@ Exact: the C library's functions, as Python's `math` calls them. Fast: branch-fr
 for several envs at once. The fast ones are within these bounds (tests/kernels/test_fast_math.py):
 
     sin, cos     2e-16 absolute for |x| <= 1e5
-    tan          4e-16 relative (away from its poles) for |x| <= 1e5
+    tan          5e-16 relative (away from its poles) for |x| <= 1e5
     exp          4e-16 relative for -700 <= x <= 700
     log          4e-16 relative, or 2e-16 absolute near 1
     tanh         4e-16 absolute
@@ -28,10 +28,7 @@ from numba.np import arrayobj
 EXACT: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 FAST: dict[str, Any] = {**EXACT, "fastmath": {"contract", "nsz", "arcp"}}
 """Without "reassoc": it would undo the careful order of the range reductions."""
-
-
-def _stub(*arguments: Any) -> Any:
-    raise NotImplementedError
+_intrinsic: Any = intrinsic  # its type hints leave the typing context among the arguments
 
 
 def _conversion(name: str, dtype: np.dtype[Any]) -> Any:
@@ -93,7 +90,7 @@ def _as_number(value):  # type: ignore[no-untyped-def]  # as above
     raise TypingError(f"vecenv: step returns {value} as the reward; it must be a number")
 
 
-@intrinsic
+@_intrinsic
 def _address(typing_context: Any, array: Any) -> Any:
     """Where an array's elements begin."""
 
@@ -197,7 +194,7 @@ def power_fast(base: Any, exponent: Any) -> Any:
     raise NotImplementedError
 
 
-@overload(power_fast, jit_options=FAST, prefer_literal=True)
+@overload(power_fast, jit_options=cast(Any, FAST), prefer_literal=True)
 def _power_fast(base, exponent):  # type: ignore[no-untyped-def]  # as above
     known = getattr(exponent, "literal_value", None)
     if known == 2:
@@ -262,14 +259,14 @@ def fast_tan(x: Any) -> Any:
     return fast_sin(x) / fast_cos(x)
 
 
-@intrinsic
+@_intrinsic
 def _double_of_bits(typing_context: Any, bits: Any) -> Any:
     return types.float64(types.int64), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], ir.DoubleType()
     )
 
 
-@intrinsic
+@_intrinsic
 def _bits_of_double(typing_context: Any, number: Any) -> Any:
     return types.int64(types.float64), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], ir.IntType(64)

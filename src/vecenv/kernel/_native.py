@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -85,7 +86,11 @@ def native(
     key = _key(lowering.program.text, text, precision)
     with _lock:
         if key not in _loaded:
-            _loaded[key] = _load(*_found(key) or _compiled(key, kernel, lowering, text, precision, before))
+            found = _found(key)
+            if found is None:
+                with _alone():  # another process may be compiling the very same
+                    found = _found(key) or _compiled(key, kernel, lowering, text, precision, before)
+            _loaded[key] = _load(*found)
         address, keep = _loaded[key]
     return Native(address, driver.slots, keep)
 
@@ -174,6 +179,28 @@ def _write(key: str, code: bytes, symbol: str) -> None:
     with tempfile.NamedTemporaryFile(dir=directory, delete=False) as file:
         file.write(_MAGIC + hashlib.sha256(rest).digest() + rest)
     os.replace(file.name, directory / key)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until no other process compiles, so that eight that start at once do not all do the same work.
+
+    It only saves work: the lock is given up with the process that holds it, and after a minute nobody waits on.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError, ImportError):
+            import fcntl
+
+            directory = cache_directory()
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = stack.enter_context(open(directory / ".lock", "w"))
+            deadline = time.monotonic() + 60.0
+            while time.monotonic() < deadline:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(0.05)
+        yield
 
 
 # --- what the user sees meanwhile ------------------------------------------------------------------------------------
