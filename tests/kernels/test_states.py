@@ -14,7 +14,7 @@ from native_kernels import Helpers, Nested, Push, Uneven, Walk
 from test_native import equal
 
 import vecenv
-from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedError
+from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, KernelError, SpaceError, UnsupportedError
 
 HERE = Path(__file__).parent
 
@@ -290,3 +290,17 @@ def test_dict_actions_are_for_step():
     envs.reset(seed=0)
     with pytest.raises(InvalidAction, match="step"):
         envs.rollout({"go": np.ones((3, 2), int)})
+
+
+def listing(obs):
+    return [1, 0][0]
+
+
+def test_a_policy_obeys_the_rules():
+    envs = vecenv.make(Walk, 2)
+    envs.reset(seed=0)
+    with pytest.raises(KernelError, match="list") as caught:
+        envs.rollout(policy=listing, steps=2)
+    assert caught.value.function == "listing"
+    with pytest.raises(ConfigTypeError, match="steps"):
+        envs.rollout(policy=lean)

@@ -92,6 +92,7 @@ class Lowering:
     """
 
     def __init__(self, kernel: Kernel, observation: Layout, action: Layout) -> None:
+        assert kernel.names_checked
         self.kernel = kernel
         self.layouts = {"obs": observation, "action": action}
         self.program = Program()
@@ -108,6 +109,10 @@ class Lowering:
                 source, source.node, "a policy is policy(obs), or policy(obs, action) to write into action"
             )
         roles = dict(zip(source.parameters, ("obs", "action"), strict=False))
+        leaves = {role: layout.leaves for role, layout in self.layouts.items()}
+        rules = Rules(self.kernel.name, source, roles, {}, {}, leaves, method="policy")
+        rules.check()
+        rules.check_names()
         lowered = self._lower(source, roles, "policy", "policy")
         self.program.methods["policy"] = lowered
         return lowered
@@ -125,7 +130,6 @@ class Lowering:
         named = {name: role for name, role in zip(source.parameters, roles, strict=False) if role is not None}
         name = f"helper{len(self._helpers)}__{function.__name__}"
         self._helpers[key] = name
-        Rules(self.kernel.name, source, named, self.kernel.state, self.kernel.params).check_names()
         self._lower(source, named, name, None)
         return name
 
