@@ -58,7 +58,9 @@ def refuses_compiled(
 ) -> str | None:
     """Why native code cannot run this, None if it can."""
     if kernel is None:
-        return "there is no kernel of this env; write one with @vecenv.kernel, or use engine='sync', 'thread' or 'process'"
+        return (
+            "there is no kernel of this env; write one with @vecenv.kernel, or use engine='sync', 'thread' or 'process'"
+        )
     if wrappers:
         return "wrappers wrap Python envs, and native code has none; use engine='sync', 'thread' or 'process'"
     if observation_mode != "same":

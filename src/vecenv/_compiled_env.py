@@ -25,8 +25,8 @@ _ROLL = int(Op.ROLL)
 class CompiledVectorEnv(VectorEnv):
     """A vector env of a kernel.
 
-    With `copy=False` observations are handed out in a ring of four buffers: an array stays as it is during the next three
-    steps.
+    With `copy=False` observations are handed out in a ring of four buffers: an array stays as it is during the next
+    three steps.
     """
 
     engine: CompiledEngine
@@ -144,7 +144,9 @@ class CompiledVectorEnv(VectorEnv):
         if (actions is None) == (policy is None):
             raise ConfigError("rollout needs either actions[T, N] or policy=, and not both")
         if self._may_not_end:
-            raise ConfigError("rollout begins new episodes by itself; make the envs with autoreset='next-step' or 'same-step'")
+            raise ConfigError(
+                "rollout begins new episodes by itself; make the envs with autoreset='next-step' or 'same-step'"
+            )
         lifecycle = self._lifecycle
         lifecycle.enter("rollout")
         try:
@@ -172,7 +174,9 @@ class CompiledVectorEnv(VectorEnv):
         layout, count = self._batch.action_layout, self.num_envs
         first = np.asarray(actions) if len(layout.leaves) == 1 else actions
         if not isinstance(first, np.ndarray):
-            raise InvalidAction("rollout takes actions of plain spaces as one array [T, N, ...]; use step() for Dict and Tuple")
+            raise InvalidAction(
+                "rollout takes actions of plain spaces as one array [T, N, ...]; use step() for Dict and Tuple"
+            )
         if first.ndim < 2 or first.shape[1] != count or not len(first):
             raise InvalidAction(f"actions have shape {first.shape}, want (T, {count}, ...) with T >= 1")
         length = len(first)
@@ -238,4 +242,3 @@ def _restored(
 
 def _slot(prefix: str, name: str, out: dict[str, np.ndarray]) -> str:
     return f"{prefix}M" if f"{prefix}I_{name}" not in out else f"{prefix}I_{name}"
-

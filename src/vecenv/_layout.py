@@ -219,7 +219,9 @@ def _leaves(space: Space[Any], path: str) -> Iterator[Leaf]:
         for index, child in enumerate(space.spaces):
             yield from _leaves(child, _join(path, index))
     elif isinstance(space, FIXED) and space.dtype != object:
-        dtype = np.dtype(np.dtype(space.dtype).str)  # NumPy's own object: `is` is faster than ==, and copies have others
+        dtype = np.dtype(
+            np.dtype(space.dtype).str
+        )  # NumPy's own object: `is` is faster than ==, and copies have others
         bounds = (None, None) if dtype.kind == "f" else integer_bounds(space)
         yield Leaf(path, space, tuple(space.shape or ()), dtype, bounds)
     else:
@@ -293,6 +295,8 @@ def _tree_reader(space: Space[Any], columns: Iterator[np.ndarray], *, observatio
     column = next(columns)
     if observation and isinstance(space, spaces.Discrete):
         return lambda row: int(column[row])  # what envs return; actions are NumPy integers, as Gymnasium passes them
+    if observation and isinstance(space, spaces.Box) and not space.shape:
+        return lambda row: column[row : row + 1].reshape(())  # an array, as the space wants it
     return column.__getitem__
 
 

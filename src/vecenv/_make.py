@@ -245,9 +245,7 @@ def _choose(
     return name, reason if kernel is None else f"{reason} (its kernel is not used: {not_compiled})"
 
 
-def _choose_python(
-    env_fns: list[Factory], workers: int, timeout: float | None, caller_works: bool
-) -> tuple[str, str]:
+def _choose_python(env_fns: list[Factory], workers: int, timeout: float | None, caller_works: bool) -> tuple[str, str]:
     """The engine for Python envs, and why."""
     unfit = refuses("process")
     if unfit is not None:

@@ -32,7 +32,7 @@ def register(id: str) -> str:
 
 
 def register_kernel(kernel: Kernel) -> None:
-    """Make a kernel available as `vecenv/<id>`: one of its Python envs by `gymnasium.make`, native code by `make_vec`."""
+    """Make a kernel available as `vecenv/<id>`: a Python env by `gymnasium.make`, native code by `make_vec`."""
     if kernel.id in SHIPPED:
         return  # `register_all` did so
     with warnings.catch_warnings():
@@ -46,7 +46,7 @@ def register_kernel(kernel: Kernel) -> None:
 
 
 def make_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
-    """One env in plain Python: a kernel as the class that was written, so that breakpoints work; any other as Gymnasium's.
+    """One env in plain Python: a kernel as the class that was written, with breakpoints; any other as Gymnasium's.
 
     Args:
         id: of a kernel, or of any Gymnasium env.

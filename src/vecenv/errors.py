@@ -213,13 +213,14 @@ class KernelError(VecenvError, TypeError):
     """
 
     def __init__(
-        self, rule: str, kernel: str, function: str | None = None, file: str | None = None, line: int | None = None
+        self, rule: str, kernel: str = "", function: str | None = None, file: str | None = None, line: int | None = None
     ) -> None:
         self.rule = rule
         self.kernel, self.function, self.file, self.line = kernel, function, file, line
         name = kernel if function is None else f"{kernel}.{function}"
         where = f", line {line} of {file}" if file and line else ""
-        super().__init__(f"{name}{where}: {rule}")
+        # Gymnasium raises an error anew with nothing but its text, so a rule alone is a message.
+        super().__init__(f"{name}{where}: {rule}" if kernel else rule)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.rule, self.kernel, self.function, self.file, self.line)

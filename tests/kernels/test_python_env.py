@@ -18,7 +18,8 @@ from gymnasium.utils.env_checker import check_env
 
 import vecenv
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, KernelError
-from vecenv.kernel._fields import Field, FieldError, Record, conform
+from vecenv.kernel._declared import per_env
+from vecenv.kernel._fields import Field, FieldError, Record, conform, field_of
 from vecenv.kernel._python import KernelEnv, check_render_mode, option_columns
 from vecenv.kernel._registry import find_kernel
 from vecenv.kernel._snapshot import try_out
@@ -304,6 +305,42 @@ def test_parameters_have_defaults_and_can_be_given() -> None:
         walk(speed="fast")
 
 
+@pytest.mark.parametrize(
+    ("value", "given", "want"),
+    [
+        (True, 2, "parameter 'x' is bool, which cannot hold 2"),
+        (True, 0.0, "must be bool, got 0.0"),
+        (np.int8(1), 300, "is int8, which cannot hold 300"),
+        (np.uint8(1), [3, -1], "is uint8, which cannot hold -1"),
+        (np.float32(1), 1e300, r"is float32, which cannot hold 1e\+300"),
+        (1, float("nan"), "must be int64, got nan"),
+        (1, 2**70, "must be int64, got 1180591620717411303424"),
+        (1, [[1], [1, 2]], "must be int64, got"),
+        (1, None, "must be int64, got None"),
+        (1.0, np.zeros((2, 2)), r"got shape \(2, 2\)"),
+    ],
+)
+def test_a_value_that_a_parameter_cannot_hold_is_refused(value: Any, given: Any, want: str) -> None:
+    with pytest.raises(ConfigError, match=want):
+        per_env(field_of("x", value), given, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "given", "want"),
+    [
+        (True, 1, [True, True]),
+        (np.int8(1), True, [1, 1]),
+        (1.0, float("nan"), [np.nan, np.nan]),
+        (1.0, [1, 2], [1.0, 2.0]),
+        (1, np.array([1, 2], np.uint64), [1, 2]),
+    ],
+)
+def test_a_value_that_a_parameter_can_hold_has_its_type(value: Any, given: Any, want: Any) -> None:
+    column = per_env(field_of("x", value), given, 2)
+    assert column.dtype == np.asarray(value).dtype
+    np.testing.assert_array_equal(column, want)
+
+
 def test_one_class_under_two_ids() -> None:
     assert (walk("WalkHere-v0").params.speed, walk("WalkFast-v0").params.speed) == (0.5, 1.0)
     assert walk("WalkFast-v0", speed=3.0).params.speed == 3.0
@@ -343,6 +380,12 @@ def test_configure_turns_arguments_into_parameters(tmp_path: Path) -> None:
         assert (env.params.speed, len(env.params.moves)) == (0.1, 4)
         with pytest.raises(ConfigTypeError, match=r"unexpected keyword argument 'speed'.*size=2, slow=False"):
             KernelEnv(kernel, speed=1.0)
+
+
+def test_configure_must_return_a_dict(tmp_path: Path) -> None:
+    error = refused(written(tmp_path, "def configure():\n    return 3"))
+    assert (error.kernel, error.function) == ("Wrong", "configure")
+    assert "it must return a dict of values of Params, got 3" in str(error)
 
 
 # --- infos, masks, rendering -----------------------------------------------------------------------------------------
@@ -405,6 +448,17 @@ def test_it_passes_gymnasiums_own_checker() -> None:
         warnings.simplefilter("ignore")  # it has opinions on bounds and render modes
         check_env(walk(), skip_render_check=True)
         check_env(walk("Echo-v0"), skip_render_check=True)
+
+
+def test_an_observation_is_the_callers_own() -> None:
+    env = walk("Echo-v0")
+    env.action_space.seed(0)
+    first, _ = env.reset(seed=0)
+    for _ in range(3):
+        kept = copy.deepcopy(first)
+        second = env.step(env.action_space.sample())[0]
+        np.testing.assert_equal(first, kept)
+        first = second
 
 
 def test_a_seed_fixes_the_episode() -> None:

@@ -9,12 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from defining import HEAD, accepted, imported, marked, refused, written
+from gymnasium.envs.registration import registry
+from gymnasium.spaces import Box, Dict, Discrete, Space
 
 import vecenv
+from vecenv._layout import Layout
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel._define import kernel
 from vecenv.kernel._fields import declare
-from vecenv.kernel._registry import SHIPPED, find_kernel
+from vecenv.kernel._registry import GAMES, SHIPPED, find_kernel
+from vecenv.kernel._rules import Rules
+from vecenv.kernel._source import read_source
 
 STEP = {
     # returns
@@ -433,7 +438,11 @@ def test_a_step_that_returns_on_every_path_is_not_refused(body: str, tmp_path: P
     accepted(written(tmp_path, "def step(s, action, rng, p):\n" + textwrap.indent(body, "    ")))
 
 
-@pytest.mark.parametrize("id", SHIPPED)
+OURS = [id for id in SHIPPED if id in registry or id in GAMES]
+"""Taxi has the id of the Gymnasium that is installed."""
+
+
+@pytest.mark.parametrize("id", OURS)
 def test_our_own_kernels_obey_the_rules(id: str) -> None:
     kernel = find_kernel(id)
     assert kernel is not None
@@ -477,6 +486,16 @@ DECLARED = {
         "def setp(s, action, rng, p):\n    return 0.0, False",
         "no method step; define step\\(s, action, rng, p\\)",
     ),
+    "param-dict": ("Params = {'speed': 1.0}", "Params is a class of default values.*got {'speed': 1.0}"),
+    "param-instance": ("Params = SimpleNamespace(speed=1.0)", "Params is a class"),
+    "param-bare": ("class Params:\n    speed: float", "'speed' has no default; write speed = 0.0"),
+    "param-function": ("class Params:\n    def speed():\n        pass", "parameter 'speed' is <function"),
+    "key-with-dot": ("action_space = Dict({'a.b': Discrete(2)})", "action_space has the key 'a.b'.*no dot"),
+    "key-with-dot-inside": ("observation_space = Tuple((Dict({'a.b': Discrete(2)}),))", "has the key 'a.b'"),
+    "empty-key": ("observation_space = Dict({'': Discrete(2)})", "has the key ''.*not empty"),
+    "reset-none": ("reset = None", "reset is None; define reset\\(s, rng, p\\)"),
+    "render-number": ("render = 3", "render is 3; define render\\(s, p\\)"),
+    "metadata": ("metadata = None", "metadata must be a dict, got None"),
     "mask-of-box": (
         "action_space = Box(-1, 1)\n\ndef action_mask(s, mask, p):\n    mask[0] = 1",
         "action_mask needs a Discrete action space",
@@ -513,12 +532,109 @@ def test_what_a_declaration_means(declared: object, dtype: str, shape: tuple[int
     assert field.dtype.isnative
 
 
-def test_an_async_method_a_lambda_and_a_cached_method_are_refused(tmp_path: Path) -> None:
-    cached = "@functools.cache\ndef reset(s, rng, p):\n    pass"
-    for method in ("async def reset(s, rng, p):\n    pass", "reset = lambda s, rng, p: None", cached):
-        error = refused(written(tmp_path, method))
-        assert (error.kernel, error.function) == ("Wrong", "reset")
-        assert "defined by `def`" in str(error)
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("async def reset(s, rng, p):\n    pass", "it is async, but a kernel waits for nothing"),
+        ("reset = lambda s, rng, p: None", "must be defined by `def`"),
+        (
+            "@functools.cache\ndef reset(s, rng, p):\n    pass",
+            "wrapped by a decorator, which native code would not run",
+        ),
+        ("reset = functools.partial(print)", "it is functools.partial.*define it by a plain `def`: reset\\(s, rng, p"),
+        ("reset = 3", "it is 3, which"),
+        ("@property\ndef reset(self):\n    pass", "it is <property"),
+        ("action_mask = 3", "it is 3, which native code would not run.*action_mask\\(s, mask, p"),
+    ],
+)
+def test_a_method_that_is_no_plain_def_is_refused(method: str, words: str, tmp_path: Path) -> None:
+    error = refused(written(tmp_path, method))
+    assert (error.kernel, error.function) == ("Wrong", "action_mask" if "mask" in method else "reset")
+    assert re.search(words, str(error))
+
+
+def test_a_mask_that_is_none_is_no_mask(tmp_path: Path) -> None:
+    assert "action_mask" not in accepted(written(tmp_path, "action_mask = None")).kernel.methods
+
+
+SPACE_FUNCTIONS = {
+    "raises": ("def action_space(p):\n    return Discrete(1 // 0)  #!", "ZeroDivisionError: integer division"),
+    "parameter": ("def action_space(p):\n    return Discrete(p.size)  #!", "there is no field 'size'"),
+    "library": ("def action_space(p):\n    return Discrete(-1)  #!", "AssertionError|ValueError"),
+    "arguments": ("def action_space():\n    return Discrete(2)", "TypeError: .*positional argument"),
+    "other": ("def action_space(p):\n    return 3", "it must return a gymnasium Space, got 3"),
+}
+
+
+@pytest.mark.parametrize("case", SPACE_FUNCTIONS)
+def test_a_space_function_that_fails_is_reported_with_class_and_function(case: str, tmp_path: Path) -> None:
+    member, words = SPACE_FUNCTIONS[case]
+    file = written(tmp_path, member)
+    error = refused(file)
+    assert (error.kernel, error.function, error.line) == ("Wrong", "action_space", marked(file))
+    assert re.search(words, str(error))
+
+
+def test_parameters_are_inherited(tmp_path: Path) -> None:
+    before = "class Base:\n    speed = 0.5\n    size: int = 3\n"
+    env = accepted(written(tmp_path, "class Params(Base):\n    size = 4\n    moves = np.zeros(2)", before=before))
+    assert list(env.kernel.params) == ["speed", "size", "moves"]
+    assert (env.params.speed, env.params.size) == (0.5, 4)
+
+
+POLICIES = {
+    "returns": ("def policy(obs):\n    return 1 if obs[0] > 0 else 0", None),
+    "writes": ("def policy(obs, action):\n    action[0] = 1", None),
+    "helper": ("def policy(obs):\n    return sign(obs[1])\n\ndef sign(x):\n    return x > 0", None),
+    "no-return": ("def policy(obs):\n    x = obs[0]  #!", "policy can end without a return; return the action"),
+    "bare": ("def policy(obs):\n    return  #!", "a policy returns one number"),
+    "tuple": ("def policy(obs):\n    return 1, 2  #!", "returns one number; .*policy\\(obs, action\\)"),
+    "float": ("def policy(obs):\n    return 0.5  #!", "the action is int64, but 0.5 is a float"),
+    "both": ("def policy(obs, action):\n    return 1  #!", "returns a value; it returns nothing and writes: action"),
+    "index": ("def policy(obs):\n    return obs[2] > 0  #!", "index 2 is out of range: obs has 2 elements"),
+    "action-index": ("def policy(obs, action):\n    action[1] = 1  #!", "index 1 is out of range"),
+    "written-obs": ("def policy(obs):\n    obs[0] = 1.0  #!\n    return 1", "obs is read-only"),
+    "replaced-obs": ("def policy(obs):\n    obs = 1.0  #!\n    return 1", "'obs' is the obs.*another name"),
+    "float-written": ("def policy(obs, action):\n    action[0] = 0.5  #!", "action\\[0\\] is int64"),
+    "list": ("def policy(obs):\n    return [1][0]  #!", "a list is built"),
+    "name": ("def policy(obs):\n    return helo  #!", "no name 'helo'"),
+    "numpy": ("def policy(obs):\n    return np.zeros(1)  #!", "builds an array"),
+    "star": ("def policy(*obs):  #!\n    return 1", "plain parameters"),
+}  # fmt: skip
+
+
+def check_policy(file: Path, space: Space) -> None:
+    with imported(file) as module:
+        source = read_source(module.policy)
+    roles = dict(zip(source.parameters, ("obs", "action"), strict=False))
+    leaves = {"obs": Layout(Box(-1.0, 1.0, (2,))).leaves, "action": Layout(space).leaves}
+    rules = Rules("Walk", source, roles, {}, {}, leaves, method="policy")
+    rules.check()
+    rules.check_names()
+
+
+@pytest.mark.parametrize("case", POLICIES)
+def test_a_policy_obeys_the_rules(case: str, tmp_path: Path) -> None:
+    text, words = POLICIES[case]
+    file = tmp_path / f"policy_{case.replace('-', '_')}.py"
+    file.write_text(f"import numpy as np\n\n\n{text}\n")
+    if words is None:
+        check_policy(file, Discrete(2))
+        return
+    with pytest.raises(KernelError, match=words) as caught:
+        check_policy(file, Discrete(2))
+    assert (caught.value.function, caught.value.line) == ("policy", marked(file))
+
+
+def test_a_policy_writes_an_action_of_parts(tmp_path: Path) -> None:
+    space = Dict({"gear": Discrete(3), "steer": Box(-1, 1)})
+    file = tmp_path / "policy_of_parts.py"
+    file.write_text("def policy(obs, action):\n    action['gear'] = 1\n    action['steer'][0] = 0.5\n")
+    check_policy(file, space)
+    file = tmp_path / "policy_without_parts.py"
+    file.write_text("def policy(obs):\n    return 1\n")
+    with pytest.raises(KernelError, match=r"has parts; define policy\(obs, action\) and write into action\['gear'\]"):
+        check_policy(file, space)
 
 
 def test_the_decorator_says_how_it_is_written() -> None:
@@ -531,6 +647,8 @@ def test_the_decorator_says_how_it_is_written() -> None:
         vecenv.kernel(Walk)  # type: ignore[operator]
     with pytest.raises(KernelError, match="is for classes"):
         kernel("Walk-v0")(lambda: None)  # type: ignore[type-var]
+    with pytest.raises(KernelError, match=r"got 3; put reset, step and observe into a class"):
+        kernel("Walk-v0")(3)  # type: ignore[type-var]
     for limit in (0, -1, 2.5, "ten"):
         with pytest.raises(ConfigError, match="max_episode_steps"):
             kernel("Walk-v0", max_episode_steps=limit)  # type: ignore[arg-type]

@@ -188,7 +188,9 @@ class CompiledEngine:
             given = columns.get(name)
             fits = given is not None and given.dtype == column.dtype and given.shape[1:] == column.shape[1:]
             if given is None or not fits or len(given) not in (1, len(rows)):
-                raise SpaceError(f"this state is not one of {self.kernel.id} with these parameters ({name} does not fit)")
+                raise SpaceError(
+                    f"this state is not one of {self.kernel.id} with these parameters ({name} does not fit)"
+                )
         for name, column in own.items():
             column[rows] = columns[name]
 
@@ -254,12 +256,14 @@ class CompiledEngine:
         if name not in self.kernel.params:
             known = ", ".join(self.kernel.params) or "none"
             raise UnsupportedError(
-                f"{self.kernel.id} has no parameter {name!r} (there are: {known}); the state of compiled envs is written "
-                "through envs.state, other attributes need engine='sync', 'thread' or 'process'"
+                f"{self.kernel.id} has no parameter {name!r} (there are: {known}); the state of compiled envs is "
+                "written through envs.state, other attributes need engine='sync', 'thread' or 'process'"
             )
         column = per_env(self.kernel.params[name], np.array(values), len(self._rows))
         if column.shape != self.parameters[name].shape:
-            raise ConfigError(f"parameter {name!r} has shape {self.parameters[name].shape[1:]} per env, got {column.shape[1:]}")
+            raise ConfigError(
+                f"parameter {name!r} has shape {self.parameters[name].shape[1:]} per env, got {column.shape[1:]}"
+            )
         self.parameters[name][...] = column
         self._columns["OVERRIDE"][...] = _STALE
 

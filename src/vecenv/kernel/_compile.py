@@ -50,7 +50,8 @@ def compile_program(program: Program, driver: str, precision: str, kernel: str) 
     exec(compile(driver, f"<vecenv kernel {kernel}>", "exec"), names)
     for name in ("block", "wrong"):
         names[name] = njit(**options)(names[name])
-    run = njit(**options, no_cpython_wrapper=True, no_cfunc_wrapper=True)(names["run"])
+    alone: dict[str, Any] = {**options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    run = njit(**alone)(names["run"])
     try:
         run.compile(_ARGUMENTS)
     except NumbaError as error:
@@ -122,6 +123,16 @@ def _place(text: str, program: Program) -> tuple[Lowered | None, int | None]:
 
 def _trimmed(text: str) -> list[str]:
     """The few lines of a compiler's message that say something to the author of the code."""
-    dull = ("During", "Failed in", "There are", "Of which", "- Of", "Overload", "With argument", "Rejected", "raised from")
+    dull = (
+        "During",
+        "Failed in",
+        "There are",
+        "Of which",
+        "- Of",
+        "Overload",
+        "With argument",
+        "Rejected",
+        "raised from",
+    )
     lines = [line.strip() for line in text.splitlines()]
     return [line for line in lines if line and not line.startswith((*dull, "File", "<source", "^", ">>>"))][:6]

@@ -24,7 +24,11 @@ def writes_everything(source: Source, shapes: Sequence[tuple[int, ...]]) -> bool
         targets = statement.targets if isinstance(statement, ast.Assign) else []
         for target in targets:
             for element in target.elts if isinstance(target, ast.Tuple) else [target]:
-                if isinstance(element, ast.Subscript) and isinstance(element.value, ast.Name) and element.value.id == obs:
+                if (
+                    isinstance(element, ast.Subscript)
+                    and isinstance(element.value, ast.Name)
+                    and element.value.id == obs
+                ):
                     wanted -= _indices(element.slice, wanted)
     return not wanted
 

@@ -51,6 +51,7 @@ class Slot:
 
 def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
     """All columns, in the order of the table of addresses."""
+
     def fixed(name: str, dtype: Any, shape: tuple[int, ...] = (), timed: bool = False) -> Slot:
         return Slot(name, np.dtype(dtype), shape, len(shape), timed)
 
@@ -102,7 +103,8 @@ def fill_table(table: np.ndarray, slots: list[Slot], columns: Mapping[str, np.nd
     extra = 2 * len(slots)
     for number, slot in enumerate(slots):
         column = columns[slot.name]
-        assert column.dtype == slot.dtype and column.flags.c_contiguous, slot.name
+        assert column.dtype == slot.dtype, slot.name
+        assert column.flags.c_contiguous, slot.name
         table[2 * number] = column.ctypes.data
         table[2 * number + 1] = 0
         if slot.shape is None:
@@ -112,8 +114,8 @@ def fill_table(table: np.ndarray, slots: list[Slot], columns: Mapping[str, np.nd
 
 
 ORDERS = ("table", "rows", "start", "stop", "alive", "done", "steps", "check")
-"""What `run` is told: addresses of the table and of a list of rows (0: a range), which of them, the ops where an episode
-goes on and where it ended (0: the column of ops), how many steps, and whether to look at the actions first."""
+"""What `run` is told: addresses of the table and of a list of rows (0: a range), which of them, the ops where an
+episode goes on and where it ended (0: the column of ops), how many steps, and whether to look at the actions first."""
 
 
 class Driver:
@@ -145,7 +147,7 @@ class Driver:
 
     def _head(self) -> None:
         self._add(0, "def block(T, lo, hi, t, alive, done):")
-        self._add(1, "n = hi - lo", "count = 0", "limit = T[%d]" % (table_size(self.slots) - 1))
+        self._add(1, "n = hi - lo", "count = 0", f"limit = T[{table_size(self.slots) - 1}]")
         extra = 2 * len(self.slots)
         for number, slot in enumerate(self.slots):
             address = f"T[{2 * number}]" + (f" + t * T[{2 * number + 1}]" if slot.timed else "")
@@ -306,7 +308,8 @@ class Driver:
         self._add(depth, *(f"S_{field}[i] = n_{field}" for field in method.assigned))
 
     def _state(self, registers: bool) -> list[str]:
-        """Arguments for the fields: arrays as the row, numbers as values or, for those who write in place, as slices."""
+        """Arguments for the fields: arrays as rows, numbers as values or, for those who write in place, as slices."""
+
         def argument(field: Field) -> str:
             if field.shape:
                 return f"S_{field.name}[i]"
@@ -316,7 +319,8 @@ class Driver:
 
     def _params(self) -> list[str]:
         return [
-            f"P_{field.name}[i]" if field.shape else f"widen__(P_{field.name}[i])" for field in self.kernel.params.values()
+            f"P_{field.name}[i]" if field.shape else f"widen__(P_{field.name}[i])"
+            for field in self.kernel.params.values()
         ]
 
     def _actions(self) -> list[str]:

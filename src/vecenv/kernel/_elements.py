@@ -1,4 +1,4 @@
-"""Rules for what is read and written: fields, elements of arrays, parts of observations and actions, types of values."""
+"""Rules for what is read and written: fields, elements of arrays, parts of observations and actions; their types."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _LIMITS: dict[str, dict[type, tuple[Any, Any]]] = {
         for char in np.typecodes["AllInteger"]
     },
 }
-"""By the letter of a dtype: Python's types that it can hold, from where to where. What is outside needs a closer look."""
+"""By the letter of a dtype: Python's types that it can hold, from where to where. All else needs a closer look."""
 
 
 @dataclass(frozen=True)

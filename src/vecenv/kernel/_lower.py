@@ -1,9 +1,9 @@
 """Lowering: from functions over `s`, `p`, `obs` to functions over plain numbers and arrays, as syntax trees.
 
-`s.x` of a method becomes a local variable `s__x`, which is passed in and, if it was assigned, returned: a compiler can then
-keep it in a register and step several envs with one instruction. Where `s` goes on to a helper, a variable would not
-do; there `s__x` is an array of one element, and `s.x` becomes `s__x[0]`. Array fields are always the env's own part of
-the column. Every number read from an array is widened to 64 bits, as it is in Python.
+`s.x` of a method becomes a local variable `s__x`, which is passed in and, if it was assigned, returned: a compiler can
+then keep it in a register and step several envs with one instruction. Where `s` goes on to a helper, a variable would
+not do; there `s__x` is an array of one element, and `s.x` becomes `s__x[0]`. Array fields are always the env's own part
+of the column. Every number read from an array is widened to 64 bits, as it is in Python.
 
 Nothing here knows Numba: the result is text that can be read, compared and hashed.
 """
@@ -92,6 +92,7 @@ class Lowering:
     """
 
     def __init__(self, kernel: Kernel, observation: Layout, action: Layout) -> None:
+        assert kernel.names_checked
         self.kernel = kernel
         self.layouts = {"obs": observation, "action": action}
         self.program = Program()
@@ -104,8 +105,14 @@ class Lowering:
         """Lower a policy: `policy(obs)` that returns an action, or `policy(obs, action)` that writes into an array."""
         source = self._read(function, None)
         if len(source.parameters) not in (1, 2):
-            raise self._fail(source, source.node, "a policy is policy(obs), or policy(obs, action) to write into action")
+            raise self._fail(
+                source, source.node, "a policy is policy(obs), or policy(obs, action) to write into action"
+            )
         roles = dict(zip(source.parameters, ("obs", "action"), strict=False))
+        leaves = {role: layout.leaves for role, layout in self.layouts.items()}
+        rules = Rules(self.kernel.name, source, roles, {}, {}, leaves, method="policy")
+        rules.check()
+        rules.check_names()
         lowered = self._lower(source, roles, "policy", "policy")
         self.program.methods["policy"] = lowered
         return lowered
@@ -117,11 +124,12 @@ class Lowering:
             return self._helpers[key]
         source = self._read(function, (caller, call))
         if len(source.parameters) < len(roles):
-            raise caller.fail(call, f"{function.__name__} takes {len(source.parameters)} arguments, {len(roles)} are given")
+            raise caller.fail(
+                call, f"{function.__name__} takes {len(source.parameters)} arguments, {len(roles)} are given"
+            )
         named = {name: role for name, role in zip(source.parameters, roles, strict=False) if role is not None}
         name = f"helper{len(self._helpers)}__{function.__name__}"
         self._helpers[key] = name
-        Rules(self.kernel.name, source, named, self.kernel.state, self.kernel.params).check_names()
         self._lower(source, named, name, None)
         return name
 
@@ -148,7 +156,8 @@ class Lowering:
         try:
             return read_source(function)
         except (OSError, TypeError, SyntaxError):
-            rule = f"the source of {getattr(function, '__name__', function)!r} cannot be read; define it by `def` in a file"
+            name = getattr(function, "__name__", function)
+            rule = f"the source of {name!r} cannot be read; define it by `def` in a file"
             raise where[0].fail(where[1], rule) if where else KernelError(rule, self.kernel.name) from None
 
     def _lower(self, source: Source, roles: Roles, name: str, method: str | None) -> Lowered:
@@ -168,7 +177,7 @@ class Lowering:
         return lowered
 
     def is_safe(self, helper: str) -> bool:
-        """Whether a helper may run on any state: it draws no numbers, does not loop or index. Not while it is lowered."""
+        """Whether a helper may run on any state: it draws no numbers, loops or indices. Not while it is lowered."""
         return helper in self._safe
 
     def _fail(self, source: Source, node: ast.AST, rule: str) -> KernelError:
@@ -191,7 +200,7 @@ class _Body(ast.NodeTransformer):
         return self.lowering._fail(self.source, node, rule)
 
     def _is_unsafe(self, node: ast.AST) -> bool:
-        """Whether this must not run on a state that its author did not think of: a loop, or an index that may be wrong."""
+        """Whether this must not run on a state that nobody thought of: a loop, or an index that may be wrong."""
         if isinstance(node, ast.Subscript):
             return not (isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Constant))
         return isinstance(node, (ast.For, ast.While))
@@ -218,7 +227,9 @@ class _Body(ast.NodeTransformer):
             kw_defaults=[],
             defaults=self.source.node.args.defaults,
         )
-        node = ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[], returns=None, type_params=[])
+        node = ast.parse("def function(): pass").body[0]
+        assert isinstance(node, ast.FunctionDef)
+        node.name, node.args, node.body = name, arguments, body
         ast.copy_location(node, self.source.node)
         return ast.fix_missing_locations(node)
 
@@ -310,6 +321,9 @@ class _Body(ast.NodeTransformer):
 
     def _store(self, target: ast.expr, value: ast.expr, node: ast.AST) -> Any:
         """Assign, with the type of the field if the target is one."""
+        if isinstance(target, ast.Subscript) and _is_slice(target.slice):
+            part = ast.Subscript(self.visit(target.value), self.visit(target.slice), ast.Load())
+            return _at(node, ast.Expr(_call("assign", part, value)))
         scalar = self._scalar_field(target)
         if scalar is not None:
             value = _call(f"as_{scalar.dtype.name}", value)
@@ -335,6 +349,8 @@ class _Body(ast.NodeTransformer):
         return self._outer(node, node.attr, value)
 
     def visit_Name(self, node: ast.Name) -> Any:
+        if node.id.endswith("__"):
+            return node  # one of ours
         if node.id in self.source.locals or not isinstance(node.ctx, ast.Load):
             role = self.roles.get(node.id)
             if role in self.lowering.layouts:
@@ -357,12 +373,15 @@ class _Body(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> Any:
         function = node.func
-        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-            if self.roles.get(function.value.id) == "rng":
-                return self._draw(node, function.attr, [_name(function.value.id), *map(self.visit, node.args)])
+        owner = function.value if isinstance(function, ast.Attribute) else None
+        if isinstance(owner, ast.Name) and self.roles.get(owner.id) == "rng":
+            assert isinstance(function, ast.Attribute)
+            return self._draw(node, function.attr, [_name(owner.id), *map(self.visit, node.args)])
         callee = self.source.evaluate(function)
         if callee is MISSING:
-            raise self.fail(node, f"{ast.unparse(function)} cannot be called in native code; call a function of a module")
+            raise self.fail(
+                node, f"{ast.unparse(function)} cannot be called in native code; call a function of a module"
+            )
         callee = getattr(callee, "py_func", callee)  # what @njit of Numba was put on
         if getattr(callee, "__module__", None) == random_numbers.__name__:
             return self._draw(node, callee.__name__, [self.visit(argument) for argument in node.args])
@@ -383,13 +402,13 @@ class _Body(ast.NodeTransformer):
         return _widened(element) if isinstance(node.ctx, ast.Load) else element
 
     def _scalar_field(self, target: ast.expr) -> Field | None:
-        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-            if self.roles.get(target.value.id) == "state" and not self.fields[target.attr].shape:
-                return self.fields[target.attr]
-        return None
+        if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
+            return None
+        of_state = self.roles.get(target.value.id) == "state"
+        return self.fields[target.attr] if of_state and not self.fields[target.attr].shape else None
 
     def _path(self, node: ast.Subscript) -> tuple[str, ast.expr, str] | None:
-        """The leaf that a chain of constant keys leads to, the node it is at and the role; None if it is no such chain."""
+        """The leaf that a chain of constant keys leads to, its node and its role; None if it is no such chain."""
         keys: list[str] = []
         inner: ast.expr = node
         while isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Constant):
@@ -401,9 +420,9 @@ class _Body(ast.NodeTransformer):
         paths = [leaf.path for leaf in self.lowering.layouts[role].leaves]
         path = ".".join(keys)
         if paths == [""] or path not in paths:
-            if paths != [""] and not any(known.startswith(f"{path}.") for known in paths):
-                if not any(path.startswith(f"{known}.") for known in paths):
-                    raise self.fail(node, f"the {role} has no {path!r}; it has {', '.join(paths)}")
+            inside = [k for k in paths if k.startswith(f"{path}.") or path.startswith(f"{k}.")]
+            if paths != [""] and not inside:
+                raise self.fail(node, f"the {role} has no {path!r}; it has {', '.join(paths)}")
             return None
         return path, node, role
 
@@ -475,7 +494,9 @@ def _passed_on(function: ast.FunctionDef, roles: Roles) -> bool:
     """Whether the state is used in any other way than by its fields."""
     state = {name for name, role in roles.items() if role == "state"}
     by_field = {
-        id(node.value) for node in ast.walk(function) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        id(node.value)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     }
     return any(
         isinstance(node, ast.Name) and node.id in state and id(node) not in by_field for node in ast.walk(function)
@@ -491,6 +512,12 @@ def _assigned_fields(function: ast.FunctionDef, roles: Roles) -> set[str]:
         and isinstance(node.value, ast.Name)
         and roles.get(node.value.id) == "state"
     }
+
+
+def _is_slice(index: ast.expr) -> bool:
+    """Whether an index picks a part of an array and not one element."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts)
 
 
 def _words(value: Any) -> str:

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -43,8 +44,9 @@ class Native:
         self._keep = keep
 
     def caller(self) -> Callable[[int], int]:
-        """A function of the address of orders (see `_driver.ORDERS`) that runs rows and returns how many ended, -1 if an
-        action was wrong and nothing was run.
+        """A function of the address of orders (see `_driver.ORDERS`) that runs rows and returns how many ended.
+
+        It returns -1 if an action was wrong and nothing was run.
 
         It has a place of its own for its result, so every thread needs its own. The GIL is released while it runs.
         """
@@ -108,7 +110,11 @@ def load_or_compile(
     key = _key(parts, sources)
     with _lock:
         if key not in _loaded:
-            _loaded[key] = _load(*_found(key) or _compiled(key, what, build))
+            found = _found(key)
+            if found is None:
+                with _alone():  # another process may be compiling the very same
+                    found = _found(key) or _compiled(key, what, build)
+            _loaded[key] = _load(*found)
         return _loaded[key]
 
 
@@ -151,7 +157,7 @@ def cache_directory() -> Path:
 
 
 def _key(parts: Sequence[str], sources: tuple[Path, ...]) -> str:
-    """All that the code depends on: the text that is compiled, helpers and constants included, versions and processor."""
+    """All that the code depends on: the text that is compiled, with helpers and constants, versions and processor."""
     from importlib.metadata import version
 
     from vecenv import __version__
@@ -191,6 +197,28 @@ def _write(key: str, code: bytes, symbol: str) -> None:
     with tempfile.NamedTemporaryFile(dir=directory, delete=False) as file:
         file.write(_MAGIC + hashlib.sha256(rest).digest() + rest)
     os.replace(file.name, directory / key)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until no other process compiles, so that eight that start at once do not all do the same work.
+
+    It only saves work: the lock is given up with the process that holds it, and after a minute nobody waits on.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError, ImportError):
+            import fcntl
+
+            directory = cache_directory()
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = stack.enter_context(open(directory / ".lock", "w"))
+            deadline = time.monotonic() + 60.0
+            while time.monotonic() < deadline:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(0.05)
+        yield
 
 
 # --- what the user sees meanwhile ------------------------------------------------------------------------------------

@@ -8,12 +8,11 @@ module; it needs Numba. The algorithms are those of NumPy's `distributions.c`, `
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 WORDS = 6
@@ -66,10 +65,14 @@ def _split(context: Any, builder: Any, pair: Any, value: Any) -> Any:
     return context.make_tuple(builder, pair, (high, builder.trunc(value, word)))
 
 
+# Numba passes the typing context of an intrinsic itself.
+advance, product = cast(Any, _advance), cast(Any, _product)
+
+
 @njit(**OPTIONS)
 def next_word(rng: Any) -> Any:
     """64 random bits."""
-    high, low = _advance(rng[0], rng[1], rng[2], rng[3])
+    high, low = advance(rng[0], rng[1], rng[2], rng[3])
     rng[0] = high
     rng[1] = low
     mixed = high ^ low
@@ -119,11 +122,11 @@ def _up_to(rng: Any, largest: Any) -> Any:
         return scaled >> np.uint64(32)
     if largest == _ALL:
         return next_word(rng)
-    high, low = _product(next_word(rng), count)
+    high, low = product(next_word(rng), count)
     if low < count:
         threshold = (_ALL - largest) % count
         while low < threshold:
-            high, low = _product(next_word(rng), count)
+            high, low = product(next_word(rng), count)
     return high
 
 
@@ -137,7 +140,7 @@ def integers(rng: Any, low: Any, high: Any = None) -> Any:
     raise NotImplementedError
 
 
-@overload(integers, jit_options=OPTIONS)
+@overload(integers, jit_options=cast(Any, OPTIONS))
 def _integers(rng, low, high=None):  # type: ignore[no-untyped-def]  # Numba compares signatures, annotations too
     if high is None or isinstance(high, (types.NoneType, types.Omitted)):
         return lambda rng, low, high=None: _between(rng, 0, low)
@@ -149,7 +152,7 @@ def choice(rng: Any, options: Any, p: Any = None) -> Any:
     raise NotImplementedError
 
 
-@overload(choice, jit_options=OPTIONS)
+@overload(choice, jit_options=cast(Any, OPTIONS))
 def _choice(rng, options, p=None):  # type: ignore[no-untyped-def]  # as above
     counted = isinstance(options, types.Integer)
     if p is None or isinstance(p, (types.NoneType, types.Omitted)):
@@ -301,7 +304,7 @@ def seed_stream(rng: Any, seed: Any) -> None:
     low = rng[1] + start_low
     rng[0] = rng[0] + start_high + (_ONE if low < start_low else _ZERO)
     rng[1] = low
-    high, low = _advance(rng[0], rng[1], rng[2], rng[3])
+    high, low = advance(rng[0], rng[1], rng[2], rng[3])
     rng[0] = high
     rng[1] = low
     rng[4] = _ZERO

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from gymnasium.envs.registration import registry
+
 if TYPE_CHECKING:
     from vecenv.kernel._define import Kernel
 
@@ -48,4 +50,4 @@ def find_kernel(id: str) -> Kernel | None:
 
 def kernel_ids() -> list[str]:
     """Ids of all kernels."""
-    return sorted({*_kernels, *SHIPPED})
+    return sorted({*_kernels, *(id for id in SHIPPED if id in registry or id in GAMES)})

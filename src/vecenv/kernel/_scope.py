@@ -97,7 +97,7 @@ class Scope:
         return positions if distinct == list(map(str, positions)) else distinct
 
     def kind(self, node: ast.expr) -> type | None:
-        """Type of an expression as far as it is plain: bool, int, float, str, tuple, dict, NoneType; None for unknown."""
+        """Type of an expression if it is plain: bool, int, float, str, tuple, dict or NoneType; None for unknown."""
         if isinstance(node, ast.Constant):
             return type(node.value)
         if isinstance(node, (ast.Tuple, ast.Dict)):

@@ -16,7 +16,13 @@ from vecenv.errors import ConfigTypeError
 
 
 def check_kernel(
-    definition: Any, *, num_envs: int = 8, steps: int = 300, seed: int = 0, tolerance: float | None = None, **kwargs: Any
+    definition: Any,
+    *,
+    num_envs: int = 8,
+    steps: int = 300,
+    seed: int = 0,
+    tolerance: float | None = None,
+    **kwargs: Any,
 ) -> None:
     """Compare a kernel's native code with its run in plain Python, over random episodes and both autoreset modes.
 
@@ -37,7 +43,9 @@ def check_kernel(
         raise ConfigTypeError(f"{definition!r:.60} is not a kernel; pass its class or its id")
     rows = split_parameters(kernel, kwargs, num_envs)
     python_envs = [
-        functools.partial(make_env, kernel.id, disable_env_checker=True, **(rows[row] if isinstance(rows, list) else rows))
+        functools.partial(
+            make_env, kernel.id, disable_env_checker=True, **(rows[row] if isinstance(rows, list) else rows)
+        )
         for row in range(num_envs)
     ]
     compiled = functools.partial(make, definition, num_envs, engine="compiled", env_kwargs=kwargs)
@@ -55,9 +63,13 @@ def _compare(python: VectorEnv, native: VectorEnv, steps: int, seed: int, tolera
     for step in range(steps):
         actions = python.action_space.sample()
         theirs, mine = python.step(actions), native.step(actions)
-        if tolerance is not None and not all(np.array_equal(theirs[flag], mine[flag]) for flag in (2, 3)):
+        if tolerance is not None and not _same_flags(theirs, mine):
             return
         _same(f"step {step}", theirs, mine, tolerance)
+
+
+def _same_flags(theirs: Any, mine: Any) -> bool:
+    return all(np.array_equal(theirs[flag], mine[flag]) for flag in (2, 3))
 
 
 def _same(where: str, theirs: tuple[Any, ...], mine: tuple[Any, ...], tolerance: float | None) -> None:
@@ -73,10 +85,9 @@ def _pairs(path: str, expected: Any, found: Any) -> Iterator[tuple[str, Any, Any
     if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
         for key in expected:
             yield from _pairs(f"{path}[{key!r}]", expected[key], found[key])
-    elif isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found):
-        for index, pair in enumerate(zip(expected, found, strict=True)):
-            yield from _pairs(f"{path}[{index}]", *pair)
-    elif isinstance(expected, np.ndarray) and isinstance(found, np.ndarray) and expected.dtype == found.dtype == object:
+    elif (isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found)) or (
+        isinstance(expected, np.ndarray) and isinstance(found, np.ndarray) and expected.dtype == found.dtype == object
+    ):
         for index, pair in enumerate(zip(expected, found, strict=True)):
             yield from _pairs(f"{path}[{index}]", *pair)
     elif isinstance(expected, np.ndarray) and isinstance(found, np.ndarray) and expected.shape == found.shape:

@@ -26,13 +26,13 @@ class LawKernel:
 
         index = 0
 
-    def reset(s: Any, rng: Any, p: Any) -> None:  # noqa: D102
+    def reset(s: Any, rng: Any, p: Any) -> None:
         s.episode += 1
         s.step = 0
         s.drawn = random(rng)
         s.last = -1
 
-    def step(s: Any, action: Any, rng: Any, p: Any) -> Any:  # noqa: D102
+    def step(s: Any, action: Any, rng: Any, p: Any) -> Any:
         s.step += 1
         s.drawn = random(rng)
         s.last = action
@@ -40,7 +40,7 @@ class LawKernel:
         reward = random(rng)
         return reward, ended and s.episode % 2 == 0, ended and s.episode % 2 == 1
 
-    def observe(s: Any, obs: Any, p: Any) -> None:  # noqa: D102
+    def observe(s: Any, obs: Any, p: Any) -> None:
         obs[0] = p.index
         obs[1] = s.episode
         obs[2] = s.step

@@ -153,7 +153,11 @@ def _trajectory(factory: EngineFactory, split: Callable[[int], list[Rows]], info
 
 
 def _bytes(engine: Engine, infos: bool) -> bytes:
-    mail = [] if not infos else sorted((row, repr(mail.info), repr(mail.final_info)) for row, mail in engine.batch.mail.items())
+    mail = (
+        []
+        if not infos
+        else sorted((row, repr(mail.info), repr(mail.final_info)) for row, mail in engine.batch.mail.items())
+    )
     engine.batch.mail.clear()
     return b"".join(column.tobytes() for column in _columns(engine)) + repr(mail).encode()
 

@@ -15,6 +15,7 @@ from vecenv._exchange import Exchange
 from vecenv._layout import Columns, Layout
 from vecenv._seeding import NO_SEED, spread
 from vecenv.errors import ConfigError, SpaceError
+from vecenv.wrappers._streams import Streams
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
 
@@ -111,7 +112,7 @@ class StickyAction(Wrapper):
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
         exchange = super()._exchange_reset(seed, options)
-        self.transform.reseed(np.where(exchange.touched, spread(seed, self.num_envs), NO_SEED))
+        self.transform.streams.reseed(np.where(exchange.touched, spread(seed, self.num_envs), NO_SEED))
         return exchange
 
 
@@ -197,9 +198,8 @@ class Stickiness(Transform):
         self._layout = Layout(action)
         if self._layout.by_value:
             raise SpaceError(f"StickyAction needs actions of numbers, these are {action}")
-        self._keys = np.random.SeedSequence(self._seed).generate_state(count, np.uint64)
-        self._taken = np.zeros(count, np.uint64)
-        """Steps of each env, which is its position in its stream."""
+        self.streams = Streams(count, self._seed)
+        """A turn is a step."""
         self._remaining = np.zeros(count, np.int64)
         """Repeats that are still to come; those of the step under way in `_next_remaining`."""
         self._next_remaining = np.zeros(count, np.int64)
@@ -209,17 +209,11 @@ class Stickiness(Transform):
         self._sent = [column.copy() for column in self._last]
         return observation, action
 
-    def reseed(self, seeds: np.ndarray) -> None:
-        """Begin the streams of all envs that have a seed anew."""
-        rows = np.flatnonzero(seeds != NO_SEED)
-        self._keys[rows] = _mixed(seeds[rows].astype(np.uint64))
-        self._taken[rows] = 0
-
     def actions(self, actions: Any, rows: np.ndarray) -> Any:
         columns = self._layout.pack(actions, len(rows))
-        begins = ~self._fresh[rows] & (self._draw(rows, 0) < self._probability)
+        begins = ~self._fresh[rows] & (self.streams.look(rows, 0) < self._probability)
         shortest, longest = self._durations
-        lengths = shortest + (self._draw(rows, 1) * (longest - shortest + 1)).astype(np.int64)
+        lengths = shortest + (self.streams.look(rows, 1) * (longest - shortest + 1)).astype(np.int64)
         remaining = np.where(self._remaining[rows] > 0, self._remaining[rows], np.where(begins, lengths, 0))
         repeats = remaining > 0
         chosen = [_chosen(repeats, last[rows], new) for last, new in zip(self._last, columns, strict=True)]
@@ -230,7 +224,7 @@ class Stickiness(Transform):
 
     def exchange(self, exchange: Exchange) -> None:
         rows = exchange.rows[exchange.valid]
-        self._taken[rows] += np.uint64(1)
+        self.streams.advance(rows)
         self._remaining[rows] = self._next_remaining[rows]
         self._fresh[rows] = False
         for last, sent in zip(self._last, self._sent, strict=True):
@@ -244,31 +238,15 @@ class Stickiness(Transform):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         own = self._state()
         if state.keys() != own.keys() or any(state[name].shape != column.shape for name, column in own.items()):
-            raise SpaceError(f"the state is not of {len(self._keys)} envs with these actions")
+            raise SpaceError(f"the state is not of {len(self._fresh)} envs with these actions")
         for name, column in own.items():
             column[...] = state[name]
 
     def _state(self) -> dict[str, np.ndarray]:
-        names = ["keys", "taken", "remaining", "fresh"]
-        columns: Columns = [self._keys, self._taken, self._remaining, self._fresh]
+        names = ["keys", "turns", "remaining", "fresh"]
+        columns: Columns = [self.streams.keys, self.streams.turns, self._remaining, self._fresh]
         names += [f"last{leaf.path}" for leaf in self._layout.leaves]
         return dict(zip(names, columns + self._last, strict=True))
-
-    def _draw(self, rows: np.ndarray, which: int) -> np.ndarray:
-        """Uniform numbers in 0 ... 1 of the step that each env is to take: two of them, for `which` 0 and 1."""
-        places = self._keys[rows] + (np.uint64(2) * self._taken[rows] + np.uint64(which)) * _GOLDEN
-        return (_mixed(places) >> np.uint64(11)) * 2.0**-53
-
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
-def _mixed(values: np.ndarray) -> np.ndarray:
-    """SplitMix64: a random 64-bit number for every number."""
-    values = values + _GOLDEN
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 def _chosen(mask: np.ndarray, here: np.ndarray, there: np.ndarray) -> np.ndarray:

@@ -1,0 +1,110 @@
+"""Compiled code on disk: never stale, safe between processes, loaded without the compiler."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+HELPER = "FACTOR = 2.0\n\n\ndef scaled(x):\n    return x * 3.0\n"
+KERNEL = """
+import numpy as np, sys, vecenv
+from gymnasium.spaces import Box, Discrete
+from rules import scaled
+import rules
+
+{comment}
+@vecenv.kernel("Cached-v0", max_episode_steps=50)
+class Cached:
+    observation_space, action_space = Box(-np.inf, np.inf, (1,), np.float64), Discrete(2)
+    state = {{"x": float}}
+
+    def reset(s, rng, p):
+        s.x = 1.0
+
+    def step(s, action, rng, p):
+        s.x = scaled(s.x) + rules.FACTOR{extra}
+        return s.x, False
+
+    def observe(s, obs, p):
+        obs[0] = s.x
+
+if __name__ == "__main__":
+    envs = vecenv.make(Cached, 2, precision=sys.argv[1] if len(sys.argv) > 1 else "exact")
+    envs.reset(seed=0)
+    print(envs.step(np.zeros(2, int))[0][0, 0], "numba" in sys.modules)
+"""
+
+
+class Project:
+    """Two files in a directory, and a cache."""
+
+    def __init__(self, directory):
+        self.directory, self.cache = directory, directory / "cache"
+        self.write()
+
+    def write(self, helper=HELPER, comment="", extra=""):
+        (self.directory / "rules.py").write_text(helper)
+        (self.directory / "cached.py").write_text(KERNEL.format(comment=comment, extra=extra))
+
+    def start(self, *arguments):
+        environment = {**os.environ, "VECENV_CACHE_DIR": str(self.cache), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-W", "error", self.directory / "cached.py", *arguments]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(self, *arguments):
+        """The first observation, and whether the compiler was loaded."""
+        process = self.start(*arguments)
+        out, error = process.communicate(timeout=50)
+        assert process.returncode == 0, error
+        value, compiled = out.split()
+        return float(value), compiled == "True"
+
+    def files(self):
+        return sorted(file.name for file in self.cache.iterdir() if file.name != ".lock")
+
+
+@pytest.fixture
+def project(tmp_path):
+    return Project(tmp_path)
+
+
+def test_the_second_process_needs_no_compiler_and_edits_are_seen(project):
+    assert project.run() == (5.0, True)
+    assert project.run() == (5.0, False)
+    project.write(helper=HELPER.replace("3.0", "4.0"))  # a helper in another file
+    assert project.run() == (6.0, True)
+    project.write(helper=HELPER.replace("2.0", "2.5"))  # a constant in another file
+    assert project.run() == (5.5, True)
+    project.write(extra=" + 1.0")  # the method itself
+    assert project.run() == (6.0, True)
+    project.write(comment="# nothing that matters\n\n")
+    assert project.run() == (5.0, False)
+    assert project.run("fast") == (5.0, True)
+    assert len(project.files()) == 5
+
+
+def test_a_damaged_file_is_replaced(project):
+    project.run()
+    (name,) = project.files()
+    whole = (project.cache / name).read_bytes()
+    for damaged in (whole[:100], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]):
+        (project.cache / name).write_bytes(damaged)
+        assert project.run() == (5.0, True)
+        assert (project.cache / name).read_bytes()[:16] == whole[:16]
+    assert project.run() == (5.0, False)
+
+
+def test_a_cache_that_cannot_be_written_is_no_obstacle(project):
+    project.cache.write_text("a file where the directory should be")
+    assert project.run() == (5.0, True)
+
+
+def test_eight_processes_may_start_at_once(project):
+    processes = [project.start() for _ in range(8)]
+    results = [process.communicate(timeout=55) for process in processes]
+    assert [process.returncode for process in processes] == [0] * 8, results
+    assert {out.split()[0] for out, _ in results} == {"5.0"}
+    assert sum(out.split()[1] == "True" for out, _ in results) == 1  # one compiled, the others waited for it
+    assert len(project.files()) == 1
+    assert project.run() == (5.0, False)

@@ -1,0 +1,63 @@
+"""The fast functions, against the C library's in extended precision."""
+
+import math
+
+import numpy as np
+import pytest
+
+from vecenv.kernel import _math
+
+
+def apply(function, values):
+    return np.array([function(value) for value in values.tolist()])
+
+
+def exact(name, values):
+    return getattr(np, name)(values.astype(np.longdouble))
+
+
+def samples(low, high, count=4000):
+    generator = np.random.default_rng(0)
+    spread = generator.uniform(low, high, count)
+    near_multiples = np.round(spread / (math.pi / 4)) * (math.pi / 4)
+    return np.clip(np.concatenate([spread, near_multiples, [low, high]]), low, high)
+
+
+@pytest.mark.parametrize(("name", "bound"), [("sin", 2e-16), ("cos", 2e-16)])
+def test_sin_and_cos_are_within_their_bound(name, bound):
+    values = samples(-1e5, 1e5)
+    found = apply(getattr(_math, f"fast_{name}"), values)
+    assert abs(found - exact(name, values)).max() < bound
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("exp", -700, 700), ("log", 1e-300, 1e300), ("log", 1e-6, 50.0), ("tan", -1.5, 1.5)]
+)
+def test_others_are_within_four_units(name, low, high):
+    values = samples(low, high)
+    found = apply(getattr(_math, f"fast_{name}"), values)
+    wanted = exact(name, values)
+    difference = abs(found - wanted)
+    bound = 5e-16 if name == "tan" else 4e-16
+    assert ((difference <= bound * abs(wanted)) | (difference <= 2e-16)).all(), values[difference.argmax()]
+
+
+def test_tanh_is_within_its_bound():
+    values = samples(-25, 25)
+    found = apply(_math.fast_tanh, values)
+    assert abs(found - exact("tanh", values)).max() < 4e-16
+
+
+def test_special_values_are_the_c_librarys():
+    assert math.isnan(_math.fast_exp(math.nan))
+    assert _math.fast_exp(math.inf) == math.inf
+    assert _math.fast_exp(-math.inf) == 0.0
+    assert _math.fast_exp(0.0) == 1.0
+    assert _math.fast_log(0.0) == -math.inf
+    assert math.isnan(_math.fast_log(-1.0))
+    assert _math.fast_log(math.inf) == math.inf
+    assert _math.fast_log(1.0) == 0.0
+    assert abs(_math.fast_log(5e-324) - math.log(5e-324)) < 1e-12
+    assert _math.fast_tanh(math.inf) == 1.0
+    assert _math.fast_sin(0.0) == 0.0
+    assert math.isnan(_math.fast_sin(math.inf))
