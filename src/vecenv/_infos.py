@@ -61,6 +61,29 @@ def row_of_columns(columns: Mapping[str, np.ndarray], row: int) -> dict[str, Any
     return {key: np.array(column[row]) if column.ndim > 1 else column[row].item() for key, column in columns.items()}
 
 
+def rows_of_arrays(infos: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    """The reverse of `as_arrays`: one fresh dict of plain values per row, with the keys that the row has.
+
+    Arrays in it are views, of rows that belong to it alone.
+    """
+    dicts: list[dict[str, Any]] = [{} for _ in range(count)]
+    for key, column in infos.items():
+        mask = infos.get(f"_{key}")
+        if mask is None:  # it is one itself
+            continue
+        if isinstance(column, Mapping):
+            values: Any = rows_of_arrays(column, count)
+        else:
+            values = list(column) if column.ndim > 1 else column.tolist()
+        if not mask.all():
+            for row in np.flatnonzero(mask).tolist():
+                dicts[row][key] = values[row]
+            continue
+        for told, value in zip(dicts, values, strict=True):
+            told[key] = value
+    return dicts
+
+
 def objects(rows: Iterable[int], values: Iterable[Any], count: int) -> np.ndarray:
     """An object array of None with `values` at `rows`, whatever the values are."""
     column = np.full(count, None, dtype=object)

@@ -27,7 +27,8 @@ def compile_function(function: FunctionType, names: dict[str, Any]) -> tuple[byt
             scope[name] = column(value.__name__.removesuffix("_at"), 1)
         elif isinstance(value, FunctionType) and value.__globals__ is scope and value.__name__ != function.__name__:
             scope[name] = njit(**EXACT)(value)
-    run = njit(**EXACT, no_cpython_wrapper=True, no_cfunc_wrapper=True)(scope[function.__name__])
+    options: dict[str, Any] = {**EXACT, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    run = njit(**options)(scope[function.__name__])
     run.compile((types.int64,))
     result = run.overloads[(types.int64,)]
     return result.library._get_compiled_object(), result.fndesc.llvm_func_name

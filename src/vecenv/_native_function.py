@@ -37,7 +37,11 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[i
         return compile_function(function, names)
 
     text = Path(inspect.getfile(function)).read_text()
-    parts = (text, function.__name__, repr(sorted((name, str(getattr(value, "__name__", value))) for name, value in names.items())))
+    parts = (
+        text,
+        function.__name__,
+        repr(sorted((name, str(getattr(value, "__name__", value))) for name, value in names.items())),
+    )
     here = Path(__file__)
     sources = (here, here.with_name("_native_compile.py"), here.with_name("kernel") / "_compile.py")
     address, keep = load_or_compile(parts, sources, function.__name__, build)
@@ -99,5 +103,5 @@ VIEWS = (int64_at, float64_at, float32_at, uint8_at)
 
 
 def _view(address: int, count: int, dtype: str) -> np.ndarray:
-    size = count * np.dtype(dtype).itemsize
-    return np.frombuffer((ctypes.c_char * size).from_address(address), dtype)
+    size = int(count) * np.dtype(dtype).itemsize
+    return np.frombuffer(memoryview((ctypes.c_char * size).from_address(int(address))), dtype)

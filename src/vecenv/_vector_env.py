@@ -311,7 +311,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             f"{call}() needs engine='compiled', which runs kernels; this is the {self.engine.name} engine"
         )
 
-    # --- for wrappers: the same as reset, step and recv, before Gymnasium's dicts are made -----------------------------
+    # --- for wrappers: the same as reset, step and recv, before Gymnasium's dicts are made ----------------------------
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
         obs, infos = self.reset(seed=seed, options=options)
@@ -325,7 +325,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if rows is not None:
             self._lifecycle.check_idle("step")
         self._begin("step", self._send_step, actions, rows, "step")
-        return self._deliver("step", None, self.timeout, lambda got: self._exchange_of(got if rows is None else rows))
+        take = self._exchange_of if rows is None else lambda _: self._exchange_of(rows, ascending=False)
+        return self._deliver("step", None, self.timeout, take)
 
     def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
         if min_envs is None and self._lifecycle.pending_count > self.batch_size:
@@ -333,8 +334,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
         return self._deliver("recv", min_envs, patient, self._exchange_of)
 
-    def _exchange_of(self, rows: Rows) -> Exchange:
-        whole = len(rows) == self.num_envs
+    def _exchange_of(self, rows: Rows, ascending: bool = True) -> Exchange:
+        whole = ascending and len(rows) == self.num_envs
         obs, reward, terminated, truncated, infos, final = self._take_out(None if whole else rows)
         layout = self._batch.observation_layout
         return Exchange(

@@ -8,12 +8,14 @@ import zipfile
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from test_vec_normalize import BOX, DICT, IMAGE, assert_equal, functions, ours, theirs
 
 from vecenv.errors import ConfigError, SpaceError, UnsafeFile
 from vecenv.sb3.dummy_vec_env import DummyVecEnv
 from vecenv.sb3.vec_normalize import VecNormalize
 
+BOXES = spaces.Dict({"first": BOX, "second": BOX})
 CASES = {
     "box": (BOX, {"clip_obs": 3, "training": False}),
     "image": (IMAGE, {}),
@@ -89,6 +91,24 @@ def test_stable_baselines3_reads_ours(tmp_path, case):
     assert_same(loaded, saved)
     saved.venv = DummyVecEnv(functions(CASES[case][0]))
     assert_equal(saved.reset(), loaded.reset())
+
+
+@pytest.mark.parametrize("make", [ours, theirs])
+def test_statistics_survive_while_observations_are_not_normalised(tmp_path, make):
+    saved = learnt(make, "box")
+    saved.norm_obs = False
+    saved.save(tmp_path / "file")
+    loaded = VecNormalize.load(tmp_path / "file", DummyVecEnv(functions(BOX)))
+    loaded.norm_obs = saved.norm_obs = True
+    assert_same(loaded, saved)
+
+
+def test_old_files_of_stable_baselines3_normalise_all_keys(tmp_path):
+    saved = theirs(BOXES)
+    saved.reset()
+    del saved.norm_obs_keys
+    saved.save(tmp_path / "file")
+    assert VecNormalize.load(tmp_path / "file", DummyVecEnv(functions(BOXES))).norm_obs_keys == ["first", "second"]
 
 
 def test_unknown_format_is_refused(tmp_path):
@@ -218,7 +238,11 @@ def rewritten(data, name, content):
         ("header.json", lambda text: text.replace(b'"version": 1', b'"version": 2'), "update vecenv"),
         ("header.json", lambda text: text.replace(b"vecenv.sb3", b"other"), "not 'vecenv"),
         ("header.json", lambda text: text.replace(b'"gamma": 0.99', b'"gamma": "x"'), "settings"),
-        ("header.json", lambda text: text.replace(b"true", b"false"), "statistics of"),
+        (
+            "header.json",
+            lambda text: text.replace(b'"norm_obs_keys": null', b'"norm_obs_keys": ["a"]'),
+            "statistics of",
+        ),
         ("header.json", lambda text: text.replace(b"3", b"4", 1), "file"),
         ("header.json", lambda _: b"[]", "damaged"),
         ("obs.0.mean.npy", lambda data: data[:-8] + np.float64(np.nan).tobytes(), "finite"),

@@ -1,7 +1,7 @@
 """Reads pickles without running anything that they name: every class and function in them becomes a record.
 
-A pickle is a program. Those that hold data use few names of well-known libraries, and what they would do with them can be
-noted instead of done. Any other name is refused before it is looked up.
+A pickle is a program. Those that hold data use few names of well-known libraries, and what they would do with them can
+be noted instead of done. Any other name is refused before it is looked up.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def read(data: bytes, names: Mapping[tuple[str, str], type[Record]]) -> Any:
     """
     try:
         for opcode, argument, _ in pickletools.genops(data):
-            if opcode.name in ("PUT", "LONG_BINPUT") and argument > len(data):
+            if opcode.name in ("PUT", "LONG_BINPUT") and int(argument or 0) > len(data):
                 raise UnsafeFile("the pickle counts more objects than it has bytes")
         return _InertUnpickler(data, {**_NUMPY, **names}).load()
     except UnsafeFile:

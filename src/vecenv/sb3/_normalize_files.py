@@ -59,7 +59,7 @@ class Contents:
     Attributes:
         settings: as given.
         shapes: of the observation's arrays by key; key "" if it is a single array. None of those that have none.
-        obs: their statistics, of those that are normalised.
+        obs: their statistics, of those that are normalised, or were until that was switched off.
         returns: statistics of the discounted returns.
     """
 
@@ -124,7 +124,7 @@ def write_pickle(path: str | os.PathLike[str], contents: Contents, attributes: M
         "_seeds": [None] * num_envs,
         "_options": [{} for _ in range(num_envs)],
         **asdict(contents.settings),
-        **({"obs_rms": obs[_WHOLE] if single else obs} if contents.settings.norm_obs else {}),
+        **({"obs_rms": obs[_WHOLE] if single else obs} if obs or contents.settings.norm_obs else {}),
         "ret_rms": _as_running_mean_std(contents.returns),
         "old_reward": np.array([]),
     }
@@ -155,9 +155,7 @@ def _read_archive(data: bytes) -> Contents:
         key: statistics(f"obs.{position}", count) for position, (key, count) in enumerate(header["obs_counts"].items())
     }
     shapes = {key: None if shape is None else tuple(shape) for key, shape in header["shapes"].items()}
-    return Contents(
-        Settings(**header["settings"]), shapes, obs, statistics("returns", header["returns_count"])
-    )
+    return Contents(Settings(**header["settings"]), shapes, obs, statistics("returns", header["returns_count"]))
 
 
 class _VecNormalize(Record):
@@ -196,8 +194,10 @@ def _read_pickle(data: bytes) -> Contents:
         raise UnsafeFile("the pickle holds something else than a VecNormalize")
     space = saved["observation_space"]
     parts = dict(space["spaces"]) if "spaces" in space.state else {_WHOLE: space}
-    keys = saved.state.get("norm_obs_keys")  # not in old files
+    keys = saved.state.get("norm_obs_keys")
     norm_obs = _flag(saved["norm_obs"])
+    if norm_obs and keys is None and "spaces" in space.state:
+        keys = list(parts)  # an old file
     settings = Settings(
         training=_flag(saved["training"]),
         norm_obs=norm_obs,
@@ -205,7 +205,7 @@ def _read_pickle(data: bytes) -> Contents:
         norm_obs_keys=None if keys is None else [str(key) for key in keys],
         **{name: inert.number(saved[name]) for name in ("clip_obs", "clip_reward", "gamma", "epsilon")},
     )
-    moments = saved["obs_rms"] if norm_obs else {}
+    moments = saved["obs_rms"] if norm_obs else saved.state.get("obs_rms", {})
     by_key = moments if isinstance(moments, dict) else {_WHOLE: moments}
     return Contents(
         settings,
@@ -243,8 +243,9 @@ def _check(contents: Contents) -> None:
     keys = settings.pop("norm_obs_keys")
     if not all(isinstance(value, (bool, int, float)) for value in settings.values()):
         raise UnsafeFile(f"settings {settings}")
-    if contents.settings.norm_obs and set(contents.obs) != set([_WHOLE] if keys is None else keys):
-        raise UnsafeFile(f"statistics of {sorted(contents.obs)}, settings for {keys}")
+    normalised = [_WHOLE] if keys is None else keys
+    if contents.settings.norm_obs and set(contents.obs) != set(normalised):
+        raise UnsafeFile(f"statistics of {sorted(contents.obs)}, settings for {normalised}")
 
 
 class _Sb3Object:
@@ -254,7 +255,10 @@ class _Sb3Object:
         self.name, self.state = name, state
 
 
-class _Sb3Pickler(pickle._Pickler):  # type: ignore[name-defined]  # only the one in Python can write names that are not there
+_PythonPickler: Any = pickle._Pickler  # type: ignore[attr-defined]  # only this one can write names that are not there
+
+
+class _Sb3Pickler(_PythonPickler):
     """Writes classes of Stable-Baselines3 by name, whether it is installed or not."""
 
     def save(self, obj: Any, save_persistent_id: bool = True) -> None:

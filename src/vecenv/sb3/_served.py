@@ -26,7 +26,7 @@ class WithMask(spaces.Tuple):
 class Served(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An env in a worker: it is given options only if there are any, and its action mask travels with observations.
 
-    So a mask needs no exchange of its own. It is asked for after every reset and step, except one that ended an episode.
+    So a mask needs no exchange of its own. It is asked for after each reset and each step that ends no episode.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -152,7 +152,7 @@ def is_wrapped(env: gymnasium.Env[Any, Any], wrapper_name: str) -> bool:
 
 
 def name_of(wrapper_class: type) -> str:
-    """A class by name, so that no worker imports Stable-Baselines3 to compare it; our classes have the names of theirs."""
+    """A class by name: to compare it no worker imports Stable-Baselines3. Our classes have the names of theirs."""
     name = f"{wrapper_class.__module__}.{wrapper_class.__qualname__}"
     for prefix in _TWINS:
         if name.startswith(prefix):

@@ -232,12 +232,12 @@ class VecEnvWrapper(VecEnv):
         """Infos, seeds and options are the inner one's."""
 
     @property
-    def reset_infos(self) -> list[dict[str, Any]]:  # pyright: ignore[reportIncompatibleVariableOverride]  # a view of the inner one's
+    def reset_infos(self) -> list[dict[str, Any]]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What each env's latest reset said."""
         return self.venv.reset_infos
 
     @reset_infos.setter
-    def reset_infos(self, infos: list[dict[str, Any]]) -> None:
+    def reset_infos(self, infos: list[dict[str, Any]]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self.venv.reset_infos = infos
 
     @property
@@ -245,7 +245,7 @@ class VecEnvWrapper(VecEnv):
         return self.venv._seeds
 
     @_seeds.setter
-    def _seeds(self, seeds: list[int | None]) -> None:
+    def _seeds(self, seeds: list[int | None]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self.venv._seeds = seeds
 
     @property
@@ -253,7 +253,7 @@ class VecEnvWrapper(VecEnv):
         return self.venv._options
 
     @_options.setter
-    def _options(self, options: list[dict[str, Any]]) -> None:
+    def _options(self, options: list[dict[str, Any]]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self.venv._options = options
 
     @abstractmethod

@@ -11,7 +11,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._layout import Layout
 from vecenv.errors import ConfigError
 from vecenv.sb3 import _served
 from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
@@ -20,7 +19,6 @@ from vecenv.sb3.util import dict_to_obs, obs_space_info
 
 _ATOMS = frozenset({bool, int, float, str, bytes, type(None), np.bool_, np.float32, np.float64, np.int32, np.int64})
 """Types of values that nobody can change."""
-_EVERYONE = slice(None)
 
 
 class DummyVecEnv(VecEnv):
@@ -51,7 +49,7 @@ class DummyVecEnv(VecEnv):
         self.buf_obs: dict[Any, np.ndarray] = OrderedDict(
             (key, np.zeros((self.num_envs, *shapes[key]), dtypes[key])) for key in self.keys
         )
-        self._write_all = Layout(first.observation_space).bulk_writer(list(self.buf_obs.values()))
+        """What observations look like; they themselves are new arrays each time."""
         self.metadata = first.metadata
 
     def reset(self) -> VecEnvObs:
@@ -69,42 +67,38 @@ class DummyVecEnv(VecEnv):
         self.actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
-        # One tight loop: of 64 envs that do nothing it takes some 15 us, where a copy of every info took SB3 130.
+        # One tight loop: what is usual is prepared for all, what is not is put in its place.
+        count = self.num_envs
         observations: list[Any] = []
         rewards: list[Any] = []
-        infos: list[dict[str, Any]] = []
-        ended: list[int] = []
-        keep_obs, keep_reward, keep_info = observations.append, rewards.append, infos.append
-        actions, row = self.actions, 0
-        for env in self.envs:
-            obs, reward, terminated, truncated, info = env.step(actions[row])
-            told = _isolated(info) if info else {}
-            told["TimeLimit.truncated"] = truncated and not terminated
-            if terminated or truncated:
-                ended.append(row)
-                told["terminal_observation"] = copy.deepcopy(obs)  # before a reset that may write into the same array
-                obs, info = env.reset()
-                self.reset_infos[row] = _isolated(info)
+        keep_obs, keep_reward = observations.append, rewards.append
+        infos: list[dict[str, Any]] = [{"TimeLimit.truncated": False} for _ in range(count)]
+        dones = np.zeros(count, np.bool_)
+        if len(self.actions) < count:
+            raise IndexError(f"got {len(self.actions)} actions for {count} envs; pass one action per env")
+        for env, action in zip(self.envs, self.actions, strict=False):
+            obs, reward, terminated, truncated, info = env.step(action)
+            if terminated or truncated or info:
+                row = len(rewards)
+                told = infos[row] = _isolated(info)
+                told["TimeLimit.truncated"] = truncated and not terminated
+                if terminated or truncated:
+                    dones[row] = True
+                    told["terminal_observation"] = copy.deepcopy(obs)  # a reset may write into the same array
+                    obs, info = env.reset()
+                    self.reset_infos[row] = _isolated(info)
             keep_obs(obs)
             keep_reward(reward)
-            keep_info(told)
-            row += 1  # noqa: SIM113  # enumerate is slower
-        dones = np.zeros(row, np.bool_)
-        if ended:
-            dones[ended] = True
         return self._batched(observations), _as_rewards(rewards), dones, infos
 
     def _batched(self, observations: list[Any]) -> VecEnvObs:
         """Single observations as new arrays, cast to the dtypes of the space."""
-        if not self._write_all(_EVERYONE, observations):
-            for row, obs in enumerate(observations):
-                for key, column in self.buf_obs.items():
-                    column[row] = obs if key is None else obs[key]
         if self.keys == [None]:
-            return self.buf_obs[None].copy()
-        return dict_to_obs(
-            self.observation_space, OrderedDict((key, column.copy()) for key, column in self.buf_obs.items())
+            return _column(observations, self.buf_obs[None])
+        parts = OrderedDict(
+            (key, _column([obs[key] for obs in observations], like)) for key, like in self.buf_obs.items()
         )
+        return dict_to_obs(self.observation_space, parts)
 
     def close(self) -> None:
         for env in self.envs:
@@ -147,14 +141,34 @@ def _isolated(info: dict[str, Any]) -> dict[str, Any]:
     return {key: value if type(value) in _ATOMS else copy.deepcopy(value) for key, value in info.items()}
 
 
+def _column(values: list[Any], like: np.ndarray) -> np.ndarray:
+    """A new array of the values with the shape and dtype of `like`; they are cast and broadcast as NumPy can."""
+    try:
+        joined = _joined(values, like)
+    except (AttributeError, BufferError, TypeError, ValueError):
+        joined = None
+    if joined is not None:
+        return joined
+    column = np.empty_like(like)
+    for row, value in enumerate(values):
+        column[row] = value
+    return column
+
+
+def _joined(values: list[Any], like: np.ndarray) -> np.ndarray | None:
+    """The same, many times faster, for arrays that need no cast; None or an error if it is not so simple."""
+    if like.ndim == 1 or set(map(len, values)) != {like.shape[1]}:
+        return None
+    if like.ndim == 2:
+        if [value.dtype for value in values].count(like.dtype) != len(values):
+            return None
+        return np.frombuffer(bytearray().join(values), like.dtype).reshape(like.shape)  # a third of concatenate's time
+    joined = np.concatenate(values, dtype=like.dtype, casting="equiv")
+    return joined.reshape(like.shape) if joined.shape[1:] == like.shape[2:] else None
+
+
 def _as_rewards(rewards: list[Any]) -> np.ndarray:
     try:
-        column = np.array(rewards, np.float32)
-    except ValueError:  # some are arrays
-        column = np.empty(0, np.float32)
-    if column.shape == (len(rewards),):
-        return column
-    column = np.empty(len(rewards), np.float32)
-    for row, reward in enumerate(rewards):
-        column[row] = np.asarray(reward).item()
-    return column
+        return np.fromiter(rewards, np.float32, len(rewards))
+    except ValueError:  # some are arrays of one number
+        return np.array([np.asarray(reward).item() for reward in rewards], np.float32)

@@ -22,8 +22,8 @@ class StackedObservations:
         num_envs: how many.
         n_stack: how many observations.
         observation_space: of a single env: a Box, or a Dict of Boxes.
-        channels_order: "first" joins on the first axis, "last" on the last one, None on that of the channels if it is an
-            image, else on the last one. Of a Dict: one for all parts, or one per key.
+        channels_order: "first" joins on the first axis, "last" on the last one, None on that of the channels if it is
+            an image, else on the last one. Of a Dict: one for all parts, or one per key.
 
     Attributes:
         stacked_observation_space: of the stacks.
@@ -53,7 +53,8 @@ class StackedObservations:
             self._stack_box(num_envs, observation_space, channels_order)
         else:
             raise TypeError(
-                f"StackedObservations only supports Box and Dict as observation spaces. {observation_space} was provided."
+                "StackedObservations only supports Box and Dict as observation spaces. "
+                f"{observation_space} was provided."
             )
 
     def _stack_parts(self, num_envs: int, space: spaces.Dict, order: Any) -> None:
@@ -107,7 +108,7 @@ class StackedObservations:
     ) -> tuple[Any, list[dict[str, Any]]]:
         """Add observations, one per env. Where `dones`, they are the first of an episode.
 
-        There, "terminal_observation" of the info becomes the stack that ended the episode; without it there is a warning.
+        There, "terminal_observation" of the info becomes the stack that ended the episode; a warning if it is missing.
 
         Returns:
             The stacks, and `infos`, in which only that was changed.

@@ -15,7 +15,8 @@ from vecenv.sb3.stacked_observations import StackedObservations
 class VecFrameStack(VecEnvWrapper):
     """Joins the last `n_stack` observations of every env; see `StackedObservations`.
 
-    Images with channels last are handed out as a view of an array with channels first: `VecTransposeImage` moves no pixel.
+    Images with channels last are handed out as a view of an array with channels first: `VecTransposeImage` moves
+    nothing.
 
     Args:
         venv: to be wrapped; its observations are a Box, or a Dict of Boxes.

@@ -130,7 +130,9 @@ class VecNormalize(VecEnvWrapper):
         """Normalise what the envs gave; if training, with statistics that it is part of."""
         if not self.training:
             return self.normalize_obs(obs)
-        return self._each(obs, lambda statistics, part: statistics.update_and_normalize(part, self.epsilon, self.clip_obs))
+        return self._each(
+            obs, lambda statistics, part: statistics.update_and_normalize(part, self.epsilon, self.clip_obs)
+        )
 
     def _each(self, obs: Obs, function: Callable[[RunningMeanStd, np.ndarray], np.ndarray]) -> Obs:
         """Apply a function to what is normalised and copy the rest."""
@@ -159,7 +161,7 @@ class VecNormalize(VecEnvWrapper):
         return RunningMeanStd(shape=space.shape or ())
 
     def _normalised_space(self) -> Space[Any]:
-        """Images become floats; other bounds stay as they are, so that policies saved by Stable-Baselines3 still fit."""
+        """Images become floats; other bounds stay as they are, so that policies of Stable-Baselines3 still fit."""
         space = self.observation_space
         if isinstance(space, spaces.Dict):
             keys = self.norm_obs_keys or ()
@@ -203,9 +205,10 @@ class VecNormalize(VecEnvWrapper):
         if contents.shapes != shapes:
             raise SpaceError(f"{load_path} is of observations with shapes {contents.shapes}, these have {shapes}")
         loaded = cls(venv, **vars(contents.settings))
-        if contents.settings.norm_obs:
-            loaded.obs_rms = contents.obs if isinstance(loaded.obs_rms, dict) else contents.obs[""]  # type: ignore[assignment]  # converted
-        loaded.ret_rms = contents.returns  # type: ignore[assignment]  # converted
+        if contents.obs:
+            is_dict = isinstance(venv.observation_space, spaces.Dict)
+            loaded.obs_rms = _own(contents.obs if is_dict else contents.obs[""])
+        loaded.ret_rms = _own(contents.returns)
         return loaded
 
     def set_venv(self, venv: VecEnv) -> None:
@@ -237,18 +240,19 @@ class VecNormalize(VecEnvWrapper):
             epsilon=float(self.epsilon),
             norm_obs_keys=None if self.norm_obs_keys is None else list(self.norm_obs_keys),
         )
-        known = self.obs_rms if self.norm_obs else {}
+        known = vars(self).get("obs_rms", {})
         by_key = known if isinstance(known, dict) else {"": known}
         obs = {key: _statistics(statistics) for key, statistics in by_key.items()}
         return files.Contents(settings, _shapes(self.observation_space), obs, _statistics(self.ret_rms))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("venv", "class_attributes", "returns")}
+        return {
+            name: value for name, value in self.__dict__.items() if name not in ("venv", "class_attributes", "returns")
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """The wrapper as it was, around nothing: call `set_venv`."""
-        self.__dict__.update(state)
-        self.venv = None  # type: ignore[assignment]  # as in Stable-Baselines3, until set_venv
+        vars(self).update(state, venv=None)
 
 
 def _check_keys(space: Space[Any], keys: list[str] | None) -> list[str] | None:

@@ -39,7 +39,10 @@ class VecTransposeImage(VecEnvWrapper):
             return self.transpose_space(space)
         parts: dict[str, Any] = dict(space.spaces)
         return spaces.Dict(
-            {key: self.transpose_space(part, key) if key in self.image_space_keys else part for key, part in parts.items()}
+            {
+                key: self.transpose_space(part, key) if key in self.image_space_keys else part
+                for key, part in parts.items()
+            }
         )
 
     @staticmethod

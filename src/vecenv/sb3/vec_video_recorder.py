@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 from gymnasium import logger
 
-from vecenv.errors import ConfigError
+from vecenv.errors import ConfigError, VecenvError
+from vecenv.sb3._final_frames import FinalFrames
 from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
 from vecenv.wrappers._video import VideoFile, tile
 
@@ -17,11 +19,12 @@ from vecenv.wrappers._video import VideoFile, tile
 class VecVideoRecorder(VecEnvWrapper):
     """Writes MP4 files of what the envs show, one frame per step. No frame is kept in memory.
 
-    A video that a step triggered begins with the frame of that moment and has one more for each of `video_length` steps;
-    it is `{name_prefix}-step-{first}-to-step-{last}.mp4`. One that an episode triggered has all frames of that episode of
+    A video that a step triggered begins with the frame of that moment and has one for each of `video_length` steps; it
+    is `{name_prefix}-step-{first}-to-step-{last}.mp4`. One that an episode triggered has all frames of that episode of
     the first recorded env; it is `{name_prefix}-episode-{number}.mp4`.
 
-    Where an episode ends, the frame shows how it ended, not the first moment of the next one, if the envs can tell.
+    Where an episode ends, the frame shows how it ended, not the first moment of the next one. (Not around vector envs
+    of others, which show what they show.)
 
     Args:
         venv: to be wrapped; its render mode is "rgb_array".
@@ -69,91 +72,93 @@ class VecVideoRecorder(VecEnvWrapper):
         self.episode_trigger = episode_trigger
         self.video_length = video_length
         self.name_prefix = name_prefix
-        self.env_ids = None if env_ids is None else list(env_ids)
+        self.env_ids = list(range(self.num_envs)) if env_ids is None else list(env_ids)
+        if not self.env_ids or not all(0 <= row < self.num_envs for row in self.env_ids):
+            raise ConfigError(f"env_ids must be some of 0 ... {self.num_envs - 1}, got {self.env_ids}")
         self.step_id = 0
         self.episode_id = 0
-        self._first = 0 if env_ids is None else self.env_ids[0]  # type: ignore[index]  # not None either
         self._end: int | None = 0
         """Step after which the video is complete; None: when the episode ends."""
         # Without frames it makes no file, but says at once if the encoder is missing.
         self._file = VideoFile(os.path.join(self.video_folder, "none.mp4"), self.frames_per_sec)
         self._file.close()
+        self._finals = FinalFrames(venv, self.env_ids)
         self.recording = False
 
     def reset(self) -> VecEnvObs:
-        """Begin an episode in every env. A video of an episode ends here, one of steps goes on."""
+        """Begin an episode in every env. A video of an episode ends here; one of steps goes on with the next step."""
         obs = self.venv.reset()
         if self.recording and self._end is None:
-            self._stop()
-        if not self.recording:
-            self._start_if_triggered(episode_began=True)
-        else:
-            self._write(self._images())
+            self._end_video()
+        self._start_if_triggered(episode_began=not self.recording)
         return obs
 
     def step_wait(self) -> VecEnvStepReturn:
         """Wait for the step and record it."""
         obs, rewards, dones, infos = self.venv.step_wait()
         self.step_id += 1
-        ended = bool(dones[self._first])
+        ended = bool(dones[self.env_ids[0]])
         self.episode_id += ended
-        if self.recording:
-            self._write(self._images(dones))
-            if self.recording and (ended if self._end is None else self.step_id >= self._end):
-                self._stop()
-                ended = ended and self._end is None
-            else:
-                ended = False
-            if not ended:
-                return obs, rewards, dones, infos
-        self._start_if_triggered(episode_began=ended)
+        if not self.recording:
+            self._start_if_triggered(episode_began=ended)
+            return obs, rewards, dones, infos
+        self._write(self._images(dones))
+        if self.recording and (ended if self._end is None else self.step_id >= self._end):
+            self._end_video()
+            if ended and self._end is None:
+                self._start_if_triggered(episode_began=True)
         return obs, rewards, dones, infos
 
     def close(self) -> None:
         """Complete the video that is being written and close the envs."""
         try:
             if self.recording:
-                self._stop()
+                self._end_video()
         finally:
             super().close()
 
     def _start_if_triggered(self, episode_began: bool) -> None:
         if self.record_video_trigger is not None and self.record_video_trigger(self.step_id):
             last = self.step_id + self.video_length
-            self._start(f"step-{self.step_id}-to-step-{last}", last)
+            self._begin_video(f"step-{self.step_id}-to-step-{last}", last)
         elif episode_began and self.episode_trigger is not None and self.episode_trigger(self.episode_id):
-            self._start(f"episode-{self.episode_id}", None)
+            self._begin_video(f"episode-{self.episode_id}", None)
 
-    def _start(self, name: str, end: int | None) -> None:
+    def _begin_video(self, name: str, end: int | None) -> None:
+        if self.recording:
+            self._end_video()
         self.video_name = f"{self.name_prefix}-{name}.mp4"
         self.video_path = os.path.join(self.video_folder, self.video_name)
         self._end = end
         self._file = VideoFile(self.video_path, self.frames_per_sec)
         self.recording = True
+        self._finals.start()
         self._write(self._images())
 
     def _write(self, images: Sequence[Any]) -> None:
         """Add a frame. If it cannot be, the video ends with those that it has."""
-        strange = next((image for image in images if not isinstance(image, np.ndarray)), None)
-        if strange is not None or not images:
-            self._stop()
-            logger.warn(f"Recording stopped: render() should return an array per env, one returned {type(strange)}.")
+        strange = [type(image).__name__ for image in images if not isinstance(image, np.ndarray)]
+        if strange:
+            self._end_video()
+            logger.warn(f"Recording stopped: envs should show an array, these returned {strange}.")
             return
         try:
             self._file.write(tile(images))
         except BaseException:
-            self._stop()
+            self._end_video()
             raise
 
-    def _stop(self) -> None:
+    def _end_video(self) -> None:
         self.recording = False
         self._file.close()
+        with contextlib.suppress(VecenvError):  # the envs are gone
+            self._finals.stop()
 
     def _images(self, dones: np.ndarray | None = None) -> list[Any]:
         """What the recorded envs show; where `dones`, how the episode ended."""
-        images = list(self.venv.get_images())
-        chosen = range(len(images)) if self.env_ids is None else self.env_ids
-        return [images[row] for row in chosen]
+        images = self.venv.get_images()
+        finals = {} if dones is None else self._finals.take(np.flatnonzero(dones).tolist())
+        return [finals.get(row, images[row]) for row in self.env_ids]
 
 
 def _metadata(venv: VecEnv) -> dict[str, Any]:

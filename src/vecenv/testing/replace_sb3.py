@@ -7,8 +7,6 @@ import importlib
 import sys
 from types import ModuleType
 
-import vecenv.sb3
-
 _COMMON = "stable_baselines3.common"
 _MODULES = {
     f"{_COMMON}.vec_env": "vecenv.sb3",
@@ -38,7 +36,7 @@ _MODULES = {
 
 
 def replace() -> None:
-    """Make imports of Stable-Baselines3's modules find ours. Must run before anything of Stable-Baselines3 is imported."""
+    """Make imports of Stable-Baselines3's modules find ours. Nothing of Stable-Baselines3 may have been imported."""
     assert "stable_baselines3" not in sys.modules, "stable_baselines3 was imported before it could be replaced"
     for theirs, ours in _MODULES.items():
         sys.modules[theirs] = importlib.import_module(ours)

@@ -152,9 +152,7 @@ class ActionClip(Transform):
 
     def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
         self._box = _box(action, "ClipAction")
-        whole = np.issubdtype(self._box.dtype, np.integer)
-        low, high = (np.iinfo(self._box.dtype).min, np.iinfo(self._box.dtype).max) if whole else (-np.inf, np.inf)
-        return observation, spaces.Box(low, high, self._box.shape, self._box.dtype.type)
+        return observation, spaces.Box(-np.inf, np.inf, self._box.shape, self._box.dtype.type)
 
     def actions(self, actions: Any, rows: np.ndarray) -> Any:
         return np.clip(np.asarray(actions, self._box.dtype), self._box.low, self._box.high)

@@ -48,9 +48,9 @@ class Outermost(Wrapper):
 class ArrayConversion(Outermost):
     """Arrays of one library in, of another out, by DLPack: without a copy where both can look at the same memory.
 
-    Everything that is a number is converted: observations, rewards, flags, infos and what is in `recv`; actions and reset
-    masks the other way round. Arrays of objects keep their form and have converted elements. Tensors that share memory
-    with vecenv's arrays are yours, as those would be; see `copy` of `vecenv.make`.
+    Everything that is a number is converted: observations, rewards, flags, infos and what is in `recv`; actions and
+    reset masks the other way round. Arrays of objects keep their form and have converted elements. Tensors that share
+    memory with vecenv's arrays are yours, as those would be; see `copy` of `vecenv.make`.
 
     Args:
         env: the vector env.
@@ -221,19 +221,20 @@ class Converter:
             return to_numpy(value)
         if isinstance(value, np.generic):
             value = np.asarray(value)
-        if isinstance(value, np.ndarray) and (self._copy or not value.flags.writeable or not value.dtype.isnative):
-            value = value.astype(value.dtype.newbyteorder("="))
+        if isinstance(value, np.ndarray) and (self._copy or not _can_be_shared(value)):
+            value = np.array(value, value.dtype.newbyteorder("="), order="C")
         try:
             array = self._xp.from_dlpack(value)
-        except (BufferError, RuntimeError, TypeError, ValueError):  # another device, or strides that it does not know
+        except (BufferError, RuntimeError, TypeError, ValueError):  # on another device
             array = self._xp.asarray(np.array(to_numpy(value)))
         return array if self._device is None else _moved(array, self._device)
 
     def _objects(self, value: np.ndarray) -> np.ndarray:
-        converted = np.empty_like(value)
-        for place in np.ndindex(value.shape):
-            converted[place] = self(value[place])
-        return converted
+        converted = np.full(value.size, None, object)
+        for place, item in enumerate(value.ravel().tolist()):
+            if item is not None:  # most of them are
+                converted[place] = self(item)
+        return converted.reshape(value.shape)
 
 
 def as_list(infos: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
@@ -268,6 +269,11 @@ def load(library: str) -> ModuleType:
         return importlib.import_module(library)
     except ImportError as error:
         raise MissingExtra(f"this needs {library}: pip install 'vecenv[{_EXTRAS[library]}]'") from error
+
+
+def _can_be_shared(array: np.ndarray) -> bool:
+    """Whether DLPack can tell of it. PyTorch aborts the process if it is told of negative strides."""
+    return array.flags.writeable and array.dtype.isnative and all(stride >= 0 for stride in array.strides)
 
 
 def _moved(array: Any, device: Any) -> Any:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import create_empty_array
 
 from vecenv._autoreset import plan
 from vecenv._batch import Op
 from vecenv._exchange import Exchange
 from vecenv._infos import as_arrays
+from vecenv._layout import Layout
 from vecenv._seeding import NO_SEED, spread
 from vecenv._vector_env import VectorEnv
 from vecenv.errors import ConfigError, MissingExtra, SpaceError, UnsupportedError
@@ -20,11 +22,13 @@ from vecenv.wrappers._streams import Streams
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
 
-_RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
+_RESET = int(Op.RESET)
+_Begun: TypeAlias = dict[int, Any]
+"""By position: the first screen of an episode and its info."""
 
 
 class AtariPreprocessing(Wrapper):
-    """Frame skip, pooling of the last two frames, no-ops at the beginning, end of life, size: Gymnasium's, for the batch.
+    """Frame skip, pooling of the last two frames, no-ops at the beginning, end of life, size: as Gymnasium's.
 
     A step steps the envs inside `frame_skip` times; envs whose episode ends meanwhile stop there. With `noop_max=0` all
     results are those of `gymnasium.wrappers.AtariPreprocessing` around each env, bit for bit; that includes that an
@@ -64,45 +68,242 @@ class AtariPreprocessing(Wrapper):
         size = (screen_size, screen_size) if isinstance(screen_size, int) else screen_size
         if frame_skip < 1 or noop_max < 0 or min(size) < 1:
             raise ConfigError(
-                f"frame_skip and screen_size must be positive and noop_max not negative, "
+                "frame_skip and screen_size must be positive and noop_max not negative, "
                 f"got {frame_skip}, {screen_size} and {noop_max}"
             )
-        super().__init__(env, Screens(size, grayscale_obs, grayscale_newaxis, scale_obs, frame_skip > 1))
-        self._inner: VectorEnv = self._ours("AtariPreprocessing")
+        super().__init__(env, Screens(size, grayscale_obs, grayscale_newaxis, scale_obs, pools=frame_skip > 1))
+        if not isinstance(self.unwrapped, VectorEnv):
+            raise self._not_ours("AtariPreprocessing")
+        self._inner: Any = env
+        self._parse_rows = self.unwrapped._lifecycle.parse_rows
+        self._layout = Layout(env.single_action_space)
         self._noop_max, self._frame_skip, self._by_life = noop_max, frame_skip, terminal_on_life_loss
         self._check_envs()
-        self._streams = Streams(self.num_envs, None)
-        self._lives = np.zeros(self.num_envs, np.int64)
-        self._over = np.zeros(self.num_envs, np.bool_)
-        """Whose episode has ended, as far as users know."""
-
-    # --- calls -------------------------------------------------------------------------------------------------------
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
         """Not possible: a step of this wrapper is many of the envs inside."""
-        raise UnsupportedError("AtariPreprocessing makes many steps of one; use step()")
+        raise UnsupportedError("a step of AtariPreprocessing is many of the envs inside; use step() instead of send()")
 
     def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
-        raise UnsupportedError("AtariPreprocessing makes many steps of one; use step()")
+        raise UnsupportedError("a step of AtariPreprocessing is many of the envs inside; use step() instead of recv()")
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
         exchange = self._inner._exchange_reset(seed, options)
-        rows = exchange.rows[exchange.touched]
-        self._streams.reseed(np.where(exchange.touched, spread(seed, self.num_envs), NO_SEED))
-        infos = dict(zip(rows.tolist(), self._infos(exchange, exchange.touched), strict=True))
-        self._begin(rows, exchange.obs[rows], infos)
+        touched = exchange.touched
+        self.transform.streams.reseed(np.where(touched, spread(seed, self.num_envs), NO_SEED))
+        rows = exchange.rows[touched]
+        told = as_list(exchange.infos, self.num_envs)
+        infos = self._begin(rows, exchange.obs[touched], [told[row] for row in rows.tolist()])
         exchange.obs = self.transform.observations(exchange.rows)
-        exchange.infos = as_arrays(infos.items(), self.num_envs)
+        exchange.infos = as_arrays(zip(rows.tolist(), infos, strict=True), self.num_envs)
         return exchange
 
     def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
-        rows = self._everyone if env_ids is None else np.asarray(env_ids)
-        actions = self._inner._batch.action_layout.pack(actions, len(rows))[0] if False else np.asarray(actions)
-        ops = np.broadcast_to(plan(self.autoreset_mode, self._over[rows], self._over[rows]), rows.shape).astype(np.uint8)
-        exchange = Exchange(
-            rows, None, None, np.zeros(len(rows)), np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_), ops
-        )
-        told: dict[int, dict[str, Any]] = {}
-        moves = ops != _RESET
-        self._skip(exchange, np.flatnonzero(moves), actions, told)
+        rows = self._everyone if env_ids is None else self._parse_rows(env_ids)
+        actions = self._layout.batched(self._layout.pack(actions, len(rows)))
+        ops = np.zeros(len(rows), np.uint8)
+        ops[...] = plan(self.autoreset_mode, self.transform.over[rows], self.transform.over[rows])
+        no = np.zeros(len(rows), np.bool_)
+        exchange = Exchange(rows, None, None, np.zeros(len(rows)), no, no.copy(), ops)
+        infos: list[dict[str, Any]] = [{} for _ in rows]
+        begun = self._play(exchange, np.flatnonzero(ops != _RESET), actions, infos)
+        self.transform.over[rows] = exchange.done
+        rolled = exchange.rolled
+        if rolled.any():
+            exchange.final_obs = self.transform.observations(rows)
+            told = as_arrays([(position, infos[position]) for position in np.flatnonzero(rolled).tolist()], len(rows))
+            exchange.infos = {"final_info": told, "_final_info": rolled}
+        self._begin_at(np.flatnonzero(exchange.began), rows, begun, infos)
+        exchange.obs = self.transform.observations(rows)
+        exchange.infos.update(as_arrays(enumerate(infos), len(rows)))
         return exchange
+
+    def _play(
+        self, exchange: Exchange, positions: np.ndarray, actions: np.ndarray, infos: list[dict[str, Any]]
+    ) -> _Begun:
+        """Step the envs at these positions until their frames are over or their episode is; add up the results.
+
+        Returns:
+            What those see, by position, whom the env inside has reset already.
+        """
+        begun: _Begun = {}
+        for frame in range(self._frame_skip):
+            if not len(positions):
+                break
+            rows = exchange.rows[positions]
+            part = self._inner._exchange_step(actions[positions], rows)
+            lost = self._notice(part, positions, infos, begun)
+            exchange.reward[positions] += part.reward
+            exchange.terminated[positions] = part.terminated | lost
+            exchange.truncated[positions] = part.truncated
+            going = ~exchange.done[positions]
+            if frame >= self._frame_skip - 2:
+                self.transform.show(rows[going], part.obs[going], last=frame == self._frame_skip - 1)
+            positions = positions[going]
+        self.transform.pool(exchange.rows)
+        return begun
+
+    def _notice(self, part: Exchange, positions: np.ndarray, infos: list[dict[str, Any]], begun: _Begun) -> np.ndarray:
+        """Keep the infos of a frame and what envs see that were reset; say who lost a life."""
+        firsts = as_list(part.infos, len(part))
+        for index, (position, info, final) in enumerate(zip(positions.tolist(), firsts, _finals(part), strict=True)):
+            infos[position] = info
+            if part.rolled[index]:
+                infos[position] = final
+                begun[position] = (part.obs[index], info)
+        if not self._by_life:
+            return np.zeros(len(part), np.bool_)
+        lives = self._lives_in([infos[position] for position in positions.tolist()])
+        lost = lives < self.transform.lives[part.rows]
+        self.transform.lives[part.rows] = lives
+        return lost
+
+    def _begin_at(self, positions: np.ndarray, rows: np.ndarray, begun: _Begun, infos: list[dict[str, Any]]) -> None:
+        """Begin the episodes at these positions, and keep their infos."""
+        waiting = [position for position in positions.tolist() if position not in begun]
+        if waiting:
+            screens, told = self._reset_some(rows[waiting])
+            begun.update((position, first) for position, *first in zip(waiting, screens, told, strict=True))
+        chosen = positions.tolist()
+        if chosen:
+            screens = np.stack([begun[position][0] for position in chosen])
+            told = self._begin(rows[chosen], screens, [begun[position][1] for position in chosen])
+            for position, info in zip(chosen, told, strict=True):
+                infos[position] = info
+
+    def _begin(self, rows: np.ndarray, screens: np.ndarray, infos: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Make the no-ops of envs that were just reset; return their infos."""
+        screens = screens.copy()
+        left = np.zeros(len(rows), np.int64)
+        if self._noop_max:
+            left += 1 + (self.transform.streams.look(rows, 0) * self._noop_max).astype(np.int64)
+            self.transform.streams.advance(rows)
+        while (left > 0).any():
+            going = np.flatnonzero(left > 0)
+            left[going] -= 1
+            part = self._inner._exchange_step(create_empty_array(self.single_action_space, len(going)), rows[going])
+            screens[going] = part.obs
+            for index, info in zip(going.tolist(), as_list(part.infos, len(part)), strict=True):
+                infos[index] = {**infos[index], **info}
+            ended = going[part.done & ~part.rolled]
+            if len(ended):
+                screens[ended], told = self._reset_some(rows[ended])
+                for index, info in zip(ended.tolist(), told, strict=True):
+                    infos[index] = info
+        self.transform.begin(rows, screens)
+        self.transform.over[rows] = False
+        if self._by_life:
+            self.transform.lives[rows] = self._lives_in(infos)
+        return [{key: value for key, value in info.items() if key != "final_info"} for info in infos]
+
+    def _reset_some(self, rows: np.ndarray) -> tuple[np.ndarray, list[dict[str, Any]]]:
+        exchange = self._inner._exchange_reset(None, {"reset_mask": np.isin(self._everyone, rows)})
+        infos = as_list(exchange.infos, self.num_envs)
+        return exchange.obs[rows], [infos[row] for row in rows.tolist()]
+
+    def _lives_in(self, infos: list[dict[str, Any]]) -> np.ndarray:
+        try:
+            return np.array([info["lives"] for info in infos], np.int64)
+        except KeyError:
+            raise ConfigError("terminal_on_life_loss needs envs that tell infos['lives'], as ALE's do") from None
+
+    def _check_envs(self) -> None:
+        if self._frame_skip > 1 and any(skip != 1 for skip in self._asked("_frameskip")):
+            raise ConfigError("these envs skip frames themselves; make them with frameskip=1")
+        if self._noop_max and any(meanings[0] != "NOOP" for meanings in self._asked("get_action_meanings")):
+            raise ConfigError("the first action of these envs is not NOOP; pass noop_max=0")
+
+    def _asked(self, name: str) -> tuple[Any, ...]:
+        """An attribute of all envs, nothing if they have none or cannot be asked."""
+        try:
+            return self.env.get_attr(name)  # type: ignore[attr-defined]  # checked to be ours
+        except (AttributeError, UnsupportedError):
+            return ()
+
+
+class Screens(Transform):
+    """What is remembered of each env, and what is shown of it.
+
+    Attributes:
+        lives: that it has.
+        over: whether its episode has ended, as far as users know.
+        streams: where numbers of no-ops come from.
+    """
+
+    def __init__(self, size: tuple[int, int], grey: bool, newaxis: bool, scale: bool, *, pools: bool) -> None:
+        self._size, self._grey, self._newaxis, self._scale, self._pools = size, grey, newaxis, scale, pools
+        self._resize = _load_resize()
+        self._newest = self._older = np.zeros(0, np.uint8)
+        self._keep(0)
+
+    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
+        wanted = "obs_type='grayscale'" if self._grey else "obs_type='rgb'"
+        if (
+            not isinstance(observation, spaces.Box)
+            or observation.dtype != np.uint8
+            or len(observation.shape) != (2 if self._grey else 3)
+        ):
+            raise SpaceError(f"grayscale_obs={self._grey} needs envs made with {wanted}; these observe {observation}")
+        self._newest = np.zeros((count, *observation.shape), np.uint8)
+        self._older = self._newest.copy()
+        self._keep(count)
+        width, height = self._size
+        channels = () if self._grey and not self._newaxis else (1,) if self._grey else (3,)
+        high, dtype = (1, np.float32) if self._scale else (255, np.uint8)
+        return spaces.Box(0, high, (height, width, *channels), dtype), action
+
+    def begin(self, rows: np.ndarray, screens: np.ndarray) -> None:
+        """First frames of episodes."""
+        self._newest[rows], self._older[rows] = screens, 0
+
+    def show(self, rows: np.ndarray, screens: np.ndarray, *, last: bool) -> None:
+        """The last frame of a step, or the one before."""
+        (self._newest if last else self._older)[rows] = screens
+
+    def pool(self, rows: np.ndarray) -> None:
+        """Keep what is brighter of the two frames, as sprites flicker."""
+        if self._pools:
+            self._newest[rows] = np.maximum(self._newest[rows], self._older[rows])
+
+    def observations(self, rows: np.ndarray) -> np.ndarray:
+        """What the envs `rows` show now: a new array."""
+        shown = np.stack([self._resize(self._newest[row], self._size) for row in rows.tolist()])
+        if self._grey and self._newaxis:
+            shown = shown[..., None]
+        return shown.astype(np.float32) / np.float32(255) if self._scale else shown
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: column.copy() for name, column in self._state().items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["newest"].shape != self._newest.shape:
+            raise SpaceError(f"the state is of frames {state['newest'].shape}, these are {self._newest.shape}")
+        for name, column in self._state().items():
+            column[...] = state[name]
+
+    def _keep(self, count: int) -> None:
+        self.lives = np.zeros(count, np.int64)
+        self.over = np.zeros(count, np.bool_)
+        self.streams = Streams(count, None)
+
+    def _state(self) -> dict[str, np.ndarray]:
+        frames = {"newest": self._newest, "older": self._older}
+        return {
+            **frames,
+            "lives": self.lives,
+            "over": self.over,
+            "keys": self.streams.keys,
+            "turns": self.streams.turns,
+        }
+
+
+def _finals(part: Exchange) -> list[dict[str, Any]]:
+    return as_list(part.infos.get("final_info", {}), len(part))
+
+
+def _load_resize() -> Any:
+    try:
+        import cv2  # pyright: ignore[reportMissingImports]  # optional
+    except ImportError as error:
+        raise MissingExtra("AtariPreprocessing needs OpenCV: pip install 'vecenv[atari]'") from error
+    return lambda screen, size: cv2.resize(screen, size, interpolation=cv2.INTER_AREA)

@@ -12,21 +12,21 @@ import numpy as np
 
 from vecenv._exchange import Exchange
 from vecenv._layout import Layout
-from vecenv._seeding import NO_SEED, spread
+from vecenv._seeding import NO_SEED, Seeding, spread
 from vecenv.errors import ConfigError, InvalidAction, NotFiniteError
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
 
 
 class CheckFinite(Wrapper):
-    """Looks for NaN and infinity in actions, observations (every part of them) and rewards. Costs about one sum of each.
+    """Looks for NaN and infinity in actions, observations (every part of them) and rewards, at the cost of a sum.
 
     What it says has all that is needed to see it happen again: the env, its step, its seed and its last actions.
 
     Args:
         env: the vector env.
-        action: "raise" a NotFiniteError, before bad actions are sent or instead of returning bad results; or "warn", once
-            per env and place.
+        action: "raise" a NotFiniteError, before bad actions are sent or instead of returning bad results; or "warn",
+            once per env and place.
         check_inf: whether infinity counts.
         keep: how many actions of each env's episode are remembered.
     """
@@ -44,7 +44,7 @@ class CheckFinite(Wrapper):
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
         if seed is not None:
-            seeding = getattr(self.unwrapped, "_seeding", "gymnasium")
+            seeding: Seeding = getattr(self.unwrapped, "_seeding", "gymnasium")
             self.transform.seeds = spread(seed, self.num_envs, seeding)
         return super()._exchange_reset(seed, options)
 

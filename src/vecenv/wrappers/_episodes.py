@@ -38,9 +38,7 @@ class RecordEpisodeStatistics(Wrapper):
 
     transform: EpisodeStatistics
 
-    def __init__(
-        self, env: gymnasium.vector.VectorEnv, buffer_length: int = 100, stats_key: str = "episode"
-    ) -> None:
+    def __init__(self, env: gymnasium.vector.VectorEnv, buffer_length: int = 100, stats_key: str = "episode") -> None:
         super().__init__(env, EpisodeStatistics(buffer_length, stats_key))
 
     @property
@@ -220,7 +218,7 @@ class EpisodeResults(Transform):
             infos = infos.get("final_info", {})
         if keyword not in infos or not infos.get(f"_{keyword}", np.ones(len(exchange)))[position]:
             raise ConfigError(
-                f"info_keywords has {keyword!r}, but env {exchange.rows[position]} did not tell it when its episode ended"
+                f"info_keywords has {keyword!r}, but env {exchange.rows[position]} did not tell it at the end"
             )
         value = infos[keyword][position]
         return value.item() if isinstance(value, np.generic) else value

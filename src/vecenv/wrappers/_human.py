@@ -26,6 +26,9 @@ class HumanRendering(Wrapper):
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv, screen_size: tuple[int, int] | None = None) -> None:
+        self._window: Any = None
+        self._clock: Any = None
+        self._pygame = _load_pygame()
         super().__init__(env, Transform())
         if env.render_mode != "rgb_array":
             raise ConfigError(
@@ -36,12 +39,9 @@ class HumanRendering(Wrapper):
         modes = [mode for mode in self.metadata.get("render_modes", []) if mode != "human"]
         self.metadata = {**self.metadata, "render_modes": [*modes, "human"]}
         self._fps = self.metadata.get("render_fps") or 30
-        self._pygame = _load_pygame()
-        self._window: Any = None
-        self._clock: Any = None
 
     @property
-    def render_mode(self) -> str:
+    def render_mode(self) -> str:  # type: ignore[override]  # Gymnasium annotates a tuple of frames
         """Always "human"."""
         return "human"
 

@@ -22,7 +22,7 @@ _KINDS: dict[str, tuple[Any, Any, Any]] = {
     "d": (float64_at, float64_at, np.float64),
     "B": (uint8_at, float64_at, np.float64),
 }
-"""Types that native code reads as they are: view of the batch, view of sums, type of sums. NumPy sums float32 as float32."""
+"""Types that native code reads as they are: view of the batch, view of sums, type of sums, which is NumPy's choice."""
 
 
 class Moments:
@@ -44,12 +44,11 @@ class Moments:
         self._numbers = np.array([epsilon, np.nan, np.inf])
         self._scratch, self._column = np.empty(2 * _BLOCK), np.empty(0)
         self._table = np.zeros(len(TABLE), np.int64)
-        self._words = memoryview(self._table)
+        self._words = memoryview(self._table)  # type: ignore[arg-type]  # a buffer in every Python
         self._table_at = self._table.ctypes.data
         self._words[_COLUMNS] = columns
-        for word, array in (
-            (_MEAN, self._mean), (_VAR, self._var), (_STD, self._std), (_NUMBERS, self._numbers), (_SCRATCH, self._scratch)
-        ):  # fmt: skip
+        arrays = {_MEAN: self._mean, _VAR: self._var, _STD: self._std, _NUMBERS: self._numbers, _SCRATCH: self._scratch}
+        for word, array in arrays.items():
             self._words[word] = array.ctypes.data
         self._dtype: Any = None
         self._batch_shape: tuple[int, ...] = ()
@@ -115,7 +114,10 @@ class Moments:
     # --- applying ----------------------------------------------------------------------------------------------------
 
     def normalize(self, batch: np.ndarray, epsilon: float, clip: float = math.inf) -> np.ndarray:
-        """(batch - mean) / sqrt(var + epsilon), at most `clip` from zero: a new float32 array. Any number of leading axes."""
+        """(batch - mean) / sqrt(var + epsilon), at most `clip` from zero: a new float32 array.
+
+        The batch may have any number of leading axes.
+        """
         batch = self._begin(batch)
         self._prepare(epsilon)
         return self._run("normalize", batch, clip)
@@ -146,7 +148,11 @@ class Moments:
 
     def state_dict(self) -> dict[str, Any]:
         """Mean, var and count; copies."""
-        return {"mean": self._mean.reshape(self.shape).copy(), "var": self._var.reshape(self.shape).copy(), "count": self.count}
+        return {
+            "mean": self._mean.reshape(self.shape).copy(),
+            "var": self._var.reshape(self.shape).copy(),
+            "count": self.count,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Bring back what `state_dict` returned; raises SpaceError if shapes differ, and then nothing has changed."""

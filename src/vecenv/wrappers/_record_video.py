@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import gymnasium
 import numpy as np
-from gymnasium.utils.save_video import capped_cubic_video_schedule
 
 from vecenv._exchange import Exchange
 from vecenv.errors import ConfigError, PendingError, UnknownRow
@@ -20,9 +19,10 @@ from vecenv.wrappers._wrapper import Wrapper
 class RecordVideo(Wrapper):
     """Videos of some of the episodes, of one env or of many in a grid. Frames go to the file at once, none is kept.
 
-    An episode is one of the first env recorded: its video begins with the first frame and ends with the terminal one. In
-    same-step mode that env has begun anew by the time anything can be drawn, so the video ends one frame earlier; use
-    "next-step" or "disabled" to see the terminal frame. After `recv` a frame is taken only if no env is still running.
+    An episode is one of the first env recorded: its video begins with the first frame and ends with the terminal one.
+    In same-step mode that env has begun anew by the time anything can be drawn, so the video ends one frame earlier;
+    use "next-step" or "disabled" to see the terminal frame. After `recv` a frame is taken only if no env is still
+    running.
 
     A video that was not finished is closed properly by `close()` and by an error of the envs.
 
@@ -31,7 +31,7 @@ class RecordVideo(Wrapper):
         video_folder: where; it is made. Files are named `{name_prefix}-episode-{episode}.mp4` or
             `{name_prefix}-step-{step}.mp4`.
         episode_trigger: of the number of an episode, from 0: whether to record it. Default, if there is no
-            step_trigger: Gymnasium's, which takes the cubes up to 1000 and then every thousandth.
+            step_trigger: Gymnasium's, the cubes up to 1000 and then every thousandth.
         step_trigger: of the number of a step, from 0: whether to begin a video with it.
         video_length: steps of a video; 0: until the episode ends.
         name_prefix: of the file names.
@@ -53,6 +53,7 @@ class RecordVideo(Wrapper):
         fps: float | None = None,
         envs: Literal["all"] | Sequence[int] = "all",
     ) -> None:
+        self._video: VideoFile | None = None
         super().__init__(env, Transform())
         if env.render_mode != "rgb_array":
             raise ConfigError(
@@ -60,14 +61,13 @@ class RecordVideo(Wrapper):
                 "make them with render_mode='rgb_array'"
             )
         if episode_trigger is None and step_trigger is None:
-            episode_trigger = capped_cubic_video_schedule
+            episode_trigger = cubes_and_thousands
         self.folder = Path(video_folder).absolute()
         self.fps = self.metadata.get("render_fps") or 30 if fps is None else fps
         self.envs = _checked(envs, self.num_envs)
         self._episode_trigger, self._step_trigger = episode_trigger, step_trigger
         self._video_length, self._name_prefix = video_length, name_prefix
         self._episode, self._step = -1, -1
-        self._video: VideoFile | None = None
         VideoFile(self.folder / "probe.mp4", self.fps).close()  # an encoder that is missing is missed now
 
     @property
@@ -97,8 +97,7 @@ class RecordVideo(Wrapper):
         return self._recorded(super()._exchange_reset, seed, options)
 
     def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
-        exchange = self._recorded(super()._exchange_step, actions, env_ids, step=True)
-        return exchange
+        return self._recorded(super()._exchange_step, actions, env_ids, step=True)
 
     def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
         return self._recorded(super()._exchange_recv, min_envs, timeout, step=True)
@@ -139,6 +138,11 @@ class RecordVideo(Wrapper):
             raise
         if 0 < self._video_length < video.frames:
             self.stop_recording()
+
+
+def cubes_and_thousands(episode: int) -> bool:
+    """Gymnasium's choice of episodes: 0, 1, 8, 27 ... 729, 1000, 2000 ..."""
+    return round(episode ** (1 / 3)) ** 3 == episode if episode < 1000 else episode % 1000 == 0
 
 
 def _checked(envs: Any, count: int) -> list[int]:

@@ -49,6 +49,10 @@ class ResultsFile:
         """Close the file. May be called twice."""
         self._file.close()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):  # not if it could not be opened
+            self._file.close()
+
 
 def path_of(path: str | Path) -> Path:
     """Where the results go that are asked for at `path`."""

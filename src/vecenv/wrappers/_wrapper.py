@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-
+import copy
 from typing import Any
 
 import gymnasium
@@ -23,8 +23,8 @@ from vecenv.wrappers._transform import Transform
 class Wrapper(gymnasium.vector.VectorWrapper):
     """A vector env seen through a transform.
 
-    Works around any `gymnasium.vector.VectorEnv`; around one of vecenv's, `send`, `recv`, partial steps, `stats` and states
-    pass through as well. Wrappers of wrappers hand arrays to each other, not Gymnasium's dicts.
+    Works around any `gymnasium.vector.VectorEnv`; around one of vecenv's, `send`, `recv`, partial steps, `stats` and
+    states pass through as well. Wrappers of wrappers hand arrays to each other, not Gymnasium's dicts.
 
     Args:
         env: the vector env.
@@ -37,12 +37,13 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         super().__init__(env)
         self.transform = transform
         single = transform.bind(env.single_observation_space, env.single_action_space, env.num_envs)
+        # Copies: making a batch space seeds a Dict or Tuple, and its parts may be spaces that an env draws from.
         if single[0] is not env.single_observation_space:
-            self.single_observation_space = single[0]
-            self.observation_space = batch_space(single[0], env.num_envs)
+            self.single_observation_space = copy.deepcopy(single[0])
+            self.observation_space = batch_space(self.single_observation_space, env.num_envs)
         if single[1] is not env.single_action_space:
-            self.single_action_space = single[1]
-            self.action_space = batch_space(single[1], env.num_envs)
+            self.single_action_space = copy.deepcopy(single[1])
+            self.action_space = batch_space(self.single_action_space, env.num_envs)
         self._everyone = np.arange(env.num_envs)
         self._ended = np.zeros(env.num_envs, np.bool_)
         """Around envs that are not ours: whose next step is a reset in next-step mode."""
@@ -174,5 +175,3 @@ class Wrapper(gymnasium.vector.VectorWrapper):
 
     def _not_ours(self, call: str) -> UnsupportedError:
         return UnsupportedError(f"{call} needs a vector env of vecenv inside, this is {type(self.unwrapped).__name__}")
-
-

@@ -1,0 +1,72 @@
+"""Vector envs inside each other."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, TypeVar
+
+from vecenv.sb3._register import counterpart
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvWrapper
+from vecenv.sb3.vec_normalize import VecNormalize
+
+WrapperT = TypeVar("WrapperT", bound=VecEnvWrapper)
+
+
+def unwrap_vec_wrapper(env: VecEnv, vec_wrapper_class: type[WrapperT]) -> WrapperT | None:
+    """The outermost wrapper of this class, None if there is none. Wrappers of Stable-Baselines3 are looked through."""
+    layer: Any = env
+    while layer is not None:
+        if isinstance(layer, vec_wrapper_class):
+            return layer
+        layer = _inside(layer)
+    return None
+
+
+def unwrap_vec_normalize(env: VecEnv) -> VecNormalize | None:
+    """The outermost VecNormalize, None if there is none."""
+    return unwrap_vec_wrapper(env, VecNormalize)
+
+
+def is_vecenv_wrapped(env: VecEnv, vec_wrapper_class: type[VecEnvWrapper]) -> bool:
+    """Whether there is a wrapper of this class."""
+    return unwrap_vec_wrapper(env, vec_wrapper_class) is not None
+
+
+def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
+    """Give the VecNormalize wrappers of `eval_env` copies of the statistics of those of `env`.
+
+    Raises:
+        AssertionError: the two are not wrapped alike.
+    """
+    kinds = (VecNormalize, counterpart(VecNormalize))
+    ours, theirs = _layers(env), _layers(eval_env)
+    for layer, twin in zip(ours, theirs, strict=False):
+        if isinstance(layer, kinds):
+            assert isinstance(twin, kinds), _unlike(twin, "a VecNormalize", layer)
+            if "obs_rms" in vars(layer):
+                twin.obs_rms = deepcopy(layer.obs_rms)
+            twin.ret_rms = deepcopy(layer.ret_rms)
+    assert len(theirs) >= len(ours), _unlike(eval_env.unwrapped, "a VecEnvWrapper", ours[len(theirs) :])
+
+
+def _layers(env: VecEnv) -> list[Any]:
+    """All wrappers, from the outside in."""
+    layers = []
+    layer: Any = env
+    while (inside := _inside(layer)) is not None:
+        layers.append(layer)
+        layer = inside
+    return layers
+
+
+def _inside(venv: Any) -> Any:
+    """What a wrapper wraps, None if it is no wrapper."""
+    return vars(venv).get("venv")
+
+
+def _unlike(got: Any, wanted: str, layer: Any) -> str:
+    return (
+        f"Error while synchronizing normalization stats: expected the eval env to be {wanted} but got {got} instead. "
+        "This is probably due to the training env not being wrapped the same way as the evaluation env. "
+        f"Training env type: {layer}."
+    )

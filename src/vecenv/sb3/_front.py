@@ -1,0 +1,241 @@
+"""One of vecenv's vector envs, with the calls of Stable-Baselines3."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from vecenv._compiled_env import CompiledVectorEnv
+from vecenv._exchange import Exchange
+from vecenv._infos import rows_of_arrays
+from vecenv._layout import map_tree
+from vecenv._vector_env import VectorEnv
+from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError
+from vecenv.sb3 import _served
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from vecenv.sb3.dummy_vec_env import no_images
+from vecenv.sb3.util import check_for_nested_spaces
+from vecenv.wrappers import Wrapper
+
+_Dicts = list[dict[str, Any]]
+_MASKS = "action_masks"
+_FACTS = ("metadata", "render_mode", "spec")
+"""What all kernels of a vector env have in common, and need not be copied for."""
+
+
+class FrontVecEnv(VecEnv):
+    """A VecEnv over one of vecenv's vector envs. Made by `vecenv.sb3.wrap`.
+
+    Actions are checked before anything is sent. Where single envs are kernels, attributes are read from copies of them.
+
+    Args:
+        envs: made with autoreset="same-step".
+
+    Attributes:
+        waiting: whether a step is running.
+        closed: whether `close` was called.
+
+    Raises:
+        ConfigError: Stable-Baselines3 cannot use such envs; the message says how to make them.
+    """
+
+    def __init__(self, envs: VectorEnv | Wrapper) -> None:
+        inner: Any = envs.unwrapped
+        self._envs: Any = envs
+        self._inner: VectorEnv = inner
+        self._kernels = inner.engine if isinstance(inner, CompiledVectorEnv) else None
+        _check(envs, inner, self._kernels is not None)
+        self._has_dicts = envs is inner and self._kernels is None
+        self._actions: Any = None
+        self._masks: np.ndarray | None = None
+        """Which actions are allowed next, if envs say so with their observations."""
+        self.waiting = False
+        self.closed = False
+        observation_space = envs.single_observation_space
+        self._carries_masks = isinstance(observation_space, _served.WithMask)
+        if isinstance(observation_space, _served.WithMask):
+            observation_space = observation_space.spaces[0]
+        check_for_nested_spaces(observation_space)
+        super().__init__(envs.num_envs, observation_space, envs.single_action_space)
+        facts = {key: value for key, value in inner.metadata.items() if key != "autoreset_mode"}
+        self.metadata = {**facts, **self.metadata}
+
+    # --- episodes ----------------------------------------------------------------------------------------------------
+
+    def reset(self) -> VecEnvObs:
+        self._drop_step()
+        seeds = self._seeds if any(seed is not None for seed in self._seeds) else None
+        options = [given or None for given in self._options] if any(self._options) else None
+        if self._has_dicts:
+            self._inner._start_reset(seeds, options)
+            step, self.reset_infos, _ = self._inner._recv_dicts()
+            obs = step.obs
+        else:
+            exchange = self._envs._exchange_reset(seeds, options)
+            obs, self.reset_infos = exchange.obs, rows_of_arrays(exchange.infos, self.num_envs)
+            self._keep_masks(exchange)
+        self._reset_seeds()
+        self._reset_options()
+        return self._observed(obs)
+
+    def step_async(self, actions: Any) -> None:
+        if self.waiting:
+            raise PendingError("step_async() while a step is running; call step_wait() first")
+        if self._kernels is None:
+            self._envs.send(actions)
+        else:
+            self._actions = actions  # nothing runs side by side with native code: it is all done in step_wait
+        self.waiting = True
+
+    def step_wait(self) -> VecEnvStepReturn:
+        if not self.waiting:
+            raise NothingPendingError("step_wait() without a step; call step_async() first")
+        self.waiting = False
+        if self._has_dicts:
+            step, infos, final_infos = self._inner._recv_dicts()
+            return self._results(step, infos, final_infos)
+        if self._kernels is None:
+            return self._results(*self._read(self._envs._exchange_recv(None, None)))
+        return self._results(*self._read(self._envs._exchange_step(self._actions, None)))
+
+    def _read(self, exchange: Exchange) -> tuple[Exchange, _Dicts, _Dicts]:
+        """An exchange with its infos as dicts: those that belong to `obs`, and those of ended episodes."""
+        infos = dict(exchange.infos)
+        final = infos.pop("final_info", {})
+        infos.pop("_final_info", None)
+        self._keep_masks(exchange)
+        return exchange, rows_of_arrays(infos, self.num_envs), rows_of_arrays(final, self.num_envs) if final else []
+
+    def _keep_masks(self, exchange: Exchange) -> None:
+        masks = exchange.infos.get("action_mask")
+        self._masks = None if masks is None else masks.astype(np.bool_)
+
+    def _results(self, step: Any, infos: _Dicts, final_infos: _Dicts) -> VecEnvStepReturn:
+        dones = step.terminated | step.truncated
+        for row in np.flatnonzero(dones).tolist():
+            self.reset_infos[row] = infos[row]
+            infos[row] = final_infos[row] if final_infos else {}
+            infos[row]["terminal_observation"] = self._final(step.final_obs, row)
+        cut_off = (step.truncated & ~step.terminated).tolist()
+        for info, flag in zip(infos, cut_off, strict=True):
+            info["TimeLimit.truncated"] = flag
+        return self._observed(step.obs), step.reward.astype(np.float32), dones, infos
+
+    def _observed(self, obs: Any) -> VecEnvObs:
+        """Observations without the masks that they carry, which are kept."""
+        if not self._carries_masks:
+            return obs
+        obs, self._masks = obs
+        return obs
+
+    def _final(self, final_obs: Any, row: int) -> Any:
+        single = map_tree(lambda leaf: leaf[row] if leaf.ndim > 1 else leaf[row].item(), final_obs)
+        return single[0] if self._carries_masks else single
+
+    def _drop_step(self) -> None:
+        """Wait for a step that nobody will ask for; the reset that follows makes good what failed in it."""
+        if self.waiting and self._kernels is None:
+            with contextlib.suppress(EnvError):
+                self._inner.recv()
+        self.waiting = False
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.waiting = False
+            self._envs.close()
+
+    # --- single envs -------------------------------------------------------------------------------------------------
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        if self.render_mode != "rgb_array":
+            warnings.warn(no_images(self.render_mode), stacklevel=2)
+            return [None] * self.num_envs
+        return list(self._inner.render() or ()) if self._kernels is not None else self.env_method("render")
+
+    def has_attr(self, attr_name: str) -> bool:
+        if attr_name == _MASKS and (self._carries_masks or self._kernel_masks()):
+            return True
+        if self._kernels is not None and attr_name in self._kernels.kernel.params:
+            return True
+        return all(self._reach(None if self._kernels is None else 0, _served.has, attr_name))
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        rows = self._rows(indices)
+        if self._kernels is not None and attr_name in self._kernels.kernel.params:
+            values = self._inner.call(attr_name)
+            return [values[row] for row in rows]
+        if self._kernels is not None and attr_name in _FACTS:
+            return [getattr(self._inner, attr_name)] * len(rows)
+        return self._reach(rows, _served.read, attr_name)
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        if self._kernels is None:
+            self._reach(indices, _served.write, attr_name, value)
+            self._masks = None
+            return
+        known = attr_name in self._kernels.kernel.params
+        values = list(self._inner.call(attr_name)) if known else [value] * self.num_envs
+        for row in self._rows(indices):
+            values[row] = value
+        self._inner.set_attr(attr_name, values)
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Call a method of the envs. Action masks came with the last observations and need no call."""
+        if method_name == _MASKS and not method_args and not method_kwargs:
+            if self._masks is not None:
+                return list(self._masks[self._rows(indices)].astype(np.bool_))
+            return self._reach(indices, _served.call, method_name, (), {})
+        if self._kernels is None:
+            self._masks = None  # the call may have changed what is allowed
+        return self._reach(indices, _served.call, method_name, method_args, method_kwargs)
+
+    def env_is_wrapped(self, wrapper_class: type[gymnasium.Wrapper], indices: VecEnvIndices = None) -> list[bool]:
+        rows = self._rows(indices)
+        if self._kernels is not None:
+            return [False] * len(rows)
+        return self._reach(rows, _served.is_wrapped, _served.name_of(wrapper_class))
+
+    def _kernel_masks(self) -> bool:
+        return self._kernels is not None and "action_mask" in self._kernels.batch.info
+
+    def _rows(self, indices: VecEnvIndices) -> list[int]:
+        everyone = range(self.num_envs)
+        return [everyone[index] for index in self._get_indices(indices)]
+
+    def at_envs(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Call a function with each env, its index and the arguments, where the env is; nothing for kernels."""
+        call: Any = self._inner.call
+        return [] if self._kernels is not None else list(call(function, *arguments))
+
+    def _reach(self, indices: VecEnvIndices, action: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Do something to single envs, where they are; kernels are copied for it."""
+        rows = self._rows(indices)
+        if self._kernels is not None:
+            return [action(self._kernels.copy_of(row), *arguments) for row in rows]
+        call: Any = self._inner.call
+        results = call(_served.reach, frozenset(rows), action, *arguments)
+        return [results[row] for row in rows]
+
+
+def _check(envs: VectorEnv | Wrapper, inner: VectorEnv, compiled: bool) -> None:
+    """Raise ConfigError unless episodes begin again in the same step and arrays are not overwritten by the next one."""
+    mode = envs.autoreset_mode
+    if mode is not AutoresetMode.SAME_STEP:
+        raise ConfigError(
+            f"Stable-Baselines3 begins a new episode in the step that ended the last one, these envs have "
+            f"autoreset={mode.value!r}; make them with vecenv.make(..., autoreset='same-step')"
+        )
+    if not inner.copy and not compiled:
+        raise ConfigError(
+            "Stable-Baselines3 keeps observations across the next step, which these envs overwrite; "
+            "make them with copy=True"
+        )

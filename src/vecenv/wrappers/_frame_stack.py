@@ -1,0 +1,200 @@
+"""Wrappers that remember observations: the last few, or those of a while ago."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import Space, spaces
+from gymnasium.vector.utils import batch_space
+from gymnasium.wrappers.utils import create_zero_array
+
+from vecenv._exchange import Exchange
+from vecenv._layout import map_tree
+from vecenv.errors import ConfigError, ConfigTypeError, SpaceError
+from vecenv.wrappers._observations import check_arrays, map_space, spread
+from vecenv.wrappers._stacking import Stacker
+from vecenv.wrappers._transform import Transform
+from vecenv.wrappers._wrapper import Wrapper
+
+Channels = Literal["first", "last"]
+
+
+class FrameStackObservation(Wrapper):
+    """The last observations of every env together, the newest last.
+
+    An observation that ends an episode is stacked on those before it, in every autoreset mode.
+
+    Args:
+        env: the vector env.
+        stack_size: number of observations.
+        padding_type: what stands for observations from before the episode: "reset" (its first one), "zero", or an
+            observation.
+        channels: None puts observations on a new first axis, as Gymnasium does; "first" and "last" concatenate them on
+            that axis, as Stable-Baselines3 does; of a Dict, also one of these per key.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.vector.VectorEnv,
+        stack_size: int,
+        *,
+        padding_type: Any = "reset",
+        channels: Channels | Mapping[str, Channels] | None = None,
+    ) -> None:
+        super().__init__(env, FrameStack(stack_size, padding_type, channels))
+        self.stack_size = stack_size
+
+
+class DelayObservation(Wrapper):
+    """Observations as they were `delay` steps ago; zeros before that. Every episode begins anew.
+
+    Args:
+        env: the vector env.
+        delay: number of steps.
+    """
+
+    def __init__(self, env: gymnasium.vector.VectorEnv, delay: int) -> None:
+        super().__init__(env, Delay(delay))
+        self.delay = delay
+
+
+# --- transforms ------------------------------------------------------------------------------------------------------
+
+
+class Remembering(Transform):
+    """Keeps the last observations. Subclasses say how many, on which axis, and what is shown of them."""
+
+    def __init__(self) -> None:
+        self._stackers: Any = None
+        """One per leaf, nested like observations."""
+        self._fills: Any = None
+        """What stands for observations from before the episode, nested alike; None: its first one."""
+
+    def show(self, stacks: np.ndarray) -> np.ndarray:
+        """What a user sees of the stacks of a leaf."""
+        return stacks
+
+    def exchange(self, exchange: Exchange) -> None:
+        if exchange.final_obs is not None:
+            self._exchange_final(exchange, np.flatnonzero(exchange.rolled))
+        rows, began, touched = exchange.rows, exchange.began, exchange.touched
+        some = None if touched.all() else np.flatnonzero(touched)
+
+        def push(stacker: Stacker, frames: np.ndarray, fill: Any) -> np.ndarray:
+            if some is None:
+                return self.show(stacker.push(rows, frames, began, fill))
+            stacker.push(rows[some], frames[some], began[some], fill)
+            return self.show(stacker.current(rows))
+
+        exchange.obs = map_tree(push, self._stackers, exchange.obs, self._fills)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {str(index): stacker.state_dict()["frames"] for index, stacker in enumerate(self._leaves())}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        stackers = {str(index): stacker for index, stacker in enumerate(self._leaves())}
+        if state.keys() != stackers.keys() or not all(stackers[key].fits({"frames": state[key]}) for key in stackers):
+            raise SpaceError("the state is of other observations, another number of them, or of envs")
+        for key, stacker in stackers.items():
+            stacker.load_state_dict({"frames": state[key]})
+
+    def _exchange_final(self, exchange: Exchange, ended: np.ndarray) -> None:
+        rows, count = exchange.rows[ended], len(exchange)
+
+        def finals(stacker: Stacker, frames: np.ndarray) -> np.ndarray:
+            return spread(self.show(stacker.final(rows, frames[ended])), ended, count)
+
+        exchange.final_obs = map_tree(finals, self._stackers, exchange.final_obs)
+
+    def _leaves(self) -> list[Stacker]:
+        leaves: list[Stacker] = []
+        map_tree(leaves.append, self._stackers)
+        return leaves
+
+
+class FrameStack(Remembering):
+    """The last observations."""
+
+    def __init__(self, depth: int, padding: Any = "reset", channels: Any = None) -> None:
+        super().__init__()
+        if not isinstance(depth, (int, np.integer)) or isinstance(depth, bool):
+            raise ConfigTypeError(f"stack_size must be an int, got {type(depth).__name__}")
+        if depth < 1:
+            raise ConfigError(f"stack_size must be at least 1, got {depth}")
+        self._depth, self._padding, self._channels = int(depth), padding, channels
+
+    def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
+        check_arrays(observation, self)
+        self._fills = self._filling(observation)
+        if isinstance(self._channels, Mapping):
+            return self._bind_keys(observation, count), action
+        if self._channels is not None and isinstance(observation, spaces.Dict):
+            self._channels = dict.fromkeys(observation.spaces, self._channels)
+            return self._bind_keys(observation, count), action
+        axis = _axis(self._channels)
+        joined = self._joined(observation, axis)
+        self._stackers = map_space(lambda leaf: _stacker(leaf, count, self._depth, axis), observation)
+        return joined, action
+
+    def _bind_keys(self, observation: Space[Any], count: int) -> Space[Any]:
+        if not isinstance(observation, spaces.Dict) or self._channels.keys() != observation.spaces.keys():
+            raise SpaceError(
+                f"channels={dict(self._channels)} must name every key of a Dict, observations are {observation}"
+            )
+        axes = {key: _axis(order) for key, order in self._channels.items()}
+        shown = {key: self._joined(child, axes[key]) for key, child in observation.spaces.items()}
+        children = observation.spaces.items()
+        self._stackers = {key: _stacker(child, count, self._depth, axes[key]) for key, child in children}
+        return spaces.Dict(shown)
+
+    def _joined(self, space: Space[Any], axis: int | None) -> Space[Any]:
+        if axis is None:
+            return batch_space(space, self._depth)
+        if not isinstance(space, spaces.Box) or not space.shape:
+            raise SpaceError(f"only arrays in a Box can be joined on an axis, got {space}; use channels=None")
+        repeats = [1] * len(space.shape)
+        repeats[axis] = self._depth
+        return spaces.Box(np.tile(space.low, repeats), np.tile(space.high, repeats), dtype=space.dtype)  # type: ignore[arg-type]
+
+    def _filling(self, space: Space[Any]) -> Any:
+        if isinstance(self._padding, str) and self._padding == "reset":
+            return map_space(lambda _: None, space)
+        if isinstance(self._padding, str) and self._padding == "zero":
+            return create_zero_array(space)
+        if not isinstance(self._padding, str) and self._padding in space:
+            return self._padding
+        raise SpaceError(f"padding_type must be 'reset', 'zero' or an observation in {space}, got {self._padding!r}")
+
+
+class Delay(Remembering):
+    """Old observations."""
+
+    def __init__(self, delay: int) -> None:
+        super().__init__()
+        if not isinstance(delay, (int, np.integer)) or isinstance(delay, bool):
+            raise ConfigTypeError(f"delay must be an int, got {type(delay).__name__}")
+        if delay < 0:
+            raise ConfigError(f"delay must not be negative, got {delay}")
+        self._depth = int(delay) + 1
+
+    def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
+        check_arrays(observation, self)
+        self._fills = create_zero_array(observation)
+        self._stackers = map_space(lambda leaf: _stacker(leaf, count, self._depth), observation)
+        return observation, action
+
+    def show(self, stacks: np.ndarray) -> np.ndarray:
+        return stacks[:, 0].copy()
+
+
+def _axis(channels: Any) -> int | None:
+    if channels not in (None, "first", "last"):
+        raise ConfigError(f"channels must be None, 'first' or 'last', got {channels!r}")
+    return {None: None, "first": 0, "last": -1}[channels]
+
+
+def _stacker(leaf: Space[Any], count: int, depth: int, axis: int | None = None) -> Stacker:
+    return Stacker(count, depth, tuple(leaf.shape or ()), leaf.dtype, axis)

@@ -1,0 +1,149 @@
+"""Observations with mean zero and variance one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import Space, spaces
+
+from vecenv._exchange import Exchange
+from vecenv.errors import ConfigError, SpaceError
+from vecenv.wrappers._moments import Moments
+from vecenv.wrappers._observations import spread
+from vecenv.wrappers._transform import Transform
+from vecenv.wrappers._wrapper import Wrapper
+
+
+class NormalizeObservation(Wrapper):
+    """Observations minus their mean so far, divided by their standard deviation so far, as float32.
+
+    Statistics are taken of `obs`, in every autoreset mode, of those envs only that an exchange is about. Observations
+    that end an episode are learnt from if they are `obs`, as in "next-step" mode; `final_obs` are only normalized, as
+    in Stable-Baselines3.
+
+    Args:
+        env: the vector env.
+        epsilon: added to the variance.
+        clip: results are at most this far from zero.
+        keys: of a Dict, what to normalize; default: all of it.
+
+    Attributes:
+        update_running_mean: whether to learn from what passes; set it to False for evaluation.
+        obs_rms: the moments `mean`, `var`, `count`; of a Dict, a dict of them.
+    """
+
+    transform: Normalize
+
+    def __init__(
+        self,
+        env: gymnasium.vector.VectorEnv,
+        epsilon: float = 1e-8,
+        clip: float = math.inf,
+        keys: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(env, Normalize(epsilon, clip, keys))
+        self.epsilon = epsilon
+
+    @property
+    def update_running_mean(self) -> bool:
+        """Whether to learn from what passes."""
+        return self.transform.learning
+
+    @update_running_mean.setter
+    def update_running_mean(self, setting: bool) -> None:
+        self.transform.learning = bool(setting)
+
+    @property
+    def obs_rms(self) -> Moments | dict[str, Moments]:
+        """The moments of the observations."""
+        moments = self.transform.moments
+        return moments[""] if list(moments) == [""] else moments
+
+
+class Normalize(Transform):
+    """Mean zero, variance one.
+
+    Attributes:
+        learning: whether statistics change.
+        moments: by key of the Dict; a Box has the key "".
+    """
+
+    def __init__(self, epsilon: float, clip: float = math.inf, keys: Sequence[str] | None = None) -> None:
+        if epsilon <= 0:
+            raise ConfigError(f"epsilon must be positive, got {epsilon}")
+        if clip <= 0:
+            raise ConfigError(f"clip must be positive, got {clip}")
+        self.learning = True
+        self.moments: dict[str, Moments] = {}
+        self._epsilon, self._clip, self._keys = epsilon, clip, keys
+
+    def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
+        children = {"": observation}
+        if isinstance(observation, spaces.Dict):
+            children = dict(observation.spaces)
+        elif self._keys is not None:
+            raise SpaceError(f"keys are for Dict observations, these are {observation}")
+        keys = list(children) if self._keys is None else list(self._keys)
+        changed = {key: self._changed(key, children) for key in keys}
+        self.moments = {key: Moments(space.shape) for key, space in changed.items()}
+        if isinstance(observation, spaces.Dict):
+            return spaces.Dict({**children, **changed}), action
+        return changed[""], action
+
+    def exchange(self, exchange: Exchange) -> None:
+        touched = exchange.touched
+        everyone = bool(touched.all())
+        if isinstance(exchange.obs, dict):
+            parts = {key: self._apply(self.moments[key], exchange.obs[key], touched, everyone) for key in self.moments}
+            exchange.obs = {**exchange.obs, **parts}
+        else:
+            exchange.obs = self._apply(self.moments[""], exchange.obs, touched, everyone)
+        if exchange.final_obs is not None:
+            self._apply_to_final(exchange, np.flatnonzero(exchange.rolled))
+
+    def normalize(self, obs: Any) -> Any:
+        """Observations as a user would see them now; nothing is learnt. Any number of leading axes."""
+        if not isinstance(obs, dict):
+            return self.moments[""].normalize(obs, self._epsilon, self._clip)
+        parts = {key: own.normalize(obs[key], self._epsilon, self._clip) for key, own in self.moments.items()}
+        return {**obs, **parts}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {key: moments.state_dict() for key, moments in self.moments.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state.keys() != self.moments.keys():
+            raise SpaceError(f"the state has moments of {list(state)}, needed are those of {list(self.moments)}")
+        loaded = {key: Moments(moments.shape) for key, moments in self.moments.items()}
+        for key, moments in loaded.items():
+            moments.load_state_dict(state[key])
+        for key, moments in self.moments.items():
+            moments.load_state_dict(state[key])
+
+    def _apply(self, moments: Moments, obs: np.ndarray, touched: np.ndarray, everyone: bool) -> np.ndarray:
+        if self.learning and everyone:
+            return moments.update_and_normalize(obs, self._epsilon, self._clip)
+        if self.learning:
+            moments.update(obs[touched])
+        return moments.normalize(obs, self._epsilon, self._clip)
+
+    def _apply_to_final(self, exchange: Exchange, ended: np.ndarray) -> None:
+        """Only where there are any: anything may be elsewhere."""
+        final, count = exchange.final_obs, len(exchange)
+        if not isinstance(final, dict):
+            exchange.final_obs = spread(self.normalize(final[ended]), ended, count)
+            return
+        parts = {key: spread(own.normalize(final[key][ended], self._epsilon, self._clip), ended, count)
+                 for key, own in self.moments.items()}  # fmt: skip
+        exchange.final_obs = {**final, **parts}
+
+    def _changed(self, key: str, children: dict[str, Space[Any]]) -> spaces.Box:
+        space = children.get(key)
+        if not isinstance(space, spaces.Box):
+            where = f" at {key!r}" if key else ""
+            raise SpaceError(f"only Box observations can be normalized, got {space}{where}; choose by keys=[...]")
+        return spaces.Box(-self._clip, self._clip, space.shape, np.float32)

@@ -1,0 +1,104 @@
+"""What wrappers of observations have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from vecenv._exchange import Exchange
+from vecenv._layout import Layout, map_tree
+from vecenv.errors import SpaceError
+from vecenv.wrappers._transform import Transform
+
+
+class ObservationFunction(Transform):
+    """A function of batches, applied to `obs` and, where episodes ended, to `final_obs`."""
+
+    def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
+        check_arrays(observation, self)
+        return self.space(observation), action
+
+    def space(self, space: Space[Any]) -> Space[Any]:
+        """The space of what `function` makes of observations in `space`; raises SpaceError if it cannot."""
+        raise NotImplementedError
+
+    def function(self, obs: Any) -> Any:
+        """A batch of observations, changed. The batch may be of any number of them, and must not be written to."""
+        raise NotImplementedError
+
+    def exchange(self, exchange: Exchange) -> None:
+        apply(exchange, self.function)
+
+
+def apply(exchange: Exchange, function: Callable[[Any], Any]) -> None:
+    """Send `obs` and what matters of `final_obs` through a function of batches."""
+    exchange.obs = function(exchange.obs)
+    if exchange.final_obs is not None:
+        ended = np.flatnonzero(exchange.rolled)
+        exchange.final_obs = spread(function(take(exchange.final_obs, ended)), ended, len(exchange))
+
+
+def take(obs: Any, positions: np.ndarray) -> Any:
+    """Some observations of a batch, copies."""
+    return map_tree(lambda leaf: leaf[positions], obs)
+
+
+def spread(obs: Any, positions: np.ndarray, count: int) -> Any:
+    """A batch of `count` observations that has those of `obs` at `positions`, and anything elsewhere."""
+
+    def spread_leaf(leaf: np.ndarray) -> np.ndarray:
+        spread = np.empty((count, *leaf.shape[1:]), leaf.dtype)
+        spread[positions] = leaf
+        return spread
+
+    return map_tree(spread_leaf, obs)
+
+
+def count_of(obs: Any) -> int:
+    """How many observations a batch has."""
+    while isinstance(obs, (dict, tuple)):
+        obs = next(iter(obs.values() if isinstance(obs, dict) else obs))
+    return len(obs)
+
+
+def map_space(function: Callable[[Space[Any]], Any], space: Space[Any]) -> Any:
+    """Apply a function to the leaves of a space: dicts and tuples of its results, nested like observations are."""
+    if isinstance(space, spaces.Dict):
+        return {key: map_space(function, child) for key, child in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(map_space(function, child) for child in space.spaces)
+    return function(space)
+
+
+def as_space(tree: Any) -> Space[Any]:
+    """The space that a tree of spaces is."""
+    if isinstance(tree, dict):
+        return spaces.Dict({key: as_space(child) for key, child in tree.items()})
+    if isinstance(tree, tuple):
+        return spaces.Tuple([as_space(child) for child in tree])
+    return tree
+
+
+def check_arrays(space: Space[Any], who: Transform) -> None:
+    """Raise SpaceError unless all leaves of a space are arrays of numbers."""
+    layout = Layout(space)
+    if layout.by_value:
+        leaf = layout.leaves[layout.by_value[0]]
+        raise SpaceError(f"{type(who).__name__} needs observations that are arrays, got {leaf.space}")
+
+
+def check_box(space: Space[Any], who: Transform) -> spaces.Box:
+    """The space, if it is a Box."""
+    if not isinstance(space, spaces.Box):
+        raise SpaceError(f"{type(who).__name__} needs a Box of observations, got {space}")
+    return space
+
+
+def is_image(space: Space[Any]) -> bool:
+    """Whether these are pictures: three axes, bytes from 0 to 255."""
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or len(space.shape) != 3:
+        return False
+    return bool(np.all(space.low == 0) and np.all(space.high == 255))
