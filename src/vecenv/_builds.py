@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium.envs.registration import registry
+from gymnasium.envs.registration import EnvSpec, registry
 
+from vecenv._checks import positive_int
+from vecenv.errors import ConfigError
 from vecenv.kernel._define import Kernel
-from vecenv.kernel._python import metadata_of
-from vecenv.kernel._registry import find_kernel
+from vecenv.kernel._python import KernelEnv, metadata_of
+from vecenv.kernel._registry import find_kernel, kernel_of
 
 NAMESPACE = "vecenv"
 _OF_GYMNASIUM_MAKE = ("max_episode_steps", "disable_env_checker", "render_mode")
@@ -22,9 +25,9 @@ def find_build(env: Any) -> tuple[Kernel | None, Any]:
 
     A kernel that stands for an env of Gymnasium's is used only as long as that id is still Gymnasium's own.
     """
-    if isinstance(env, type) and isinstance(getattr(env, "__kernel__", None), Kernel):
-        kernel: Kernel = env.__kernel__  # type: ignore[attr-defined]  # just looked at
-        return kernel, f"{NAMESPACE}/{kernel.id}"
+    kernel = kernel_of(env)
+    if kernel is not None:
+        return kernel, kernel_spec(kernel)
     if not isinstance(env, str):
         return None, env
     id = env.removeprefix(f"{NAMESPACE}:").removeprefix(f"{NAMESPACE}/")
@@ -32,9 +35,20 @@ def find_build(env: Any) -> tuple[Kernel | None, Any]:
     if kernel_or_none is None:
         return None, env
     if id not in registry:
-        return kernel_or_none, f"{NAMESPACE}/{id}"
+        return kernel_or_none, kernel_spec(kernel_or_none)
     own = str(registry[id].entry_point).startswith("gymnasium.envs.")
     return (kernel_or_none if own else None), id
+
+
+def kernel_spec(kernel: Kernel) -> EnvSpec:
+    """What Python envs of a kernel are made from: this very definition, whatever the id stands for now."""
+    limit = kernel.max_episode_steps
+    entry_point: Any = functools.partial(_kernel_env, kernel)
+    return EnvSpec(f"{NAMESPACE}/{kernel.id}", entry_point=entry_point, max_episode_steps=limit)
+
+
+def _kernel_env(kernel: Kernel, **kwargs: Any) -> KernelEnv:
+    return KernelEnv(kernel, **kwargs)
 
 
 def compiled_kwargs(kernel: Kernel, env_kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -42,6 +56,8 @@ def compiled_kwargs(kernel: Kernel, env_kwargs: Any) -> tuple[Any, dict[str, Any
     registered = registry[kernel.id].kwargs if kernel.id in registry else {}
     if isinstance(env_kwargs, (list, tuple)):
         rows = [{**registered, **(entry or {})} for entry in env_kwargs]
+        if any(_only(row) != _only(rows[0]) for row in rows):
+            raise ConfigError("envs of a kernel share max_episode_steps and render_mode; give all rows the same")
         return [_without(row) for row in rows], _only(rows[0])
     given = {**registered, **(env_kwargs or {})}
     return _without(given), _only(given)
@@ -102,5 +118,5 @@ def time_limit(kernel: Kernel, given: Mapping[str, Any]) -> int | None:
     """Steps of an episode: what was asked for (-1 for no limit, as in Gymnasium), else the registered limit."""
     asked = given.get("max_episode_steps")
     if asked is not None:
-        return None if asked == -1 else int(asked)
+        return None if asked == -1 else positive_int("max_episode_steps", asked)
     return registry[kernel.id].max_episode_steps if kernel.id in registry else kernel.max_episode_steps

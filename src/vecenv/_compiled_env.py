@@ -157,7 +157,11 @@ class CompiledVectorEnv(VectorEnv):
                 packed, count = self._pack_time(actions, steps)
             ended = self._batch.terminated | self._batch.truncated
             self._taken = lifecycle.all_rows
-            out = self.engine.rollout(packed, count, self._alive, self._done, policy)
+            try:
+                out = self.engine.rollout(packed, count, self._alive, self._done, policy)
+            except InvalidAction:
+                lifecycle.failed(lifecycle.all_rows)  # some of them have moved
+                raise
             made = self._rollout_of(out, ended)
             self._taken = None
             return made
@@ -217,7 +221,7 @@ class CompiledVectorEnv(VectorEnv):
             "seeding": self._seeding,
             "engine_reason": self.engine_reason,
         }
-        return _restored, (engine.kernel, self.num_envs, engine.parameters, build, front, self.get_state())
+        return _restored, (engine.kernel, self.num_envs, engine.parameters, build, front, self.spec, self.get_state())
 
 
 class _Only:
@@ -232,10 +236,11 @@ class _Only:
 
 
 def _restored(
-    kernel: Any, count: int, parameters: Any, build: dict[str, Any], front: dict[str, Any], state: Snapshot
+    kernel: Any, count: int, parameters: Any, build: dict[str, Any], front: dict[str, Any], spec: Any, state: Snapshot
 ) -> CompiledVectorEnv:
     """What pickle calls."""
     envs = CompiledVectorEnv(CompiledEngine(kernel, count, parameters=parameters, **build), **front)
+    envs.spec = spec
     envs.set_state(state)
     return envs
 

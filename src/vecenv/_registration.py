@@ -10,13 +10,12 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 
+from vecenv._builds import NAMESPACE, kernel_spec
 from vecenv._factories import find_spec
 from vecenv._make import make
 from vecenv._vector_env import VectorEnv
 from vecenv.kernel._define import Kernel
 from vecenv.kernel._registry import GAMES, SHIPPED, find_kernel
-
-NAMESPACE = "vecenv"
 
 
 def register(id: str) -> str:
@@ -39,7 +38,7 @@ def register_kernel(kernel: Kernel) -> None:
         warnings.simplefilter("ignore")  # "Overriding environment ... already in registry", in a notebook cell
         gymnasium.register(
             id=f"{NAMESPACE}/{kernel.id}",
-            entry_point=functools.partial(_kernel_env, kernel),
+            entry_point=kernel_spec(kernel).entry_point,
             vector_entry_point=functools.partial(_make_registered, kernel.id),  # type: ignore[arg-type]  # any creator
             max_episode_steps=kernel.max_episode_steps,
         )
@@ -56,13 +55,6 @@ def make_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     if kernel is None:
         return gymnasium.make(find_spec(id), **kwargs)
     return gymnasium.make(f"{NAMESPACE}/{id}", **kwargs)
-
-
-def _kernel_env(kernel: Kernel, **kwargs: Any) -> gymnasium.Env[Any, Any]:
-    """What Gymnasium calls for a user's kernel. It carries the definition, so that other processes need no registry."""
-    from vecenv.kernel._python import KernelEnv
-
-    return KernelEnv(kernel, **kwargs)
 
 
 def _make_kernel_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:

@@ -17,6 +17,7 @@ from gymnasium.envs.registration import registry
 
 from vecenv.errors import KernelError
 from vecenv.kernel import _registry as kernels
+from vecenv.kernel import kernel_of
 from vecenv.kernel._python import KernelEnv
 
 HEAD = """
@@ -92,7 +93,7 @@ def imported(file: Path) -> Iterator[ModuleType]:
 def refused(file: Path, *, play: bool = False) -> KernelError:
     """The error of a definition when it is read or an env of it is made; with `play`, in the first episode."""
     with pytest.raises(KernelError) as caught, imported(file) as module:
-        _played(KernelEnv(module.Wrong.__kernel__), play)
+        _played(KernelEnv(kernel_of(module.Wrong)), play)
     return caught.value
 
 
@@ -105,7 +106,7 @@ def _played(env: KernelEnv, play: bool) -> None:
 def accepted(file: Path, steps: int = 3) -> KernelEnv:
     """The env of a definition that is right, after some steps."""
     with imported(file) as module:
-        env = KernelEnv(module.Wrong.__kernel__)
+        env = KernelEnv(kernel_of(module.Wrong))
         env.action_space.seed(0)
         env.reset(seed=0)
         for _ in range(steps):

@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
-HELPER = "FACTOR = 2.0\n\n\ndef scaled(x):\n    return x * 3.0\n"
+HELPER = (
+    "import numpy as np\n\nFACTOR = 2.0\nPAIR = (np.array([0.0, 0.0]), 1)\n\n\ndef scaled(x):\n    return x * 3.0\n"
+)
 KERNEL = """
 import numpy as np, sys, vecenv
 from gymnasium.spaces import Box, Discrete
@@ -23,7 +25,7 @@ class Cached:
         s.x = 1.0
 
     def step(s, action, rng, p):
-        s.x = scaled(s.x) + rules.FACTOR{extra}
+        s.x = scaled(s.x) + rules.FACTOR + rules.PAIR[0][1]{extra}
         return s.x, False
 
     def observe(s, obs, p):
@@ -76,12 +78,14 @@ def test_the_second_process_needs_no_compiler_and_edits_are_seen(project):
     assert project.run() == (6.0, True)
     project.write(helper=HELPER.replace("2.0", "2.5"))  # a constant in another file
     assert project.run() == (5.5, True)
+    project.write(helper=HELPER.replace("0.0, 0.0", "0.0, 1e-12"))  # a small difference inside a tuple
+    assert project.run() == (5.000000000001, True)
     project.write(extra=" + 1.0")  # the method itself
     assert project.run() == (6.0, True)
     project.write(comment="# nothing that matters\n\n")
     assert project.run() == (5.0, False)
     assert project.run("fast") == (5.0, True)
-    assert len(project.files()) == 5
+    assert len(project.files()) == 6
 
 
 def test_a_damaged_file_is_replaced(project):

@@ -282,7 +282,7 @@ def compare_vectors(id: str, ours: Any, theirs: Any, steps: int, options: Any = 
 def test_native_code_is_bit_equal(id: str, options: dict[str, Any]) -> None:
     with vecenv.make(id, COUNT, engine="compiled", env_kwargs=options) as ours:
         theirs = Reference(gymnasium_envs(id, **options), AutoresetMode.NEXT_STEP)
-        assert compare_vectors(id, ours, theirs, 500 if options else STEPS)
+        assert compare_vectors(id, ours, theirs, STEPS)
 
 
 @pytest.mark.parametrize("id", ["CartPole-v1", "FrozenLake-v1", TAXI])

@@ -15,6 +15,7 @@ from vecenv.errors import (
     NotResetError,
     UnsupportedError,
 )
+from vecenv.kernel import kernel_of
 from vecenv.testing import check_kernel
 
 
@@ -308,4 +309,4 @@ def test_a_mistake_that_only_the_compiler_sees_names_function_and_line(tmp_path,
 def test_torture_in_fast_precision_stays_close():
     check_kernel(Push, tolerance=1e-12)
     check_kernel("CartPole-v1", tolerance=1e-6, steps=100)
-    assert Torture.__kernel__.state["b"].dtype == np.float32
+    assert kernel_of(Torture).state["b"].dtype == np.float32

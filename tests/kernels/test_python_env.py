@@ -18,6 +18,7 @@ from gymnasium.utils.env_checker import check_env
 
 import vecenv
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, KernelError
+from vecenv.kernel import kernel_of
 from vecenv.kernel._declared import per_env
 from vecenv.kernel._fields import Field, FieldError, Record, conform, field_of
 from vecenv.kernel._python import KernelEnv, check_render_mode, option_columns
@@ -219,7 +220,7 @@ def test_nested_spaces_are_read_and_written_by_key() -> None:
 def test_an_observation_of_every_space(space: str, body: str, want: Any, tmp_path: Path) -> None:
     file = written(tmp_path, f"observation_space = {space}", f"def observe(s, obs, p):\n    {body}")
     with imported(file) as module:
-        env = KernelEnv(module.Wrong.__kernel__)
+        env = KernelEnv(kernel_of(module.Wrong))
         obs, _ = env.reset()
     np.testing.assert_equal(obs if isinstance(want, tuple) else np.asarray(obs).tolist(), want)
     assert contains(env.observation_space, obs)
@@ -240,7 +241,7 @@ def test_an_observation_of_every_space(space: str, body: str, want: Any, tmp_pat
 def test_an_action_of_every_space(space: str, expression: str, action: Any, want: float, tmp_path: Path) -> None:
     step = f"def step(s, action, rng, p):\n    s.x = {expression}\n    return s.x, False"
     with imported(written(tmp_path, f"action_space = {space}", step)) as module:
-        env = KernelEnv(module.Wrong.__kernel__)
+        env = KernelEnv(kernel_of(module.Wrong))
         env.reset()
         assert env.step(action)[1] == want
 
@@ -251,7 +252,7 @@ def test_spaces_that_depend_on_params_are_checked_when_they_are_known(tmp_path: 
     observe = "def observe(s, obs, p):\n    obs[2] = 0.5  #!"
     file = written(tmp_path, space, params, observe)
     with imported(file) as module:
-        kernel = module.Wrong.__kernel__
+        kernel = kernel_of(module.Wrong)
         obs, _ = KernelEnv(kernel, size=3).reset()
         assert obs.tolist() == [0.0, 0.0, 0.5]
         with pytest.raises(KernelError, match="index 2 is out of bounds") as caught:
@@ -375,7 +376,7 @@ def configure(size=2, slow=False):
 
 def test_configure_turns_arguments_into_parameters(tmp_path: Path) -> None:
     with imported(written(tmp_path, f"@staticmethod{CONFIGURED}")) as module:
-        kernel = module.Wrong.__kernel__
+        kernel = kernel_of(module.Wrong)
         env = KernelEnv(kernel, size=4, slow=True)
         assert (env.params.speed, len(env.params.moves)) == (0.1, 4)
         with pytest.raises(ConfigTypeError, match=r"unexpected keyword argument 'speed'.*size=2, slow=False"):
@@ -406,12 +407,12 @@ def test_an_action_mask_is_part_of_the_info_and_kept_to_in_the_trial(tmp_path: P
     mask = "def action_mask(s, mask, p):\n    mask[s.count % 3] = True"
     step = "def step(s, action, rng, p):\n    assert action == s.count % 3\n    s.count += 1\n    return 0.0, False"
     with imported(written(tmp_path, mask, step)) as module:
-        env = KernelEnv(module.Wrong.__kernel__)
+        env = KernelEnv(kernel_of(module.Wrong))
         _, info = env.reset()
         assert info["action_mask"].tolist() == [1, 0, 0]
         assert info["action_mask"].dtype == np.int8
         assert env.step(0)[-1]["action_mask"].tolist() == [0, 1, 0]
-        try_out(KernelEnv(module.Wrong.__kernel__))
+        try_out(KernelEnv(kernel_of(module.Wrong)))
 
 
 def test_rendering_needs_a_render_mode() -> None:
@@ -430,13 +431,13 @@ def test_rendering_needs_a_render_mode() -> None:
 def test_metadata_names_render_modes_but_render_draws(tmp_path: Path) -> None:
     with imported(written(tmp_path, 'metadata = {"render_modes": ["ansi"]}')) as module:
         with pytest.raises(ConfigError, match=r"defines no render\(s, p\)"):
-            check_render_mode(module.Wrong.__kernel__, "ansi")
+            check_render_mode(kernel_of(module.Wrong), "ansi")
 
 
 def test_a_render_that_cannot_be_called_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path, "def render(self):  #!\n    return 1")
     with imported(file) as module, pytest.raises(KernelError, match=r"defined as render\(s, p\)") as caught:
-        KernelEnv(module.Wrong.__kernel__, render_mode="rgb_array")
+        KernelEnv(kernel_of(module.Wrong), render_mode="rgb_array")
     assert (caught.value.function, caught.value.line) == ("render", marked(file))
 
 

@@ -387,7 +387,7 @@ RIGHT = {
     "bool-to-number": "s.x = True\ns.count = s.x > 0\ns.flag = not s.flag\ns.flag |= s.x > 0",
     "int-to-float": "s.x = 1\ns.x += s.count",
     "floor-division": "s.count = s.count // 2\ns.count //= 2\ns.count %= 3",
-    "numpy-scalars": "s.x = np.sqrt(2.0)\ns.count = np.int8(3)\ns.flag = np.isnan(s.x)",
+    "numpy-scalars": "s.x = np.sqrt(2.0)\ns.count = int(np.int8(3))\ns.flag = np.isnan(s.x)",
     "constants": "s.x = math.pi + np.pi + TABLE[1] + PAIR[0]\ns.flag = action == Turn.LEFT",
     "class-constant": "s.x = Wrong.LENGTH",
     "draws": "s.x = rng.random() + uniform(rng, 0.0, 1.0) + rng.normal()\ns.count = rng.integers(0, 5)\n"

@@ -16,7 +16,7 @@ from vecenv._faults import Fault
 from vecenv._layout import Columns, Layout
 from vecenv.engines._crew import Crew
 from vecenv.engines._facts import BatchFacts
-from vecenv.errors import ConfigError, SpaceError, UnsupportedError
+from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedError
 from vecenv.kernel._define import Kernel, per_env
 from vecenv.kernel._driver import BLOCK, RNG_WORDS, fill_table, table_size
 from vecenv.kernel._native import Precision, native
@@ -70,6 +70,7 @@ class CompiledEngine:
         self.max_episode_steps = max_episode_steps
         self.parameters = dict(parameters) if parameters is not None else _parameters(kernel, kwargs or {}, count)
         observation, action = kernel.spaces(kernel.record(self.parameters))
+        self._check_same_spaces(self.parameters)
         self.facts = BatchFacts(
             single_observation_space=observation,
             observation_space=batch_space(observation, count),
@@ -226,10 +227,14 @@ class CompiledEngine:
         calls = [code.caller() for _ in range(self.threads)] if policy is not None else self._calls
         orders = np.array([table.ctypes.data, 0, 0, count, alive, done, steps, 0], np.int64)
         started = _clock()
-        if self.threads > 1 and count >= 2 * BLOCK:
-            self._together(calls, orders)
-        else:
-            calls[0](orders.ctypes.data)
+        calls = [_or_raise(call) for call in calls]
+        try:
+            if self.threads > 1 and count >= 2 * BLOCK:
+                self._together(calls, orders)
+            else:
+                calls[0](orders.ctypes.data)
+        except _WrongAction as error:
+            self._refuse(out, error.step)
         self._busy += _clock() - started
         self._rows_run += count * steps
         for name, layers in out.items():
@@ -264,6 +269,7 @@ class CompiledEngine:
             raise ConfigError(
                 f"parameter {name!r} has shape {self.parameters[name].shape[1:]} per env, got {column.shape[1:]}"
             )
+        self._check_same_spaces({**self.parameters, name: column})
         self.parameters[name][...] = column
         self._columns["OVERRIDE"][...] = _STALE
 
@@ -278,6 +284,28 @@ class CompiledEngine:
         env.np_random = generator(self._columns["RNG"][row])
         env._np_random_seed = int(self.batch.last_seed[row])
         return env
+
+    def _check_same_spaces(self, parameters: Mapping[str, np.ndarray]) -> None:
+        """Refuse parameters that give some env other spaces: all rows share columns of one shape."""
+        definition = self.kernel.definition
+        if not (callable(definition.observation_space) or callable(definition.action_space)):  # type: ignore[attr-defined]
+            return
+        bytes_of = [_bytes_of(column) for column in parameters.values()]
+        _, different = np.unique(np.concatenate(bytes_of, axis=1), axis=0, return_index=True)
+        wanted = self.kernel.spaces(self.kernel.record(self.parameters))
+        for row in different.tolist():
+            if self.kernel.spaces(self.kernel.record(parameters, row)) != wanted:
+                raise ConfigError(f"parameters of env {row} give it other spaces than those of env 0")
+
+    def _refuse(self, out: Mapping[str, np.ndarray], step: int) -> None:
+        """Raise for what a policy chose at a step."""
+        layout = self.facts.action_layout
+        chosen = [out[f"A_{leaf}"][step] for leaf in range(len(layout.leaves))]
+        try:
+            layout.pack(layout.batched(chosen), self._count)
+        except InvalidAction as error:
+            raise InvalidAction(f"the policy, at step {step} of the rollout: {error}; reset the envs") from None
+        raise InvalidAction(f"the policy chose an action that is not in the space at step {step}; reset the envs")
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
@@ -362,7 +390,25 @@ class CompiledEngine:
             for name, base in self.parameters.items():
                 self._columns[f"P_{name}"][row] = columns[name][0] if name in columns else base[row]
             if columns:
+                self._check_same_spaces({name: column[:1] for name, column in {**self.parameters, **columns}.items()})
                 self._columns["OVERRIDE"][row] = _FRESH
+
+
+class _WrongAction(Exception):
+    """A policy chose an action that is none."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+
+def _or_raise(call: Callable[[int], int]) -> Callable[[int], int]:
+    def checked(orders: int) -> int:
+        ended = call(orders)
+        if ended < 0:
+            raise _WrongAction(-1 - ended)
+        return ended
+
+    return checked
 
 
 class _Ring:
@@ -406,6 +452,10 @@ def _task(call: Callable[[int], int], orders: np.ndarray) -> Callable[[int, int]
         return call(address)
 
     return task
+
+
+def _bytes_of(column: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(column).reshape(len(column), -1).view(np.uint8)
 
 
 def _parameters(kernel: Kernel, kwargs: Any, count: int) -> dict[str, np.ndarray]:

@@ -43,13 +43,18 @@ class Crew:
         starts = iter(range(0, count, part))
         totals = [0] * self.size
         work = [_share(task, starts, part, count, totals, place) for place, task in enumerate(tasks)]
-        for helper, share in zip(self._helpers, work[1:], strict=True):
-            helper.begin(share)
+        begun: list[_Helper] = []
+        errors: list[BaseException] = []
         try:
+            for helper, share in zip(self._helpers, work[1:], strict=True):
+                begun.append(helper)
+                helper.begin(share)
             work[0]()
-        finally:
-            for helper in self._helpers:
-                helper.wait()
+        except BaseException as error:
+            errors.append(error)
+        errors.extend(error for helper in begun for error in helper.wait())
+        if errors:
+            raise errors[0]
         return sum(totals)
 
     def close(self) -> None:
@@ -86,20 +91,22 @@ class _Helper:
         self._work = work
         self._go.release()
 
-    def wait(self) -> None:
-        """Wait until it is done, also if Ctrl-C comes meanwhile: it works on memory that the caller will use."""
-        interrupt: BaseException | None = None
+    def wait(self) -> list[BaseException]:
+        """Wait until it is done and return what went wrong, Ctrl-C meanwhile included.
+
+        It never leaves before: the thread works on memory that the caller will use.
+        """
+        errors: list[BaseException] = []
         while True:
             try:
                 self._done.acquire()
                 break
             except BaseException as error:
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
+                errors.append(error)
         if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+            errors.append(self._error)
+            self._error = None
+        return errors
 
     def end(self) -> None:
         self._work = None

@@ -12,9 +12,9 @@ from typing import Any
 
 from vecenv.kernel import rng
 from vecenv.kernel._define import Kernel, kernel
-from vecenv.kernel._registry import kernel_ids
+from vecenv.kernel._registry import kernel_ids, kernel_of
 
-__all__ = ["Kernel", "kernel_ids", "rng"]
+__all__ = ["Kernel", "kernel_ids", "kernel_of", "rng"]
 
 
 class _CallableModule(ModuleType):

@@ -22,7 +22,7 @@ from vecenv.kernel._mistakes import located
 from vecenv.kernel._registry import add_kernel
 from vecenv.kernel._rules import Rules
 from vecenv.kernel._scope import METHODS
-from vecenv.kernel._source import Source
+from vecenv.kernel._source import Source, read_helpers
 
 Class = TypeVar("Class", bound=type)
 
@@ -184,7 +184,6 @@ def kernel(
         built = build(id, definition, max_episode_steps, kwargs or {})
         add_kernel(built)
         register_kernel(built)
-        definition.__kernel__ = built  # type: ignore[attr-defined]  # so that check_kernel(Walk) finds it
         return definition
 
     return decorate
@@ -225,8 +224,9 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
         render=read_render(definition),
     )
     _check_spaces(built)
-    for method in built.methods:
+    for method, source in built.methods.items():
         built.rules(method).check()
+        read_helpers(source)
     return built
 
 
@@ -245,6 +245,10 @@ def _check_spaces(kernel: Kernel) -> None:
                     f"{name}{where} is {leaf.space}; native code can hold Box, Discrete, MultiDiscrete, MultiBinary, "
                     "and Dict and Tuple of these",
                     kernel.name,
+                )
+            if leaf.dtype in (np.float16, np.uint64):
+                raise KernelError(
+                    f"{name} holds {leaf.dtype}; native code has float32 and float64, int64 and less", kernel.name
                 )
         if name == "action_space" and "action_mask" in kernel.methods and not isinstance(space, spaces.Discrete):
             raise KernelError(f"action_mask needs a Discrete action space, this one is {space}", kernel.name)

@@ -163,12 +163,12 @@ class Driver:
 
     def _wrong(self) -> None:
         """Whether any action is none: out of range, or not finite."""
-        self._add(0, "", "", "def wrong(T, lo, hi):")
+        self._add(0, "", "", "def wrong(T, lo, hi, t):")
         self._add(1, "n = hi - lo", "found = 0")
         for k, leaf in enumerate(self.action.leaves):
             number = next(number for number, slot in enumerate(self.slots) if slot.name == f"A_{k}")
             size = int(np.prod(leaf.shape, dtype=np.int64))
-            address = f"T[{2 * number}] + lo * {size * leaf.dtype.itemsize}"
+            address = f"T[{2 * number}] + t * T[{2 * number + 1}] + lo * {size * leaf.dtype.itemsize}"
             self._add(1, f"A_{k} = column_{leaf.dtype.name}_2({address}, (n, {size}))")
             if leaf.dtype.kind == "f":
                 self._add(1, "for i in range(n):", f"    for j in range({size}):")
@@ -202,6 +202,7 @@ class Driver:
             self._add(2, f"policy({', '.join([*observed, *actions])})")
         else:
             self._add(2, f"A_0[i] = policy({', '.join(observed)})")
+        self._add(1, "if wrong(T, lo, hi, t):", "    return -1 - t")
 
     def _step(self) -> None:
         step = self.program.methods["step"]
@@ -348,11 +349,14 @@ def run(orders):
             for t in range(steps):
                 count += block(T, R[k], R[k] + 1, t, alive, done)
         return count
-    if ORDERS[7] and wrong(T, start, stop):
+    if ORDERS[7] and wrong(T, start, stop, 0):
         return -1
     for lo in range(start, stop, {block}):
         hi = min(lo + {block}, stop)
         for t in range(steps):
-            count += block(T, lo, hi, t, alive, done)
+            ended = block(T, lo, hi, t, alive, done)
+            if ended < 0:
+                return ended
+            count += ended
     return count
 """

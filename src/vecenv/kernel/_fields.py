@@ -63,7 +63,7 @@ def declare(name: str, declared: Any) -> Field:
 
 
 def _number_type(name: str, kind: Any) -> np.dtype[Any]:
-    dtype = None if kind in _ABSTRACT else np.dtype(kind)
+    dtype = None if kind in _ABSTRACT or kind == np.uint64 else np.dtype(kind)
     if dtype is None or not _is_native(dtype):
         raise FieldError(
             f"field {name!r} is declared as {_type_name(kind)}; native code holds numbers only: use float, int, bool, "

@@ -202,7 +202,8 @@ class _Body(ast.NodeTransformer):
     def _is_unsafe(self, node: ast.AST) -> bool:
         """Whether this must not run on a state that nobody thought of: a loop, or an index that may be wrong."""
         if isinstance(node, ast.Subscript):
-            return not (isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Constant))
+            of_action = isinstance(node.value, ast.Name) and self.roles.get(node.value.id) == "action"
+            return not (of_action and isinstance(node.slice, ast.Constant) and isinstance(node.ctx, ast.Load))
         return isinstance(node, (ast.For, ast.While))
 
     def lowered(self, name: str) -> ast.FunctionDef:
@@ -225,13 +226,16 @@ class _Body(ast.NodeTransformer):
             args=[ast.arg(argument) for argument in names],
             kwonlyargs=[],
             kw_defaults=[],
-            defaults=self.source.node.args.defaults,
+            defaults=[self._default(value) for value in self.source.function.__defaults__ or ()],
         )
         node = ast.parse("def function(): pass").body[0]
         assert isinstance(node, ast.FunctionDef)
         node.name, node.args, node.body = name, arguments, body
         ast.copy_location(node, self.source.node)
         return ast.fix_missing_locations(node)
+
+    def _default(self, value: Any) -> ast.expr:
+        return self._outer(self.source.node.args.args[-1], "default", value)  # type: ignore[arg-type]  # only its place
 
     @property
     def _returns_fields(self) -> bool:
@@ -256,15 +260,19 @@ class _Body(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> Any:
         iterator = self.visit(node.iter)
-        target = self.visit(node.target)
-        body, orelse = self._block(node.body) or [ast.Pass()], self._block(node.orelse)
-        return ast.copy_location(ast.For(target, iterator, body, orelse), node)
+        name = self._temporary()
+        taken = [*_listed(self._unpack(node.target, _widened(_at(node, _name(name))), node)), *self._block(node.body)]
+        new = ast.For(_name(name, ast.Store()), iterator, taken, self._block(node.orelse))
+        return ast.copy_location(new, node)
 
     def visit_While(self, node: ast.While) -> Any:
         new = ast.While(self.visit(node.test), self._block(node.body) or [ast.Pass()], self._block(node.orelse))
         return ast.copy_location(new, node)
 
     def visit_Assert(self, node: ast.Assert) -> Any:
+        for part in ast.walk(node.test):
+            if isinstance(part, ast.Call) and self.source.evaluate(part.func) not in _PURE_BUILTINS:
+                raise self.fail(node, "an assert calls a function; native code leaves asserts out, so call it before")
         return None  # Python checks it, native code relies on it
 
     def visit_Expr(self, node: ast.Expr) -> Any:
@@ -277,26 +285,28 @@ class _Body(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         value = self.visit(node.value)
-        first, *others = node.targets
-        if not others and not isinstance(first, (ast.Tuple, ast.List)):
-            return self._store(first, value, node)
-        # a, s.x = ... or a = s.x = ...: by way of temporaries, so that every field is stored with its own type.
+        if len(node.targets) == 1:
+            return self._unpack(node.targets[0], value, node)
         name = self._temporary()
         result: list[ast.stmt] = [_at(node, ast.Assign([_name(name, ast.Store())], value))]
         for target in node.targets:
-            if not isinstance(target, (ast.Tuple, ast.List)):
-                result.extend(_listed(self._store(target, _name(name), node)))
-                continue
-            parts = [self._temporary() for _ in target.elts]
-            unpacked = ast.Tuple([_name(part, ast.Store()) for part in parts], ast.Store())
-            result.append(_at(node, ast.Assign([unpacked], _name(name))))
-            for part, element in zip(parts, target.elts, strict=True):
-                result.extend(_listed(self._store(element, _name(part), node)))
+            result.extend(_listed(self._unpack(target, _name(name), node)))
+        return result
+
+    def _unpack(self, target: ast.expr, value: ast.expr, node: ast.AST) -> Any:
+        """Assign a value to a target, which may be a tuple: by way of temporaries, so that fields keep their types."""
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            return self._store(target, value, node)
+        parts = [self._temporary() for _ in target.elts]
+        unpacked = ast.Tuple([_name(part, ast.Store()) for part in parts], ast.Store())
+        result: list[ast.stmt] = [_at(node, ast.Assign([unpacked], value))]
+        for part, element in zip(parts, target.elts, strict=True):
+            result.extend(_listed(self._unpack(element, _widened(_at(node, _name(part))), node)))
         return result
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         target = node.target
-        if isinstance(target, ast.Subscript) and any(isinstance(part, ast.Call) for part in ast.walk(target.slice)):
+        if isinstance(target, ast.Subscript) and not _is_slice(target.slice) and self._path(target) is None:
             name = self._temporary()
             self._hoisted.append(_at(node, ast.Assign([_name(name, ast.Store())], self.visit(target.slice))))
             target = ast.copy_location(ast.Subscript(target.value, _name(name), ast.Store()), target)
@@ -322,12 +332,25 @@ class _Body(ast.NodeTransformer):
     def _store(self, target: ast.expr, value: ast.expr, node: ast.AST) -> Any:
         """Assign, with the type of the field if the target is one."""
         if isinstance(target, ast.Subscript) and _is_slice(target.slice):
+            self._check_overlap(target, node)
             part = ast.Subscript(self.visit(target.value), self.visit(target.slice), ast.Load())
             return _at(node, ast.Expr(_call("assign", part, value)))
         scalar = self._scalar_field(target)
         if scalar is not None:
             value = _call(f"as_{scalar.dtype.name}", value)
         return _at(node, ast.Assign([self.visit(target)], value))
+
+    def _check_overlap(self, target: ast.Subscript, node: Any) -> None:
+        """Parts of one array may overlap only if they are shifted: then the order of copying can be chosen."""
+        source = node.value if isinstance(node, ast.Assign) else None
+        if not isinstance(source, (ast.Subscript, ast.Attribute, ast.Name)):
+            return
+        of = source.value if isinstance(source, ast.Subscript) else source
+        if ast.unparse(of) != ast.unparse(target.value):
+            return
+        index = source.slice if isinstance(source, ast.Subscript) else None
+        if index is None or _slice_shape(index) != _slice_shape(target.slice):
+            raise self.fail(node, "parts of one array that lie across each other are copied; copy them in a for loop")
 
     def _temporary(self) -> str:
         self._temporaries += 1
@@ -366,6 +389,11 @@ class _Body(ast.NodeTransformer):
             return self._leaf(node, *leaf)
         new = ast.Subscript(self.visit(node.value), self.visit(node.slice), node.ctx)
         return _widened(_at(node, new)) if isinstance(node.ctx, ast.Load) else _at(node, new)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        if isinstance(node.op, ast.Invert):
+            raise self.fail(node, "~ of a bool is a number in Python; write not x, or -x - 1")
+        return self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         self.generic_visit(node)
@@ -442,7 +470,8 @@ class _Body(ast.NodeTransformer):
         self.branches = True
         self.lowering.program.draws.add(name)
         keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
-        return _at(node, ast.Call(_name(f"rng__{name}"), arguments, keywords))
+        drawn = _at(node, ast.Call(_name(f"rng__{name}"), arguments, keywords))
+        return _widened(drawn) if name == "choice" else drawn
 
     def _helper(self, node: ast.Call, callee: FunctionType) -> ast.expr:
         if node.keywords:
@@ -520,10 +549,20 @@ def _is_slice(index: ast.expr) -> bool:
     return any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts)
 
 
+def _slice_shape(index: ast.expr) -> list[Any]:
+    """Which parts of an index are slices; one with a step is like itself only."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return [isinstance(part, ast.Slice) if getattr(part, "step", None) is None else ast.unparse(part) for part in parts]
+
+
 def _words(value: Any) -> str:
     """A constant in words that differ when the values do."""
     if isinstance(value, np.ndarray):
         return f"array({value.dtype}, {value.shape}, {np.ascontiguousarray(value).tobytes().hex()})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_words, value))})"
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, float):
         return value.hex()
     return repr(value)

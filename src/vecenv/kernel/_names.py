@@ -83,6 +83,7 @@ def _check_outer(scope: Scope, node: ast.expr, value: Any) -> None:
     parent = scope.parent(node)
     is_owner = isinstance(parent, ast.Attribute) and parent.value is node
     is_called = isinstance(parent, ast.Call) and parent.func is node
+    _check_width(scope, node, value)
     is_dtype = isinstance(value, type) and issubclass(value, (np.generic, int, float))  # as an argument
     if is_constant(value) or is_called or is_dtype or (is_owner and isinstance(value, (ModuleType, type))):
         return
@@ -92,6 +93,27 @@ def _check_outer(scope: Scope, node: ast.expr, value: Any) -> None:
     kind = type(value).__name__
     article = "an" if kind[0] in "aeiouAEIOU" else "a"
     raise scope.fail(node, f"{text} is {article} {kind}, {value!r:.40}; {forbidden.instead_of_value(value)}")
+
+
+def _check_width(scope: Scope, node: ast.expr, value: Any) -> None:
+    """Numbers from outside must be as wide as Python's own: NumPy computes with narrow ones in their own width."""
+    dtype = value.dtype if isinstance(value, (np.ndarray, np.generic)) else None
+    if dtype is not None and dtype.kind != "b" and dtype not in (np.float64, np.int64):
+        wide = "float64" if dtype.kind == "f" else "int64"
+        raise scope.fail(node, f"{ast.unparse(node)} holds {dtype}, and NumPy computes in that width; use {wide}")
+
+
+def _check_cast(scope: Scope, node: ast.Call, kind: type) -> None:
+    """A narrow number may round a value, but not go on as it is: NumPy would compute with it in its own width."""
+    if not issubclass(kind, np.number) or kind in (np.float64, np.int64):
+        return
+    parent = scope.parent(node)
+    if isinstance(parent, ast.BinOp):
+        twins = [scope.source.evaluate(side.func) for side in (parent.left, parent.right) if isinstance(side, ast.Call)]
+        parent = scope.parent(parent) if twins == [kind, kind] else parent
+    if not isinstance(parent, ast.Call):
+        text = ast.unparse(node)
+        raise scope.fail(node, f"NumPy computes with {kind.__name__} in its own width; write float({text})")
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
@@ -148,6 +170,12 @@ def _check_callee(scope: Scope, node: ast.Call, callee: Any, name: str) -> None:
     wrong = forbidden.wrong_call(callee, name, text)
     if wrong is not None:
         raise scope.fail(node, wrong)
+    if isinstance(callee, type):
+        _check_cast(scope, node, callee)
+    if callee is round and len(node.args) > 1:
+        raise scope.fail(node, "round with digits rounds decimals; use round(x * 100) / 100")
+    if callee in (np.sign, np.minimum, np.maximum, np.mod, np.cbrt, np.exp2):
+        raise scope.fail(node, f"{text} differs in signs of zero or last digits; use min, max, % or math")
 
 
 # --- random numbers --------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from vecenv.kernel._define import Kernel
 from vecenv.kernel._fields import Cells, Record, cells
 from vecenv.kernel._mistakes import MISTAKES, located
 from vecenv.kernel._ports import ActionPort, ObservationPort
+from vecenv.kernel.rng import Stream
 
 
 class KernelEnv(gymnasium.Env[Any, Any]):
@@ -38,6 +39,8 @@ class KernelEnv(gymnasium.Env[Any, Any]):
         check_render_mode(kernel, render_mode)
         self.render_mode = render_mode
         self.state = Record(kernel.state)
+        self._streamed: np.random.Generator | None = None
+        self._own_stream = Stream(np.random.PCG64(0))
         self.adopt(kernel.parameters(kwargs, 1))
         self._methods = {name: source.function for name, source in kernel.methods.items()}
 
@@ -54,16 +57,23 @@ class KernelEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         changed = option_columns(self.kernel, self.parameters, options)
         self.params = self.kernel.record({**self.parameters, **changed}) if changed else self._own_params
-        self._run("reset", self.state, self.np_random, self.params)
+        self._run("reset", self.state, self._stream(), self.params)
         return self._observe(), self._info()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Apply an action."""
         given = self._action.take(action)
-        reward, *flags = self._run("step", self.state, given, self.np_random, self.params)
+        reward, *flags = self._run("step", self.state, given, self._stream(), self.params)
         terminated, truncated = flags if len(flags) == 2 else (*flags, False)
         self._check_results(reward, terminated, truncated)
         return self._observe(), float(reward), bool(terminated), bool(truncated), self._info()
+
+    def _stream(self) -> Stream:
+        """The env's generator as its methods get it; `np_random` may be set from outside at any time."""
+        if self._streamed is not self.np_random:
+            self._streamed = self.np_random
+            self._own_stream = Stream(self.np_random.bit_generator)
+        return self._own_stream
 
     def render(self) -> Any:
         """Draw the env as it is now."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 
 from gymnasium.envs.registration import registry
 
@@ -36,9 +37,18 @@ GAMES = {"FourRooms-v0": 100, "Snake-v0": 1000, "Breakout-v0": 10_000}
 _kernels: dict[str, Kernel] = {}
 
 
+_of_classes: weakref.WeakKeyDictionary[type, Kernel] = weakref.WeakKeyDictionary()
+"""Beside the classes, not in them: a class that travels by value would take its kernel along before it is complete."""
+
+
 def add_kernel(kernel: Kernel) -> None:
     """Make a kernel known; one with the same id is replaced, as when a notebook cell runs again."""
-    _kernels[kernel.id] = kernel
+    _kernels[kernel.id] = _of_classes[kernel.definition] = kernel
+
+
+def kernel_of(definition: Any) -> Kernel | None:
+    """The kernel that a class was made into, None if it was not; that of a parent class does not count."""
+    return _of_classes.get(definition) if isinstance(definition, type) else None
 
 
 def find_kernel(id: str) -> Kernel | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import inspect
 import textwrap
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -68,7 +70,34 @@ class Source:
         return MISSING
 
 
+_read: weakref.WeakKeyDictionary[Callable[..., Any], Source] = weakref.WeakKeyDictionary()
+"""What was read, so that a file that is edited later does not change what a function that was imported before is."""
+
+
 def read_source(function: Callable[..., Any]) -> Source:
+    """Parse the source of a function, once.
+
+    Raises:
+        OSError: there is none, as for code typed at the prompt of Python or passed to `python -c`.
+    """
+    found = _read.get(function)
+    if found is None:
+        found = _read[function] = _parse(function)
+    return found
+
+
+def read_helpers(source: Source, seen: set[Any] | None = None) -> None:
+    """Read the functions that a function calls, as far as they are there already, and those that they call."""
+    seen = set() if seen is None else seen
+    for node in ast.walk(source.node):
+        callee = source.evaluate(node.func) if isinstance(node, ast.Call) else None
+        if isinstance(callee, FunctionType) and callee not in seen:
+            seen.add(callee)
+            with contextlib.suppress(OSError, TypeError, SyntaxError):  # it is an error when it is needed
+                read_helpers(read_source(callee), seen)
+
+
+def _parse(function: Callable[..., Any]) -> Source:
     """Parse the source of a function.
 
     Raises:

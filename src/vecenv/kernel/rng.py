@@ -7,11 +7,25 @@ over a real `numpy.random.Generator`; native code has twins of them in `_pcg64.p
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 Generator = np.random.Generator
 
 __all__ = ["choice", "integers", "normal", "permutation", "random", "shuffle", "uniform"]
+
+
+class Stream(np.random.Generator):
+    """The generator that methods get in Python: NumPy's, but its numbers are Python's, as wide as in native code."""
+
+    def integers(self, *args: Any, **kwargs: Any) -> Any:
+        """As NumPy's, as an int."""
+        return int(super().integers(*args, **kwargs))
+
+    def choice(self, *args: Any, **kwargs: Any) -> Any:
+        """As NumPy's, as a Python number."""
+        return np.asarray(super().choice(*args, **kwargs)).item()
 
 
 def random(rng: Generator) -> float:

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+import gymnasium
 import numpy as np
 
-from vecenv._builds import find_build, split_parameters
+from vecenv._builds import find_build, kernel_spec, split_parameters
 from vecenv._make import make
-from vecenv._registration import make_env
 from vecenv._vector_env import VectorEnv
 from vecenv.errors import ConfigTypeError
 
@@ -42,9 +42,13 @@ def check_kernel(
     if kernel is None:
         raise ConfigTypeError(f"{definition!r:.60} is not a kernel; pass its class or its id")
     rows = split_parameters(kernel, kwargs, num_envs)
+    several = isinstance(rows, list)
     python_envs = [
         functools.partial(
-            make_env, kernel.id, disable_env_checker=True, **(rows[row] if isinstance(rows, list) else rows)
+            gymnasium.make,
+            kernel_spec(kernel),
+            disable_env_checker=True,
+            **(rows[row] if several else rows),
         )
         for row in range(num_envs)
     ]

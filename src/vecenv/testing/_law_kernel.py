@@ -1,5 +1,7 @@
 """LawEnv as a kernel, so that the laws can be checked on the engine that runs native code."""
 
+# pyright: reportSelfClsParameterName=false
+# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 from collections.abc import Sequence
