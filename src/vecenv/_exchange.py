@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,10 @@ class Exchange:
     infos: dict[str, Any] = field(default_factory=dict)
     episode_return: np.ndarray | None = None
     episode_length: np.ndarray | None = None
+    by_value: Any = None
+    """Successor observations, if the space has parts without a fixed size, of which no tree can be made."""
+    read_final: tuple[Any, Callable[[int], Any]] | None = None
+    """`final_obs` as it came from the envs, and how to read one env's value of it: what has no fixed size is no tree."""
 
     @property
     def done(self) -> np.ndarray:
@@ -101,6 +106,9 @@ class Exchange:
             return self.infos
         rolled = self.rolled
         positions = np.flatnonzero(rolled).tolist()
+        if self.read_final is not None and self.read_final[0] is self.final_obs:
+            values = objects(positions, map(self.read_final[1], positions), len(self.rows))
+            return {**self.infos, "final_obs": values, "_final_obs": rolled}
         finals = (map_tree(lambda leaf, at=position: _plain(leaf[at]), self.final_obs) for position in positions)
         return {**self.infos, "final_obs": objects(positions, finals, len(self.rows)), "_final_obs": rolled}
 

@@ -38,6 +38,7 @@ class Rollout:
     final_infos: dict[str, np.ndarray]
     _ended_before: np.ndarray = field(repr=False)
     _ops_of: tuple[int, int] = field(repr=False)
+
     @functools.cached_property
     def ops(self) -> np.ndarray:
         """What each row did."""

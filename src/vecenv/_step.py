@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class Step:
     episode_length: np.ndarray
     final_obs: Any = None
     """Batched observations that ended an episode, meaningful where `rolled`; None if nowhere."""
+    _successors: Any = field(default=None, repr=False)
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.obs, self.reward, self.terminated, self.truncated, self.infos))
@@ -64,7 +65,7 @@ class Step:
     @property
     def next_obs(self) -> Any:
         """The true successor observation of each transition: `final_obs` where an episode rolled, else `obs`."""
-        return successors(self.obs, self.final_obs, self.rolled)
+        return self._successors if self._successors is not None else successors(self.obs, self.final_obs, self.rolled)
 
     @classmethod
     def of_exchange(cls, exchange: Exchange) -> Step:
@@ -81,6 +82,7 @@ class Step:
             episode_return=nothing if exchange.episode_return is None else exchange.episode_return,
             episode_length=nothing if exchange.episode_length is None else exchange.episode_length,
             final_obs=exchange.final_obs,
+            _successors=exchange.by_value,
         )
 
 

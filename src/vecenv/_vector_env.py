@@ -338,10 +338,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         whole = ascending and len(rows) == self.num_envs
         obs, reward, terminated, truncated, infos, final = self._take_out(None if whole else rows)
         layout = self._batch.observation_layout
+        final_obs = None if final is None else layout.batched(final)
         return Exchange(
             rows=rows.copy(),
             obs=layout.batched(obs),
-            final_obs=None if final is None else layout.batched(final),
+            final_obs=final_obs,
             reward=reward,
             terminated=terminated,
             truncated=truncated,
@@ -349,7 +350,17 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             infos=infos,
             episode_return=self._batch.episode_return[rows],
             episode_length=self._batch.episode_length[rows],
+            read_final=None if final is None else (final_obs, layout.reader(final)),
+            by_value=self._by_value(obs, final, terminated | truncated),
         )
+
+    def _by_value(self, obs: Columns, final: Columns | None, rolled: np.ndarray) -> Any:
+        """Successor observations, if the space has parts without a fixed size."""
+        layout = self._batch.observation_layout
+        if final is None or not layout.by_value:
+            return None
+        masks = [rolled.reshape(-1, *[1] * (column.ndim - 1)) for column in obs]
+        return layout.batched([np.where(*three) for three in zip(masks, final, obs, strict=True)])
 
     # --- for faces ---------------------------------------------------------------------------------------------------
 

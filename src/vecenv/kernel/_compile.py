@@ -72,7 +72,7 @@ def _names(program: Program, driver: str, precision: str) -> dict[str, Any]:
 
 @functools.cache
 def column(dtype: str, dimensions: int) -> Any:
-    """A function `(address, shape)` that views memory as an array. The shape is a tuple, or the size of its one axis."""
+    """A function `(address, shape)` that views memory as an array. The shape is a tuple, or the one axis's size."""
     element = types.boolean if dtype == "bool" else getattr(types, dtype)
     array_type = types.Array(element, dimensions, "C")
 

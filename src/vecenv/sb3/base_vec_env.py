@@ -56,7 +56,7 @@ class VecEnv(ABC):
         self.num_envs = num_envs
         self.observation_space = observation_space
         self.action_space = action_space
-        self._start()
+        self._start_vec_env()
         try:
             render_modes = self.get_attr("render_mode")
         except AttributeError:
@@ -71,7 +71,7 @@ class VecEnv(ABC):
         shown = {None: [], "rgb_array": ["human", "rgb_array"]}.get(self.render_mode, [self.render_mode])
         self.metadata: dict[str, Any] = {"render_modes": shown}
 
-    def _start(self) -> None:
+    def _start_vec_env(self) -> None:
         """What there is before the first reset."""
         self.reset_infos = [{} for _ in range(self.num_envs)]
         self._reset_seeds()
@@ -228,7 +228,7 @@ class VecEnvWrapper(VecEnv):
         )
         self.class_attributes = dict(inspect.getmembers(type(self)))
 
-    def _start(self) -> None:
+    def _start_vec_env(self) -> None:
         """Infos, seeds and options are the inner one's."""
 
     @property

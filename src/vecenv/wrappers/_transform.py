@@ -15,8 +15,8 @@ class Transform:
 
     The rules that make one work everywhere:
 
-    - `obs` and `final_obs` go through the same function; `final_obs` is the observation of the step that ended an episode,
-      `obs` at that position already belongs to the next one (`exchange.began`).
+    - `obs` and `final_obs` go through the same function; `final_obs` is the observation of the step that ended an
+      episode, `obs` at that position already belongs to the next one (`exchange.began`).
     - State is kept per env id (`exchange.rows`), because an exchange may be of some envs only, in any order.
     - Positions that are not `touched` are shown as they are now; their state does not change.
     - Arrays that come in may be kept by others: write to copies.

@@ -65,11 +65,14 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         self.transform.close()
         self.env.close(**kwargs)
 
+    def __del__(self) -> None:
+        """Nothing: Gymnasium 1.2 would close the env inside, which is not ours alone and closes itself."""
+
     # --- vecenv's calls ----------------------------------------------------------------------------------------------
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
         """As of the env inside."""
-        rows = self._everyone if env_ids is None else np.asarray(env_ids)
+        rows = self._rows(env_ids)
         self._ours("send").send(self.transform.actions(actions, rows), env_ids)
 
     def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
@@ -147,7 +150,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
 
     def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
         inner = self.env
-        rows = self._everyone if env_ids is None else np.asarray(env_ids)
+        rows = self._rows(env_ids)
         actions = self.transform.actions(actions, rows)
         if isinstance(inner, (Wrapper, VectorEnv)):
             exchange = inner._exchange_step(actions, env_ids)
@@ -167,6 +170,13 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         exchange = inner._exchange_recv(min_envs, timeout)
         self.transform.exchange(exchange)
         return exchange
+
+    def _rows(self, env_ids: Any) -> np.ndarray:
+        """Env ids as numbers; the env inside checks them."""
+        if env_ids is None:
+            return self._everyone
+        ids = np.asarray(env_ids)
+        return np.flatnonzero(ids) if ids.dtype == np.bool_ else ids
 
     def _ours(self, call: str) -> Any:
         if not isinstance(self.env, (Wrapper, VectorEnv)):
