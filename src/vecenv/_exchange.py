@@ -45,7 +45,7 @@ class Exchange:
     by_value: Any = None
     """Successor observations, if the space has parts without a fixed size, of which no tree can be made."""
     read_final: tuple[Any, Callable[[int], Any]] | None = None
-    """`final_obs` as it came from the envs, and how to read one env's value of it: what has no fixed size is no tree."""
+    """`final_obs` as it came from the envs, and how to read one env of it: what has no fixed size is no tree."""
 
     @property
     def done(self) -> np.ndarray:
