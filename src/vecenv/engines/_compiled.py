@@ -14,6 +14,7 @@ from vecenv._batch import Batch, Op, Rows
 from vecenv._clocks import BUCKETS, Clocks
 from vecenv._faults import Fault
 from vecenv._layout import Columns, Layout
+from vecenv._seeding import NO_SEED
 from vecenv.engines._crew import Crew
 from vecenv.engines._facts import BatchFacts
 from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedError
@@ -68,7 +69,7 @@ class CompiledEngine:
         self.precision: Precision = precision
         self.threads = threads
         self.max_episode_steps = max_episode_steps
-        self.parameters = dict(parameters) if parameters is not None else _parameters(kernel, kwargs or {}, count)
+        self.parameters = _copies(parameters) if parameters is not None else _parameters(kernel, kwargs or {}, count)
         observation, action = kernel.spaces(kernel.record(self.parameters))
         self._check_same_spaces(self.parameters)
         self.facts = BatchFacts(
@@ -122,6 +123,7 @@ class CompiledEngine:
         return chosen
 
     def pending(self) -> Rows:
+        self._crew.settle()  # the front asks after an interrupt
         return np.sort(self._queue)
 
     def close(self, timeout: float = 5.0) -> None:
@@ -281,8 +283,10 @@ class CompiledEngine:
             {name: self._columns[f"S_{name}"][row] for name in self.kernel.state},
             self.facts.render_mode,
         )
-        env.np_random = generator(self._columns["RNG"][row])
-        env._np_random_seed = int(self.batch.last_seed[row])
+        words, seed = self._columns["RNG"][row], int(self.batch.last_seed[row])
+        fallback = int(self._columns["FALLBACK"][row])  # the seed of a stream that was given none
+        env.np_random = generator(words) if words.any() else np.random.default_rng(fallback)
+        env._np_random_seed = fallback if seed == NO_SEED else seed
         return env
 
     def _check_same_spaces(self, parameters: Mapping[str, np.ndarray]) -> None:
@@ -461,7 +465,7 @@ def _bytes_of(column: np.ndarray) -> np.ndarray:
 def _parameters(kernel: Kernel, kwargs: Any, count: int) -> dict[str, np.ndarray]:
     """Columns of all parameters, from one mapping or one per row."""
     if isinstance(kwargs, Mapping):
-        return {name: column.copy() for name, column in kernel.parameters(kwargs, count).items()}
+        return _copies(kernel.parameters(kwargs, count))
     rows = [kernel.parameters(entry or {}, 1) for entry in kwargs]
     columns: dict[str, np.ndarray] = {}
     for name in kernel.params:
@@ -470,6 +474,10 @@ def _parameters(kernel: Kernel, kwargs: Any, count: int) -> dict[str, np.ndarray
             raise ConfigError(f"parameter {name!r} has different shapes in different envs: {sorted(shapes)}")
         columns[name] = np.concatenate([row[name] for row in rows])
     return columns
+
+
+def _copies(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: column.copy() for name, column in columns.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -36,26 +36,36 @@ class Crew:
             align: parts are multiples of this many rows.
         """
         if self._pid != os.getpid():  # the threads of a forked parent are not here
-            self._pid = os.getpid()
             self._helpers = [_Helper() for _ in range(self.size - 1)]
+            self._pid = os.getpid()
         part = -(-count // (self.size * CHUNKS_EACH))
         part = -(-part // align) * align
         starts = iter(range(0, count, part))
         totals = [0] * self.size
         work = [_share(task, starts, part, count, totals, place) for place, task in enumerate(tasks)]
-        begun: list[_Helper] = []
-        errors: list[BaseException] = []
+        self.settle()
         try:
             for helper, share in zip(self._helpers, work[1:], strict=True):
-                begun.append(helper)
                 helper.begin(share)
             work[0]()
-        except BaseException as error:
-            errors.append(error)
-        errors.extend(error for helper in begun for error in helper.wait())
-        if errors:
-            raise errors[0]
+        finally:
+            self.settle()
+        for helper in self._helpers:
+            helper.check()
         return sum(totals)
+
+    def settle(self) -> None:
+        """Wait until no helper is at work, also if Ctrl-C comes meanwhile: the memory they work on is the caller's."""
+        interrupt: BaseException | None = None
+        while True:
+            try:
+                for helper in self._helpers:
+                    helper.wait()
+                break
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def close(self) -> None:
         """End the threads. May be called twice."""
@@ -76,50 +86,72 @@ def _share(
 
 
 class _Helper:
-    """One thread and the two locks by which it is woken and waited for."""
+    """One thread and the two locks by which it is woken and waited for.
+
+    An interrupt may come between any two lines of the caller's. So the locks only wake; what is begun and what is done
+    are said by `_begun` and `_finished`, and waking twice does no harm.
+    """
 
     def __init__(self) -> None:
         self._go, self._done = threading.Lock(), threading.Lock()
         self._go.acquire()
-        self._done.acquire()
         self._work: Callable[[], None] | None = None
+        self._begun: Callable[[], None] | None = None
+        self._finished: Callable[[], None] | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._loop, name="vecenv crew", daemon=True)
         self._thread.start()
 
+    @property
+    def busy(self) -> bool:
+        """Whether it has work that is not done."""
+        return self._finished is not self._begun
+
     def begin(self, work: Callable[[], None]) -> None:
+        self._done.acquire(blocking=False)
+        self._error = None
         self._work = work
-        self._go.release()
+        self._begun = work
+        _unlock(self._go)
 
-    def wait(self) -> list[BaseException]:
-        """Wait until it is done and return what went wrong, Ctrl-C meanwhile included.
+    def wait(self) -> None:
+        """Wait until it is done."""
+        while self.busy:
+            if self._work is not None:  # not taken yet; perhaps `begin` did not come as far as to wake it
+                _unlock(self._go)
+            self._done.acquire()
 
-        It never leaves before: the thread works on memory that the caller will use.
-        """
-        errors: list[BaseException] = []
-        while True:
-            try:
-                self._done.acquire()
-                break
-            except BaseException as error:
-                errors.append(error)
+    def check(self) -> None:
+        """Raise what its work raised."""
         if self._error is not None:
-            errors.append(self._error)
-            self._error = None
-        return errors
+            error, self._error = self._error, None
+            raise error
 
     def end(self) -> None:
-        self._work = None
-        self._go.release()
+        self._work = _end
+        _unlock(self._go)
         self._thread.join(1.0)
 
-    def _loop(self) -> Any:
-        for _ in itertools.count():
+    def _loop(self) -> None:
+        while True:
             self._go.acquire()
-            if self._work is None:
+            work, self._work = self._work, None
+            if work is _end:
                 return
+            if work is None:
+                continue
             try:
-                self._work()
+                work()
             except BaseException as error:
                 self._error = error
-            self._done.release()
+            self._finished = work
+            _unlock(self._done)
+
+
+def _end() -> None:
+    """The work that ends a helper."""
+
+
+def _unlock(lock: Any) -> None:
+    with contextlib.suppress(RuntimeError):  # it is not locked
+        lock.release()

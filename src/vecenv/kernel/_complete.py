@@ -18,6 +18,8 @@ def writes_everything(source: Source, shapes: Sequence[tuple[int, ...]]) -> bool
         return False
     wanted = set(range(shapes[0][0] if shapes[0] else 1))
     obs = source.parameters[1]
+    if _is_read(source.node, obs):
+        return False
     for statement in source.node.body:
         if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
             return False
@@ -31,6 +33,15 @@ def writes_everything(source: Source, shapes: Sequence[tuple[int, ...]]) -> bool
                 ):
                     wanted -= _indices(element.slice, wanted)
     return not wanted
+
+
+def _is_read(function: ast.FunctionDef, obs: str) -> bool:
+    """Whether the observation is used in any other way than `obs[...] = ...`: what is read first must be zero."""
+    nodes = list(ast.walk(function))
+    targets = [node for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)]
+    added_to = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
+    written = {id(target.value) for target in targets if id(target) not in added_to}
+    return any(isinstance(node, ast.Name) and node.id == obs and id(node) not in written for node in nodes)
 
 
 def _indices(index: ast.expr, all_of_them: set[int]) -> set[int]:

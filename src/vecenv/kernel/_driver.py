@@ -176,6 +176,10 @@ class Driver:
                 continue
             low, high = (np.broadcast_to(bound, leaf.shape).ravel() for bound in leaf.bounds)
             self._add(1, "for i in range(n):")
+            if len({*low.tolist()}) == len({*high.tolist()}) == 1:  # one line, however large the space
+                self._add(2, f"for j in range({size}):")
+                self._add(3, f"found |= 0 if {int(low[0])} <= widen__(A_{k}[i, j]) <= {int(high[0])} else 1")
+                continue
             for j in range(size):
                 self._add(2, f"found |= 0 if {int(low[j])} <= widen__(A_{k}[i, {j}]) <= {int(high[j])} else 1")
         self._add(1, "return found")

@@ -32,6 +32,8 @@ from vecenv.kernel._source import MISSING, Source, is_constant, read_source
 Roles = Mapping[str, str]
 _LARGEST_CONSTANT = 1_000_000
 """Bytes of an array that may be part of the code."""
+_OF_NUMBA = {"frexp": "use math.log2", "ldexp": "use x * 2.0 ** n"}
+"""Functions that are part of Numba's library, which is not there when code comes from the cache, and what to use."""
 _PURE_BUILTINS = frozenset({abs, min, max, int, bool, round, range, len, divmod})
 
 
@@ -305,14 +307,25 @@ class _Body(ast.NodeTransformer):
         return result
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        target = node.target
-        if isinstance(target, ast.Subscript) and not _is_slice(target.slice) and self._path(target) is None:
-            name = self._temporary()
-            self._hoisted.append(_at(node, ast.Assign([_name(name, ast.Store())], self.visit(target.slice))))
-            target = ast.copy_location(ast.Subscript(target.value, _name(name), ast.Store()), target)
+        target = self._once(node.target)
         read = _loading(target)
         value = _at(node, ast.BinOp(read, node.op, node.value))
         return self._store(target, self.visit(value), node)
+
+    def _once(self, target: Any) -> Any:
+        """The target of `+=` with its indices computed beforehand, because it is read and written."""
+        if not isinstance(target, ast.Subscript):
+            return target
+        return _at(target, ast.Subscript(self._once(target.value), self._index_once(target.slice), target.ctx))
+
+    def _index_once(self, index: ast.expr) -> ast.expr:
+        if isinstance(index, ast.Tuple):
+            return _at(index, ast.Tuple([self._index_once(part) for part in index.elts], ast.Load()))
+        if isinstance(index, (ast.Slice, ast.Constant)):
+            return index
+        name = self._temporary()
+        self._hoisted.append(_at(index, ast.Assign([_name(name, ast.Store())], self.visit(index))))
+        return _at(index, _name(name))
 
     def visit_Return(self, node: ast.Return) -> Any:
         if self.method == "step" and isinstance(node.value, ast.Tuple):
@@ -513,6 +526,8 @@ class _Body(ast.NodeTransformer):
         if value in _PURE_BUILTINS:
             return _at(node, _name(name))
         if getattr(math, name, None) is value:
+            if name in _OF_NUMBA:
+                raise self.fail(node, f"math.{name} needs Numba when it runs; {_OF_NUMBA[name]}")
             return _at(node, _name(f"math__{name}"))
         if module == "numpy" or isinstance(value, (np.ufunc, type)):
             return _at(node, _name(self.lowering.constant(name, value)))
@@ -565,6 +580,8 @@ def _words(value: Any) -> str:
         value = value.item()
     if isinstance(value, float):
         return value.hex()
+    if callable(value):
+        return f"{getattr(value, '__module__', None)}.{value.__name__}"  # repr may show its address
     return repr(value)
 
 

@@ -214,6 +214,16 @@ def _squared(x: Any) -> Any:
     return _library_pow(x, 2.0)
 
 
+def _is_whole(base: Any, exponent: Any) -> bool:
+    """Whether a power is one of ints; refuses it if Python might make a float of it."""
+    if not isinstance(base, types.Integer) or not isinstance(exponent, types.Integer):
+        return False
+    known = getattr(exponent, "literal_value", None)
+    if known is None or known < 0:
+        raise TypingError("vecenv: an int to the power of an int that is not a constant >= 0; use float(x) ** n")
+    return True
+
+
 def power_exact(base: Any, exponent: Any) -> Any:
     """Stub: what Python's ** gives."""
     raise NotImplementedError
@@ -222,14 +232,22 @@ def power_exact(base: Any, exponent: Any) -> Any:
 @overload(power_exact, jit_options=cast(Any, EXACT), prefer_literal=True)
 def _power_exact(base, exponent):  # type: ignore[no-untyped-def]  # as above
     known = getattr(exponent, "literal_value", None)
-    if isinstance(base, types.Integer) and isinstance(exponent, types.Integer):
-        if known is None or known < 0:
-            raise TypingError("vecenv: an int to the power of an int that is not a constant >= 0; use float(x) ** n")
+    if _is_whole(base, exponent):
         return lambda base, exponent: base**exponent
     if known == 2 and _GLIBC and base == types.float64:
         return lambda base, exponent: _squared(base)
     if base == exponent == types.float32:
         return lambda base, exponent: _library_powf(base, exponent)
+    return lambda base, exponent: _library_pow(types.float64(base), types.float64(exponent))
+
+
+def float_power(base: Any, exponent: Any) -> Any:
+    """Stub: what `math.pow` gives, of ints too."""
+    raise NotImplementedError
+
+
+@overload(float_power, jit_options=cast(Any, EXACT))
+def _float_power(base, exponent):  # type: ignore[no-untyped-def]  # as above
     return lambda base, exponent: _library_pow(types.float64(base), types.float64(exponent))
 
 
@@ -245,7 +263,7 @@ def _power_fast(base, exponent):  # type: ignore[no-untyped-def]  # as above
         return lambda base, exponent: base * base
     if known == 3:
         return lambda base, exponent: base * base * base
-    if isinstance(base, types.Integer) and isinstance(exponent, types.Integer):
+    if _is_whole(base, exponent):
         return lambda base, exponent: base**exponent
     return lambda base, exponent: math.pow(base, exponent)
 
@@ -375,7 +393,7 @@ def functions(precision: str) -> dict[str, Any]:
         found |= {"math__sin": fast_sin, "math__cos": fast_cos, "math__tan": fast_tan, "math__exp": fast_exp}
         found |= {"math__log": fast_log, "math__tanh": fast_tanh}
     else:
-        found["math__pow"] = power_exact
+        found["math__pow"] = float_power
     return found
 
 

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import itertools
 import os
 import sys
 import tempfile
@@ -29,6 +30,8 @@ _MAGIC = b"vecenv kernel 1\n"
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _TURNS = "|/-\\"
 _lock = threading.Lock()
+_numbers = itertools.count()
+"""For the names of libraries: one is taken for good, even if linking it fails."""
 
 
 class Native:
@@ -133,7 +136,7 @@ def _compiled(key: str, what: str, build: Callable[[], tuple[bytes, str]]) -> tu
 def _load(code: bytes, symbol: str) -> tuple[int, Any]:
     """Link object code into this process; the C library's functions are taken from the process itself."""
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
-    library = builder.link(_linker(), f"vecenv{len(_loaded)}")
+    library = builder.link(_linker(), f"vecenv{next(_numbers)}")
     return library[symbol], library
 
 

@@ -1,0 +1,83 @@
+"""Policies that choose what is no action: nothing is indexed by it, the envs say so and need a reset."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from native_kernels import Walk
+
+import vecenv
+from vecenv.errors import InvalidAction, KernelError, NotResetError
+
+
+@vecenv.kernel("Steer-v0")
+class Steer:
+    """Reads as many numbers as the space has actions; one further would be another env's."""
+
+    observation_space, action_space = spaces.Box(-np.inf, np.inf, (2,)), spaces.MultiDiscrete([3, 2], start=[0, 4])
+    state = {"seen": (np.int64, 3), "x": float}
+
+    def reset(s, rng, p):
+        s.x = rng.random()
+
+    def step(s, action, rng, p):
+        s.seen[action[0]] += 1
+        s.x += action[1]
+        return s.x, False
+
+    def observe(s, obs, p):
+        obs[0] = s.x
+        obs[1] = s.seen[0]
+
+
+def far_left(obs):
+    return -1
+
+
+def halves(obs):
+    return obs[0] * 0.5
+
+
+def rarely_wrong(obs, action):
+    action[0] = 3 if obs[0] > 20.0 else 1
+    action[1] = 5
+
+
+def right(obs, action):
+    action[0] = 2 if obs[1] < 3.0 else 0
+    action[1] = 4
+
+
+@pytest.mark.parametrize(("definition", "policy"), [(Walk, far_left), (Steer, rarely_wrong)])
+@pytest.mark.parametrize("count", [3, 2500])
+def test_a_policy_that_leaves_the_space_is_an_invalid_action(definition, policy, count):
+    with vecenv.make(definition, count, workers=2) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(InvalidAction, match="policy"):
+            envs.rollout(policy=policy, steps=30)
+        with pytest.raises(NotResetError):
+            envs.step(envs.action_space.sample())
+        envs.reset(seed=0)
+        envs.step(envs.action_space.sample())
+
+
+def test_a_policy_that_stays_in_the_space_is_none():
+    with vecenv.make(Steer, 4) as envs, vecenv.make(Steer, 4) as other:
+        envs.reset(seed=0)
+        obs, _ = other.reset(seed=0)
+        rollout = envs.rollout(policy=right, steps=9)
+        for turn in range(9):
+            chosen = np.zeros((4, 2), np.int64)
+            for row in range(4):
+                right(obs[row], chosen[row])
+            obs = other.step(chosen)[0]
+            assert np.array_equal(rollout.actions[turn], chosen)
+            assert np.array_equal(rollout.obs[turn], obs)
+        assert np.array_equal(envs.state.seen, other.state.seen)
+
+
+def test_a_policy_of_another_type_than_the_actions_is_refused():
+    with vecenv.make(Walk, 3) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(KernelError):
+            envs.rollout(policy=halves, steps=3)
+        envs.step(np.zeros(3, np.int64))  # nothing was run
