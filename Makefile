@@ -22,13 +22,14 @@ format: $(VENV)/.ready
 	$(BIN)/ruff format .
 
 test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
-	$(NEXT)/bin/python -m pytest tests --ignore tests/faults --ignore tests/test_docs.py --ignore tests/kernels
+	$(NEXT)/bin/python -m pytest tests --ignore tests/faults --ignore tests/test_docs.py --ignore tests/kernels --ignore tests/sb3
 	$(NEXT)/bin/python -m pytest tests/kernels/test_envs.py tests/kernels/test_native.py
 
 bench: $(VENV)/.ready  ## speed next to Gymnasium, Stable-Baselines3 and EnvPool
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/kernels.py
+	$(BIN)/python benchmarks/wrappers.py
 
 clean:
 	rm -rf $(VENV) $(NEXT) dist .pytest_cache .ruff_cache
