@@ -261,7 +261,7 @@ def test_ctrl_c_during_native_code_leaves_nothing_hanging():
         "import os, signal, threading, numpy as np, vecenv, sys\n"
         f"sys.path.insert(0, {str(HERE)!r})\n"
         "from native_kernels import Uneven\n"
-        "envs = vecenv.make(Uneven, 4096, workers=2, turns=30000)\n"
+        "envs = vecenv.make(Uneven, 4096, workers=2, turns=100000)\n"
         "envs.engine._pace.trying, envs.engine._pace.together = False, True\n"
         "envs.reset(seed=0)\n"
         "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
