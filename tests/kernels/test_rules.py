@@ -373,7 +373,6 @@ def test_a_helper_may_be_defined_below_the_class(tmp_path: Path) -> None:
 
 
 RIGHT = {
-    "walrus": "if (y := s.x + 1.0) > 0.5:\n    s.x = y",
     "assert": 'assert s.x < 1e9, f"x is {s.x}"',
     "comment-string": '"a comment"\ns.x = 1.0',
     "annotation": 'y: "float" = 1.0\ns.x = y',

@@ -38,6 +38,7 @@ SYNTAX: dict[type[ast.AST], str] = {
     ast.AsyncFunctionDef: "functions cannot be defined inside; define a function of the module and call it",
     ast.ClassDef: "classes cannot be defined inside; keep what they would hold in `state`",
     ast.Try: _TRY,
+    ast.NamedExpr: ":= has no native form; assign it in a line before",
     ast.With: "with has no native form; kernels hold no resources",
     ast.AsyncWith: _ASYNC,
     ast.AsyncFor: _ASYNC,
