@@ -13,7 +13,7 @@ from vecenv._checks import positive_int
 from vecenv.errors import ConfigError
 from vecenv.kernel._define import Kernel
 from vecenv.kernel._python import KernelEnv, metadata_of
-from vecenv.kernel._registry import find_kernel, kernel_of
+from vecenv.kernel._registry import GAMES, find_kernel, kernel_of
 
 NAMESPACE = "vecenv"
 _OF_GYMNASIUM_MAKE = ("max_episode_steps", "disable_env_checker", "render_mode")
@@ -34,7 +34,7 @@ def find_build(env: Any) -> tuple[Kernel | None, Any]:
     kernel_or_none = find_kernel(id)
     if kernel_or_none is None:
         return None, env
-    if id not in registry:
+    if id not in registry or id in GAMES:  # ale-py registers a Breakout-v0 too; here the name is ours
         return kernel_or_none, kernel_spec(kernel_or_none)
     own = str(registry[id].entry_point).startswith("gymnasium.envs.")
     return (kernel_or_none if own else None), id
@@ -53,7 +53,7 @@ def _kernel_env(kernel: Kernel, **kwargs: Any) -> KernelEnv:
 
 def compiled_kwargs(kernel: Kernel, env_kwargs: Any) -> tuple[Any, dict[str, Any]]:
     """Split constructor arguments into the kernel's (one mapping, or one per env) and those of `gymnasium.make`."""
-    registered = registry[kernel.id].kwargs if kernel.id in registry else {}
+    registered = registry[kernel.id].kwargs if _is_gymnasiums(kernel) else {}
     if isinstance(env_kwargs, (list, tuple)):
         rows = [{**registered, **(entry or {})} for entry in env_kwargs]
         if any(_only(row) != _only(rows[0]) for row in rows):
@@ -106,6 +106,11 @@ def split_parameters(kernel: Kernel, env_kwargs: Any, count: int) -> Any:
     return [{**env_kwargs, **{name: env_kwargs[name][row] for name in several}} for row in range(count)]
 
 
+def _is_gymnasiums(kernel: Kernel) -> bool:
+    """Whether the kernel stands for an env that Gymnasium itself registers."""
+    return kernel.id in registry and str(registry[kernel.id].entry_point).startswith("gymnasium.envs.")
+
+
 def _without(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kwargs.items() if name not in _OF_GYMNASIUM_MAKE}
 
@@ -119,4 +124,4 @@ def time_limit(kernel: Kernel, given: Mapping[str, Any]) -> int | None:
     asked = given.get("max_episode_steps")
     if asked is not None:
         return None if asked == -1 else positive_int("max_episode_steps", asked)
-    return registry[kernel.id].max_episode_steps if kernel.id in registry else kernel.max_episode_steps
+    return registry[kernel.id].max_episode_steps if _is_gymnasiums(kernel) else kernel.max_episode_steps

@@ -94,7 +94,7 @@ def _register(spec: EnvSpec, id: str) -> None:
 
 def _make_registered(id: str, num_envs: int = 1, max_episode_steps: int | None = None, **kwargs: Any) -> VectorEnv:
     """What Gymnasium calls for `vecenv/<id>`."""
-    registered = registry[id] if id in registry else registry[f"{NAMESPACE}/{id}"]
+    registered = registry[id] if id in registry and id not in GAMES else registry[f"{NAMESPACE}/{id}"]
     if max_episode_steps != registered.max_episode_steps:
         kwargs["max_episode_steps"] = max_episode_steps
     return make(id, num_envs, **kwargs)

@@ -791,3 +791,11 @@ def test_games_can_be_made_through_gymnasium():
         env.reset(seed=0)
         env.step(0)
         env.close()
+
+
+def test_our_breakout_is_ours_though_another_package_registers_the_name():
+    ale_py = pytest.importorskip("ale_py")
+    gymnasium.register_envs(ale_py)
+    envs = vecenv.make("Breakout-v0", 2)
+    assert envs.engine.name == "compiled"
+    vecenv.testing.check_kernel("Breakout-v0", num_envs=2, steps=5)
