@@ -22,7 +22,7 @@ format: $(VENV)/.ready
 	$(BIN)/ruff format .
 
 test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
-	$(NEXT)/bin/python -m pytest tests --ignore tests/faults --ignore tests/test_docs.py --ignore tests/kernels --ignore tests/sb3
+	$(NEXT)/bin/python -m pytest tests --ignore tests/faults --ignore tests/test_docs.py --ignore tests/kernels --ignore tests/sb3 --ignore tests/wrappers/test_video.py
 	$(NEXT)/bin/python -m pytest tests/kernels/test_envs.py tests/kernels/test_native.py
 
 bench: $(VENV)/.ready  ## speed next to Gymnasium, Stable-Baselines3 and EnvPool
