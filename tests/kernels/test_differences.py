@@ -167,8 +167,11 @@ def test_parameters_that_would_change_the_spaces_of_one_env_are_refused():
     envs.reset(seed=0)
     with pytest.raises(ConfigError, match="spaces"):
         envs.set_attr("size", [4, 2, 2])
+    before = envs.get_state().columns["P_size"].copy()
     with pytest.raises(ConfigError, match="spaces"):
         envs.reset(options={"size": 4})
+    assert envs.get_state().columns["P_size"].tolist() == before.tolist() == [2, 2, 2]
+    assert envs.reset(seed=1)[0].shape == (3, 2)
 
 
 def too_far(obs):

@@ -275,6 +275,16 @@ def test_the_ring_of_buffers_without_copies():
     assert equal(first, value)
 
 
+def test_a_wrong_action_does_not_turn_the_ring():
+    envs = vecenv.make(Walk, 3, copy=False)
+    envs.reset(seed=0)
+    current = envs.step(np.ones(3, int))[0].copy()
+    with pytest.raises(InvalidAction):
+        envs.step(np.array([0, 0, 5]))
+    after = envs.reset(options={"reset_mask": np.array([True, False, False])})[0]
+    assert equal(after[1:], current[1:])
+
+
 def test_what_is_not_a_parameter_cannot_be_set():
     envs = vecenv.make(Walk, 2)
     envs.reset(seed=0)

@@ -145,7 +145,7 @@ class CompiledEngine:
             How many rows this ended an episode of; -1 if an action is not in its space and nothing was run.
         """
         if rotate:
-            self._rotate()
+            self._rotate(1)
         if self._planned != (alive, done):
             self._planned = alive, done
             self._whole[4:] = alive, done, 1, alive != 0
@@ -159,6 +159,8 @@ class CompiledEngine:
         self._rows_run += self._count
         if self._pace.trying:
             self._pace.note(took * 1e-9)
+        if ended < 0 and rotate:
+            self._rotate(-1)  # nothing was run: the observations of before are the current ones
         return ended
 
     def clocks(self) -> list[tuple[slice, Clocks]]:
@@ -371,7 +373,7 @@ class CompiledEngine:
         self._busy += _clock() - started
         self._rows_run += len(rows)
 
-    def _rotate(self) -> None:
+    def _rotate(self, by: int) -> None:
         obs = self.batch.obs
         if not self._rings:
             names = [slot.name for slot in self._native.slots]
@@ -379,7 +381,7 @@ class CompiledEngine:
                 _Ring(column, 2 * names.index(f"O_{number}"), 2 * names.index(f"C_{number}"))
                 for number, column in enumerate(obs)
             ]
-        self._turn = (self._turn + 1) % RING
+        self._turn = (self._turn + by) % RING
         for number, ring in enumerate(self._rings):
             column = obs[number] = ring.columns[self._turn]
             self._columns[f"O_{number}"] = self._columns[f"C_{number}"] = column
@@ -390,12 +392,13 @@ class CompiledEngine:
         """Parameters that reset options give to the episodes that begin."""
         for row in rows:
             options = self.batch.options.pop(int(row), None)
-            columns = option_columns(self.kernel, self.parameters, options)
-            for name, base in self.parameters.items():
-                self._columns[f"P_{name}"][row] = columns[name][0] if name in columns else base[row]
-            if columns:
-                self._check_same_spaces({name: column[:1] for name, column in {**self.parameters, **columns}.items()})
+            general = {name: column[row : row + 1] for name, column in self.parameters.items()}
+            given = option_columns(self.kernel, self.parameters, options)
+            if given:
+                self._check_same_spaces({**general, **given})
                 self._columns["OVERRIDE"][row] = _FRESH
+            for name, column in {**general, **given}.items():
+                self._columns[f"P_{name}"][row] = column[0]
 
 
 class _WrongAction(Exception):
