@@ -45,5 +45,5 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 $(NEXT)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(NEXT)
 	$(NEXT)/bin/python -m pip install --quiet --upgrade pip
-	$(NEXT)/bin/python -m pip install --quiet --editable . gymnasium==1.4.0 pytest pytest-timeout hypothesis psutil pygame
+	$(NEXT)/bin/python -m pip install --quiet --editable . gymnasium==1.4.0 pytest pytest-timeout hypothesis psutil pygame opencv-python-headless
 	touch $@
