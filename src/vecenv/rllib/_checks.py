@@ -1,0 +1,115 @@
+"""What would corrupt a run, hang it or be ignored, refused before it starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from ray.rllib.algorithms.ppo import PPOConfig
+
+from vecenv._layout import map_tree
+from vecenv.errors import ConfigError, ConfigTypeError
+from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
+from vecenv.rllib._normalizer import ObservationNormalizer
+
+_PROBED_STEPS = 8
+"""More than any ring of buffers we know of has."""
+
+
+def check_batch(config: Any) -> None:
+    """Raise ConfigError unless minibatches divide the train batch."""
+    batch, minibatch = config.train_batch_size_per_learner or config.train_batch_size, config.minibatch_size
+    if not config._validate_config or not isinstance(batch, int) or not isinstance(minibatch, int):
+        return
+    if minibatch > batch:
+        raise ConfigError(
+            f"a minibatch of {minibatch} is larger than the train batch of {batch} env steps; make the batch larger "
+            "or the minibatch smaller (batch_units='packed' counts the batch in steps of all envs together)"
+        )
+    if batch % minibatch:
+        fitting = max(batch - batch % minibatch, minibatch)
+        raise ConfigError(
+            f"minibatches of {minibatch} do not divide a train batch of {batch} env steps: the last one of every epoch "
+            f"would repeat rows. Use a train batch of {fitting} or {fitting + minibatch}, or another minibatch"
+        )
+
+
+def check_config(config: Any, *, packed: bool) -> None:
+    """Raise ConfigError for what the packed and the native runner cannot do, wherever it was set."""
+    mode = "packed_vec" if packed else "native"
+    if not isinstance(config, PPOConfig):
+        raise ConfigTypeError(
+            f"mode={mode!r} is for PPO: its learner takes packed rollouts. {type(config).__name__} wants an episode "
+            "per env; use mode='vec'"
+        )
+    check_batch(config)
+    if (config.num_learners or 0) > 1:
+        raise ConfigError(f"mode={mode!r} works with num_learners 0 or 1, not {config.num_learners}; use mode='vec'")
+    if config.batch_mode != "truncate_episodes":
+        raise ConfigError(
+            f"mode={mode!r} samples env steps, not whole episodes: set batch_mode='truncate_episodes', "
+            f"not {config.batch_mode!r}"
+        )
+    if packed and config.evaluation_interval and config.evaluation_duration_unit == "episodes":
+        raise ConfigError(
+            "evaluation in episodes would never end in mode='packed_vec', where RLlib sees one env that is never done: "
+            "set .evaluation(evaluation_duration_unit='timesteps'), or use mode='native'"
+        )
+    if config._learner_connector is not None or config.add_default_connectors_to_learner_pipeline:
+        raise ConfigError(
+            f"mode={mode!r} brings its own learner pipeline: RLlib's pieces, and a learner_connector of yours, expect "
+            "an episode per env. Leave learner_connector and add_default_connectors_to_learner_pipeline as configure() "
+            "set them"
+        )
+
+
+def check_pipelines(*pipelines: Any) -> None:
+    """Raise ConfigError if a piece stands between envs and module that expects an episode per env."""
+    ours = (UnpackObservation, ObservationNormalizer, BatchToTensor, SampleActions)
+    for pipeline in pipelines:
+        for piece in pipeline.connectors:
+            if not isinstance(piece, ours):
+                raise foreign_piece(type(piece).__name__)
+
+
+def foreign_piece(name: str) -> ConfigError:
+    """The error about a connector piece that would see packed observations."""
+    return ConfigError(
+        f"the connector piece {name} expects an episode per env. Over packed observations it would see all envs as "
+        "one, and a filter would normalise rewards and flags. Use configure(..., normalize_observations=True), a "
+        "wrapper of vecenv.wrappers around the envs, or mode='vec'"
+    )
+
+
+def check_vector_env(envs: Any) -> None:
+    """Raise ConfigError unless the envs reset on the next step, which RLlib relies on and never checks."""
+    if not isinstance(envs, VectorEnv):
+        raise ConfigTypeError(f"a gymnasium.vector.VectorEnv is needed, got {type(envs).__name__}")
+    mode = envs.metadata.get("autoreset_mode")
+    if mode is None:
+        raise ConfigError(
+            f"{type(envs).__name__} does not say when it resets. RLlib needs the next-step mode: if it is that, set "
+            "metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP}"
+        )
+    if AutoresetMode(mode) is not AutoresetMode.NEXT_STEP:
+        raise ConfigError(
+            f"{type(envs).__name__} is in autoreset mode {AutoresetMode(mode).value!r}. RLlib takes the observation of "
+            "a done step for the episode's last one and would silently corrupt episodes: use the next-step mode"
+        )
+
+
+def check_fresh_arrays(envs: VectorEnv) -> None:
+    """Raise ConfigError if a few steps of these envs give observations in the same memory. Resets the envs."""
+    envs.action_space.seed(0)
+    seen = [envs.reset(seed=0)[0]]
+    for _ in range(_PROBED_STEPS):
+        leaves: list[tuple[Any, ...]] = []
+        seen.append(envs.step(envs.action_space.sample())[0])
+        map_tree(lambda *arrays: leaves.append(arrays), *seen)  # noqa: B023
+        for *before, now in leaves:
+            if any(np.may_share_memory(array, now) for array in before if isinstance(now, np.ndarray)):
+                raise ConfigError(
+                    f"{type(envs).__name__} reuses the memory of its observations. RLlib keeps them until it learns, "
+                    "by when they are overwritten: return a new array from every step (vecenv.make: copy=True)"
+                )

@@ -1,0 +1,195 @@
+"""`configure` and `register`: all settings of a mode, set together."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+from gymnasium import Space, spaces
+from ray.rllib.algorithms import AlgorithmConfig
+from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.tune.registry import register_env
+
+from vecenv._checks import positive_int
+from vecenv.errors import ConfigError, ConfigTypeError
+from vecenv.rllib._checks import check_batch, check_config, foreign_piece
+from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
+from vecenv.rllib._envs import EnvCreator, needs_flattening, probe
+from vecenv.rllib._episodes import STATS
+from vecenv.rllib._learner import PackedPPOLearner
+from vecenv.rllib._normalizer import ObservationNormalizer
+from vecenv.rllib._runners import NativeEnvRunner, PackedEnvRunner
+
+Mode = Literal["vec", "packed_vec", "native"]
+MODES: tuple[str, ...] = get_args(Mode)
+Config = TypeVar("Config", bound=AlgorithmConfig)
+
+
+def register(
+    id: str, mode: Mode = "native", *, env: Any = None, num_envs: int | None = None, flat: bool = False, **options: Any
+) -> str:
+    """Register envs with RLlib and return the name to give to `config.environment(...)`.
+
+    `configure` does this too, with all other settings that a mode needs.
+
+    Args:
+        id: of a Gymnasium env or a kernel; or any name, if `env` is given.
+        mode: "vec", "packed_vec" or "native".
+        env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that gives a VectorEnv.
+        num_envs: how many are packed into one; for packed_vec only, elsewhere RLlib says it.
+        flat: give observations as one array of floats.
+        **options: arguments for `vecenv.make`, or for that function.
+    """
+    _check_mode(mode)
+    if (num_envs is None) is (mode == "packed_vec"):
+        raise ConfigError(
+            "packed_vec needs num_envs, how many envs are packed into one"
+            if num_envs is None
+            else f"num_envs is for packed_vec; with {mode} set config.env_runners(num_envs_per_env_runner=...)"
+        )
+    name = f"vecenv/{id}/{mode}"
+    creator = EnvCreator(id if env is None else env, num_envs, flat, options)
+    register_env(name, creator)
+    return name
+
+
+def configure(
+    config: Config,
+    env: Any,
+    num_envs: int,
+    *,
+    mode: Mode = "native",
+    train_batch: int | None = None,
+    minibatch: int | None = None,
+    batch_units: Literal["steps", "packed"] = "steps",
+    batch_check: bool = True,
+    env_runners: int = 0,
+    normalize_observations: bool = False,
+    **options: Any,
+) -> Config:
+    """Set everything that a mode needs on a config of RLlib's, and check it before Ray starts anything.
+
+    Call it last: what was set before is checked too. Some is checked again when the runners are built.
+
+    Args:
+        config: for example PPOConfig(). It is changed and returned. "packed_vec" and "native" are for PPO.
+        env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that gives a VectorEnv.
+        num_envs: of each runner.
+        mode: "vec", "packed_vec" or "native".
+        train_batch: env steps per iteration; default: what the config has.
+        minibatch: rows per gradient step; default: what the config has. It must divide the batch.
+        batch_units: "packed": `train_batch` counts steps of all envs together, so it is multiplied by `num_envs`.
+        batch_check: False turns RLlib's own check of the config off (minibatch <= train batch, and all others).
+        env_runners: how many actors; 0 samples in this process.
+        normalize_observations: mean zero and variance one, with one statistic for all envs and runners.
+        **options: arguments for `vecenv.make`, or for that function.
+
+    Raises:
+        ConfigError: something would corrupt the run, hang it, or be ignored.
+    """
+    _check_mode(mode)
+    if not isinstance(config, AlgorithmConfig):
+        raise ConfigTypeError(f"config must be one of RLlib's, for example PPOConfig(), got {type(config).__name__}")
+    num_envs = positive_int("num_envs", num_envs)
+    if batch_units not in ("steps", "packed"):
+        raise ConfigError(f"batch_units must be 'steps' or 'packed', got {batch_units!r}")
+    if options.get("copy") is False and mode != "native":
+        raise ConfigError(
+            "copy=False reuses the memory of observations, which RLlib keeps until it learns; leave it out"
+        )
+    _check_untouched(config, mode)
+    observation, action = probe(EnvCreator(env, options=options), fresh=True)
+    flat = config._rl_module_spec is None and needs_flattening(observation)
+    packed = mode == "packed_vec"
+    name = register(_name(env), mode, env=env, num_envs=num_envs if packed else None, flat=flat, **options)
+
+    config.environment(name, normalize_actions=_normalizes(config, action))
+    config.env_runners(
+        num_env_runners=env_runners,
+        num_envs_per_env_runner=1 if packed else num_envs,
+        gym_env_vectorize_mode="vector_entry_point",
+        rollout_fragment_length="auto",
+    )
+    config.experimental(_validate_config=batch_check)
+    if train_batch is not None:
+        train_batch = positive_int("train_batch", train_batch)
+        units = num_envs if batch_units == "packed" else 1
+        config.training(train_batch_size_per_learner=train_batch * units)
+    if minibatch is not None:
+        config.training(minibatch_size=positive_int("minibatch", minibatch))
+    if mode == "vec":
+        if normalize_observations:
+            config.env_runners(env_to_module_connector=_mean_std_filter)  # type: ignore[arg-type]
+        if hasattr(config, "minibatch_size"):
+            check_batch(config)
+        return config
+    pieces = _Pieces(packed, normalize_observations)
+    config.env_runners(
+        env_runner_cls=PackedEnvRunner if packed else NativeEnvRunner,
+        env_to_module_connector=pieces.env_to_module,  # type: ignore[arg-type]
+        module_to_env_connector=pieces.module_to_env,
+        add_default_connectors_to_env_to_module_pipeline=False,
+        add_default_connectors_to_module_to_env_pipeline=False,
+    )
+    config.training(learner_class=PackedPPOLearner, add_default_connectors_to_learner_pipeline=False)
+    config.reporting(custom_stats_cls_lookup=STATS)
+    check_config(config, packed=packed)
+    return config
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Builds the pieces between envs and module. RLlib calls these in every runner."""
+
+    packed: bool
+    normalize: bool
+
+    def env_to_module(self, env: Any, spaces: Any, device: Any) -> list[ConnectorV2]:
+        pieces: list[ConnectorV2] = [UnpackObservation()] if self.packed else []
+        if self.normalize:
+            pieces.append(ObservationNormalizer(self._observation_space(env, spaces)))
+        return [*pieces, BatchToTensor(device, keep=not self.packed)]
+
+    def module_to_env(self, env: Any, spaces: Any) -> list[ConnectorV2]:
+        return [SampleActions(self.packed)]
+
+    def _observation_space(self, env: Any, spaces: Any) -> Space[Any]:
+        if env is None:
+            return spaces[DEFAULT_MODULE_ID][0]
+        return (env.unwrapped.envs if self.packed else env).single_observation_space
+
+
+def _mean_std_filter(env: Any, spaces: Any, device: Any) -> ConnectorV2:
+    """RLlib's own, for `vec`."""
+    from ray.rllib.connectors.env_to_module import MeanStdFilter
+
+    return MeanStdFilter()
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in MODES:
+        near = difflib.get_close_matches(str(mode), MODES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"mode must be one of {', '.join(map(repr, MODES))}, got {mode!r}{hint}")
+
+
+def _check_untouched(config: AlgorithmConfig, mode: str) -> None:
+    """Raise ConfigError if something stands where the mode's own pieces go."""
+    if mode == "vec":
+        return
+    for factory in (config._env_to_module_connector, config._module_to_env_connector):
+        if factory is not None and not isinstance(getattr(factory, "__self__", None), _Pieces):
+            raise foreign_piece(getattr(factory, "__name__", repr(factory)))
+    if config._learner_connector is not None:
+        raise ConfigError(f"mode={mode!r} brings its own learner pipeline; remove learner_connector, or use mode='vec'")
+
+
+def _normalizes(config: AlgorithmConfig, action: Space[Any]) -> bool:
+    """Whether RLlib should rescale actions: nothing to do for a Discrete, and it copies N of them per step."""
+    return bool(config.normalize_actions) and not isinstance(action, (spaces.Discrete, spaces.MultiDiscrete))
+
+
+def _name(env: Any) -> str:
+    return env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)

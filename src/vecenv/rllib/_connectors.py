@@ -1,0 +1,78 @@
+"""Pieces between the envs and the module that work on whole batches: no episode per env."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.rllib.core.columns import Columns
+from ray.rllib.utils.torch_utils import convert_to_torch_tensor
+
+from vecenv._layout import map_tree
+
+SEEN = "seen"
+"""Column of the observations as arrays, as filters left them: what is learned from."""
+
+
+class UnpackObservation(ConnectorV2):
+    """The observations of the N envs in a packed env's latest one."""
+
+    def __call__(self, *, batch: dict[str, Any], episodes: list[Any], **kwargs: Any) -> dict[str, Any]:
+        """Put them into the batch."""
+        batch[Columns.OBS] = episodes[0].get_observations(-1)["obs"]
+        return batch
+
+
+class BatchToTensor(ConnectorV2):
+    """Arrays as tensors of the module's device; float64 becomes float32.
+
+    Args:
+        device: of the module.
+        keep: keep the arrays beside the tensors.
+    """
+
+    def __init__(self, device: Any = None, keep: bool = False) -> None:
+        super().__init__()
+        self._device, self._keep = device, keep
+
+    def __call__(self, *, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Convert the observations."""
+        if self._keep:
+            batch[SEEN] = batch[Columns.OBS]
+        batch[Columns.OBS] = convert_to_torch_tensor(batch[Columns.OBS], device=self._device)
+        return batch
+
+
+class SampleActions(ConnectorV2):
+    """Actions of all envs from what the module returned, as arrays.
+
+    Args:
+        packed: give every array an axis of one in front: RLlib sees one env.
+    """
+
+    def __init__(self, packed: bool = False) -> None:
+        super().__init__()
+        self._packed = packed
+
+    def __call__(
+        self, *, rl_module: Any, batch: dict[str, Any], explore: bool | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Sample, or take the likeliest when not exploring, unless the module chose itself."""
+        with torch.no_grad():
+            if Columns.ACTIONS not in batch:
+                _sample(rl_module, batch, bool(explore))
+        return {name: map_tree(self._array, value) for name, value in batch.items()}
+
+    def _array(self, tensor: Any) -> Any:
+        array = tensor.detach().cpu().numpy() if isinstance(tensor, torch.Tensor) else tensor
+        return array[None] if self._packed else array
+
+
+def _sample(module: Any, batch: dict[str, Any], explore: bool) -> None:
+    of = module.get_exploration_action_dist_cls if explore else module.get_inference_action_dist_cls
+    distribution = of().from_logits(batch[Columns.ACTION_DIST_INPUTS])
+    if not explore:
+        distribution = distribution.to_deterministic()
+    batch[Columns.ACTIONS] = distribution.sample()
+    batch.setdefault(Columns.ACTION_LOGP, distribution.logp(batch[Columns.ACTIONS]))

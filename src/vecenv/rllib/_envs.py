@@ -1,0 +1,113 @@
+"""From what a user names as env to the vector env that RLlib builds."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium import Space, spaces
+from gymnasium.vector import VectorEnv
+
+from vecenv._make import make
+from vecenv.errors import ConfigError
+from vecenv.rllib._checks import check_fresh_arrays, check_vector_env
+from vecenv.rllib._packed_env import PackedVectorEnv
+
+
+@dataclass(frozen=True)
+class EnvCreator:
+    """What RLlib calls to build its env, in this process or an actor.
+
+    Attributes:
+        env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that gives a VectorEnv.
+        packed: how many envs are packed into one; None for a plain vector env.
+        flat: whether observations become one array of floats.
+        options: arguments for `vecenv.make`, or for the function.
+    """
+
+    env: Any
+    packed: int | None = None
+    flat: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, context: Mapping[str, Any]) -> VectorEnv:
+        """Build the envs for one runner."""
+        if "num_envs" not in context:
+            raise ConfigError(
+                "this env is a vector env: set .env_runners(gym_env_vectorize_mode='vector_entry_point'), as "
+                "vecenv.rllib.configure does"
+            )
+        count = context["num_envs"]
+        if self.packed is None:
+            return self.build(count)
+        if count != 1:
+            raise ConfigError(
+                f"in mode='packed_vec' RLlib sees one env: num_envs_per_env_runner must be 1, not {count}. How many "
+                "envs are packed into it is num_envs of vecenv.rllib.configure"
+            )
+        return PackedVectorEnv(self.build(self.packed))
+
+    def build(self, count: int) -> VectorEnv:
+        """The vector env of `count`, checked."""
+        if makes_vector_envs(self.env):
+            envs = self.env(num_envs=count, **self.options)
+            check_vector_env(envs)
+            if envs.num_envs != count:
+                raise ConfigError(f"{self.env!r} was asked for {count} envs and made {envs.num_envs}")
+        else:
+            envs = make(self.env, count, **{"seeding": "spawn", **self.options})
+            check_vector_env(envs)
+        return _flat(envs) if self.flat else envs
+
+
+def makes_vector_envs(env: Any) -> bool:
+    """Whether this is a function, or a class, that gives a VectorEnv of `num_envs`."""
+    if isinstance(env, type) and issubclass(env, VectorEnv):
+        return True
+    if not callable(env) or isinstance(env, str):
+        return False
+    try:
+        return "num_envs" in inspect.signature(env).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def probe(creator: EnvCreator, fresh: bool) -> tuple[Space[Any], Space[Any]]:
+    """The spaces of one env; on the way, two envs are built and checked, so that mistakes show before Ray starts."""
+    options = dict(creator.options)
+    if not makes_vector_envs(creator.env):
+        options = {**options, "engine": "sync", "workers": None, "timeout": None, "caller_works": False}
+        options["env_kwargs"] = _of_two(options.get("env_kwargs"))
+    envs = EnvCreator(creator.env, options={k: v for k, v in options.items() if v is not None}).build(2)
+    try:
+        if fresh:
+            check_fresh_arrays(envs)
+        return envs.single_observation_space, envs.single_action_space
+    finally:
+        envs.close()
+
+
+def _of_two(env_kwargs: Any) -> Any:
+    return list(env_kwargs)[:2] if isinstance(env_kwargs, (list, tuple)) else env_kwargs
+
+
+def needs_flattening(space: Space[Any]) -> bool:
+    """Whether RLlib's default networks cannot take these observations as they are."""
+    return not isinstance(space, spaces.Box)
+
+
+def _flat(envs: VectorEnv) -> VectorEnv:
+    """One float32 array per observation; a Discrete becomes one-hot."""
+    from vecenv._vector_env import VectorEnv as Ours
+
+    if isinstance(envs, Ours):
+        from vecenv.wrappers import DtypeObservation, FlattenObservation
+
+        return DtypeObservation(FlattenObservation(envs), np.float32)
+    from gymnasium.wrappers.vector import DtypeObservation as TheirDtype
+    from gymnasium.wrappers.vector import FlattenObservation as TheirFlatten
+
+    return TheirDtype(TheirFlatten(envs), np.float32)

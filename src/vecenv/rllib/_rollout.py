@@ -1,0 +1,81 @@
+"""What a runner hands to the learner: steps of N envs over T steps, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+
+from vecenv._layout import map_tree
+
+VERSION = 1
+"""Of the fields of PackedRollout. A learner refuses another one: driver and actors may run different releases."""
+
+
+@dataclass(frozen=True, eq=False)
+class PackedRollout:
+    """T steps of N envs in next-step autoreset mode.
+
+    RLlib treats it as an episode: `len` and `env_steps` are true environment steps.
+
+    Attributes:
+        obs: tree of [T + 1, N, ...]; the last one is what the next rollout begins with.
+        actions: tree of [T, N, ...], as the policy chose them (before unsquashing or clipping).
+        rewards: [T, N] float32.
+        terminated, truncated: [T, N] bool.
+        valid: [T, N] bool; False where a step only reset an env, whose action was ignored.
+        extra: what else the policy said, for example "action_logp": [T, N, ...] each.
+    """
+
+    obs: Any
+    actions: Any
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    valid: np.ndarray
+    extra: dict[str, np.ndarray]
+    version: int = VERSION
+
+    @cached_property
+    def _steps(self) -> int:
+        return int(np.count_nonzero(self.valid))
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def env_steps(self) -> int:
+        """Environment steps, resets not counted."""
+        return self._steps
+
+    def agent_steps(self) -> int:
+        """The same: there is one agent."""
+        return self._steps
+
+    @classmethod
+    def of_episode(cls, episode: SingleAgentEpisode) -> PackedRollout:
+        """What a packed env recorded in an episode of RLlib's."""
+        steps = len(episode)
+        seen = episode.get_observations(slice(0, steps + 1))
+        flags = {name: np.asarray(seen[name], bool) for name in ("terminated", "truncated")}
+        extra = {
+            name: np.asarray(episode.get_extra_model_outputs(name, slice(0, steps)))
+            for name in episode.extra_model_outputs
+            if name != "weights_seq_no"
+        }
+        return cls(
+            obs=seen["obs"],
+            actions=episode.get_actions(slice(0, steps)),
+            rewards=np.asarray(seen["reward"][1:], np.float32),
+            terminated=flags["terminated"][1:],
+            truncated=flags["truncated"][1:],
+            valid=~(flags["terminated"] | flags["truncated"])[:-1],
+            extra=extra,
+        )
+
+
+def stack_in_time(trees: list[Any]) -> Any:
+    """A list of trees of arrays as one tree of arrays with an axis more."""
+    return map_tree(lambda *leaves: np.stack(leaves), *trees)

@@ -1,0 +1,254 @@
+"""EnvRunners that hand over whole batches of steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.columns import Columns
+from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
+from ray.rllib.env.env_runner import ENV_STEP_FAILURE
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+from ray.rllib.utils.metrics import ENV_TO_MODULE_CONNECTOR, MODULE_TO_ENV_CONNECTOR, RLMODULE_INFERENCE_TIMER
+from ray.rllib.utils.spaces.space_utils import clip_action, get_base_struct_from_space, unsquash_action
+
+from vecenv.errors import UnsupportedError
+from vecenv.rllib._checks import check_config, check_pipelines
+from vecenv.rllib._connectors import SEEN
+from vecenv.rllib._episodes import EpisodeLog, log_episodes
+from vecenv.rllib._normalizer import ObservationNormalizer
+from vecenv.rllib._packed_env import PackedVectorEnv
+from vecenv.rllib._rollout import PackedRollout, stack_in_time
+
+
+class _VectorRunner(SingleAgentEnvRunner):
+    """What both runners share: true counts of steps and episodes, spaces of one env, actions that fit it."""
+
+    packed: bool
+    _taken = 0
+
+    def __init__(self, *, config: Any, **kwargs: Any) -> None:
+        check_config(config, packed=self.packed)
+        super().__init__(config=config, **kwargs)
+        check_pipelines(self._env_to_module, self._module_to_env)
+        for piece in self._env_to_module.connectors:  # type: ignore[attr-defined]
+            if isinstance(piece, ObservationNormalizer):
+                piece.learning = not config.in_evaluation
+        if self.module is not None and self.module.is_stateful():
+            raise UnsupportedError(
+                f"{type(self.module).__name__} is recurrent, which packed batches have no place for yet; "
+                "use mode='vec', or a module without state"
+            )
+
+    @property
+    def envs(self) -> Any:
+        """The vector env of N."""
+        raise NotImplementedError
+
+    @property
+    def episodes(self) -> EpisodeLog:
+        """What was counted since the last sample."""
+        raise NotImplementedError
+
+    def get_spaces(self) -> dict[str, Any]:
+        """Spaces of RLlib's env, and those of one of the N envs for the module."""
+        if self.env is None:
+            return self.spaces
+        envs = self.envs
+        return {
+            INPUT_ENV_SPACES: (self.env.observation_space, self.env.action_space),
+            INPUT_ENV_SINGLE_SPACES: (self.env.single_observation_space, self.env.single_action_space),
+            DEFAULT_MODULE_ID: (envs.single_observation_space, envs.single_action_space),
+        }
+
+    def _try_env_step(self, actions: Any) -> Any:
+        """Step with actions inside the space, as `normalize_actions` and `clip_actions` ask."""
+        struct = get_base_struct_from_space(self.envs.single_action_space)
+        if self.config.normalize_actions:
+            actions = unsquash_action(actions, struct)
+        elif self.config.clip_actions:
+            actions = clip_action(actions, struct)
+        return super()._try_env_step(actions)
+
+    def _log_env_steps(self, metric: Any, num_steps: int) -> None:
+        if metric is self._metrics_num_env_steps_sampled:
+            num_steps = self.episodes.steps
+        super()._log_env_steps(metric=metric, num_steps=num_steps)
+
+    def _increase_sampled_metrics(self, num_steps: int, num_episodes_completed: int) -> int:
+        steps, returns, lengths = self.episodes.take()
+        self._taken += steps
+        log_episodes(self.metrics, returns, lengths)
+        return super()._increase_sampled_metrics(steps, len(returns))
+
+
+class PackedEnvRunner(_VectorRunner):
+    """RLlib's runner over a packed env, counting true environment steps. One episode that never ends.
+
+    `num_timesteps` of `sample` is met as in RLlib: with the first step at which that many env steps have been taken,
+    resets not counted.
+    """
+
+    packed = True
+
+    @property
+    def envs(self) -> Any:
+        """The vector env of N."""
+        return self._packed_env.envs
+
+    @property
+    def episodes(self) -> EpisodeLog:
+        """What was counted since the last sample."""
+        return self._packed_env.episodes
+
+    @property
+    def _packed_env(self) -> PackedVectorEnv:
+        return self.env.unwrapped  # type: ignore[union-attr,return-value]
+
+    def _sample(self, *, num_timesteps: int | None = None, num_episodes: int | None = None, **kwargs: Any) -> list[Any]:
+        if num_timesteps is None:
+            raise UnsupportedError(
+                "packed_vec cannot sample whole episodes: RLlib sees one env that never ends. Evaluate with "
+                "evaluation_duration_unit='timesteps', or use mode='native'"
+            )
+        self.episodes_to_numpy = False
+        self._taken, chunks = 0, []
+        while self._taken < num_timesteps:
+            steps = -(-(num_timesteps - self._taken) // self.envs.num_envs)
+            (chunk,) = super()._sample(num_timesteps=steps, **kwargs)
+            if chunks and chunks[-1].id_ == chunk.id_:
+                chunks[-1].concat_episode(chunk)
+            else:
+                chunks.append(chunk)
+            kwargs["force_reset"] = False
+            # RLlib keeps the chunks of every episode until it ends, which this one never does.
+            self._ongoing_episodes_for_metrics.clear()
+        return [chunk.to_numpy() for chunk in chunks]
+
+
+class NativeEnvRunner(_VectorRunner):
+    """Steps a vector env of N and hands over one PackedRollout: no episode objects, no Python per env.
+
+    `sample(num_episodes=...)` begins all envs anew and stops when that many episodes have ended.
+    """
+
+    packed = False
+
+    def make_env(self) -> None:
+        """As RLlib makes it, without its conversion of infos into a list of N dicts, which nothing reads."""
+        super().make_env()
+        self._wrapped = self.env  # kept: it closes the envs when it is collected
+        self.env = self.env.env  # type: ignore[union-attr]
+        self._episodes = EpisodeLog(self.num_envs)
+
+    @property
+    def envs(self) -> Any:
+        """The vector env of N."""
+        return self.env
+
+    @property
+    def episodes(self) -> EpisodeLog:
+        """What was counted since the last sample."""
+        return self._episodes
+
+    def _sample(
+        self,
+        *,
+        num_timesteps: int | None = None,
+        num_episodes: int | None = None,
+        explore: bool,
+        random_actions: bool = False,
+        force_reset: bool = False,
+    ) -> list[Any]:
+        if force_reset or num_episodes is not None or self._needs_initial_reset:
+            self._begin(explore)
+        first, steps = self._last, []
+        while (
+            self._episodes.steps < num_timesteps
+            if num_timesteps is not None
+            else self._episodes.episodes < (num_episodes or 0)
+        ):
+            step = self._step(explore, random_actions)
+            if step is None:  # the envs failed and were built again
+                self._begin(explore)
+                first, steps = self._last, []
+            else:
+                steps.append(step)
+        self._needs_initial_reset = num_episodes is not None
+        if not steps:
+            return []
+        rollout = _packed(first, steps)
+        self._log_env_steps(metric=self._metrics_num_env_steps_sampled, num_steps=len(rollout))
+        self._increase_sampled_metrics(len(rollout), 0)
+        return [rollout]
+
+    def _begin(self, explore: bool) -> None:
+        obs, _ = self._try_env_reset(seed=self._seed if self._needs_initial_reset else None)
+        self._needs_initial_reset = False
+        self._episodes.restart()
+        self._done = np.zeros(self.num_envs, bool)
+        self._see(obs, explore)
+
+    def _see(self, obs: Any, explore: bool) -> None:
+        """Keep an observation as the pipeline leaves it, and what the module gets of it."""
+        self._last = obs
+        if self.module is None:
+            return
+        batch = self._through(self._env_to_module, {Columns.OBS: obs}, explore, ENV_TO_MODULE_CONNECTOR)
+        self._last, self._to_module = batch.pop(SEEN, obs), batch
+
+    def _step(self, explore: bool, random_actions: bool) -> dict[str, Any] | None:
+        extra: dict[str, Any] = {}
+        if random_actions:
+            actions = self.env.action_space.sample()  # type: ignore[union-attr]
+        else:
+            with self.metrics.log_time(RLMODULE_INFERENCE_TIMER):
+                if explore:
+                    out = self.module.forward_exploration(self._to_module, t=self._lifetime())  # type: ignore[union-attr]
+                else:
+                    out = self.module.forward_inference(self._to_module)  # type: ignore[union-attr]
+            extra = self._through(self._module_to_env, out, explore, MODULE_TO_ENV_CONNECTOR)
+            actions = extra.pop(Columns.ACTIONS)
+        results = self._try_env_step(actions)
+        if results is ENV_STEP_FAILURE:
+            return None
+        obs, reward, terminated, truncated, _ = results
+        done, valid = terminated | truncated, ~self._done
+        self._episodes.add(reward, done, valid)
+        self._done = done
+        self._see(obs, explore)
+        return {
+            "obs": self._last,
+            "actions": actions,
+            "rewards": reward,
+            "terminated": terminated,
+            "truncated": truncated,
+            "valid": valid,
+            "extra": extra,
+        }
+
+    def _through(self, pipeline: Any, batch: dict[str, Any], explore: bool, key: str) -> dict[str, Any]:
+        return pipeline(
+            rl_module=self.module,
+            batch=batch,
+            episodes=[],
+            explore=explore,
+            shared_data=self._shared_data,
+            metrics=self.metrics,
+            metrics_prefix_key=(key,),
+        )
+
+    def _lifetime(self) -> int:
+        """Steps of all runners, about, as RLlib counts them for exploration schedules."""
+        runners = self.config.num_env_runners or 1
+        return (self.num_env_steps_sampled_lifetime // runners + self._episodes.steps) * runners
+
+
+def _packed(first: Any, steps: list[dict[str, Any]]) -> PackedRollout:
+    columns = {name: [step[name] for step in steps] for name in steps[0]}
+    return PackedRollout(
+        obs=stack_in_time([first, *columns.pop("obs")]),
+        rewards=np.stack(columns.pop("rewards")).astype(np.float32),
+        **{name: stack_in_time(values) for name, values in columns.items()},
+    )
