@@ -46,7 +46,7 @@ def check_config(config: Any, *, packed: bool) -> None:
     check_batch(config)
     if (config.num_learners or 0) > 1:
         raise ConfigError(f"mode={mode!r} works with num_learners 0 or 1, not {config.num_learners}; use mode='vec'")
-    if config.batch_mode != "truncate_episodes":
+    if config.batch_mode != "truncate_episodes" and not config.in_evaluation:
         raise ConfigError(
             f"mode={mode!r} samples env steps, not whole episodes: set batch_mode='truncate_episodes', "
             f"not {config.batch_mode!r}"

@@ -147,9 +147,12 @@ class _Pieces:
     normalize: bool
 
     def env_to_module(self, env: Any, spaces: Any, device: Any) -> list[ConnectorV2]:
-        pieces: list[ConnectorV2] = [UnpackObservation()] if self.packed else []
+        # What has a state comes first: RLlib merges the k-th state that is not empty with the k-th piece.
+        pieces: list[ConnectorV2] = []
         if self.normalize:
             pieces.append(ObservationNormalizer(self._observation_space(env, spaces)))
+        if self.packed:
+            pieces.append(UnpackObservation())
         return [*pieces, BatchToTensor(device, keep=not self.packed)]
 
     def module_to_env(self, env: Any, spaces: Any) -> list[ConnectorV2]:

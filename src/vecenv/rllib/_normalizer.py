@@ -36,13 +36,13 @@ class ObservationNormalizer(ConnectorV2):
         self._new = self._nothing()
 
     def __call__(self, *, batch: dict[str, Any], episodes: list[Any], **kwargs: Any) -> dict[str, Any]:
-        """Normalise the batch, and what a packed env's episode has recorded."""
-        obs = self._walk(batch[Columns.OBS], ())
-        batch[Columns.OBS] = obs
-        if episodes:
-            (episode,) = episodes
-            recorded = episode.get_observations(-1)
-            episode.set_observations(at_indices=-1, new_data={**recorded, "obs": obs})
+        """Normalise the batch, or the latest observations in a packed env's episode."""
+        if not episodes:
+            batch[Columns.OBS] = self._walk(batch[Columns.OBS], ())
+            return batch
+        (episode,) = episodes
+        recorded = episode.get_observations(-1)
+        episode.set_observations(at_indices=-1, new_data={**recorded, "obs": self._walk(recorded["obs"], ())})
         return batch
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:

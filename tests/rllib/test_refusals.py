@@ -1,0 +1,160 @@
+"""What would corrupt a run, hang it or be ignored is refused, before Ray starts anything where that is possible."""
+
+import pytest
+from ray.rllib.algorithms.dqn import DQNConfig
+from ray.rllib.connectors.env_to_module import MeanStdFilter
+from rllib_helpers import CountingEnv, OwnVectorEnv, SameStepVectorEnv, SilentVectorEnv, configured, ppo, runner_of
+
+import vecenv.rllib
+from vecenv.errors import ConfigError, UnknownEnv, UnsupportedError
+
+PACKED = ["packed_vec", "native"]
+MODES = ["vec", *PACKED]
+
+
+def reusing(num_envs):
+    return OwnVectorEnv(num_envs, reuse=True)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        (SameStepVectorEnv, "is in autoreset mode 'SameStep'"),
+        (SilentVectorEnv, "does not say when it resets"),
+        (reusing, "reuses the memory of its observations"),
+        (lambda num_envs: OwnVectorEnv(num_envs + 1), "was asked for 2 envs and made 3"),
+        (lambda num_envs: CountingEnv(), "a gymnasium.vector.VectorEnv is needed, got CountingEnv"),
+    ],
+)
+def test_a_vector_env_that_rllib_would_misread(mode, env, says):
+    with pytest.raises(ConfigError, match=says):
+        configured(env, mode=mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_env_of_ours_in_another_autoreset_mode(mode):
+    with pytest.raises(ConfigError, match="silently corrupt episodes: use the next-step mode"):
+        configured("CartPole-v1", mode=mode, autoreset="same-step")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_ring_of_buffers_is_reuse_too(mode):
+    with pytest.raises(ConfigError, match="reuses the memory of"):
+        configured("CartPole-v1", mode=mode, copy=False)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_minibatches_divide_the_batch(mode):
+    with pytest.raises(
+        ConfigError, match=r"do not divide a train batch of 1000 .*Use a train batch of 960 or"
+    ):
+        configured("CartPole-v1", mode=mode, train_batch=1000, minibatch=64)
+    with pytest.raises(ConfigError, match="a minibatch of 512 is larger than the train batch of 256"):
+        configured("CartPole-v1", mode=mode, train_batch=256, minibatch=512)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_check_of_the_batch_can_be_turned_off(mode):
+    config = configured("CartPole-v1", mode=mode, train_batch=256, minibatch=512, batch_check=False)
+    algorithm = config.build_algo()
+    result = algorithm.train()
+    algorithm.stop()
+    assert result["env_runners"]["num_env_steps_sampled"] >= 256
+
+
+def test_a_batch_in_packed_units():
+    config = configured("CartPole-v1", 8, train_batch=32, minibatch=64, batch_units="packed")
+    assert config.train_batch_size_per_learner == 256
+
+
+def test_evaluation_in_episodes_would_hang_packed_vec():
+    config = ppo().evaluation(evaluation_interval=1)
+    with pytest.raises(ConfigError, match=r"would never end.*evaluation_duration_unit='timesteps'"):
+        configured("CartPole-v1", mode="packed_vec", config=config)
+
+
+def test_evaluation_in_episodes_set_later_is_refused_too():
+    config = configured("CartPole-v1", mode="packed_vec").evaluation(evaluation_interval=1)
+    with pytest.raises(ConfigError, match="would never end"):
+        config.build_algo()
+
+
+def test_packed_vec_does_not_hang_when_asked_for_episodes():
+    runner = runner_of(configured("CartPole-v1", mode="packed_vec"))
+    with pytest.raises(UnsupportedError, match="cannot sample whole episodes"):
+        runner.sample(num_episodes=1)
+    runner.stop()
+
+
+@pytest.mark.parametrize("mode", PACKED)
+def test_a_stateful_filter_over_packed_observations(mode):
+    config = ppo().env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter())
+    with pytest.raises(ConfigError, match=r"would normalise rewards and flags.*normalize_observations=True"):
+        configured("CartPole-v1", mode=mode, config=config)
+
+
+@pytest.mark.parametrize("mode", PACKED)
+def test_a_filter_that_is_set_later_is_refused_too(mode):
+    config = configured("CartPole-v1", mode=mode)
+    config.env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter())
+    with pytest.raises(ConfigError, match="MeanStdFilter expects an episode per env"):
+        runner_of(config)
+
+
+@pytest.mark.parametrize("mode", PACKED)
+def test_pieces_of_another_learner_pipeline(mode):
+    config = ppo().training(learner_connector=lambda observations, actions: [])
+    with pytest.raises(ConfigError, match="own learner pipeline"):
+        configured("CartPole-v1", mode=mode, config=config)
+    config = configured("CartPole-v1", mode=mode).training(add_default_connectors_to_learner_pipeline=True)
+    with pytest.raises(ConfigError, match="as configure\\(\\) set them"):
+        runner_of(config)
+
+
+@pytest.mark.parametrize("mode", PACKED)
+def test_other_settings_that_packed_rollouts_do_not_fit(mode):
+    with pytest.raises(ConfigError, match=r"is for PPO.*DQNConfig wants an episode per env"):
+        vecenv.rllib.configure(DQNConfig(), "CartPole-v1", 8, mode=mode)
+    with pytest.raises(ConfigError, match="not whole episodes"):
+        configured("CartPole-v1", mode=mode, config=ppo().env_runners(batch_mode="complete_episodes"))
+    with pytest.raises(ConfigError, match="num_learners 0 or 1, not 2"):
+        configured("CartPole-v1", mode=mode, config=ppo().learners(num_learners=2))
+
+
+@pytest.mark.parametrize("mode", PACKED)
+def test_a_recurrent_module_is_refused(mode):
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+    config = configured("CartPole-v1", mode=mode).rl_module(model_config=DefaultModelConfig(use_lstm=True))
+    with pytest.raises(UnsupportedError, match="recurrent"):
+        runner_of(config)
+
+
+def test_plain_mistakes():
+    with pytest.raises(ConfigError, match="did you mean 'packed_vec'"):
+        configured("CartPole-v1", mode="packed-vec")
+    with pytest.raises(UnknownEnv, match="Did you mean: `CartPole`"):
+        configured("CartPol-v1")
+    with pytest.raises(ConfigError, match="for example PPOConfig"):
+        vecenv.rllib.configure({}, "CartPole-v1", 8)
+    with pytest.raises(ConfigError, match="num_envs must be"):
+        configured("CartPole-v1", 0)
+    with pytest.raises(ConfigError, match="batch_units"):
+        configured("CartPole-v1", batch_units="rows")
+    with pytest.raises(ConfigError, match="packed_vec needs num_envs"):
+        vecenv.rllib.register("CartPole-v1", "packed_vec")
+    with pytest.raises(ConfigError, match="num_envs is for packed_vec"):
+        vecenv.rllib.register("CartPole-v1", "native", num_envs=8)
+
+
+def test_the_wrong_way_to_make_it_vectorised():
+    name = vecenv.rllib.register("CartPole-v1", "vec")
+    config = ppo().environment(name).env_runners(num_env_runners=0, num_envs_per_env_runner=2)
+    with pytest.raises(ConfigError, match="gym_env_vectorize_mode='vector_entry_point'"):
+        runner_of(config)
+    name = vecenv.rllib.register("CartPole-v1", "packed_vec", num_envs=4)
+    config = ppo().environment(name)
+    config.env_runners(num_env_runners=0, num_envs_per_env_runner=2, gym_env_vectorize_mode="vector_entry_point")
+    with pytest.raises(ConfigError, match="num_envs_per_env_runner must be 1, not 2"):
+        runner_of(config)
