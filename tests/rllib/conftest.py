@@ -28,6 +28,7 @@ def ray_here():
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     ray.init(
         runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, paths))}},
+        address="local",
         num_cpus=4,
         include_dashboard=False,
         logging_level=logging.ERROR,
