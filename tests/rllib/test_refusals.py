@@ -46,9 +46,7 @@ def test_a_ring_of_buffers_is_reuse_too(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_minibatches_divide_the_batch(mode):
-    with pytest.raises(
-        ConfigError, match=r"do not divide a train batch of 1000 .*Use a train batch of 960 or"
-    ):
+    with pytest.raises(ConfigError, match=r"do not divide a train batch of 1000 .*Use a train batch of 960 or"):
         configured("CartPole-v1", mode=mode, train_batch=1000, minibatch=64)
     with pytest.raises(ConfigError, match="a minibatch of 512 is larger than the train batch of 256"):
         configured("CartPole-v1", mode=mode, train_batch=256, minibatch=512)

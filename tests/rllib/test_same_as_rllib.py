@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID, Columns
+from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.evaluation.postprocessing import Postprocessing
 from rllib_helpers import GRID, GridEnv, configured, packed, ppo, runner_of
 
 import vecenv
 from vecenv._layout import map_tree
+from vecenv.rllib._connectors import sample_categorical
 
 CASES = {
     "discrete": {"env": "CartPole-v1", "max_episode_steps": 15},
@@ -156,6 +158,17 @@ def test_native_sees_the_transitions_that_rllibs_own_runner_sees(case):
         assert transitions(ours) == transitions(theirs)
     native.stop()
     vec.stop()
+
+
+def test_actions_are_sampled_as_rllib_samples_them():
+    logits = torch.randn(257, 5, generator=torch.Generator().manual_seed(0)) * 3
+    torch.manual_seed(7)
+    theirs = TorchCategorical.from_logits(logits)
+    expected = theirs.sample()
+    torch.manual_seed(7)
+    actions, log_probabilities = sample_categorical(logits)
+    assert torch.equal(actions, expected)
+    assert torch.equal(log_probabilities, theirs.logp(expected))
 
 
 def test_rllib_corrupts_episodes_of_a_same_step_env_and_we_refuse_it():

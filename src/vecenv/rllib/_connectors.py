@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor
 
 from vecenv._layout import map_tree
@@ -69,9 +70,20 @@ class SampleActions(ConnectorV2):
         return array[None] if self._packed else array
 
 
+def sample_categorical(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What TorchCategorical would sample, bit for bit, and its log-probabilities, without its checks."""
+    log_probabilities = logits - logits.logsumexp(dim=-1, keepdim=True)
+    actions = torch.multinomial(torch.softmax(log_probabilities, dim=-1), 1, True)
+    return actions.squeeze(-1), log_probabilities.gather(-1, actions).squeeze(-1)
+
+
 def _sample(module: Any, batch: dict[str, Any], explore: bool) -> None:
     of = module.get_exploration_action_dist_cls if explore else module.get_inference_action_dist_cls
-    distribution = of().from_logits(batch[Columns.ACTION_DIST_INPUTS])
+    kind, inputs = of(), batch[Columns.ACTION_DIST_INPUTS]
+    if kind is TorchCategorical and explore and Columns.ACTION_LOGP not in batch:
+        batch[Columns.ACTIONS], batch[Columns.ACTION_LOGP] = sample_categorical(inputs)
+        return
+    distribution = kind.from_logits(inputs)
     if not explore:
         distribution = distribution.to_deterministic()
     batch[Columns.ACTIONS] = distribution.sample()

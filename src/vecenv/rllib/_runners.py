@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ray.rllib.env.env_runner import ENV_STEP_FAILURE
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
-from ray.rllib.utils.metrics import ENV_TO_MODULE_CONNECTOR, MODULE_TO_ENV_CONNECTOR, RLMODULE_INFERENCE_TIMER
+from ray.rllib.utils.metrics import (
+    CONNECTOR_PIPELINE_TIMER,
+    ENV_TO_MODULE_CONNECTOR,
+    MODULE_TO_ENV_CONNECTOR,
+    RLMODULE_INFERENCE_TIMER,
+)
 from ray.rllib.utils.spaces.space_utils import clip_action, get_base_struct_from_space, unsquash_action
 
 from vecenv.errors import UnsupportedError
@@ -161,6 +170,9 @@ class NativeEnvRunner(_VectorRunner):
         random_actions: bool = False,
         force_reset: bool = False,
     ) -> list[Any]:
+        self._clocks: dict[tuple[str, ...], list[Any]] = {}
+        if self.module is not None:
+            self.module.eval()  # type: ignore[attr-defined]
         if force_reset or num_episodes is not None or self._needs_initial_reset:
             self._begin(explore)
         first, steps = self._last, []
@@ -176,6 +188,8 @@ class NativeEnvRunner(_VectorRunner):
             else:
                 steps.append(step)
         self._needs_initial_reset = num_episodes is not None
+        for key, (seconds, calls) in self._clocks.items():
+            self.metrics.log_value(key, seconds / calls, window=1)
         if not steps:
             return []
         rollout = _packed(first, steps)
@@ -203,11 +217,7 @@ class NativeEnvRunner(_VectorRunner):
         if random_actions:
             actions = self.env.action_space.sample()  # type: ignore[union-attr]
         else:
-            with self.metrics.log_time(RLMODULE_INFERENCE_TIMER):
-                if explore:
-                    out = self.module.forward_exploration(self._to_module, t=self._lifetime())  # type: ignore[union-attr]
-                else:
-                    out = self.module.forward_inference(self._to_module)  # type: ignore[union-attr]
+            out = self._forward(explore)
             extra = self._through(self._module_to_env, out, explore, MODULE_TO_ENV_CONNECTOR)
             actions = extra.pop(Columns.ACTIONS)
         results = self._try_env_step(actions)
@@ -228,16 +238,28 @@ class NativeEnvRunner(_VectorRunner):
             "extra": extra,
         }
 
+    def _forward(self, explore: bool) -> dict[str, Any]:
+        """As `forward_exploration` and `forward_inference` do, which switch all layers to `eval` on every call."""
+        module: Any = self.module
+        with self._clock(RLMODULE_INFERENCE_TIMER), torch.no_grad():
+            if explore:
+                return module._forward_exploration(self._to_module, t=self._lifetime())
+            return module._forward_inference(self._to_module)
+
     def _through(self, pipeline: Any, batch: dict[str, Any], explore: bool, key: str) -> dict[str, Any]:
-        return pipeline(
-            rl_module=self.module,
-            batch=batch,
-            episodes=[],
-            explore=explore,
-            shared_data=self._shared_data,
-            metrics=self.metrics,
-            metrics_prefix_key=(key,),
-        )
+        with self._clock(key, CONNECTOR_PIPELINE_TIMER):
+            return pipeline(
+                rl_module=self.module, batch=batch, episodes=[], explore=explore, shared_data=self._shared_data
+            )
+
+    @contextmanager
+    def _clock(self, *key: str) -> Iterator[None]:
+        """Time something; the mean is logged once per sample, since logging takes longer than what is timed."""
+        started = time.perf_counter()
+        yield
+        spent = self._clocks.setdefault(key, [0.0, 0])
+        spent[0] += time.perf_counter() - started
+        spent[1] += 1
 
     def _lifetime(self) -> int:
         """Steps of all runners, about, as RLlib counts them for exploration schedules."""
