@@ -133,7 +133,8 @@ def configure(
         add_default_connectors_to_env_to_module_pipeline=False,
         add_default_connectors_to_module_to_env_pipeline=False,
     )
-    config.training(learner_class=PackedPPOLearner, add_default_connectors_to_learner_pipeline=False)
+    config.training(add_default_connectors_to_learner_pipeline=False)
+    config.learners(learner_class=PackedPPOLearner)
     config.reporting(custom_stats_cls_lookup=STATS)
     check_config(config, packed=packed)
     return config
