@@ -14,6 +14,7 @@ import vecenv
 from vecenv.errors import ConfigError, EngineRefused, NotResetError, PendingError, SpaceError, WorkerDied
 from vecenv.gymnasium import AsyncVectorEnv, SyncVectorEnv
 from vecenv.testing import LawEnv
+from vecenv.wrappers import ExtractObservation
 
 FORKED = {"engine": "process", "workers": 2, "context": "fork"}
 
@@ -188,3 +189,28 @@ def test_a_hang_that_was_ended_is_told_as_a_hang():
         *_, truncated, infos = envs.step([1, 2])
         assert truncated.tolist() == [False, True]
         assert infos["fault"]["kind"][1] == "WorkerTimeout"
+
+
+def test_successors_are_those_of_what_a_wrapper_made_of_the_observations():
+    class Talks(gymnasium.Env):
+        observation_space = gymnasium.spaces.Dict(
+            {"count": gymnasium.spaces.Box(0, 99, (1,), np.int64), "word": gymnasium.spaces.Text(5)}
+        )
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self._count = 0
+            return {"count": np.array([0]), "word": "a"}, {}
+
+        def step(self, action):
+            self._count += 1
+            return {"count": np.array([self._count]), "word": "b"}, 1.0, self._count == 3, False, {}
+
+    with ExtractObservation(vecenv.make(Talks, 2, engine="sync", autoreset="same-step"), "count") as envs:
+        envs.reset(seed=0)
+        seen = []
+        for _ in range(3):
+            envs.send(np.zeros(2, int))
+            seen.append(envs.recv().next_obs[0].tolist())
+        assert seen == [[1], [2], [3]]

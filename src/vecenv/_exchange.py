@@ -42,8 +42,9 @@ class Exchange:
     infos: dict[str, Any] = field(default_factory=dict)
     episode_return: np.ndarray | None = None
     episode_length: np.ndarray | None = None
-    by_value: Any = None
-    """Successor observations, if the space has parts without a fixed size, of which no tree can be made."""
+    by_value: tuple[Any, Any] | None = None
+    """`obs` as it came from the envs, and the successor observations that belong to it, if the space has parts without
+    a fixed size, of which no tree can be made."""
     read_final: tuple[Any, Callable[[int], Any]] | None = None
     """`final_obs` as it came from the envs, and how to read one env of it: what has no fixed size is no tree."""
 
@@ -99,6 +100,11 @@ class Exchange:
         final_obs = None if final is None or rolled is None else stack_trees(obs, final, rolled)
         ops = np.broadcast_to(np.asarray(ops, np.uint8), (len(rows),))
         return cls(rows, obs, final_obs, reward, terminated, truncated, ops, infos)
+
+    @property
+    def successors(self) -> Any:
+        """Successor observations that cannot be made of `obs` and `final_obs`; None if they can."""
+        return self.by_value[1] if self.by_value is not None and self.by_value[0] is self.obs else None
 
     def as_gymnasium(self) -> dict[str, Any]:
         """The infos with "final_obs", as Gymnasium lays them out."""

@@ -82,7 +82,7 @@ class Step:
             episode_return=nothing if exchange.episode_return is None else exchange.episode_return,
             episode_length=nothing if exchange.episode_length is None else exchange.episode_length,
             final_obs=exchange.final_obs,
-            _successors=exchange.by_value,
+            _successors=exchange.successors,
         )
 
 

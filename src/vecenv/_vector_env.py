@@ -339,9 +339,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         obs, reward, terminated, truncated, infos, final = self._take_out(None if whole else rows)
         layout = self._batch.observation_layout
         final_obs = None if final is None else layout.batched(final)
+        batched, successors = layout.batched(obs), self._by_value(obs, final, terminated | truncated)
         return Exchange(
             rows=rows.copy(),
-            obs=layout.batched(obs),
+            obs=batched,
             final_obs=final_obs,
             reward=reward,
             terminated=terminated,
@@ -351,7 +352,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             episode_return=self._batch.episode_return[rows],
             episode_length=self._batch.episode_length[rows],
             read_final=None if final is None else (final_obs, layout.reader(final)),
-            by_value=self._by_value(obs, final, terminated | truncated),
+            by_value=None if successors is None else (batched, successors),
         )
 
     def _by_value(self, obs: Columns, final: Columns | None, rolled: np.ndarray) -> Any:

@@ -65,6 +65,12 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         self.transform.close()
         self.env.close(**kwargs)
 
+    def __enter__(self) -> Wrapper:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
     def __del__(self) -> None:
         """Nothing: Gymnasium 1.2 would close the env inside, which is not ours alone and closes itself."""
 
