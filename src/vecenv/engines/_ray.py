@@ -14,10 +14,10 @@ import numpy as np
 
 from vecenv._batch import Batch, Mail, Op, Rows
 from vecenv._clocks import BUCKETS, Clocks
-from vecenv._faults import Fault, OnError, RestartPolicy
+from vecenv._faults import Fault, OnError
 from vecenv.engines._facts import agree, check_observation_mode
 from vecenv.engines._local import first_fault, hand_over, results_or_raise, split, take_mail
-from vecenv.engines._ray_actor import Answer, Build, Life, Request, RowActor
+from vecenv.engines._ray_actor import Answer, Build, Life, Request, RowActor, Seen
 from vecenv.engines._ray_cluster import ActorLoad, Pool, RemoteActor
 from vecenv.errors import EnvError, NotResetError, Phase, RestartLimit, WorkerDied, WorkerTimeout
 
@@ -67,7 +67,6 @@ class RayEngine:
         self._bounds = bounds = split(count, workers)
         self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in bounds])
         self._everyone: Rows = np.arange(count)
-        self._policies = [RestartPolicy(start) for start, _ in bounds]
         self._sequence = 0
         self._flights: dict[Any, _Flight] = {}
         self._pending = np.zeros(count, np.bool_)
@@ -299,21 +298,19 @@ class RayEngine:
         if self._on_error == "raise":
             self._give_up(actor, error)
             raise error
-        cause = Fault.of(actor.hung or error, error.phase or "step", error=actor.hung or error)
-        mine, fault = slice(actor.start, actor.stop), cause
-        while self._pool.actors[actor.number] is actor:
-            try:
-                self._policies[actor.number].allow(fault, self._sequence)
-                self.batch.restarts[mine] += 1
-                self._pool.revive(actor.number, Life.of(self.batch, mine, cause))
-            except RestartLimit as limit:
-                limit.rows = actor.rows
-                self._give_up(actor, limit)
-                raise
-            except EnvError as failure:  # it could not be built again
-                fault = Fault.of(failure, "make", error=failure)
+        mine = slice(actor.start, actor.stop)
+
+        def life(fault: Fault) -> Life:
+            self.batch.restarts[mine] += 1
+            return Life(fault, Seen.of(self.batch, mine))
+
+        try:
+            revived = self._pool.restart(actor, error, self._sequence, life)
+        except RestartLimit as limit:
+            self._give_up(actor, limit)
+            raise
         for flight in self._drop_flights(actor):
-            flight.actor = self._pool.actors[actor.number]
+            flight.actor = revived
             self._launch(flight)
 
     def _give_up(self, actor: RemoteActor, error: EnvError) -> None:

@@ -1,4 +1,4 @@
-"""What runs in a Ray actor: a local engine over a part of the rows. Does not import Ray."""
+"""What runs in a Ray actor: a local engine over a part of the rows."""
 
 from __future__ import annotations
 
@@ -33,11 +33,25 @@ KEPT = ("seed", "reward", "terminated", "truncated", "episode_return", "episode_
 
 @dataclass(frozen=True)
 class Place:
-    """Where an actor lives: its process, its node, and the processors it may use there."""
+    """Where an actor lives: its process, its machine, Ray's id of that, and the processors it may use there."""
 
     pid: int
     node: str
+    node_id: str
     processors: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the front has seen last of some rows."""
+
+    kept: dict[str, np.ndarray]
+    obs: Columns
+
+    @classmethod
+    def of(cls, batch: Batch, rows: slice = slice(None)) -> Seen:
+        kept = {name: getattr(batch, name)[rows].copy() for name in KEPT}
+        return cls(kept, [column[rows].copy() for column in batch.obs])
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,8 @@ class Built:
 
     facts: list[EnvFacts]
     info: dict[str, np.ndarray]
+    seen: Seen | None = None
+    """What they are, if they were reset already."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +69,7 @@ class Life:
     """What the rows of a lost actor were when they were last seen, and why it is gone."""
 
     fault: Fault
-    kept: dict[str, np.ndarray]
-    obs: Columns
-
-    @classmethod
-    def of(cls, batch: Batch, rows: slice, fault: Fault) -> Life:
-        kept = {name: getattr(batch, name)[rows].copy() for name in KEPT}
-        return cls(fault, kept, [column[rows].copy() for column in batch.obs])
+    seen: Seen
 
 
 @dataclass
@@ -117,7 +127,10 @@ class RowActor:
 
     def hello(self) -> Place:
         """Answers as soon as the actor is placed."""
-        return Place(os.getpid(), socket.gethostname(), usable_cpus())
+        import ray  # we are inside it
+
+        node_id = ray.get_runtime_context().get_node_id()
+        return Place(os.getpid(), socket.gethostname(), node_id, usable_cpus())
 
     def build(self) -> Built | tuple[int, Fault] | SpaceError:
         """Build the envs: what they are; or the index of the one that failed, and why."""
@@ -259,9 +272,9 @@ class Reborn:
         self._waiting: set[int] = set()
         self._inner: set[int] = set()
         """Rows that were sent, and those of them that the engine runs."""
-        for name, column in life.kept.items():
+        for name, column in life.seen.kept.items():
             getattr(self.batch, name)[...] = column
-        for column, seen in zip(self.batch.obs, life.obs, strict=True):
+        for column, seen in zip(self.batch.obs, life.seen.obs, strict=True):
             column[...] = seen
 
     def send(self, rows: Rows) -> None:

@@ -12,10 +12,19 @@ from dataclasses import dataclass
 from multiprocessing.util import Finalize
 from typing import Any
 
-from vecenv._faults import Fault
+from vecenv._faults import Fault, RestartPolicy
 from vecenv.engines._local import warn_of
 from vecenv.engines._ray_actor import Built, Place
-from vecenv.errors import ConfigError, EnvError, MissingExtra, NoResources, Phase, WorkerDied, WorkerTimeout
+from vecenv.errors import (
+    ConfigError,
+    EnvError,
+    MissingExtra,
+    NoResources,
+    Phase,
+    RestartLimit,
+    WorkerDied,
+    WorkerTimeout,
+)
 
 _STORE_BYTES = 1 << 30
 """Object store of a cluster that we start, unless its file system has less."""
@@ -153,7 +162,7 @@ class RemoteActor:
 
     @property
     def name(self) -> str:
-        where = "not placed yet" if self.place is None else f"pid {self.place.pid} on node {self.place.node}"
+        where = "not placed yet" if self.place is None else f"pid {self.place.pid} on node {self.place.node}, {self.place.node_id[:8]}"
         return f"actor {self.number} ({where}) with envs {self.start} to {self.stop - 1}"
 
     def died(self, reason: BaseException, phase: Phase) -> WorkerDied:
@@ -184,7 +193,7 @@ class ActorLoad:
     """How busy an actor is.
 
     Attributes:
-        actor, node, pid, envs: which it is, and how many envs it has.
+        actor, node, node_id, pid, envs: which it is, on which machine, and how many envs it has.
         per_processor: actors of ours on its node, for each processor there; more than 1 is oversubscription.
         seconds, cpu_seconds: what its envs took so far, on the clock and on the processor. The difference is waiting,
             for a processor if there are too few, or for whatever the envs wait for.
@@ -192,6 +201,7 @@ class ActorLoad:
 
     actor: int
     node: str
+    node_id: str
     pid: int
     envs: int
     per_processor: float
@@ -226,6 +236,7 @@ class Pool:
         self._arguments = arguments
         self._num_cpus = num_cpus
         self._start_timeout = start_timeout
+        self._policies = [RestartPolicy(start) for start, _ in bounds]
         self.ray = CONNECTION.join(ray_address)
         self.actors: list[RemoteActor] = []
         self._close = Finalize(self, _close_actors, args=(self.ray, self.actors, 1.0), exitpriority=100)
@@ -262,6 +273,29 @@ class Pool:
         self.actors[number] = actor
         return actor
 
+    def restart(self, actor: RemoteActor, error: WorkerDied, now: int, life: Callable[[Fault], Any]) -> RemoteActor:
+        """Build a dead actor again, as often as is allowed.
+
+        Args:
+            actor: that died of `error`.
+            now: counts the ops of its rows.
+            life: what its rows were, of the reason that they are to report.
+
+        Raises:
+            RestartLimit: it died, or could not be built, too often.
+        """
+        cause = actor.hung or error
+        fault = told = Fault.of(cause, error.phase or "step", error=cause)
+        while True:
+            try:
+                self._policies[actor.number].allow(fault, now)
+                return self.revive(actor.number, life(told))
+            except RestartLimit as limit:
+                limit.rows = actor.rows
+                raise
+            except EnvError as failure:  # it could not be built again
+                fault = Fault.of(failure, "make", error=failure)
+
     def kill(self, actor: RemoteActor) -> None:
         """End an actor, whatever it does."""
         with contextlib.suppress(Exception):
@@ -274,6 +308,7 @@ class Pool:
             ActorLoad(
                 actor.number,
                 actor.place.node,
+                actor.place.node_id,
                 actor.place.pid,
                 actor.stop - actor.start,
                 on_node[actor.place.node] / actor.place.processors,
