@@ -158,6 +158,7 @@ class Rollouts:
             ray_address=ray_address,
             num_cpus=float(num_cpus),
             spread=True,
+            again="collect",
             start_timeout=start_timeout,
         )
         try:
@@ -167,7 +168,7 @@ class Rollouts:
             if facts.observation_layout.by_value or facts.action_layout.by_value:
                 raise EngineRefused("fragments are arrays, and a part of these spaces has no fixed size; use make()")
         except BaseException:
-            self.close(0.5)
+            self._pool.abandon()
             raise
         self.single_observation_space = facts.single_observation_space
         self.single_action_space = facts.single_action_space

@@ -82,13 +82,14 @@ class RayEngine:
             ray_address=ray_address,
             num_cpus=num_cpus,
             spread=False,
+            again="reset",
             start_timeout=start_timeout,
         )
         try:
             built = self._pool.start()
             self.facts = agree([fact for part in built for fact in part.facts], observation_mode)
         except BaseException:
-            self.close(0.5)
+            self._pool.abandon()
             raise
         self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, count)
         for name, column in built[0].info.items():

@@ -137,6 +137,7 @@ class RemoteActor:
     """One actor as the front sees it, with the rows `start` ... `stop - 1`.
 
     Attributes:
+        again: the user's call that starts it again.
         error: why it is gone, once it is.
         hung: why we killed it, if we did.
         seconds, cpu_seconds: its engine's time on the clock and on the processor.
@@ -146,6 +147,7 @@ class RemoteActor:
     start: int
     stop: int
     handle: Any
+    again: str
     place: Place | None = None
     error: EnvError | None = None
     hung: EnvError | None = None
@@ -162,13 +164,17 @@ class RemoteActor:
 
     @property
     def name(self) -> str:
-        where = "not placed yet" if self.place is None else f"pid {self.place.pid} on node {self.place.node}, {self.place.node_id[:8]}"
+        where = (
+            "not placed yet"
+            if self.place is None
+            else f"pid {self.place.pid} on node {self.place.node}, {self.place.node_id[:8]}"
+        )
         return f"actor {self.number} ({where}) with envs {self.start} to {self.stop - 1}"
 
     def died(self, reason: BaseException, phase: Phase) -> WorkerDied:
         """The error that says that it is gone."""
         return WorkerDied(
-            f"{self.name} died; reset() starts it again; Ray says: {_brief(reason)}",
+            f"{self.name} died; {self.again}() starts it again; Ray says: {_brief(reason)}",
             row=self.start,
             rows=self.rows,
             phase=phase,
@@ -178,9 +184,12 @@ class RemoteActor:
 
     def late(self, row: int, seconds: float | None, phase: Phase) -> WorkerTimeout:
         """The error for an actor that did not answer in time."""
+        advice = (
+            f"{self.again}() kills it and starts it again" if self.again == "reset" else "it can be waited for again"
+        )
         return WorkerTimeout(
-            f"{self.name} did not answer within {seconds} s in {phase}; recv() waits on, reset() kills it and starts "
-            "it again",
+            f"{self.name} did not answer within {seconds} s in {phase}; "
+            + ("start_timeout= gives it longer" if phase == "make" else advice),
             row=row,
             phase=phase,
             worker=self.number,
@@ -218,6 +227,7 @@ class Pool:
         arguments: of the constructor, by number and life.
         num_cpus: processors that each actor reserves; a fraction is fine.
         spread: over the nodes, instead of as Ray likes.
+        again: the user's call that starts a dead actor again.
         start_timeout: seconds that placing them and building their envs may take.
     """
 
@@ -230,11 +240,13 @@ class Pool:
         ray_address: str | None,
         num_cpus: float,
         spread: bool,
+        again: str,
         start_timeout: float,
     ) -> None:
         self._bounds = bounds
         self._arguments = arguments
         self._num_cpus = num_cpus
+        self._again = again
         self._start_timeout = start_timeout
         self._policies = [RestartPolicy(start) for start, _ in bounds]
         self.ray = CONNECTION.join(ray_address)
@@ -357,9 +369,16 @@ class Pool:
             self._close.cancel()
             warn_of(_close_actors(self.ray, self.actors, timeout))
 
+    def abandon(self) -> None:
+        """End all actors at once, because they could not be started."""
+        for actor in self.actors:
+            self.kill(actor)
+        self.actors.clear()
+        self.close()
+
     def _create(self, number: int, life: Any) -> RemoteActor:
         start, stop = self._bounds[number]
-        return RemoteActor(number, start, stop, self._class.remote(*self._arguments(number, life)))
+        return RemoteActor(number, start, stop, self._class.remote(*self._arguments(number, life)), self._again)
 
     def _build(self, actors: list[RemoteActor]) -> list[Built]:
         deadline = time.monotonic() + self._start_timeout
