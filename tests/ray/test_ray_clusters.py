@@ -102,8 +102,8 @@ def test_what_an_actor_cannot_build_is_said_and_leaves_no_actor() -> None:
     fine = vecenv.make_env
     with pytest.raises(EnvError, match=r"env 2 \(worker 1, pid \d+\) raised OSError in make: no such simulator"):
         vecenv.make([lambda: fine("CartPole-v1")] * 2 + [broken] * 2, engine="ray", workers=2)
-    with pytest.raises(WorkerTimeout, match=r"actor 0 .* did not answer within 3.0 s in make"):
-        vecenv.make([forever], engine="ray", workers=1, start_timeout=3.0)
+    with pytest.raises(WorkerTimeout, match=r"actor 0 .* did not answer within 10.0 s in make"):
+        vecenv.make([forever], engine="ray", workers=1, start_timeout=10.0)
     deadline = time.monotonic() + 10
     while ray.available_resources().get("CPU", 0) < 4:
         assert time.monotonic() < deadline, "actors were left behind"
@@ -153,11 +153,15 @@ with Rollouts("CartPole-v1", 8, policy, seed=0, **options) as rollouts:
     lost = [each.actor for each in rollouts.load() if each.node_id == gone.node_id]
     arriving = rollouts.collect(10)
     cluster.remove_node(gone, allow_graceful=False)
-    after = list(arriving) + list(rollouts.collect(10))
-    assert sorted(fragment.worker for fragment in after) == [0, 0, 1, 1, 2, 2, 3, 3], after
-    told = sorted({fault["env"] // 2 for fragment in after for fault in fragment.faults})
-    assert told == lost and lost, (told, lost)
-    assert sum(len(fragment.faults) for fragment in after) == 2 * len(lost)
+    told, rounds = [], 1
+    while len(told) < 2 * len(lost):  # its actors live until they notice
+        fragments = list(arriving)
+        assert sorted(fragment.worker for fragment in fragments) == [0, 1, 2, 3]
+        told += [fault["env"] for fragment in fragments for fault in fragment.faults]
+        arriving, rounds = rollouts.collect(10), rounds + 1
+    assert not [fault for fragment in arriving for fault in fragment.faults]
+    assert lost and sorted(told) == sorted(env for actor in lost for env in (2 * actor, 2 * actor + 1)), (told, lost)
+    assert all(each.node_id != gone.node_id for each in rollouts.load())
 ray.shutdown()
 cluster.shutdown()
 print("survived", lost)

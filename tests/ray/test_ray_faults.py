@@ -16,7 +16,7 @@ from vecenv import _faults
 from vecenv.errors import EnvError, RestartLimit, WorkerDied, WorkerTimeout
 
 pytestmark = pytest.mark.usefixtures("cluster")
-SOON = 20.0
+SOON = 40.0
 """Seconds that an actor may take to be placed and built again on a busy machine."""
 
 
@@ -35,7 +35,9 @@ def _told(run: Run) -> list[tuple[int, ...]]:
 def test_rows_of_a_killed_actor_are_those_of_a_killed_process(autoreset: str, tmp_path: Path) -> None:
     with within(SOON):
         run = Run("ray", autoreset, "kill", at=2, fuse=str(tmp_path / "ray"))
-    reference = Run("process", autoreset, "kill", at=2, fuse=str(tmp_path / "process"))
+    # Not by fork: a child of a process that is connected to Ray may hang when it frees an actor's handle.
+    options = {"at": 2, "fuse": str(tmp_path / "process"), "context": "forkserver"}
+    reference = Run("process", autoreset, "kill", **options)
     np.testing.assert_array_equal(run.of(0, 1, 2, 3), reference.of(0, 1, 2, 3))
     assert _told(run) == _told(reference)
     assert {row for _, row, *_ in _told(run)} == {0, 1}
@@ -95,7 +97,7 @@ def test_an_actor_that_hangs_is_a_timeout_and_a_reset_kills_it(tmp_path: Path) -
 
 
 def test_an_actor_that_hangs_is_restarted_if_so_wished(tmp_path: Path) -> None:
-    options = {"timeout": 1.0, "on_error": "restart", "autoreset": "same-step", "fuse": str(tmp_path / "fuse")}
+    options = {"timeout": 5.0, "on_error": "restart", "autoreset": "same-step", "fuse": str(tmp_path / "fuse")}
     with faulty("ray", "hang", at=1, **options) as envs:
         envs.reset(seed=40)
         with within(SOON):
