@@ -157,7 +157,7 @@ WRONG_ARGUMENTS = {
     "18 batch_size 0": ({"batch_size": 0}, ConfigError, ValueError, "batch_size must be .* got 0"),
     "18 batch_size -3": ({"batch_size": -3}, ConfigError, ValueError, "batch_size must be .* got -3"),
     "18 batch_size float": ({"batch_size": 2.0}, ConfigTypeError, TypeError, "batch_size must be an int.* got float"),
-    "19 engine": ({"engine": "turbo"}, UnknownEngine, ValueError, "'sync', 'thread', 'process', got 'turbo'"),
+    "19 engine": ({"engine": "turbo"}, UnknownEngine, ValueError, "'sync', 'thread', 'process', 'ray', got 'turbo'"),
     "19 engine near": ({"engine": "proces"}, UnknownEngine, ValueError, "did you mean 'process'"),
     "19 engine type": ({"engine": 3}, UnknownEngine, ValueError, "got 3"),
     "21 context": ({"context": "thread"}, ConfigError, ValueError, "context must be one of.*'spawn'.*got 'thread'"),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from vecenv._autoreset import parse_mode
@@ -21,15 +22,15 @@ from vecenv._factories import Wrapper, factories
 from vecenv._faults import Fault, OnError
 from vecenv._seeding import Seeding
 from vecenv._vector_env import Order, VectorEnv
-from vecenv.engines import Engine
+from vecenv.engines._build import build_engine
 from vecenv.engines._facts import check_observation_mode
 from vecenv.engines._start import check_context
-from vecenv.engines._sync import SyncEngine
 from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, UnknownEngine
 from vecenv.kernel._define import Kernel
 
-EngineName = Literal["auto", "compiled", "sync", "thread", "process"]
-ENGINES = ("compiled", "sync", "thread", "process")
+EngineName = Literal["auto", "compiled", "sync", "thread", "process", "ray"]
+LocalEngine = Literal["auto", "compiled", "sync", "thread", "process"]
+ENGINES = ("compiled", "sync", "thread", "process", "ray")
 _PROBE_SECONDS = 0.02
 _CHEAP_SECONDS, _LITTLE_SECONDS = 100e-6, 2e-3
 """An env that steps faster than the first is not worth another process, unless a step of all takes longer than the
@@ -64,6 +65,9 @@ def make(
     precision: Literal["exact", "fast"] = "exact",
     env_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
     wrappers: Sequence[Wrapper] | None = None,
+    ray_address: str | None = None,
+    num_cpus: float = 1.0,
+    local_engine: LocalEngine = "auto",
     **kwargs: Any,
 ) -> VectorEnv:
     """Make `num_envs` environments and run them as one.
@@ -72,9 +76,9 @@ def make(
         env: an id of a kernel or a Gymnasium env, the class of a kernel, an EnvSpec, a callable that makes an env, or a
             list of such callables (one per env).
         num_envs: how many; left out with a list.
-        engine: "compiled" (for kernels), "sync", "thread", "process", or "auto": the fastest one that is faithful, see
-            `engine_reason`.
-        workers: threads or processes; default: the processors this process may use, at most one per env.
+        engine: "compiled" (for kernels), "sync", "thread", "process", "ray" (actors, on any number of machines), or
+            "auto": the fastest of the first four that is faithful, see `engine_reason`.
+        workers: threads, processes or actors; default: the processors this process may use, at most one per env.
         batch_size: how many envs `recv` waits for by default; fewer than `num_envs` means whoever is ready first.
         autoreset: "next-step", "same-step" or "disabled", or Gymnasium's AutoresetMode.
         copy: False hands out views of the batch that the next step overwrites; those of kernels stay as they are during
@@ -92,19 +96,17 @@ def make(
             within a few units in the last place).
         env_kwargs: constructor arguments of the envs, one dict for all or one per env.
         wrappers: single-env wrappers, applied to every env in this order.
+        ray_address: Ray engine: a running cluster ("auto" or host:port); default: the one this process is connected to,
+            or a new one on this machine that lives until the last user closes.
+        num_cpus: Ray engine: processors that each actor reserves; a fraction is fine.
+        local_engine: Ray engine: the engine inside each actor; "auto" is "compiled" for kernels, else "sync".
         **kwargs: more constructor arguments, for all envs. A kernel's parameter may be an array of one value per env.
 
     Raises:
         ConfigError: an argument cannot be right. Nothing was started.
         EnvError: an env could not be built; it says which and why.
     """
-    num_envs = positive_int("num_envs", num_envs)
-    kernel, env = find_build(env)
-    _check_no_misspelling(kwargs, kernel.params if kernel else ())
-    if kwargs:
-        env_kwargs = _merge(env_kwargs, kwargs)
-    each = env_kwargs if kernel is None else split_parameters(kernel, env_kwargs, num_envs)
-    env_fns, spec = factories(env, num_envs, each, wrappers)
+    kernel, env_fns, env_kwargs, spec = resolve(env, num_envs, env_kwargs, wrappers, kwargs)
     count = len(env_fns)
     mode = parse_mode(autoreset)
     check_observation_mode(observation_mode)
@@ -126,6 +128,7 @@ def make(
         timeout=timeout,
         caller_works=caller_works,
     )
+    _check_for_ray(engine, ray_address=ray_address, num_cpus=num_cpus, local_engine=local_engine)
     name, reason = _choose(engine, env_fns, workers, timeout, caller_works, unfit, kernel)
     front: dict[str, Any] = {"autoreset": mode, "batch_size": batch_size, "copy": copy, "seeding": seeding}
     front["engine_reason"] = reason
@@ -134,9 +137,30 @@ def make(
         envs = _make_compiled(kernel, count, env_kwargs, precision, workers, front)
         envs.spec = spec
         return envs
+    if name == "ray":
+        from vecenv._ray_parts import make_ray
+
+        envs = make_ray(
+            kernel,
+            env_fns,
+            env_kwargs,
+            front={**front, "timeout": timeout},
+            workers=workers,
+            local_engine=local_engine,
+            wrappers=wrappers,
+            precision=precision,
+            num_cpus=num_cpus,
+            observation_mode=observation_mode,
+            on_error=on_error,
+            ordered=order == "fixed",
+            start_timeout=start_timeout,
+            ray_address=ray_address,
+        )
+        envs.spec = spec
+        return envs
     if precision != "exact":
         raise EngineRefused(f"precision={precision!r} is for the compiled engine, this is {name!r}: {reason}")
-    built = _build(
+    built = build_engine(
         name,
         env_fns,
         workers=workers,
@@ -171,38 +195,18 @@ def _make_compiled(
     return CompiledVectorEnv(engine, **front)
 
 
-def _build(
-    name: str,
-    env_fns: list[Factory],
-    *,
-    workers: int,
-    observation_mode: Any,
-    on_error: OnError,
-    ordered: bool,
-    context: Any,
-    caller_works: bool,
-    start_timeout: float,
-) -> Engine:
-    if name == "sync":
-        return SyncEngine(env_fns, observation_mode=observation_mode, on_error=on_error)
-    if name == "thread":
-        from vecenv.engines._thread import ThreadEngine
-
-        return ThreadEngine(
-            env_fns, workers=workers, observation_mode=observation_mode, on_error=on_error, ordered=ordered
-        )
-    from vecenv.engines._process import ProcessEngine
-
-    return ProcessEngine(
-        env_fns,
-        workers=workers,
-        context=context,
-        observation_mode=observation_mode,
-        on_error=on_error,
-        ordered=ordered,
-        caller_works=caller_works,
-        start_timeout=start_timeout,
-    )
+def resolve(
+    env: Any, num_envs: int, env_kwargs: Any, wrappers: Any, kwargs: dict[str, Any]
+) -> tuple[Kernel | None, list[Factory], Any, EnvSpec | None]:
+    """From what a user passes to `make`: the kernel, one Python factory per row, their arguments, Gymnasium's spec."""
+    num_envs = positive_int("num_envs", num_envs)
+    kernel, env = find_build(env)
+    _check_no_misspelling(kwargs, kernel.params if kernel else ())
+    if kwargs:
+        env_kwargs = _merge(env_kwargs, kwargs)
+    each = env_kwargs if kernel is None else split_parameters(kernel, env_kwargs, num_envs)
+    env_fns, spec = factories(env, num_envs, each, wrappers)
+    return kernel, env_fns, env_kwargs, spec
 
 
 def refuses(engine: str, timeout: float | None = None, caller_works: bool = False) -> str | None:
@@ -298,6 +302,13 @@ def _workers(workers: Any, count: int, caller_works: bool) -> int:
     if number > most:
         raise ConfigError(f"workers must be in 1 ... {most} (one env each at least), got {workers}")
     return number
+
+
+def _check_for_ray(engine: str, **given: Any) -> None:
+    """Refuse what is for actors where there are none."""
+    for name, value in given.items() if engine != "ray" else ():
+        if value != inspect.signature(make).parameters[name].default:
+            raise ConfigError(f"{name}={value!r} is for engine='ray', this is engine={engine!r}")
 
 
 def _check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:

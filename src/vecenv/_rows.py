@@ -38,7 +38,8 @@ class RowRunner:
     Args:
         envs: one env per row of `batch`.
         batch: the rows, local to this runner.
-        first: global index of the first row.
+        first: index of the first row in the engine's batch.
+        origin: index of that batch's first row among all envs, for names and seeds.
         factories: how to build the envs again, used with `on_error="restart"`.
         on_error: "raise" leaves a failed env alone until it is reset; "restart" builds it again.
         lost: rows whose env was rebuilt because their worker died, and why; their next op reports it.
@@ -52,6 +53,7 @@ class RowRunner:
         clocks: Clocks,
         *,
         first: int = 0,
+        origin: int = 0,
         factories: Sequence[Factory] = (),
         on_error: OnError = "raise",
         lost: dict[int, Fault] | None = None,
@@ -61,6 +63,7 @@ class RowRunner:
         self.batch = batch
         self.clocks = clocks
         self.first = first
+        self._named = origin + first
         self._policies = [RestartPolicy(first + row) for row in range(len(envs))]
         self._factories = factories
         self._on_error = on_error
@@ -338,7 +341,7 @@ class RowRunner:
             attribute = env.get_wrapper_attr(name)
             return attribute(*args, **kwargs) if callable(attribute) else attribute
 
-        return {row: self._guarded(row, one, self.first + row) for row in rows}
+        return {row: self._guarded(row, one, self._named + row) for row in rows}
 
     def set_attr(self, name: str, values: dict[int, Any]) -> dict[int, Any]:
         """Set an attribute of the envs of some rows; a Fault stands for one that could not be set."""
@@ -410,7 +413,7 @@ class RowRunner:
             self._absent = [absent for absent in self._absent if absent != row]
             self._failed(row, Fault.of(error, "make", seed=self._last_seed(row)))
             return
-        told = {**info, "fault": fault.as_info(self.first + row, int(batch.restarts[row]))}
+        told = {**info, "fault": fault.as_info(self._named + row, int(batch.restarts[row]))}
         batch.mail[row] = Mail(told, final_info=final_info if op == _ROLL else None)
         if not ended_before:
             batch.reward[row], batch.terminated[row], batch.truncated[row] = 0.0, False, op != _RESET
@@ -425,7 +428,7 @@ class RowRunner:
             batch.restarts[row] += 1
             self._rebuild(row)
         if op != _RESET or self._seeds[row] == NO_SEED:
-            self._seeds[row] = restart_seed(self._last_seed(row), self.first + row, int(batch.restarts[row]))
+            self._seeds[row] = restart_seed(self._last_seed(row), self._named + row, int(batch.restarts[row]))
         if op == _STEP:
             return {}
         if op == _ROLL and not ended_before:

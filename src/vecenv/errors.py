@@ -6,6 +6,7 @@ VecenvError
 │   ├── UnknownEnv                      no such id; did you mean ...
 │   ├── UnknownEngine                   no such engine; the ones there are
 │   ├── EngineRefused                   the engine cannot run this env, and why
+│   ├── NoResources                     a Ray cluster has no room for the actors: what is there, what is missing
 │   └── MissingExtra                    the `pip install 'vecenv[...]'` line that brings it
 ├── SpaceError (TypeError, ValueError)  spaces that differ; a value that does not fit its space
 │   ├── InvalidAction                   which env, which value, what was expected
@@ -65,6 +66,10 @@ class UnknownEngine(ConfigError):
 
 class EngineRefused(ConfigError):
     """The named engine cannot run this environment; the message is its reason."""
+
+
+class NoResources(ConfigError):
+    """A Ray cluster has no room for the actors that were asked for; says what it has and what is missing."""
 
 
 class MissingExtra(ConfigError, ImportError):

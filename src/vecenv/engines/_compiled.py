@@ -69,7 +69,9 @@ class CompiledEngine:
         self.precision: Precision = precision
         self.threads = threads
         self.max_episode_steps = max_episode_steps
-        self.parameters = _copies(parameters) if parameters is not None else _parameters(kernel, kwargs or {}, count)
+        self.parameters = (
+            _copies(parameters) if parameters is not None else parameter_columns(kernel, kwargs or {}, count)
+        )
         observation, action = kernel.spaces(kernel.record(self.parameters))
         self._check_same_spaces(self.parameters)
         self.facts = BatchFacts(
@@ -465,7 +467,7 @@ def _bytes_of(column: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(column).reshape(len(column), -1).view(np.uint8)
 
 
-def _parameters(kernel: Kernel, kwargs: Any, count: int) -> dict[str, np.ndarray]:
+def parameter_columns(kernel: Kernel, kwargs: Any, count: int) -> dict[str, np.ndarray]:
     """Columns of all parameters, from one mapping or one per row."""
     if isinstance(kwargs, Mapping):
         return _copies(kernel.parameters(kwargs, count))

@@ -60,7 +60,10 @@ class LocalEngine:
 
     name = "local"
 
-    def __init__(self, factories: Sequence[Factory], *, parts: int, observation_mode: Any, on_error: Any) -> None:
+    def __init__(
+        self, factories: Sequence[Factory], *, parts: int, observation_mode: Any, on_error: Any, origin: int = 0
+    ) -> None:
+        self._origin = origin
         self.envs = build_envs(factories)
         try:
             self.facts = agree([EnvFacts.of(env) for env in self.envs], observation_mode)
@@ -81,6 +84,7 @@ class LocalEngine:
             batch,
             Clocks.allocate(stop - start),
             first=start,
+            origin=self._origin,
             factories=factories[start:stop],
             on_error=on_error,
             watched=self.name == "thread",

@@ -36,8 +36,9 @@ from vecenv.engines._control import (
 )
 from vecenv.engines._facts import EnvFacts, agree, check_observation_mode
 from vecenv.engines._local import first_fault, hand_over, results_or_raise, split, take_mail, warn_of
+from vecenv.engines._sendable import dumps
 from vecenv.engines._start import pickled_factories, start_context
-from vecenv.engines._worker import Assignment, Attachment, dumps
+from vecenv.engines._worker import Assignment, Attachment
 from vecenv.engines._workers import Worker, close_workers, first_message
 from vecenv.errors import EnvError, NotResetError, Phase, RestartLimit, SpaceError
 
@@ -62,6 +63,7 @@ class ProcessEngine:
         ordered: `recv` returns rows in the order they were sent, whichever is ready first.
         caller_works: the calling process holds a share of the envs too, and steps them instead of waiting.
         start_timeout: seconds that building the envs may take.
+        origin: index of the first row among all envs, if these are a part of a larger batch.
     """
 
     name = "process"
@@ -77,6 +79,7 @@ class ProcessEngine:
         ordered: bool = False,
         caller_works: bool = False,
         start_timeout: float = 60.0,
+        origin: int = 0,
     ) -> None:
         check_observation_mode(observation_mode)
         count = len(factories)
@@ -85,6 +88,7 @@ class ProcessEngine:
         self._on_error: OnError = on_error
         self._ordered = ordered
         self._start_timeout = start_timeout
+        self._origin = origin
         self._bounds = split(count, workers + caller_works)
         self._worker_count = workers
         self._policies = [RestartPolicy(start) for start, _ in self._bounds]
@@ -257,6 +261,7 @@ class ProcessEngine:
                 self.batch.rows(first, len(facts)),
                 self._block.clocks[-1],
                 first=first,
+                origin=self._origin,
                 factories=self._factories[first:],
                 on_error=self._on_error,
             )
@@ -270,6 +275,7 @@ class ProcessEngine:
             bounds=self._bounds,
             factories=mine if forked else pickled_factories(mine, start),
             on_error=self._on_error,
+            origin=self._origin,
             foreign=tuple(fd for worker in self._workers for fd in worker.descriptors()) if forked else (),
         )
         return Worker(self._context, assignment, generation)

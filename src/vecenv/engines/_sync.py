@@ -16,14 +16,17 @@ class SyncEngine(LocalEngine):
     """Runs rows when they are received, in the order they were sent.
 
     Because nothing runs before `recv`, an interrupted `recv` can be resumed: rows that did not run are still pending.
+
+    Args:
+        origin: index of the first row among all envs, if these are a part of a larger batch.
     """
 
     name = "sync"
 
     def __init__(
-        self, factories: Sequence[Factory], *, observation_mode: Any = "same", on_error: Any = "raise"
+        self, factories: Sequence[Factory], *, observation_mode: Any = "same", on_error: Any = "raise", origin: int = 0
     ) -> None:
-        super().__init__(factories, parts=1, observation_mode=observation_mode, on_error=on_error)
+        super().__init__(factories, parts=1, observation_mode=observation_mode, on_error=on_error, origin=origin)
         self._everyone: Rows = np.arange(len(self.envs))
         self._listed = self._everyone.tolist()
         self._queue: list[int] = []

@@ -28,6 +28,7 @@ class ThreadEngine(LocalEngine):
     Args:
         workers: number of threads.
         ordered: `recv` returns rows in the order they were sent, whichever is ready first.
+        origin: index of the first row among all envs, if these are a part of a larger batch.
     """
 
     name = "thread"
@@ -40,8 +41,9 @@ class ThreadEngine(LocalEngine):
         observation_mode: Any = "same",
         on_error: Any = "raise",
         ordered: bool = False,
+        origin: int = 0,
     ) -> None:
-        super().__init__(factories, parts=workers, observation_mode=observation_mode, on_error=on_error)
+        super().__init__(factories, parts=workers, observation_mode=observation_mode, on_error=on_error, origin=origin)
         self._ordered = ordered
         self._pending: dict[int, bool] = {}
         """Rows sent and not yet received, in the order of sending, and whether they are done."""

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from multiprocessing import forkserver
 from typing import Any
 
-import cloudpickle
 import gymnasium
 import numpy as np
 
@@ -43,6 +42,7 @@ from vecenv.engines._control import (
     spin,
 )
 from vecenv.engines._facts import EnvFacts
+from vecenv.engines._sendable import drop_unsendable, dumps, picklable, sendable, unsendable
 from vecenv.errors import EnvError, SpaceError
 
 _PR_SET_PDEATHSIG = 1
@@ -63,6 +63,7 @@ class Assignment:
     bounds: list[tuple[int, int]]
     factories: Sequence[Factory] | bytes
     on_error: OnError
+    origin: int = 0
     foreign: tuple[int, ...] = ()
 
 
@@ -170,6 +171,7 @@ def _attach(channel: Channel, assignment: Assignment, envs: list[gymnasium.Env[A
         pickle.loads(factories) if isinstance(factories, bytes) else factories,
         assignment.on_error,
         attachment,
+        assignment.origin,
     )
 
 
@@ -186,6 +188,7 @@ class Server:
         factories: Sequence[Factory],
         on_error: OnError,
         attachment: Attachment,
+        origin: int,
     ) -> None:
         start, stop = bounds
         self._channel = channel
@@ -197,6 +200,7 @@ class Server:
             self._batch,
             block.clocks[number],
             first=start,
+            origin=origin,
             factories=factories,
             on_error=on_error,
             lost=attachment.lost,
@@ -301,25 +305,17 @@ class Server:
 
     def _sendable_mail(self, row: int, mail: Mail | None, objects: list[Any]) -> tuple[Mail | None, list[Any]]:
         self._drop_unsendable(row, mail)
-        if _picklable(objects):
+        if picklable(objects):
             return mail, objects
         error = TypeError("the observation cannot be pickled; use engine='sync' for this env")
         return Mail(fault=Fault.of(error, "step")), []
 
     def _drop_unsendable(self, row: int, mail: Mail | None) -> None:
         """Take info entries out that cannot be pickled, and say so once per key."""
-        if mail is None:
-            return
-        for info in filter(None, (mail.info, mail.final_info)):
-            for key in [key for key, value in info.items() if not _picklable(value)]:
-                del info[key]
-                if key not in self._unsendable:
-                    self._unsendable.add(key)
-                    self._tell(
-                        "dropped",
-                        f"info[{key!r:.80}] of env {self._runner.first + row} cannot be pickled and was dropped; "
-                        "return plain data, or use engine='sync'",
-                    )
+        for key in drop_unsendable(mail):
+            if key not in self._unsendable:
+                self._unsendable.add(key)
+                self._tell("dropped", unsendable(key, self._runner.first + row))
 
     def _handle(self, payload: bytes) -> None:
         self._messages_read += 1
@@ -341,7 +337,7 @@ class Server:
             results = self._ask_envs(kind, name, *content)
         except BaseException as error:  # an env's own KeyboardInterrupt: nobody else could have raised it here
             results = {**dict.fromkeys(self._everyone), int(self._runner.clocks.current[0]): Fault.of(error, "call")}
-        results = {self._runner.first + row: _sendable(value) for row, value in results.items()}
+        results = {self._runner.first + row: sendable(value) for row, value in results.items()}
         self._tell("reply", ticket, results)
 
     def _ask_envs(self, kind: str, name: str, *content: Any) -> dict[int, Any]:
@@ -350,29 +346,3 @@ class Server:
             return self._runner.call(self._everyone, name, args, kwargs)
         (values,) = content
         return self._runner.set_attr(name, values)
-
-
-def _sendable(value: Any) -> Any:
-    if isinstance(value, Fault):
-        return value
-    try:
-        dumps(value)
-    except Exception as error:
-        return Fault.of(TypeError(f"the result cannot be sent from a worker: {error}"), "call")
-    return value
-
-
-def dumps(value: Any) -> bytes:
-    """Pickle; by cloudpickle if need be, which also knows classes defined in a script or notebook."""
-    try:
-        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    except Exception:
-        return cloudpickle.dumps(value)
-
-
-def _picklable(value: Any) -> bool:
-    try:
-        dumps(value)
-    except Exception:
-        return False
-    return True

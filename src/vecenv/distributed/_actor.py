@@ -1,0 +1,257 @@
+"""What runs in an actor that collects fragments: envs and policy side by side."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from vecenv._autoreset import ops_of
+from vecenv._batch import Batch, Op
+from vecenv._compiled_env import CompiledVectorEnv
+from vecenv._faults import Fault
+from vecenv._layout import map_tree
+from vecenv._rollout import Rollout
+from vecenv._seeding import NO_SEED
+from vecenv._vector_env import VectorEnv
+from vecenv.engines._compiled import CompiledEngine
+from vecenv.engines._ray_actor import Built, Life, Reborn, RowActor, Seen, as_fault
+from vecenv.errors import EnvError, SpaceError
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A fragment on its way: what was collected, and what the rows are now.
+
+    Attributes:
+        first_obs: what the first actions were chosen from.
+        faults: what `info["fault"]` said, each with the step of the fragment.
+        seconds, cpu_seconds: that it took, on the clock and on the processor.
+    """
+
+    rollout: Rollout
+    first_obs: Any
+    faults: list[dict[str, Any]]
+    seen: Seen
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all collecting actors are told.
+
+    Attributes:
+        policy: pickled.
+        native: it is a function of one env's observation, to be compiled.
+        seeds: of the first reset, one per env.
+        seed: of the policy's own random numbers.
+    """
+
+    policy: bytes
+    native: bool
+    autoreset: AutoresetMode
+    seeds: np.ndarray
+    seed: int | None
+
+
+class FragmentActor(RowActor):
+    """Holds envs and a policy, and runs whole fragments."""
+
+    def __init__(self, build: bytes, path: list[str], first: int, life: Life | None, plan: Plan) -> None:
+        super().__init__(build, path, first, life)
+        self._plan = plan
+        self._policy: Any = None
+        self._rng: dict[str, np.random.Generator] = {}
+        self._front: Any = None
+        self._stale = False
+        """An error left the envs somewhere within a fragment: they begin anew."""
+
+    def build(self) -> Built | tuple[int, Fault] | SpaceError:
+        """Build the envs and reset them, unless they had a life before."""
+        built = super().build()
+        if not isinstance(built, Built):
+            return built
+        try:
+            self._policy = pickle.loads(self._plan.policy)
+            self._give_stream()
+            self._front = self._new_front(reborn=self._life is not None)
+            if self._life is None:
+                mine = self._plan.seeds[self._first : self._first + len(self._engine.batch)]
+                self._front.reset(seed=[None if seed == NO_SEED else seed for seed in mine.tolist()])
+        except EnvError as error:
+            return self._first + (error.row or 0), as_fault(error, self._first)
+        except Exception as error:  # a policy that cannot be unpickled here
+            return self._first, Fault.of(error, "make")
+        return replace(built, seen=Seen.of(self._engine.batch))
+
+    def fragment(self, steps: int, weights: Any = None) -> Collected | Fault:
+        """Run `steps` steps of all envs, or say why not."""
+        started, cpu_started = time.perf_counter(), time.process_time()
+        batch: Batch = self._engine.batch
+        try:
+            if self._stale:
+                self._front.reset()
+                self._stale = False
+            first_obs = batch.observation_layout.batched([column.copy() for column in batch.obs])
+            rollout, faults = self._collect(steps, weights)
+        except EnvError as error:
+            self._stale = True
+            return as_fault(error, self._first)
+        except Exception as error:
+            self._stale = True
+            return Fault.of(error, "call")
+        if isinstance(self._engine, Reborn):
+            self._engine.settle()
+        times = time.perf_counter() - started, time.process_time() - cpu_started
+        return Collected(rollout, first_obs, faults, Seen.of(batch), *times)
+
+    def _collect(self, steps: int, weights: Any) -> tuple[Rollout, list[dict[str, Any]]]:
+        if self._life is not None:
+            return self._first_of_a_new_life(steps, weights)
+        if self._plan.native:
+            return self._front.rollout(policy=self._policy, steps=steps), []
+        return self._loop(steps, weights)
+
+    def _first_of_a_new_life(self, steps: int, weights: Any) -> tuple[Rollout, list[dict[str, Any]]]:
+        """The first step reports what was lost, whatever the action. Compiled envs then go on in native code."""
+        self._life = None
+        compiled = isinstance(self._engine.engine, CompiledEngine)
+        if not compiled:
+            return self._loop(steps, weights)
+        actions = self._front.action_space
+        actions.seed(0)
+        began, faults = self._loop(1, weights, actions.sample())
+        self._engine.settle()
+        self._engine = engine = self._engine.engine
+        everyone = np.arange(len(engine.batch))
+        columns = engine.get_rows(everyone)
+        columns["ENDED"] = engine.batch.terminated | engine.batch.truncated  # native code plans by its own column
+        engine.set_rows(everyone, columns)
+        self._front = self._new_front(reborn=True)
+        if steps == 1:
+            return began, faults
+        rest, _ = self._collect(steps - 1, weights)
+        return _joined(began, rest), faults
+
+    def _loop(self, steps: int, weights: Any, actions: Any = None) -> tuple[Rollout, list[dict[str, Any]]]:
+        """Choose actions for all envs and step them, again and again."""
+        front, batch = self._front, self._engine.batch
+        out = _Layers(batch, steps, ops_of(front.autoreset_mode))
+        given = () if weights is None else (weights,)
+        for step in range(steps):
+            if actions is None:
+                chosen = self._policy(batch.observation_layout.batched(batch.obs), *given, **self._rng)
+            else:
+                chosen = actions
+            if isinstance(front, CompiledVectorEnv):
+                front._advance(chosen)
+            else:
+                infos = front._exchange_step(chosen, None).infos
+                out.note_faults(step, infos)
+            out.note(step)
+        return out.rollout(), out.faults
+
+    def _new_front(self, *, reborn: bool) -> VectorEnv:
+        """A front over the engine; its rows are ready if they lived before."""
+        engine = self._engine
+        kind = CompiledVectorEnv if isinstance(engine, CompiledEngine) else VectorEnv
+        front = kind(engine, autoreset=self._plan.autoreset)
+        if reborn:
+            everyone = front._lifecycle.all_rows
+            front._lifecycle.replaced(everyone, np.ones(len(everyone), np.bool_))
+        return front
+
+    def _give_stream(self) -> None:
+        """A policy with a parameter `rng` gets a generator of its own in every actor and life."""
+        try:
+            wants = "rng" in inspect.signature(self._policy).parameters
+        except (TypeError, ValueError):  # not a Python function
+            wants = False
+        if wants and not self._plan.native:
+            lives = 0 if self._life is None else int(self._life.seen.kept["restarts"].max())
+            sequence = np.random.SeedSequence(self._plan.seed, spawn_key=(self._first, lives))
+            self._rng = {"rng": np.random.default_rng(sequence)}
+
+
+class _Layers:
+    """Columns [steps, rows, ...] of a fragment that is being collected."""
+
+    def __init__(self, batch: Batch, steps: int, ops: tuple[int, int]) -> None:
+        def layers(column: np.ndarray) -> np.ndarray:
+            return np.zeros((steps, *column.shape), column.dtype)
+
+        self.faults: list[dict[str, Any]] = []
+        self._batch, self._ops = batch, ops
+        self._rolls = ops[0] == Op.ROLL
+        self._ended = batch.terminated | batch.truncated
+        self._obs, self._actions = list(map(layers, batch.obs)), list(map(layers, batch.actions))
+        self._final = list(map(layers, batch.final_obs)) if self._rolls else []
+        self._reward, self._terminated, self._truncated = map(layers, (batch.reward, batch.terminated, batch.truncated))
+        self._info = {name: layers(column) for name, column in batch.info.items()}
+        self._final_info = {name: layers(column) for name, column in batch.final_info.items()} if self._rolls else {}
+
+    def note(self, step: int) -> None:
+        """Take what the batch holds after a step."""
+        batch = self._batch
+        for ours, theirs in zip((*self._obs, *self._actions), (*batch.obs, *batch.actions), strict=True):
+            ours[step] = theirs
+        self._reward[step] = batch.reward
+        self._terminated[step], self._truncated[step] = batch.terminated, batch.truncated
+        for name, layers in self._info.items():
+            layers[step] = batch.info[name]
+        if not self._rolls:
+            return
+        ended = batch.terminated | batch.truncated
+        if ended.any():
+            for ours, theirs in zip(self._final, batch.final_obs, strict=True):
+                ours[step][ended] = theirs[ended]
+            for name, layers in self._final_info.items():
+                layers[step][ended] = batch.final_info[name][ended]
+
+    def note_faults(self, step: int, infos: dict[str, Any]) -> None:
+        """Take what was said of envs that were built again."""
+        for row in np.flatnonzero(infos.get("_fault", ())).tolist():
+            said = {key: _at(infos["fault"], key, row) for key in infos["fault"] if not key.startswith("_")}
+            self.faults.append({"step": step, **said})
+
+    def rollout(self) -> Rollout:
+        observation, action = self._batch.observation_layout, self._batch.action_layout
+        return Rollout(
+            obs=observation.batched(self._obs),
+            actions=action.batched(self._actions),
+            reward=self._reward,
+            terminated=self._terminated,
+            truncated=self._truncated,
+            final_obs=observation.batched(self._final) if self._rolls else None,
+            infos=self._info,
+            final_infos=self._final_info,
+            _ended_before=self._ended,
+            _ops_of=self._ops,
+        )
+
+
+def _at(told: dict[str, Any], key: str, row: int) -> Any:
+    value = told[key][row]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _joined(first: Rollout, second: Rollout) -> Rollout:
+    """Two rollouts of the same envs, one after the other."""
+
+    def along_time(*pair: np.ndarray) -> np.ndarray:
+        return np.concatenate(pair)
+
+    def trees(name: str) -> Any:
+        return map_tree(along_time, getattr(first, name), getattr(second, name))
+
+    names = ["obs", "actions", "reward", "terminated", "truncated"]
+    names += [] if first.final_obs is None else ["final_obs"]
+    infos = {name: along_time(column, second.infos[name]) for name, column in first.infos.items()}
+    finals = {name: along_time(column, second.final_infos[name]) for name, column in first.final_infos.items()}
+    return replace(first, infos=infos, final_infos=finals, **{name: trees(name) for name in names})

@@ -1,0 +1,329 @@
+"""The Ray engine: actors on any number of machines, each with a local engine over a part of the rows."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from vecenv._batch import Batch, Mail, Op, Rows
+from vecenv._clocks import BUCKETS, Clocks
+from vecenv._faults import Fault, OnError
+from vecenv.engines._facts import agree, check_observation_mode
+from vecenv.engines._local import first_fault, hand_over, results_or_raise, split, take_mail
+from vecenv.engines._ray_actor import Answer, Build, Life, Request, RowActor, Seen
+from vecenv.engines._ray_cluster import ActorLoad, Pool, RemoteActor
+from vecenv.errors import EnvError, NotResetError, Phase, RestartLimit, WorkerDied, WorkerTimeout
+
+
+@dataclass
+class _Flight:
+    """A request on its way, and the rows it is for."""
+
+    actor: RemoteActor
+    rows: Rows
+    request: Request
+
+
+class RayEngine:
+    """Actors with a local engine each. An actor answers when all rows of one `send` are done.
+
+    Args:
+        build: of rows start ... stop - 1: a picklable function that builds their engine.
+        count: number of rows.
+        workers: number of actors.
+        on_error: what to do about an actor that dies: "raise", and start it again with the next RESET of its rows, or
+            "restart": at once. What to do about an env that fails is up to the engine that `build` builds.
+        ordered: `recv` returns rows in the order they were sent, whichever is ready first.
+        start_timeout: seconds that placing the actors and building the envs may take.
+        ray_address: a running cluster; None uses the one that this process is connected to, or starts one.
+        num_cpus: processors that each actor reserves; a fraction is fine.
+    """
+
+    name = "ray"
+
+    def __init__(
+        self,
+        build: Callable[[int, int], Build],
+        count: int,
+        *,
+        workers: int,
+        observation_mode: Any = "same",
+        on_error: OnError = "raise",
+        ordered: bool = False,
+        start_timeout: float = 60.0,
+        ray_address: str | None = None,
+        num_cpus: float = 1.0,
+    ) -> None:
+        check_observation_mode(observation_mode)
+        self._on_error: OnError = on_error
+        self._ordered = ordered
+        self._bounds = bounds = split(count, workers)
+        self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in bounds])
+        self._everyone: Rows = np.arange(count)
+        self._sequence = 0
+        self._flights: dict[Any, _Flight] = {}
+        self._pending = np.zeros(count, np.bool_)
+        self._done = np.zeros(count, np.bool_)
+        """Rows whose results are in the batch, but not yet received."""
+        self._sent_at = np.zeros(count, np.int64)
+        self._rows_run = 0
+        builds = [cloudpickle.dumps(build(start, stop)) for start, stop in bounds]
+        self._pool = Pool(
+            RowActor,
+            bounds,
+            lambda number, life: (builds[number], sys.path, bounds[number][0], life),
+            ray_address=ray_address,
+            num_cpus=num_cpus,
+            spread=False,
+            again="reset",
+            start_timeout=start_timeout,
+        )
+        try:
+            built = self._pool.start()
+            self.facts = agree([fact for part in built for fact in part.facts], observation_mode)
+        except BaseException:
+            self._pool.abandon()
+            raise
+        self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, count)
+        for name, column in built[0].info.items():
+            self.batch.info[name] = np.zeros((count, *column.shape[1:]), column.dtype)
+            self.batch.final_info[name] = np.zeros_like(self.batch.info[name])
+
+    # --- the seam ----------------------------------------------------------------------------------------------------
+
+    def send(self, rows: Rows) -> None:
+        for actor in self._pool.actors:
+            if actor.error is not None and bool((self._worker_of[rows] == actor.number).any()):
+                self._pool.revive(actor.number, None)
+        rows = np.sort(rows)
+        flights = [self._flight(int(number), rows) for number in np.unique(self._worker_of[rows])]
+        self._sequence += 1
+        self._sent_at[rows] = self._sequence
+        self._done[rows] = False
+        for flight in flights:
+            self._launch(flight)
+            self._pending[flight.rows] = True
+
+    def recv(self, count: int, timeout: float | None = None) -> Rows:
+        started = time.monotonic()
+        while not self._enough(count):
+            left = None if timeout is None else max(0.0, started + timeout - time.monotonic())
+            ready = self._pool.wait(list(self._flights), left)
+            if not ready:
+                self._late(timeout)
+                started = time.monotonic()
+            for reference in ready:
+                self._land(reference)
+        rows = self._choose(count)
+        found = first_fault(self.batch, rows)
+        if found is None:
+            self._give_back(rows)
+            return rows
+        row, fault = found
+        error = fault.to_error(row, *self._home(row))
+        self._give_back(np.array(error.rows))
+        take_mail(self.batch, error.rows)
+        raise error
+
+    def pending(self) -> Rows:
+        return np.flatnonzero(self._pending)
+
+    def close(self, timeout: float = 5.0) -> None:
+        self._flights.clear()
+        self._pool.close(timeout)
+
+    # --- abilities ---------------------------------------------------------------------------------------------------
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
+        return self._ask("call", lambda actor: (name, args, kwargs), timeout)
+
+    def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
+        self._ask("set_attr", lambda actor: (name, values[actor.start : actor.stop]), timeout)
+
+    def kill(self, row: int) -> None:
+        self._pool.kill(self._pool.actors[self._worker_of[row]])
+
+    def clocks(self) -> list[tuple[slice, Clocks]]:
+        """Envs are not timed one by one here; see `load` for each actor."""
+        count = len(self._everyone)
+        nothing = np.broadcast_to(np.zeros(1, np.int64), (count, BUCKETS))
+        busy = np.array([int(1e9 * sum(actor.seconds for actor in self._pool.actors))])
+        return [(slice(0, count), Clocks(busy, np.array([self._rows_run]), np.array([-1]), nothing, nothing[:, 0]))]
+
+    def load(self) -> list[ActorLoad]:
+        """How busy each actor is, and how many share a processor."""
+        return self._pool.load()
+
+    def summary(self) -> str:
+        """Where the actors are, and whether they have to take turns."""
+        return self._pool.summary()
+
+    # --- requests and answers ----------------------------------------------------------------------------------------
+
+    def _flight(self, number: int, rows: Rows) -> _Flight:
+        batch, actor = self.batch, self._pool.actors[number]
+        mine = rows[self._worker_of[rows] == number]
+        whole = len(mine) == actor.stop - actor.start
+        where: Any = slice(actor.start, actor.stop) if whole else mine
+        request = Request(
+            rows=None if whole else mine - actor.start,
+            op=batch.op[where].copy(),
+            seed=batch.seed[where].copy(),
+            actions=[column[where].copy() for column in batch.actions],
+        )
+        local = (mine - actor.start).tolist() if batch.options or batch.given else []
+        hand_over(batch.options, request.options, local, actor.start)
+        hand_over(batch.given, request.given, local, actor.start)
+        return _Flight(actor, mine, request)
+
+    def _launch(self, flight: _Flight) -> None:
+        self._flights[flight.actor.handle.run.remote(flight.request)] = flight
+
+    def _land(self, reference: Any) -> None:
+        """Take an answer; whatever an interrupt cuts short is done again."""
+        flight = self._flights.get(reference)
+        if flight is None:
+            return  # its actor was found dead through another answer
+        try:
+            answer = self._pool.result(flight.actor, reference, self._phase(flight))
+        except WorkerDied as error:
+            self._bury(flight.actor, error)
+            return
+        except Exception as error:  # it cannot be unpickled here, or there is a fault in the actor's own code
+            fault = Fault.of(error, self._phase(flight))
+            self.batch.mail.update({row: Mail(fault=fault) for row in flight.rows.tolist()})
+            self.batch.op[flight.rows] = Op.IDLE
+        else:
+            self._write(flight, answer)
+        self._done[flight.rows] = True
+        del self._flights[reference]
+
+    def _write(self, flight: _Flight, answer: Answer) -> None:
+        batch, actor, rows = self.batch, flight.actor, flight.rows
+        where: Any = slice(actor.start, actor.stop) if flight.request.rows is None else rows
+        for name, column in answer.kept.items():
+            getattr(batch, name)[where] = column
+        for ours, theirs in zip(batch.obs, answer.obs, strict=True):
+            ours[where] = theirs
+        for name, column in answer.info.items():
+            batch.info[name][where] = column
+        ended = rows[answer.ended]
+        for ours, theirs in zip(batch.final_obs, answer.final_obs, strict=True):
+            ours[ended] = theirs
+        for name, column in answer.final_info.items():
+            batch.final_info[name][ended] = column
+        batch.op[where] = Op.IDLE
+        batch.mail.update((actor.start + row, mail) for row, mail in answer.mail.items())
+        for text in answer.dropped:
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+        actor.seconds += answer.seconds
+        actor.cpu_seconds += answer.cpu_seconds
+        self._rows_run += len(rows)
+
+    def _enough(self, count: int) -> bool:
+        if count == np.count_nonzero(self._pending):
+            return not self._flights
+        if not self._ordered:
+            return bool(np.count_nonzero(self._done) >= count)
+        return bool(self._done[self._in_order(self._pending)[:count]].all())
+
+    def _choose(self, count: int) -> Rows:
+        """Of the rows that are done, those sent first; all pending ones come ascending."""
+        if count == np.count_nonzero(self._pending):
+            return np.flatnonzero(self._pending)
+        return self._in_order(self._done)[:count]
+
+    def _in_order(self, mask: np.ndarray) -> Rows:
+        rows = np.flatnonzero(mask)
+        return rows[np.argsort(self._sent_at[rows], kind="stable")]
+
+    def _give_back(self, rows: Rows) -> None:
+        self._pending[rows] = self._done[rows] = False
+
+    def _ask(
+        self, method: str, arguments: Callable[[RemoteActor], tuple[Any, ...]], timeout: float | None
+    ) -> list[Any]:
+        """Ask all actors; an actor that dies is asked again if it is to be restarted."""
+        for actor in self._pool.actors:
+            if actor.error is not None:
+                raise NotResetError(f"the envs of {actor.name} are gone with it; reset() builds them again")
+
+        def ask(actor: RemoteActor) -> Any:
+            return getattr(actor.handle, method).remote(*arguments(actor))
+
+        asked = {ask(actor): actor for actor in self._pool.actors}
+        started, results = time.monotonic(), {}
+        while asked:
+            left = None if timeout is None else max(0.0, started + timeout - time.monotonic())
+            ready = self._pool.wait(list(asked), left)
+            if not ready:
+                actor = next(iter(asked.values()))
+                raise actor.late(actor.start, timeout, "call")
+            for reference in ready:
+                actor = asked.pop(reference)
+                try:
+                    found = self._pool.result(actor, reference, "call")
+                    results.update({actor.start + row: value for row, value in found.items()})
+                except WorkerDied as error:
+                    self._bury(actor, error)
+                    asked[ask(self._pool.actors[actor.number])] = self._pool.actors[actor.number]
+        return results_or_raise(results, self._home)
+
+    # --- failures ----------------------------------------------------------------------------------------------------
+
+    def _home(self, row: int) -> tuple[int, int | None]:
+        actor = self._pool.actors[self._worker_of[row]]
+        return actor.number, actor.pid
+
+    def _phase(self, flight: _Flight) -> Phase:
+        return "reset" if flight.request.op[0] == Op.RESET else "step"
+
+    def _late(self, timeout: float | None) -> None:
+        """Time ran out: raise WorkerTimeout, or kill the first actor that is late if it may be restarted."""
+        flight = min(self._flights.values(), key=lambda flight: self._sent_at[flight.rows[0]])
+        error: WorkerTimeout = flight.actor.late(int(flight.rows[0]), timeout, self._phase(flight))
+        if self._on_error == "raise":
+            raise error
+        flight.actor.hung = error
+        self._pool.kill(flight.actor)
+
+    def _bury(self, actor: RemoteActor, error: WorkerDied) -> None:
+        """An actor is dead: start it again or raise WorkerDied, as `on_error` says."""
+        if self._on_error == "raise":
+            self._give_up(actor, error)
+            raise error
+        mine = slice(actor.start, actor.stop)
+
+        def life(fault: Fault) -> Life:
+            self.batch.restarts[mine] += 1
+            return Life(fault, Seen.of(self.batch, mine))
+
+        try:
+            revived = self._pool.restart(actor, error, self._sequence, life)
+        except RestartLimit as limit:
+            self._give_up(actor, limit)
+            raise
+        for flight in self._drop_flights(actor):
+            flight.actor = revived
+            self._launch(flight)
+
+    def _give_up(self, actor: RemoteActor, error: EnvError) -> None:
+        """Hand back what a dead actor was asked for; the next RESET of its rows starts it again."""
+        actor.error = error
+        for flight in self._drop_flights(actor):
+            self.batch.op[flight.rows] = Op.IDLE
+        self._give_back(np.arange(actor.start, actor.stop))
+        take_mail(self.batch, actor.rows)
+
+    def _drop_flights(self, actor: RemoteActor) -> list[_Flight]:
+        dropped = {reference: flight for reference, flight in self._flights.items() if flight.actor is actor}
+        for reference in dropped:
+            del self._flights[reference]
+        return list(dropped.values())

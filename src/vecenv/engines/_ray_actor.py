@@ -1,0 +1,343 @@
+"""What runs in a Ray actor: a local engine over a part of the rows."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from vecenv._batch import Batch, Mail, Op, Rows
+from vecenv._cpus import usable_cpus
+from vecenv._faults import Fault, restart_seed
+from vecenv._layout import Columns
+from vecenv._seeding import NO_SEED
+from vecenv.engines import Engine, SupportsCall
+from vecenv.engines._facts import EnvFacts
+from vecenv.engines._sendable import drop_unsendable, picklable, sendable, unsendable
+from vecenv.errors import EnvError, SpaceError, WorkerError
+
+Build = Callable[[], Engine]
+"""Builds the engine of an actor."""
+
+KEPT = ("seed", "reward", "terminated", "truncated", "episode_return", "episode_length", "last_seed", "restarts")
+"""Columns that travel back with every answer, besides observations."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an actor lives: its process, its machine, Ray's id of that, and the processors it may use there."""
+
+    pid: int
+    node: str
+    node_id: str
+    processors: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the front has seen last of some rows."""
+
+    kept: dict[str, np.ndarray]
+    obs: Columns
+
+    @classmethod
+    def of(cls, batch: Batch, rows: slice = slice(None)) -> Seen:
+        kept = {name: getattr(batch, name)[rows].copy() for name in KEPT}
+        return cls(kept, [column[rows].copy() for column in batch.obs])
+
+
+@dataclass(frozen=True)
+class Built:
+    """What the envs of an actor say of themselves, and empty columns of the infos that all of them have."""
+
+    facts: list[EnvFacts]
+    info: dict[str, np.ndarray]
+    seen: Seen | None = None
+    """What they are, if they were reset already."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """What the rows of a lost actor were when they were last seen, and why it is gone."""
+
+    fault: Fault
+    seen: Seen
+
+
+@dataclass
+class Request:
+    """Ops of some rows, counted from the actor's first; None means all of them."""
+
+    rows: Rows | None
+    op: np.ndarray
+    seed: np.ndarray
+    actions: Columns
+    options: dict[int, Any] = field(default_factory=dict)
+    given: dict[int, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Answer:
+    """What became of a request: the columns of its rows, in its order.
+
+    Attributes:
+        ended: positions where `final_obs` and `final_info` have something to say.
+        mail: by row, counted from the actor's first.
+        dropped: what to warn of.
+        seconds, cpu_seconds: that the engine took, on the clock and on the processor.
+    """
+
+    kept: dict[str, np.ndarray]
+    obs: Columns
+    info: dict[str, np.ndarray]
+    ended: np.ndarray
+    final_obs: Columns
+    final_info: dict[str, np.ndarray]
+    mail: dict[int, Mail]
+    dropped: list[str]
+    seconds: float
+    cpu_seconds: float
+
+
+class RowActor:
+    """Holds an engine over rows `first`, `first + 1`, ... of a larger batch and runs what it is asked to.
+
+    Args:
+        build: a pickled function that builds the engine.
+        path: where the front finds modules; looked at last.
+        first: index of its first row among all.
+        life: what its rows were, if they lived in an actor before that was lost.
+    """
+
+    def __init__(self, build: bytes, path: list[str], first: int, life: Life | None = None) -> None:
+        sys.path += [place for place in path if place not in sys.path]
+        self._build = build
+        self._first = first
+        self._life = life
+        self._engine: Any = None
+        self._dropped: set[Any] = set()
+
+    def hello(self) -> Place:
+        """Answers as soon as the actor is placed."""
+        import ray  # we are inside it
+
+        node_id = ray.get_runtime_context().get_node_id()
+        return Place(os.getpid(), socket.gethostname(), node_id, usable_cpus())
+
+    def build(self) -> Built | tuple[int, Fault] | SpaceError:
+        """Build the envs: what they are; or the index of the one that failed, and why."""
+        try:
+            self._engine = engine = self._start()
+        except EnvError as error:
+            return self._first + (error.row or 0), as_fault(error, self._first)
+        except SpaceError as error:
+            return SpaceError(f"{error} (counted from env {self._first})") if self._first else error
+        except Exception as error:  # it cannot be unpickled here, or a kernel cannot be compiled
+            return self._first, Fault.of(error, "make")
+        if self._life is not None:
+            self._engine = Reborn(engine, self._life, self._first)
+        batch, facts = engine.batch, engine.facts
+        envs = getattr(engine, "envs", None)
+        same = EnvFacts(facts.single_observation_space, facts.single_action_space, facts.metadata, facts.render_mode)
+        return Built(
+            [same] * len(batch) if envs is None else [EnvFacts.of(env) for env in envs],
+            {name: column[:0] for name, column in batch.info.items()},
+        )
+
+    def run(self, request: Request) -> Answer:
+        """Run the ops of some rows."""
+        batch: Batch = self._engine.batch
+        rows = np.arange(len(batch)) if request.rows is None else request.rows
+        where: Any = slice(None) if request.rows is None else rows
+        batch.op[where], batch.seed[where] = request.op, request.seed
+        for column, values in zip(batch.actions, request.actions, strict=True):
+            column[where] = values
+        batch.options.update(request.options)
+        batch.given.update(request.given)
+        started, cpu_started = time.perf_counter(), time.process_time()
+        self._engine.send(rows)
+        faults = self._receive(rows)
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
+        rolled = (request.op == Op.ROLL) & (batch.terminated[where] | batch.truncated[where])
+        ended = np.flatnonzero(rolled)
+        mail = {**batch.mail, **{row: Mail(fault=fault) for row, fault in faults.items()}}
+        batch.mail.clear()
+        dropped = self._make_sendable(mail)
+        return Answer(
+            kept={name: getattr(batch, name)[where] for name in KEPT},
+            obs=[column[where] for column in batch.obs],
+            info={name: column[where] for name, column in batch.info.items()},
+            ended=ended,
+            final_obs=[column[rows[ended]] for column in batch.final_obs],
+            final_info={name: column[rows[ended]] for name, column in batch.final_info.items()},
+            mail=mail,
+            dropped=dropped,
+            seconds=seconds,
+            cpu_seconds=cpu_seconds,
+        )
+
+    def call(self, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Any]:
+        """Results of a call by row, counted from the actor's first; a Fault stands for a failed one."""
+        return self._asked(lambda engine: engine.call(name, args, kwargs))
+
+    def set_attr(self, name: str, values: list[Any]) -> dict[int, Any]:
+        """Set an attribute of every env; a Fault stands for one that could not be set."""
+        return self._asked(lambda engine: engine.set_attr(name, values) or [None] * len(values))
+
+    def close(self) -> list[str]:
+        """Close the envs. Returns what went wrong, for the user to be warned of."""
+        if self._engine is None:
+            return []
+        with warnings.catch_warnings(record=True) as complaints:
+            warnings.simplefilter("always")
+            self._engine.close()
+        where = f" (counted from env {self._first})" if self._first else ""
+        return [f"{complaint.message}{where}" for complaint in complaints]
+
+    def _start(self) -> Engine:
+        build: Build = pickle.loads(self._build)
+        return build()
+
+    def _asked(self, ask: Callable[[SupportsCall], list[Any]]) -> dict[int, Any]:
+        try:
+            return {row: sendable(value) for row, value in enumerate(ask(self._engine))}
+        except EnvError as error:
+            return {error.row or 0: as_fault(error, self._first)}
+
+    def _receive(self, rows: Rows) -> dict[int, Fault]:
+        """Wait for all rows; why some of them failed."""
+        faults: dict[int, Fault] = {}
+        left = set(rows.tolist())
+        while left:
+            try:
+                left.difference_update(self._engine.recv(len(left)).tolist())
+            except EnvError as error:
+                failed = left.intersection(error.rows)
+                if not failed:
+                    raise
+                faults.update(dict.fromkeys(failed, as_fault(error, self._first)))
+                left -= failed
+        return faults
+
+    def _make_sendable(self, mail: dict[int, Mail]) -> list[str]:
+        """Take out of the infos what cannot be pickled; what to say of it, once per key."""
+        if not mail or picklable(mail):
+            return []
+        told = []
+        for row, letter in mail.items():
+            for key in drop_unsendable(letter):
+                if key not in self._dropped:
+                    self._dropped.add(key)
+                    told.append(unsendable(key, self._first + row))
+        return told
+
+
+def as_fault(error: EnvError, first: int) -> Fault:
+    """An error of an actor's engine as data, with rows counted as the front does."""
+    rows = tuple(first + row for row in error.rows)
+    if isinstance(error, WorkerError):
+        error.row, error.rows = None if error.row is None else first + error.row, rows
+        error.message += f" (counted from env {first})" if first else ""
+        return Fault.of(error, error.phase or "step", error=error)
+    fault = Fault.of(error.__cause__ or error, error.phase or "step", error.action)
+    told = error.remote_traceback or fault.traceback
+    return replace(fault, seed=error.seed, traceback=told, rows=rows if len(rows) > 1 else ())
+
+
+class Reborn:
+    """An engine whose rows lived in an actor that was lost: the first op of each reports the episode that it lost.
+
+    It does for any engine what `RowRunner` does for the rows of a process that died: a STEP or ROLL comes back
+    truncated, with reward 0 and the observation that was seen last; a RESET begins an episode. `info["fault"]` says
+    why.
+    """
+
+    def __init__(self, engine: Engine, life: Life, first: int) -> None:
+        self.name, self.batch, self.facts = engine.name, engine.batch, engine.facts
+        self.engine: Any = engine
+        self._first = first
+        self._lost = dict.fromkeys(range(len(self.batch)), life.fault)
+        self._reporting: dict[int, tuple[int, Fault, float, int]] = {}
+        """Rows of this exchange that were lost: op, why, return and length of the episode."""
+        self._shown: list[int] = []
+        """Rows that show the totals of an episode that is over while the next one has begun."""
+        self._waiting: set[int] = set()
+        self._inner: set[int] = set()
+        """Rows that were sent, and those of them that the engine runs."""
+        for name, column in life.seen.kept.items():
+            getattr(self.batch, name)[...] = column
+        for column, seen in zip(self.batch.obs, life.seen.obs, strict=True):
+            column[...] = seen
+
+    def send(self, rows: Rows) -> None:
+        batch = self.batch
+        self.settle()
+        batch.terminated[rows] = batch.truncated[rows] = False
+        listed = rows.tolist()
+        for row in listed if self._lost else ():
+            if row in self._lost:
+                self._begin(row, self._lost.pop(row))
+        self._waiting.update(listed)
+        inner = [row for row in listed if batch.op[row]]
+        self._inner.update(inner)
+        if inner:
+            self.engine.send(np.array(inner))
+
+    def recv(self, count: int, timeout: float | None = None) -> Rows:
+        try:
+            if self._inner:
+                self.engine.recv(len(self._inner), timeout)
+        except EnvError as error:
+            for rows in (self._inner, self._waiting):
+                rows.difference_update(error.rows)
+            raise
+        for row, report in self._reporting.items():
+            if row in self._waiting:
+                self._report(row, *report)
+        rows = np.array(sorted(self._waiting))
+        self._inner, self._waiting, self._reporting = set(), set(), {}
+        return rows
+
+    def settle(self) -> None:
+        """Make the totals those of the running episodes again."""
+        self.batch.episode_return[self._shown], self.batch.episode_length[self._shown] = 0.0, 0
+        self._shown = []
+
+    def call(self, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
+        return self.engine.call(name, args, kwargs, timeout)
+
+    def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
+        self.engine.set_attr(name, values, timeout)
+
+    def close(self, timeout: float = 5.0) -> None:
+        self.engine.close(timeout)
+
+    def _begin(self, row: int, fault: Fault) -> None:
+        batch, op = self.batch, int(self.batch.op[row])
+        self._reporting[row] = op, fault, float(batch.episode_return[row]), int(batch.episode_length[row])
+        if op != Op.RESET or batch.seed[row] == NO_SEED:
+            batch.seed[row] = restart_seed(int(batch.last_seed[row]), self._first + row, int(batch.restarts[row]))
+        if op == Op.ROLL:
+            for final, obs in zip(batch.final_obs, batch.obs, strict=True):
+                final[row] = obs[row]
+        batch.op[row] = Op.IDLE if op == Op.STEP else Op.RESET
+
+    def _report(self, row: int, op: int, fault: Fault, total: float, length: int) -> None:
+        batch = self.batch
+        letter = batch.mail.pop(row, None) or Mail()
+        told = {**letter.info, "fault": fault.as_info(self._first + row, int(batch.restarts[row]))}
+        batch.mail[row] = Mail(told, final_info={} if op == Op.ROLL else None)
+        if op == Op.RESET:
+            return
+        batch.reward[row], batch.terminated[row], batch.truncated[row] = 0.0, False, True
+        if op == Op.ROLL:
+            batch.episode_return[row], batch.episode_length[row] = total, length
+            self._shown.append(row)

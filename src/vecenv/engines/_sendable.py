@@ -1,0 +1,54 @@
+"""What can go to another process, and what to do with the rest."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import cloudpickle
+
+from vecenv._batch import Mail
+from vecenv._faults import Fault
+
+
+def sendable(value: Any) -> Any:
+    """The value if it can be sent, else the Fault that stands for it."""
+    if isinstance(value, Fault):
+        return value
+    try:
+        dumps(value)
+    except Exception as error:
+        return Fault.of(TypeError(f"the result cannot be sent from a worker: {error}"), "call")
+    return value
+
+
+def drop_unsendable(mail: Mail | None) -> list[Any]:
+    """Take info entries out that cannot be pickled; their keys."""
+    dropped = []
+    for info in filter(None, (mail.info, mail.final_info) if mail else ()):
+        for key in [key for key, value in info.items() if not picklable(value)]:
+            del info[key]
+            dropped.append(key)
+    return dropped
+
+
+def unsendable(key: Any, row: int) -> str:
+    """What to say of an info entry that was dropped."""
+    return f"info[{key!r:.80}] of env {row} cannot be pickled and was dropped; return plain data, or use engine='sync'"
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle; by cloudpickle if need be, which also knows classes defined in a script or notebook."""
+    try:
+        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        return cloudpickle.dumps(value)
+
+
+def picklable(value: Any) -> bool:
+    """Whether it can be sent to another process."""
+    try:
+        dumps(value)
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,125 @@
+"""Actors and envs that fail: the same rows, flags and seeds as in the process engine, and nobody hangs."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from faulty import COUNT, actions, assert_rows, fails, faulty, first_failure, in_every_mode, mask, walk, within
+from test_restart import Run
+
+from vecenv import _faults
+from vecenv.errors import EnvError, RestartLimit, WorkerDied, WorkerTimeout
+
+pytestmark = pytest.mark.usefixtures("cluster")
+SOON = 40.0
+"""Seconds that an actor may take to be placed and built again on a busy machine."""
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_faults, "_FIRST_PAUSE", 0.001)
+
+
+def _told(run: Run) -> list[tuple[int, ...]]:
+    """Of every fault but its text: the step, and what it says."""
+    keys = ("env", "kind", "phase", "restarts")
+    return [(step, *(report[key] for key in keys)) for step, rows in run.faults.items() for report in rows.values()]
+
+
+@in_every_mode
+def test_rows_of_a_killed_actor_are_those_of_a_killed_process(autoreset: str, tmp_path: Path) -> None:
+    with within(SOON):
+        run = Run("ray", autoreset, "kill", at=2, fuse=str(tmp_path / "ray"))
+    # Not by fork: a child of a process that is connected to Ray may hang when it frees an actor's handle.
+    options = {"at": 2, "fuse": str(tmp_path / "process"), "context": "forkserver"}
+    reference = Run("process", autoreset, "kill", **options)
+    np.testing.assert_array_equal(run.of(0, 1, 2, 3), reference.of(0, 1, 2, 3))
+    assert _told(run) == _told(reference)
+    assert {row for _, row, *_ in _told(run)} == {0, 1}
+
+
+def test_an_env_that_raises_is_built_again_inside_its_actor(tmp_path: Path) -> None:
+    run = Run("ray", "same-step", "raise", env=3, at=2, fuse=str(tmp_path / "ray"))
+    reference = Run("sync", "same-step", "raise", env=3, at=2, fuse=str(tmp_path / "sync"))
+    np.testing.assert_array_equal(run.of(0, 1, 2, 3), reference.of(0, 1, 2, 3))
+    assert run.faults == reference.faults
+
+
+def test_a_dead_actor_is_explained_and_a_reset_recovers(tmp_path: Path) -> None:
+    with faulty("ray", "kill", at=3, fuse=str(tmp_path / "fuse")) as envs:
+        first, _ = envs.reset(seed=40)
+        walk(envs, 1, 2)
+        pid = envs.call("worker_pid")[1]
+        with within(SOON):
+            error = fails(envs, 3, WorkerDied)
+        assert (error.row, error.rows, error.worker, error.phase, error.pid) == (0, (0, 1), 0, "step", pid)
+        for part in ("actor 0", f"pid {pid}", "on node", "envs 0 to 1", "reset()"):
+            assert part in str(error)
+        assert pickle.loads(pickle.dumps(error)).rows == (0, 1)
+        assert_rows(envs.recv().obs, 3, [2, 3])
+        obs, _ = envs.reset(seed=40, options=mask(0, 1))
+        assert_rows(obs, [0, 0, 3, 3])
+        np.testing.assert_array_equal(obs[:2, 4], first[:2, 4])
+        os.kill(envs.call("worker_pid")[3], signal.SIGKILL)  # an idle one is noticed by the next step
+        error = fails(envs, 4, WorkerDied)
+        assert error.rows == (2, 3)
+        assert_rows(envs.reset(seed=40)[0], 0)
+        walk(envs, 1, 2)
+
+
+def test_an_env_that_raises_is_named_by_its_index_among_all() -> None:
+    with faulty("ray", "raise", env=3, at=1) as envs:
+        envs.reset(seed=40)
+        error = fails(envs, 1, EnvError)
+        assert isinstance(error, ValueError)
+        assert (error.row, error.rows, error.worker, error.seed, error.action) == (3, (3,), 1, 43, 13)
+        assert "env 3 (worker 1, pid" in str(error)
+        assert "boom in env 3" in error.remote_traceback
+        assert envs.recv().env_ids.tolist() == [0, 1, 2]
+        assert_rows(envs.reset(seed=40)[0], 0)
+
+
+def test_an_actor_that_hangs_is_a_timeout_and_a_reset_kills_it(tmp_path: Path) -> None:
+    with faulty("ray", "hang", at=1, timeout=1.0, fuse=str(tmp_path / "fuse")) as envs:
+        envs.reset(seed=40)
+        with within(SOON):
+            error = fails(envs, 1, WorkerTimeout)
+        assert (error.row, error.worker) == (0, 0)
+        assert "actor 0" in str(error)
+        with within(SOON):
+            assert_rows(envs.reset(seed=40)[0], 0)
+        walk(envs, 1, 2)
+
+
+def test_an_actor_that_hangs_is_restarted_if_so_wished(tmp_path: Path) -> None:
+    options = {"timeout": 5.0, "on_error": "restart", "autoreset": "same-step", "fuse": str(tmp_path / "fuse")}
+    with faulty("ray", "hang", at=1, **options) as envs:
+        envs.reset(seed=40)
+        with within(SOON):
+            _, _, _, truncated, infos = envs.step(actions(1))
+        assert truncated.tolist() == [True, True, False, False]
+        assert infos["fault"]["kind"][0] == "WorkerTimeout"
+
+
+def test_an_actor_that_dies_again_and_again_is_given_up() -> None:
+    with faulty("ray", "kill", at=1, on_error="restart", autoreset="same-step") as envs:
+        envs.reset(seed=40)
+        error = first_failure(envs)
+        assert isinstance(error, RestartLimit)
+        assert error.rows == (0, 1)
+        assert [type(cause) for cause in error.causes] == [WorkerDied] * 4
+        assert_rows(envs.recv().obs[:, :4], 4, [2, 3])
+
+
+def test_whoever_is_ready_first_comes_first() -> None:
+    with faulty("ray", "hang", env=1, at=1, seconds=1.0, batch_size=2) as envs:
+        envs.reset(seed=40)
+        envs.send(actions(1))
+        assert envs.recv().env_ids.tolist() == [2, 3]
+        envs.send(actions(2)[2:], [2, 3])
+        assert sorted([*envs.recv().env_ids, *envs.recv().env_ids]) == list(range(COUNT))

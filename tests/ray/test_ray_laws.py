@@ -1,0 +1,70 @@
+"""The six laws on actors, with every local engine inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vecenv._batch import Op
+from vecenv._envs import Factory
+from vecenv.engines._build import build_engine
+from vecenv.engines._ray import RayEngine
+from vecenv.engines._start import pickled_factories
+from vecenv.testing import _laws, check_engine
+from vecenv.testing._law_kernel import law_kernel_engine
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def ray_engine(factories: Sequence[Factory], *, local: str = "sync", **options: Any) -> RayEngine:
+    def build(start: int, stop: int) -> Any:
+        mine = pickled_factories(factories[start:stop], start)
+        inside = {"workers": 2 if local != "sync" and stop - start > 1 else 1, "start_timeout": 30.0, "origin": start}
+        return partial(build_engine, local, mine, observation_mode="same", on_error="raise", **inside)
+
+    return RayEngine(build, len(factories), num_cpus=0.5, **options)
+
+
+def test_the_six_laws_hold() -> None:
+    check_engine(partial(ray_engine, workers=2))
+
+
+@pytest.mark.parametrize("local", ["thread", "process"])
+def test_any_local_engine_in_one_actor_gives_the_same_bits(local: str) -> None:
+    """Engines take seconds to start, so not every law is tried again."""
+    _laws.sameness(partial(ray_engine, workers=1, local=local))
+
+
+@pytest.mark.parametrize("local", ["thread", "process"])
+def test_failures_reach_the_front_from_any_local_engine(local: str) -> None:
+    _laws.failure(partial(ray_engine, workers=1, local=local))
+
+
+def test_the_laws_hold_with_native_code_in_the_actors() -> None:
+    def kernel_engine(factories: Sequence[Factory]) -> RayEngine:
+        def build(start: int, stop: int) -> Any:
+            return partial(_part_of_a_kernel, start, stop)
+
+        return RayEngine(build, len(factories), workers=2, num_cpus=0.5)
+
+    _laws.completeness(kernel_engine)
+    _laws.sameness(kernel_engine, infos=False)
+
+
+def _part_of_a_kernel(start: int, stop: int) -> Any:
+    engine = law_kernel_engine([None] * (stop - start))  # type: ignore[list-item]  # they are only counted
+    engine.set_attr("index", list(range(start, stop)))
+    return engine
+
+
+def test_an_ordered_engine_returns_rows_in_the_order_they_were_sent() -> None:
+    with _laws._opened(partial(ray_engine, workers=2, ordered=True)) as engine:
+        _laws._reset(engine)
+        for rows in ([3], [0, 4], [1], [2]):
+            _laws._write(engine, np.array(rows), Op.STEP)
+            engine.send(np.array(rows))
+        assert [engine.recv(1, 10.0).item() for _ in range(5)] == [3, 0, 4, 1, 2]
