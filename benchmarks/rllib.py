@@ -11,14 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 import time
 import warnings
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-warnings.filterwarnings("ignore")
 
 import ray
 import torch
@@ -83,6 +79,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=4, help="the best of this many counts")
     parser.add_argument("--minibatch", type=int, default=4096)
     options = parser.parse_args()
+    warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
     console, found = Console(), {}
@@ -91,7 +88,9 @@ def main() -> None:
         show(console, num_envs, found[num_envs])
     ray.shutdown()
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps({"ray": ray.__version__, "torch": torch.__version__, "results": found}, indent=2) + "\n")
+    RESULTS.write_text(
+        json.dumps({"ray": ray.__version__, "torch": torch.__version__, "results": found}, indent=2) + "\n"
+    )
 
 
 if __name__ == "__main__":

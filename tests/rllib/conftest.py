@@ -1,4 +1,4 @@
-"""One small Ray for the tests of this folder."""
+"""One small Ray for each file of this folder."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.timeout(180))
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def ray_here():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,5 +1,8 @@
 """Checkpoints, evaluation, normalised observations, failing envs, and every kind of env."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -33,6 +36,27 @@ def test_a_checkpoint_goes_on(mode, tmp_path):
     assert result["num_env_steps_sampled_lifetime"] == before + result["num_env_steps_sampled"]
     algorithm.stop()
     again.stop()
+
+
+@pytest.mark.parametrize("mode", ["vec", *PACKED])
+def test_a_checkpoint_goes_on_in_another_process(mode, tmp_path):
+    algorithm = configured("CartPole-v1", mode=mode, max_episode_steps=7).build_algo()
+    algorithm.train()
+    result = algorithm.train()
+    algorithm.save_to_path(tmp_path / "checkpoint")
+    algorithm.stop()
+    script = (
+        "import sys, ray; from ray.rllib.algorithms.ppo import PPO; ray.init(address='local', num_cpus=1)\n"
+        "result = PPO.from_checkpoint(sys.argv[1]).train()\n"
+        "runners = result['env_runners']\n"
+        "print('went on:', runners['num_env_steps_sampled_lifetime'], runners['episode_len_max'])"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "checkpoint")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "went on: " in done.stdout, done.stderr
+    lifetime, longest = done.stdout.partition("went on: ")[2].split()
+    assert float(lifetime) >= result["env_runners"]["num_env_steps_sampled_lifetime"] + 256
+    assert float(longest) <= 7
 
 
 @pytest.mark.parametrize("mode", PACKED)

@@ -27,6 +27,7 @@ except ImportError as _error:
     ) from _error
 
 from vecenv.rllib._configure import MODES, Mode, configure, register
+from vecenv.rllib._envs import register_env_id as _register_env_id
 from vecenv.rllib._learner import PackedPPOLearner
 from vecenv.rllib._normalizer import ObservationNormalizer
 from vecenv.rllib._packed_env import PackedVectorEnv
@@ -45,3 +46,5 @@ __all__ = [
     "configure",
     "register",
 ]
+
+_register_env_id()

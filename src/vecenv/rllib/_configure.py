@@ -16,7 +16,7 @@ from vecenv._checks import positive_int
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.rllib._checks import check_batch, check_config, foreign_piece
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
-from vecenv.rllib._envs import EnvCreator, needs_flattening, probe
+from vecenv.rllib._envs import ENV_ID, EnvCreator, needs_flattening, probe
 from vecenv.rllib._episodes import STATS
 from vecenv.rllib._learner import PackedPPOLearner
 from vecenv.rllib._normalizer import ObservationNormalizer
@@ -32,7 +32,7 @@ def register(
 ) -> str:
     """Register envs with RLlib and return the name to give to `config.environment(...)`.
 
-    `configure` does this too, with all other settings that a mode needs.
+    For configs made by hand, of `vec`; `configure` sets all that a mode needs, and its checkpoints need no name.
 
     Args:
         id: of a Gymnasium env or a kernel; or any name, if `env` is given.
@@ -103,9 +103,9 @@ def configure(
     observation, action = probe(EnvCreator(env, options=options), fresh=True)
     flat = config._rl_module_spec is None and needs_flattening(observation)
     packed = mode == "packed_vec"
-    name = register(_name(env), mode, env=env, num_envs=num_envs if packed else None, flat=flat, **options)
+    creator = EnvCreator(env, num_envs if packed else None, flat, options)
 
-    config.environment(name, normalize_actions=_normalizes(config, action))
+    config.environment(ENV_ID, env_config={"creator": creator}, normalize_actions=_normalizes(config, action))
     config.env_runners(
         num_env_runners=env_runners,
         num_envs_per_env_runner=1 if packed else num_envs,
@@ -193,7 +193,3 @@ def _check_untouched(config: AlgorithmConfig, mode: str) -> None:
 def _normalizes(config: AlgorithmConfig, action: Space[Any]) -> bool:
     """Whether RLlib should rescale actions: nothing to do for a Discrete, and it copies N of them per step."""
     return bool(config.normalize_actions) and not isinstance(action, (spaces.Discrete, spaces.MultiDiscrete))
-
-
-def _name(env: Any) -> str:
-    return env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)

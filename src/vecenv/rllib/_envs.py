@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
@@ -61,6 +62,21 @@ class EnvCreator:
             envs = make(self.env, count, **{"seeding": "spawn", **self.options})
             check_vector_env(envs)
         return _flat(envs) if self.flat else envs
+
+
+ENV_ID = "vecenv.rllib:vecenv/RLlib-v0"
+"""What configs name as their env. Gymnasium imports the module before the colon, so it is known in every process; the
+creator is in `env_config`, and so in checkpoints."""
+
+
+def create_envs(num_envs: int, creator: EnvCreator) -> VectorEnv:
+    """The entry point of ENV_ID."""
+    return creator({"num_envs": num_envs})
+
+
+def register_env_id() -> None:
+    """Make ENV_ID known to Gymnasium."""
+    gymnasium.register(ENV_ID.partition(":")[2], vector_entry_point=create_envs)
 
 
 def makes_vector_envs(env: Any) -> bool:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -170,7 +167,6 @@ class NativeEnvRunner(_VectorRunner):
         random_actions: bool = False,
         force_reset: bool = False,
     ) -> list[Any]:
-        self._clocks: dict[tuple[str, ...], list[Any]] = {}
         if self.module is not None:
             self.module.eval()  # type: ignore[attr-defined]
         if force_reset or num_episodes is not None or self._needs_initial_reset:
@@ -188,8 +184,6 @@ class NativeEnvRunner(_VectorRunner):
             else:
                 steps.append(step)
         self._needs_initial_reset = num_episodes is not None
-        for key, (seconds, calls) in self._clocks.items():
-            self.metrics.log_value(key, seconds / calls, window=1)
         if not steps:
             return []
         rollout = _packed(first, steps)
@@ -241,25 +235,16 @@ class NativeEnvRunner(_VectorRunner):
     def _forward(self, explore: bool) -> dict[str, Any]:
         """As `forward_exploration` and `forward_inference` do, which switch all layers to `eval` on every call."""
         module: Any = self.module
-        with self._clock(RLMODULE_INFERENCE_TIMER), torch.no_grad():
+        with self.metrics.log_time(RLMODULE_INFERENCE_TIMER), torch.no_grad():
             if explore:
                 return module._forward_exploration(self._to_module, t=self._lifetime())
             return module._forward_inference(self._to_module)
 
     def _through(self, pipeline: Any, batch: dict[str, Any], explore: bool, key: str) -> dict[str, Any]:
-        with self._clock(key, CONNECTOR_PIPELINE_TIMER):
+        with self.metrics.log_time((key, CONNECTOR_PIPELINE_TIMER)):
             return pipeline(
                 rl_module=self.module, batch=batch, episodes=[], explore=explore, shared_data=self._shared_data
             )
-
-    @contextmanager
-    def _clock(self, *key: str) -> Iterator[None]:
-        """Time something; the mean is logged once per sample, since logging takes longer than what is timed."""
-        started = time.perf_counter()
-        yield
-        spent = self._clocks.setdefault(key, [0.0, 0])
-        spent[0] += time.perf_counter() - started
-        spent[1] += 1
 
     def _lifetime(self) -> int:
         """Steps of all runners, about, as RLlib counts them for exploration schedules."""

@@ -1,4 +1,4 @@
-"""One small cluster for the whole folder."""
+"""One small cluster for each file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ STORE = 200 << 20
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "tests/ray/" in item.path.as_posix() and not item.get_closest_marker("timeout"):
+        if "tests/distributed/" in item.path.as_posix() and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(120))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     """Four processors on paper, so that tests need not wait for each other's actors to go."""
     ray.init(

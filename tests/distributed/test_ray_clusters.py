@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 import ray
+
 import vecenv
 from vecenv.errors import ConfigError, EngineRefused, EnvError, MissingExtra, NoResources, WorkerTimeout
 

@@ -1,0 +1,194 @@
+"""What can be asked for on the command line, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vecenv._checks import positive_int
+from vecenv._make import make
+from vecenv.errors import ConfigError, MissingExtra
+
+Mode = Literal["vec", "packed_vec", "native"]
+MODES: tuple[Mode, ...] = ("vec", "packed_vec", "native")
+PROGRAM = "python -m vecenv.run_training"
+_PACKAGES = ("ray", "torch", "tyro", "rich", "matplotlib")
+_DESCRIPTION = """\
+Train PPO of RLlib on many environments at once, and see where the time goes.
+
+Shows return, samples per second and how long sampling, connectors and SGD take, and writes results.json, results.csv \
+and a checkpoint. Ctrl-C stops after the running iteration and saves; a second one ends at once."""
+_EXAMPLES = f"""
+examples:
+  {PROGRAM}
+      CartPole in the fastest mode, with the defaults above
+  {PROGRAM} --mode all --iterations 10
+      the three modes one after another: a table and comparison.png of them side by side
+  {PROGRAM} --env Pendulum-v1 --num-envs 256 --normalize-observations --lr 3e-4 --iterations 200
+      continuous actions
+  {PROGRAM} --env-runners 2 --num-envs 512
+      two actors of 512 environments each
+  {PROGRAM} --train-batch 32 --batch-units packed
+      the same batch as --train-batch 32768, counted in steps of all 1,024 environments together
+
+results, in the directory of --out:
+  <mode>/results.csv    one row per iteration, written as it ends
+  <mode>/results.json   the arguments, versions, all rows and a summary
+  <mode>/checkpoint     for PPO.from_checkpoint of RLlib, after vecenv.rllib.register(env, mode, ...)
+  comparison.png        with --mode all"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The command line."""
+
+    mode: Literal["vec", "packed_vec", "native", "all"] = "native"
+    """vec: RLlib's own way, an episode object per environment. packed_vec: RLlib sees one environment; rewards and
+    flags travel inside the observation. native: our own EnvRunner, the fastest. all: the three, then compared."""
+    env: str = "CartPole-v1"
+    """Id of a Gymnasium environment or of a kernel; package:Id imports the package first."""
+    num_envs: int = 1024
+    """Environments of each runner."""
+    train_batch: int = 32768
+    """Environment steps per iteration, of all runners together."""
+    minibatch: int = 4096
+    """Steps per gradient step. It must divide the batch."""
+    batch_units: Literal["steps", "packed"] = "steps"
+    """What --train-batch counts. steps: true environment steps. packed: steps of all environments together, so it is
+    multiplied by --num-envs."""
+    no_batch_check: bool = False
+    """Turn off RLlib's own check of the configuration, and ours of batch and minibatch."""
+    epochs: int = 2
+    """Passes over each batch."""
+    iterations: int = 20
+    """Iterations to train, in each mode."""
+    env_runners: int = 0
+    """Actors that sample; 0 samples in this process."""
+    seed: int = 0
+    """Same seed and mode, same results."""
+    lr: float = 1e-3
+    """Learning rate of Adam."""
+    gamma: float = 0.99
+    """Discount."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Units of each hidden layer of policy and value function."""
+    normalize_observations: bool = False
+    """Scale observations to mean zero and variance one, as seen so far."""
+    engine: Literal["auto", "compiled", "sync", "thread", "process"] = "auto"
+    """What runs the environments; auto is the fastest one that is faithful."""
+    torch_threads: int = 1
+    """Threads of the update. More pay only for large networks, on an idle machine."""
+    out: Path = Path("runs/{env}-{mode}-{time}")
+    """Directory of the results, a sub-directory per mode."""
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes to run."""
+        return MODES if self.mode == "all" else (self.mode,)
+
+    @property
+    def batch_steps(self) -> int:
+        """Environment steps per iteration."""
+        return self.train_batch * (self.num_envs if self.batch_units == "packed" else 1)
+
+
+def parse(argv: Sequence[str] | None = None) -> Arguments:
+    """The arguments, with correct syntax.
+
+    Args:
+        argv: without the program's name; default: those of this process.
+
+    Raises:
+        MissingExtra: a package is not installed.
+        ConfigError: an argument is unknown or has no such value.
+        SystemExit: help was asked for and printed.
+    """
+    for package in _PACKAGES:
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtra(
+                f"{PROGRAM} needs {', '.join(_PACKAGES)}: pip install 'vecenv[rllib]' ({package} is missing)"
+            )
+    import tyro
+
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                Arguments,
+                prog=PROGRAM,
+                description=_DESCRIPTION,
+                args=argv,
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
+    except SystemExit as end:
+        if end.code:
+            raise ConfigError(_one_line(complaint.getvalue())) from None
+        print(_EXAMPLES)
+        raise
+
+
+def _one_line(complaint: str) -> str:
+    """What tyro says in a box of several paragraphs: the first, and the options that others suggest."""
+    text = "\n".join(line.strip("│ ") for line in complaint.splitlines())
+    _title, first, *others = re.split(r"\n[─-]+\n|╮\n|\n╰", text.removeprefix("╭─"))
+    suggested = re.findall(r"(?:Perhaps|Arguments similar)[^\n]*\n(--[\w-]+)", "\n".join(others))
+    hint = f" Did you mean {' or '.join(suggested)}?" if suggested else ""
+    return " ".join(first.split()).removesuffix(".") + f".{hint} --help lists all."
+
+
+def check(arguments: Arguments) -> None:
+    """Refuse what can be refused without RLlib.
+
+    Raises:
+        VecenvError: naming the argument.
+    """
+    for name in ("num_envs", "train_batch", "minibatch", "epochs", "iterations", "torch_threads"):
+        positive_int(_option(name), getattr(arguments, name))
+    for name in ("env_runners", "seed"):
+        if getattr(arguments, name) < 0:
+            raise ConfigError(f"{_option(name)} must be an int >= 0, got {getattr(arguments, name)}")
+    if not arguments.lr > 0:
+        raise ConfigError(f"--lr must be a number > 0, got {arguments.lr}")
+    if not 0 <= arguments.gamma <= 1:
+        raise ConfigError(f"--gamma must be in 0 ... 1, got {arguments.gamma}")
+    for units in arguments.hidden:
+        positive_int("--hidden", units)
+    make(arguments.env, 1, engine=arguments.engine).close()
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def directory(arguments: Arguments) -> Path:
+    """Create the directory of the results, and return it, absolute.
+
+    Raises:
+        ConfigError: it holds results, or cannot be created.
+    """
+    names = {
+        "env": re.sub(r"[^\w.-]", "-", arguments.env),
+        "mode": arguments.mode,
+        "time": time.strftime("%Y%m%d-%H%M%S"),
+    }
+    text = str(arguments.out.expanduser())
+    for name, value in names.items():
+        text = text.replace(f"{{{name}}}", value)
+    path = Path(text).absolute()
+    for mode in arguments.modes:
+        if (path / mode).exists():
+            raise ConfigError(f"--out {text} has results of {mode} already; choose another directory")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        path.joinpath(".writable").touch()
+        path.joinpath(".writable").unlink()
+    except OSError as error:
+        raise ConfigError(f"--out {text} cannot be written to ({error}); choose another directory") from error
+    return path

@@ -1,0 +1,48 @@
+"""The modes side by side, as a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vecenv.run_training._arguments import Arguments
+from vecenv.run_training._results import Run
+
+_COLORS = {"vec": "tab:orange", "packed_vec": "tab:blue", "native": "tab:green"}
+_MARKERS = {"vec": "o", "packed_vec": "^", "native": "s"}
+
+
+def plot(arguments: Arguments, runs: Sequence[Run], path: Path) -> None:
+    """Draw samples per second, and return, against wall time, a line per mode."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    figure, (speed, learning) = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    for run in runs:
+        times = [row.total_seconds for row in run.rows]
+        style: Any = {"color": _COLORS[run.mode], "marker": _MARKERS[run.mode], "markersize": 4, "linewidth": 1.6}
+        rate = f"{run.mode}: {run.typical('samples_per_second'):,.0f} samples/s"
+        speed.plot(times, [row.samples_per_second for row in run.rows], label=rate, **style)
+        returns = [math.nan if row.return_mean is None else row.return_mean for row in run.rows]
+        learning.plot(times, returns, label=run.mode, **style)
+    speed.set(title="Speed", ylabel="samples per second", yscale="log")
+    learning.set(title="Learning", ylabel="mean return of the iteration's episodes")
+    for axes in (speed, learning):
+        axes.set(xlabel="wall time (s)", xscale="log")
+        axes.grid(True, alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+    for axis in (speed.xaxis, speed.yaxis, learning.xaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        axis.set_minor_formatter(NullFormatter())
+    figure.suptitle(
+        f"PPO on {arguments.env}: {arguments.num_envs:,} environments, {arguments.batch_steps:,} steps per iteration"
+    )
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)

@@ -1,0 +1,123 @@
+"""What a run leaves behind: rows, results.csv, results.json."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import platform
+import statistics
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from vecenv._cpus import usable_cpus
+from vecenv.run_training._arguments import Arguments, Mode
+
+SPLIT = ("sampling_seconds", "connectors_seconds", "sgd_seconds")
+Ending = Literal["finished", "interrupted", "failed"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One iteration. Returns are those of the episodes that ended in it; None if none did."""
+
+    iteration: int
+    steps: int
+    total_steps: int
+    episodes: int
+    return_mean: float | None
+    return_min: float | None
+    return_max: float | None
+    seconds: float
+    total_seconds: float
+    samples_per_second: float
+    sampling_seconds: float
+    connectors_seconds: float
+    sgd_seconds: float
+    other_seconds: float
+
+
+@dataclass
+class Run:
+    """One mode's training, so far."""
+
+    mode: Mode
+    rows: list[Row] = field(default_factory=list)
+    ending: Ending = "failed"
+
+    def typical(self, name: str) -> float:
+        """Median over iterations of a column that is a number; without the first, which warms up, if there are more."""
+        return statistics.median(getattr(row, name) for row in self.rows[1:] or self.rows)
+
+    @property
+    def last_return(self) -> float | None:
+        """The newest mean return there is."""
+        return next((row.return_mean for row in reversed(self.rows) if row.return_mean is not None), None)
+
+    def summary(self) -> dict[str, Any]:
+        """Totals, the newest and the best return, and medians per iteration without the first, which warms up."""
+        if not self.rows:
+            return {"iterations": 0}
+        return {
+            "iterations": len(self.rows),
+            "total_steps": self.rows[-1].total_steps,
+            "total_seconds": self.rows[-1].total_seconds,
+            "last_return": self.last_return,
+            "best_return": max((row.return_mean for row in self.rows if row.return_mean is not None), default=None),
+            **{name: self.typical(name) for name in ("samples_per_second", "seconds", *SPLIT, "other_seconds")},
+        }
+
+
+def number(value: Any) -> float | None:
+    """A float that JSON can hold."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+class Recorder:
+    """Writes a run's files: each row into results.csv as it comes, results.json at the end.
+
+    Args:
+        path: the run's directory, which is created.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True)
+        self._path = path
+        self._table = (path / "results.csv").open("w", newline="")
+        self._writer = csv.DictWriter(self._table, [column.name for column in fields(Row)])
+        self._writer.writeheader()
+
+    def add(self, row: Row) -> None:
+        """Append a row to results.csv."""
+        self._writer.writerow(asdict(row))
+        self._table.flush()
+
+    def finish(self, arguments: Arguments, run: Run) -> None:
+        """Write results.json."""
+        self._table.close()
+        content = {
+            "mode": run.mode,
+            "ending": run.ending,
+            "config": {**asdict(arguments), "mode": run.mode, "out": str(self._path)},
+            "versions": _versions(),
+            "machine": {"platform": platform.platform(), "cpus": usable_cpus()},
+            "summary": run.summary(),
+            "rows": [asdict(row) for row in run.rows],
+        }
+        whole = self._path / "results.json.part"
+        whole.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
+        os.replace(whole, self._path / "results.json")
+
+
+def _versions() -> dict[str, str]:
+    from vecenv import __version__
+
+    packages = ("ray", "torch", "gymnasium", "numpy")
+    return {
+        "vecenv": __version__,
+        "python": platform.python_version(),
+        **{package: version(package) for package in packages},
+    }

@@ -1,0 +1,80 @@
+"""Where the time of one iteration went, from RLlib's own timers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ray.rllib.core import ALL_MODULES
+from ray.rllib.utils.metrics import (
+    CONNECTOR_PIPELINE_TIMER,
+    ENV_RUNNER_RESULTS,
+    ENV_RUNNER_SAMPLING_TIMER,
+    ENV_TO_MODULE_CONNECTOR,
+    LEARNER_CONNECTOR,
+    LEARNER_RESULTS,
+    LEARNER_UPDATE_TIMER,
+    MODULE_TO_ENV_CONNECTOR,
+    TIMERS,
+)
+from ray.rllib.utils.metrics.stats import EmaStats
+
+
+class SecondsSinceReading(EmaStats):
+    """RLlib's timer, but what it reads is all seconds since the last reading.
+
+    RLlib's own is a moving average over hundreds of calls, in which the first, slow ones stay for the whole run. Values
+    that are logged and not timed are averaged as RLlib does. Readings of several runners are averaged: they work side
+    by side.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._timed = False
+
+    def __exit__(self, *exception: Any) -> None:
+        before = 0.0 if math.isnan(self._value) else self._value
+        self._value = math.nan
+        super().__exit__(*exception)
+        self._value += before
+        self._timed = True
+
+    def reduce(self, compile: bool = True) -> Any:
+        """What was read; begins anew."""
+        reading = super().reduce(compile)
+        if self._timed:
+            self._value = math.nan
+        return reading
+
+
+@dataclass(frozen=True)
+class Split:
+    """Seconds of one iteration.
+
+    Attributes:
+        sampling: stepping envs and asking the module, without connectors.
+        connectors: between envs and module, and from samples to the batch that is learned from.
+        sgd: the rest of the learner's update.
+    """
+
+    sampling: float
+    connectors: float
+    sgd: float
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any]) -> Split:
+        """Of what `Algorithm.train` returned, if timers are SecondsSinceReading."""
+        runners = result[ENV_RUNNER_RESULTS]
+        around = sum(
+            runners[pipeline][CONNECTOR_PIPELINE_TIMER]
+            for pipeline in (ENV_TO_MODULE_CONNECTOR, MODULE_TO_ENV_CONNECTOR)
+        )
+        batch = result[LEARNER_RESULTS][ALL_MODULES][LEARNER_CONNECTOR][CONNECTOR_PIPELINE_TIMER]
+        timers = result[TIMERS]
+        return cls(
+            sampling=timers[ENV_RUNNER_SAMPLING_TIMER] - around,
+            connectors=around + batch,
+            sgd=timers[LEARNER_UPDATE_TIMER] - batch,
+        )

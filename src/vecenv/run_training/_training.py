@@ -1,0 +1,156 @@
+"""The training itself: RLlib's configuration, Ray's start and end, the loop."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray.rllib.algorithms.ppo import PPO, PPOConfig
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    EPISODE_RETURN_MAX,
+    EPISODE_RETURN_MEAN,
+    EPISODE_RETURN_MIN,
+    NUM_ENV_STEPS_SAMPLED,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    NUM_EPISODES,
+)
+
+from vecenv.rllib import configure
+from vecenv.run_training._arguments import Arguments, Mode
+from vecenv.run_training._display import Lines, LiveTable
+from vecenv.run_training._interrupt import Interrupt
+from vecenv.run_training._results import Recorder, Row, Run, number
+from vecenv.run_training._timers import SecondsSinceReading, Split
+
+_STORE_BYTES, _STORE_BYTES_OF_ACTORS = 128 * 2**20, 1024 * 2**20
+
+
+def config(arguments: Arguments, mode: Mode) -> PPOConfig:
+    """PPO for one mode, checked. Ray is not started.
+
+    Raises:
+        ConfigError: something does not fit together.
+    """
+    ppo = PPOConfig()
+    ppo.training(
+        lr=arguments.lr,
+        gamma=arguments.gamma,
+        lambda_=0.95,
+        clip_param=0.2,
+        num_epochs=arguments.epochs,
+        use_kl_loss=False,
+        vf_loss_coeff=0.5,
+        vf_clip_param=float("inf"),
+        grad_clip=0.5,
+    )
+    ppo.rl_module(
+        model_config=DefaultModelConfig(
+            fcnet_hiddens=list(arguments.hidden), fcnet_activation="tanh", vf_share_layers=False
+        )
+    )
+    # A run with an actor that was started anew would not be the one that was asked for.
+    ppo.fault_tolerance(restart_failed_env_runners=False)
+    ppo.debugging(seed=arguments.seed, log_level="ERROR")
+    configure(
+        ppo,
+        arguments.env,
+        arguments.num_envs,
+        mode=mode,
+        train_batch=arguments.train_batch,
+        minibatch=arguments.minibatch,
+        batch_units=arguments.batch_units,
+        batch_check=not arguments.no_batch_check,
+        env_runners=arguments.env_runners,
+        normalize_observations=arguments.normalize_observations,
+        engine=arguments.engine,
+    )
+    stats: dict[str, Any] = ppo.stats_cls_lookup  # type: ignore[assignment]  # declared None, and a dict
+    return ppo.reporting(
+        metrics_num_episodes_for_smoothing=arguments.batch_steps,  # all of the iteration's, in every mode
+        custom_stats_cls_lookup={**stats, "ema": SecondsSinceReading},
+    )
+
+
+@contextlib.contextmanager
+def running_ray(arguments: Arguments) -> Iterator[None]:
+    """A Ray of our own on this machine, with a core per actor, ended in any case; or the one that this process uses."""
+    torch.set_num_threads(arguments.torch_threads)
+    if ray.is_initialized():
+        yield
+        return
+    ray.init(
+        address="local",
+        num_cpus=arguments.env_runners + 1,
+        num_gpus=0,
+        include_dashboard=False,
+        object_store_memory=_STORE_BYTES_OF_ACTORS if arguments.env_runners else _STORE_BYTES,
+        logging_level=logging.ERROR,
+        log_to_driver=False,
+    )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def train(
+    arguments: Arguments, ppo: PPOConfig, run: Run, path: Path, show: Lines | LiveTable, interrupt: Interrupt
+) -> None:
+    """Train one mode until it is done or Ctrl-C, and save a checkpoint. Results are left even if it fails."""
+    recorder = Recorder(path)
+    show.begin(run)
+    try:
+        with _algorithm(ppo) as algorithm:
+            started = time.perf_counter()
+            while len(run.rows) < arguments.iterations and not interrupt.asked:
+                before = time.perf_counter()
+                result = algorithm.train()
+                now = time.perf_counter()
+                run.rows.append(_row(len(run.rows) + 1, result, now - before, now - started))
+                recorder.add(run.rows[-1])
+                show.update(run)
+            algorithm.save_to_path(str(path / "checkpoint"))
+        run.ending = "finished" if len(run.rows) == arguments.iterations else "interrupted"
+    finally:
+        recorder.finish(arguments, run)
+
+
+@contextlib.contextmanager
+def _algorithm(ppo: PPOConfig) -> Iterator[PPO]:
+    algorithm: Any = ppo.build_algo()
+    try:
+        yield algorithm
+    finally:
+        algorithm.stop()
+        with contextlib.suppress(OSError):  # RLlib makes a directory in the user's home and leaves it empty
+            os.rmdir(algorithm.logdir)
+
+
+def _row(iteration: int, result: dict[str, Any], seconds: float, total_seconds: float) -> Row:
+    runners, split = result[ENV_RUNNER_RESULTS], Split.of(result)
+    steps = int(runners[NUM_ENV_STEPS_SAMPLED])
+    return Row(
+        iteration=iteration,
+        steps=steps,
+        total_steps=int(runners[NUM_ENV_STEPS_SAMPLED_LIFETIME]),
+        episodes=int(runners.get(NUM_EPISODES, 0)),
+        return_mean=number(runners.get(EPISODE_RETURN_MEAN)),
+        return_min=number(runners.get(EPISODE_RETURN_MIN)),
+        return_max=number(runners.get(EPISODE_RETURN_MAX)),
+        seconds=seconds,
+        total_seconds=total_seconds,
+        samples_per_second=steps / seconds,
+        sampling_seconds=split.sampling,
+        connectors_seconds=split.connectors,
+        sgd_seconds=split.sgd,
+        other_seconds=seconds - split.sampling - split.connectors - split.sgd,
+    )

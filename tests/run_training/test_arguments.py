@@ -1,0 +1,100 @@
+"""What is refused before Ray starts, and what the help says."""
+
+import dataclasses
+import sys
+
+import pytest
+
+from vecenv.run_training.__main__ import main
+from vecenv.run_training._arguments import Arguments, directory, parse
+
+pytest.importorskip("tyro")
+
+
+def ray_runs():
+    return "ray" in sys.modules and sys.modules["ray"].is_initialized()
+
+
+def test_the_defaults_are_those_of_the_dataclass():
+    assert parse([]) == Arguments()
+
+
+def test_every_argument_reaches_its_field(tmp_path):
+    text = (
+        "--mode all --env Acrobot-v1 --num-envs 8 --train-batch 64 --minibatch 32 --batch-units packed "
+        "--no-batch-check --epochs 3 --iterations 4 --env-runners 1 --seed 5 --lr 0.1 --gamma 0.5 --hidden 8 9 10 "
+        f"--normalize-observations --engine sync --torch-threads 2 --out {tmp_path}"
+    )
+    arguments = parse(text.split())
+    for field in dataclasses.fields(Arguments):
+        assert getattr(arguments, field.name) != field.default
+    assert arguments.hidden == (8, 9, 10)
+    assert arguments.modes == ("vec", "packed_vec", "native")
+    assert arguments.batch_steps == 8 * 64
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ("--mode packed", "'packed' for argument '--mode'"),
+        ("--num-env 3", "Did you mean --num-envs?"),
+        ("--num-envs many", "--num-envs"),
+        ("--num-envs 0", "--num-envs must be an int >= 1, got 0"),
+        ("--hidden 64 0", "--hidden must be an int >= 1, got 0"),
+        ("--env-runners -1", "--env-runners must be an int >= 0, got -1"),
+        ("--lr 0", "--lr must be a number > 0"),
+        ("--lr nan", "--lr must be a number > 0"),
+        ("--gamma 1.5", "--gamma must be in 0 ... 1"),
+        ("--env CartPol-v1", "Did you mean: `CartPole`?"),
+        ("--env CartPole-v7", "version `v7`"),
+        ("--env CarRacing-v3 --engine compiled", "kernel"),
+        ("--minibatch 3000", "minibatches of 3000 do not divide a train batch of 32768"),
+        ("--train-batch 1024", "a minibatch of 4096 is larger than the train batch of 1024"),
+        ("--mode all --train-batch 1024", "larger than the train batch"),
+        ("--out /dev/null/results", "--out /dev/null/results cannot be written to"),
+    ],
+)
+def test_a_bad_argument_is_refused_in_one_line_before_ray_starts(argv, said, capsys):
+    before = ray_runs()
+    assert main(argv.split()) == 2
+    assert ray_runs() is before
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_missing_package_is_named_with_the_line_that_brings_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tyro", None)
+    assert main([]) == 2
+    assert "pip install 'vecenv[rllib]' (tyro is missing)" in capsys.readouterr().err
+
+
+def test_a_directory_with_results_is_not_written_to_again(tmp_path, capsys):
+    (tmp_path / "native").mkdir()
+    assert main(["--out", str(tmp_path)]) == 2
+    assert "has results of native already" in capsys.readouterr().err
+    assert list((tmp_path / "native").iterdir()) == []
+
+
+def test_a_refused_run_creates_no_directory(tmp_path):
+    assert main(["--minibatch", "3000", "--out", str(tmp_path / "new")]) == 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_default_directory_names_env_mode_and_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = directory(parse(["--env", "vecenv:vecenv/CartPole-v1"]))
+    assert path.parent == tmp_path / "runs"
+    assert path.name.startswith("vecenv-vecenv-CartPole-v1-native-20")
+
+
+def test_the_help_shows_every_argument_its_default_and_examples(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    assert not end.value.code
+    text = capsys.readouterr().out
+    for field in dataclasses.fields(Arguments):
+        assert f"--{field.name.replace('_', '-')}" in text
+    assert text.count("(default:") == len(dataclasses.fields(Arguments))
+    assert "python -m vecenv.run_training --mode all --iterations 10" in text[text.index("examples:") :]

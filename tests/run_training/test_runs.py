@@ -1,0 +1,137 @@
+"""Small real runs of every mode."""
+
+import csv
+import json
+import logging
+import warnings
+
+import pytest
+
+from vecenv.run_training.__main__ import main
+from vecenv.run_training._arguments import MODES
+
+ray = pytest.importorskip("ray")
+
+SMALL = "--mode all --num-envs 16 --train-batch 512 --minibatch 128 --iterations 2 --seed 3".split()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_ray():
+    """One Ray for all: what starts and ends it is tested with Ctrl-C."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(
+            "local",
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=2**27,
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+        )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A directory with results of the three modes, and a second one of the same command."""
+    paths = [tmp_path_factory.mktemp("runs") / name for name in "ab"]
+    for path in paths:
+        assert main([*SMALL, "--out", str(path)]) == 0
+    return paths
+
+
+def results(path, mode):
+    return json.loads((path / mode / "results.json").read_text())
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("mode", MODES)
+def test_json_holds_arguments_versions_rows_and_a_summary(run, mode):
+    content = results(run[0], mode)
+    assert content["mode"] == content["config"]["mode"] == mode
+    assert content["ending"] == "finished"
+    assert content["config"]["num_envs"] == 16
+    assert content["config"]["seed"] == 3
+    assert {"vecenv", "python", "ray", "torch", "gymnasium", "numpy"} == set(content["versions"])
+    rows = content["rows"]
+    assert [row["iteration"] for row in rows] == [1, 2]
+    assert all(512 <= row["steps"] < 512 + 16 for row in rows)
+    assert rows[1]["total_steps"] == rows[0]["steps"] + rows[1]["steps"] == content["summary"]["total_steps"]
+    assert all(row["episodes"] > 0 for row in rows)
+    assert all(8 <= row["return_min"] <= row["return_mean"] <= row["return_max"] <= 512 for row in rows)
+    assert content["summary"]["last_return"] == rows[1]["return_mean"]
+    assert content["summary"]["samples_per_second"] == rows[1]["samples_per_second"]  # the first one warms up
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_csv_holds_the_same_rows(run, mode):
+    with (run[0] / mode / "results.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    rows = results(run[0], mode)["rows"]
+    assert [{name: float(value) for name, value in row.items()} for row in table] == rows
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_sampling_connectors_and_sgd_add_up_to_the_iteration(run, mode):
+    for row in results(run[0], mode)["rows"]:
+        parts = [row[name] for name in ("sampling_seconds", "connectors_seconds", "sgd_seconds")]
+        assert min(parts) > 0
+        # What is left is the weights' way to the runner and RLlib's metrics.
+        assert 0.8 * row["seconds"] < sum(parts) < row["seconds"]
+        assert sum(parts) + row["other_seconds"] == pytest.approx(row["seconds"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_same_seed_gives_the_same_results(run, mode):
+    measured = ("seconds", "total_seconds", "samples_per_second")
+    first, second = (
+        [
+            {name: value for name, value in row.items() if name not in measured and not name.endswith("_seconds")}
+            for row in results(path, mode)["rows"]
+        ]
+        for path in run
+    )
+    assert first == second
+
+
+def test_packed_and_native_learn_from_the_same_samples(run):
+    packed, native = (results(run[0], mode)["rows"] for mode in ("packed_vec", "native"))
+    assert [row["return_mean"] for row in packed] == [row["return_mean"] for row in native]
+
+
+def test_the_plot_is_a_picture_with_ink_in_three_colours(run):
+    from matplotlib import colors, image
+
+    picture = image.imread(run[0] / "comparison.png")[..., :3]
+    height, width, _ = picture.shape
+    assert height > 500
+    assert width > 1000
+    for half in (picture[:, : width // 2], picture[:, width // 2 :]):
+        for name in ("tab:orange", "tab:blue", "tab:green"):
+            assert (abs(half - colors.to_rgb(name)).max(axis=-1) < 0.02).sum() > 100
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_checkpoint_goes_on_where_the_run_ended(run, mode):
+    from ray.rllib.algorithms.ppo import PPO
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # RLlib's own deprecations
+        algorithm = PPO.from_checkpoint(str(run[0] / mode / "checkpoint"))
+        assert algorithm.iteration == 2
+        algorithm.stop()
+
+
+def test_lines_tables_and_silence_of_ray(tmp_path, capfd):
+    assert main([*SMALL[2:], "--out", str(tmp_path)]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    title, first, second, last = out.splitlines()
+    assert title == "PPO on CartPole-v1, 16 envs, 512 steps/iteration"
+    assert first.startswith("native 1/2: return ")
+    assert second.startswith("native 2/2: return ")
+    for part in ("samples/s", "sampling", "connectors", "SGD"):
+        assert part in second
+    assert last == f"results: {tmp_path}"
+    assert not (tmp_path / "comparison.png").exists()
