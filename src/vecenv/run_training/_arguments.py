@@ -41,7 +41,7 @@ examples:
 results, in the directory of --out:
   <mode>/results.csv    one row per iteration, written as it ends
   <mode>/results.json   the arguments, versions, all rows and a summary
-  <mode>/checkpoint     for PPO.from_checkpoint of RLlib, after vecenv.rllib.register(env, mode, ...)
+  <mode>/checkpoint     for PPO.from_checkpoint of RLlib, in any process
   comparison.png        with --mode all"""
 
 
