@@ -18,7 +18,8 @@ from vecenv._faults import Fault, OnError
 from vecenv.engines._facts import agree, check_observation_mode
 from vecenv.engines._local import first_fault, hand_over, results_or_raise, split, take_mail
 from vecenv.engines._ray_actor import Answer, Build, Life, Request, RowActor, Seen
-from vecenv.engines._ray_cluster import ActorLoad, Pool, RemoteActor
+from vecenv.engines._ray_pool import Pool
+from vecenv.engines._ray_remote import ActorLoad, RemoteActor, load_of, summary_of
 from vecenv.errors import EnvError, NotResetError, Phase, RestartLimit, WorkerDied, WorkerTimeout
 
 
@@ -159,11 +160,11 @@ class RayEngine:
 
     def load(self) -> list[ActorLoad]:
         """How busy each actor is, and how many share a processor."""
-        return self._pool.load()
+        return load_of(self._pool.actors)
 
     def summary(self) -> str:
         """Where the actors are, and whether they have to take turns."""
-        return self._pool.summary()
+        return summary_of(self._pool.actors)
 
     # --- requests and answers ----------------------------------------------------------------------------------------
 

@@ -1,0 +1,162 @@
+"""Fragments on their way: asked for, waited for, and asked for again when their actor is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from vecenv._faults import Fault, OnError
+from vecenv._rollout import Rollout
+from vecenv.distributed._actor import Collected
+from vecenv.distributed._fragment import Fragment
+from vecenv.engines._ray_actor import Life, Seen
+from vecenv.engines._ray_pool import Pool
+from vecenv.engines._ray_remote import RemoteActor
+from vecenv.errors import RestartLimit, WorkerDied, env_error
+
+
+@dataclass
+class _Flight:
+    """A fragment that an actor is collecting."""
+
+    actor: RemoteActor
+    steps: int
+    weights: Any
+    update: int
+
+
+class Flights:
+    """All fragments that the actors of a pool are collecting.
+
+    Args:
+        seen: what the rows of each actor are at the start.
+        on_error: "raise" or "restart" when an actor dies or is late.
+        timeout: seconds to wait for a fragment; None waits for ever.
+    """
+
+    def __init__(self, pool: Pool, seen: list[Any], on_error: OnError, timeout: float | None) -> None:
+        self._pool = pool
+        self._seen = seen
+        self._on_error: OnError = on_error
+        self._timeout = timeout
+        self._steps = [0] * len(seen)
+        self._flights: dict[Any, _Flight] = {}
+
+    def collect(self, total: int, steps: int, weights: Any, update: int) -> Iterator[Fragment]:
+        """Ask the first `total` actors for fragments; they come as they are ready. `weights` are a reference."""
+        self._discard()
+        for actor in self._pool.actors[:total]:
+            self._take_off(_Flight(self._alive(actor), steps, weights, update))
+        return self._arrivals(total)
+
+    def forget(self) -> None:
+        """Wait for none of them."""
+        self._flights.clear()
+
+    def _arrivals(self, total: int) -> Iterator[Fragment]:
+        to_launch = total - len(self._flights)
+        for _ in range(total):
+            flight, collected = self._next()
+            if to_launch:
+                to_launch -= 1
+                self._take_off(replace(flight, actor=self._pool.actors[flight.actor.number]))
+            yield self._fragment(flight, collected)
+
+    def _take_off(self, flight: _Flight) -> None:
+        self._flights[flight.actor.handle.fragment.remote(flight.steps, flight.weights)] = flight
+
+    def _next(self) -> tuple[_Flight, Collected]:
+        """Wait for a fragment."""
+        while True:
+            ready, _ = self._pool.ray.wait(list(self._flights), num_returns=1, timeout=self._timeout)
+            if not ready:
+                self._late()
+                continue
+            flight = self._flights[ready[0]]
+            try:
+                collected = self._pool.result(flight.actor, ready[0], "step")
+            except WorkerDied as error:
+                del self._flights[ready[0]]
+                self._bury(flight, error)
+                continue
+            del self._flights[ready[0]]
+            if isinstance(collected, Fault):
+                raise self._error_of(flight, collected)
+            self._land(flight, collected)
+            return flight, collected
+
+    def _land(self, flight: _Flight, collected: Collected) -> None:
+        actor = flight.actor
+        # A copy, because what is seen would keep the whole fragment in the object store.
+        seen = collected.seen
+        kept = {name: column.copy() for name, column in seen.kept.items()}
+        self._seen[actor.number] = Seen(kept, [column.copy() for column in seen.obs])
+        self._steps[actor.number] += flight.steps
+        actor.seconds += collected.seconds
+        actor.cpu_seconds += collected.cpu_seconds
+
+    def _fragment(self, flight: _Flight, collected: Collected) -> Fragment:
+        actor = flight.actor
+        return Fragment(
+            **{each.name: getattr(collected.rollout, each.name) for each in fields(Rollout)},
+            first_obs=collected.first_obs,
+            env_ids=np.arange(actor.start, actor.stop),
+            worker=actor.number,
+            update=flight.update,
+            faults=collected.faults,
+        )
+
+    def _discard(self) -> None:
+        """Wait for fragments that nobody took: their envs have moved on."""
+        while self._flights:
+            self._next()
+
+    def _alive(self, actor: RemoteActor) -> RemoteActor:
+        """The actor, started again if it was given up."""
+        if actor.error is None:
+            return actor
+        return self._pool.revive(actor.number, self._life(actor, Fault.of(actor.error, "step", error=actor.error)))
+
+    def _life(self, actor: RemoteActor, fault: Fault) -> Life:
+        """What the rows of a lost actor are to go on from."""
+        seen = self._seen[actor.number]
+        kept = {**seen.kept, "restarts": seen.kept["restarts"] + 1}
+        self._seen[actor.number] = Seen(kept, seen.obs)
+        return Life(fault, self._seen[actor.number])
+
+    def _error_of(self, flight: _Flight, fault: Fault) -> Exception:
+        if fault.phase != "call":
+            return fault.to_error(flight.actor.start, flight.actor.number, flight.actor.pid)
+        return env_error(
+            fault.original,
+            f"the policy, or what it chose, raised {fault.kind} in {flight.actor.name}: {fault.message}",
+            worker=flight.actor.number,
+            pid=flight.actor.pid,
+            remote_traceback=fault.traceback,
+        )
+
+    def _late(self) -> None:
+        actor = next(iter(self._flights.values())).actor
+        error = actor.late(actor.start, self._timeout, "step")
+        if self._on_error == "raise":
+            raise error
+        actor.hung = error
+        self._pool.kill(actor)
+
+    def _bury(self, flight: _Flight, error: WorkerDied) -> None:
+        """An actor is dead: raise, or build it again and let it collect anew what it was asked for."""
+        actor = flight.actor
+        if self._on_error == "raise":
+            actor.error = error
+            raise error
+        try:
+            flight.actor = self._pool.restart(
+                actor, error, self._steps[actor.number], lambda fault: self._life(actor, fault)
+            )
+        except RestartLimit as limit:
+            actor.error = limit
+            raise
+        self._take_off(flight)

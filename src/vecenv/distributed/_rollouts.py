@@ -1,0 +1,213 @@
+"""Actors that hold envs and a policy: what the user sees of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import cloudpickle
+
+from vecenv._autoreset import ops_of, parse_mode
+from vecenv._batch import Op
+from vecenv._checks import patience, positive_int, positive_seconds
+from vecenv._cpus import usable_cpus
+from vecenv._faults import OnError
+from vecenv._make import resolve
+from vecenv._ray_parts import Parts, check_num_cpus
+from vecenv._seeding import Seeding, spread
+from vecenv.distributed._actor import FragmentActor, Plan
+from vecenv.distributed._flights import Flights
+from vecenv.distributed._fragment import Fragment
+from vecenv.engines._facts import agree
+from vecenv.engines._local import split
+from vecenv.engines._ray_pool import Pool
+from vecenv.engines._ray_remote import ActorLoad, load_of, summary_of
+from vecenv.errors import ClosedError, ConfigError, EngineRefused
+
+Order = Literal["first-ready", "fixed"]
+
+
+class Rollouts:
+    """Actors that hold envs and a policy, and collect fragments.
+
+        with vecenv.distributed.Rollouts("CartPole-v1", 4096, policy, workers=2, seed=0) as rollouts:
+            for fragment in rollouts.collect(128, weights=weights):
+                learn(fragment)
+
+    Args:
+        env, num_envs: as in `vecenv.make`.
+        policy: `policy(obs)` or, if weights are given, `policy(obs, weights)`: actions of all envs of an actor from
+            their observations, which are only valid during the call. It is sent to the actors once, by cloudpickle. If
+            it has a parameter `rng`, it gets a NumPy generator of its own in every actor.
+        workers: number of actors; default: the processors of this machine, at most one per env.
+        seed: of the envs' first reset and of the policies' generators.
+        native: the policy is a function of one env's observation and is compiled under the rules of kernels, together
+            with the env; whole fragments then run in native code. It takes no weights.
+        on_error: "restart": an env that fails or an actor that dies is built again and its episodes are truncated, see
+            `Fragment.faults`; "raise": an EnvError; then all envs of that actor begin new episodes.
+        timeout: seconds to wait for a fragment; None waits for ever.
+        start_timeout, autoreset, seeding, precision, env_kwargs, wrappers: as in `vecenv.make`.
+        ray_address, num_cpus, local_engine, **kwargs: as in `vecenv.make`.
+
+    Raises:
+        NoResources: the cluster has no room for the actors.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        num_envs: int,
+        policy: Callable[..., Any],
+        *,
+        workers: int | None = None,
+        seed: int | None = None,
+        native: bool = False,
+        on_error: OnError = "restart",
+        timeout: float | None = None,
+        start_timeout: float = 60.0,
+        autoreset: Any = "next-step",
+        seeding: Seeding = "gymnasium",
+        precision: Literal["exact", "fast"] = "exact",
+        env_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
+        wrappers: Sequence[Any] | None = None,
+        ray_address: str | None = None,
+        num_cpus: float = 1.0,
+        local_engine: Literal["auto", "compiled", "sync", "thread", "process"] = "auto",
+        **kwargs: Any,
+    ) -> None:
+        if not callable(policy):
+            raise ConfigError(f"policy must be callable, got {type(policy).__name__}")
+        if on_error not in ("raise", "restart"):
+            raise ConfigError(f"on_error must be 'raise' or 'restart', got {on_error!r}")
+        mode = parse_mode(autoreset)
+        if ops_of(mode) == (Op.STEP, Op.STEP):
+            raise ConfigError("fragments begin new episodes by themselves; use autoreset='next-step' or 'same-step'")
+        kernel, env_fns, env_kwargs, self.spec = resolve(env, num_envs, env_kwargs, wrappers, kwargs)
+        self.num_envs = count = len(env_fns)
+        bounds = split(count, min(positive_int("workers", usable_cpus() if workers is None else workers), count))
+        if workers is not None and workers > count:
+            raise ConfigError(f"workers must be in 1 ... {count} (one env each at least), got {workers}")
+        start_timeout = positive_seconds("start_timeout", start_timeout)
+        wait = None if timeout is None else patience(positive_seconds("timeout", timeout))
+        parts = Parts.of(
+            kernel,
+            env_fns,
+            env_kwargs,
+            local_engine=local_engine,
+            wrappers=wrappers,
+            precision=precision,
+            num_cpus=check_num_cpus(num_cpus),
+            observation_mode="same",
+            on_error=on_error,
+            start_timeout=start_timeout,
+        )
+        if native and parts.local != "compiled":
+            raise EngineRefused(f"native=True compiles the policy into a kernel, and these envs run on {parts.local!r}")
+        self._native = native
+        plan = Plan(cloudpickle.dumps(policy), native, mode, spread(seed, count, seeding), seed)
+        builds = [cloudpickle.dumps(parts(start, stop)) for start, stop in bounds]
+        self._weights: Any = None
+        self._updates = 0
+        self._closed = False
+        self._pool = Pool(
+            FragmentActor,
+            bounds,
+            lambda number, life: (builds[number], sys.path, bounds[number][0], life, self._plan),
+            ray_address=ray_address,
+            num_cpus=float(num_cpus),
+            spread=True,
+            again="collect",
+            start_timeout=start_timeout,
+        )
+        try:
+            self._plan = self._pool.ray.put(plan)  # once, however many actors there are
+            built = self._pool.start()
+            facts = agree([fact for part in built for fact in part.facts], "same")
+            if facts.observation_layout.by_value or facts.action_layout.by_value:
+                raise EngineRefused("fragments are arrays, and a part of these spaces has no fixed size; use make()")
+        except BaseException:
+            self._pool.abandon()
+            raise
+        self.single_observation_space = facts.single_observation_space
+        self.single_action_space = facts.single_action_space
+        self._flights = Flights(self._pool, [part.seen for part in built], on_error, wait)
+
+    def collect(
+        self, steps: int, weights: Any = None, *, order: Order = "first-ready", fragments: int | None = None
+    ) -> Iterator[Fragment]:
+        """Start collecting at once; the fragments come as they are ready.
+
+        Args:
+            steps: T of each fragment.
+            weights: for the policy: put into the object store once, whence each node fetches them once. None: the last
+                ones again.
+            order: "fixed" gives one fragment of each actor, by number.
+            fragments: how many in all; default: one of each actor. With more, an actor that is done goes on at once, so
+                fast ones deliver more; with fewer, only the first actors are asked.
+
+        Returns:
+            An iterator. Fragments that are not taken from it are thrown away by the next `collect`.
+
+        Raises:
+            EnvError: while iterating; see `on_error`.
+            WorkerTimeout: while iterating.
+        """
+        if self._closed:
+            raise ClosedError("collect() after close()")
+        steps, count = positive_int("steps", steps), len(self._pool.actors)
+        total = count if fragments is None else positive_int("fragments", fragments)
+        if order not in ("first-ready", "fixed"):
+            raise ConfigError(f"order must be 'first-ready' or 'fixed', got {order!r}")
+        if order == "fixed" and total != count:
+            raise ConfigError("order='fixed' brings one fragment of each actor; leave fragments out")
+        if weights is not None:
+            if self._native:
+                raise ConfigError("a native policy takes no weights; leave weights out, or native=False")
+            self._weights = self._pool.ray.put(weights)
+            self._updates += 1
+        arriving = self._flights.collect(total, steps, self._weights, self._updates)
+        return arriving if order == "first-ready" else _by_worker(arriving)
+
+    def load(self) -> list[ActorLoad]:
+        """How busy each actor is, and how many share a processor."""
+        return load_of(self._pool.actors)
+
+    def summary(self) -> str:
+        """Where the actors are, and whether they have to take turns."""
+        return summary_of(self._pool.actors)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """End all actors. May be called twice. Fragments stay as they are."""
+        self._closed = True
+        self._flights.forget()
+        self._pool.close(timeout)
+
+    def __enter__(self) -> Rollouts:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _by_worker(arriving: Iterator[Fragment]) -> Iterator[Fragment]:
+    early: dict[int, Fragment] = {}
+    due = 0
+    for fragment in arriving:
+        early[fragment.worker] = fragment
+        while due in early:
+            yield early.pop(due)
+            due += 1
+
+
+def rollout(
+    env: Any, policy: Callable[..., Any], *, num_envs: int, steps: int, weights: Any = None, **options: Any
+) -> list[Fragment]:
+    """Collect `steps` steps of `num_envs` envs, once: a fragment of each actor, by number.
+
+    Args:
+        env, policy, num_envs, **options: as for `Rollouts`.
+        steps, weights: as for `Rollouts.collect`.
+    """
+    with Rollouts(env, num_envs, policy, **options) as rollouts:
+        return list(rollouts.collect(steps, weights, order="fixed"))
