@@ -1,14 +1,17 @@
-"""One small cluster for each file."""
+"""One small cluster for all files of this folder."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import ray
 
-ray = pytest.importorskip("ray")
+from vecenv import _faults
+
 sys.path.append(str(Path(__file__).parents[1] / "faults"))
 STORE = 200 << 20
 
@@ -19,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(120))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[None]:
     """Four processors on paper, so that tests need not wait for each other's actors to go."""
     ray.init(
@@ -27,8 +30,14 @@ def cluster() -> Iterator[None]:
         num_cpus=4,
         include_dashboard=False,
         object_store_memory=STORE,
-        logging_level="ERROR",
+        logging_level=logging.ERROR,
         log_to_driver=False,
     )
     yield
     ray.shutdown()
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restarts follow at once."""
+    monkeypatch.setattr(_faults, "_FIRST_PAUSE", 0.001)

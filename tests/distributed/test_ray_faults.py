@@ -12,17 +12,11 @@ import pytest
 from faulty import COUNT, actions, assert_rows, fails, faulty, first_failure, in_every_mode, mask, walk, within
 from test_restart import Run
 
-from vecenv import _faults
 from vecenv.errors import EnvError, RestartLimit, WorkerDied, WorkerTimeout
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = pytest.mark.usefixtures("cluster", "no_pauses")
 SOON = 40.0
 """Seconds that an actor may take to be placed and built again on a busy machine."""
-
-
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_faults, "_FIRST_PAUSE", 0.001)
 
 
 def _told(run: Run) -> list[tuple[int, ...]]:
@@ -50,7 +44,7 @@ def test_an_env_that_raises_is_built_again_inside_its_actor(tmp_path: Path) -> N
     assert run.faults == reference.faults
 
 
-def test_a_dead_actor_is_explained_and_a_reset_recovers(tmp_path: Path) -> None:
+def test_an_actor_killed_within_a_step_is_explained_and_a_reset_recovers(tmp_path: Path) -> None:
     with faulty("ray", "kill", at=3, fuse=str(tmp_path / "fuse")) as envs:
         first, _ = envs.reset(seed=40)
         walk(envs, 1, 2)
@@ -97,7 +91,7 @@ def test_an_actor_that_hangs_is_a_timeout_and_a_reset_kills_it(tmp_path: Path) -
 
 
 def test_an_actor_that_hangs_is_restarted_if_so_wished(tmp_path: Path) -> None:
-    options = {"timeout": 5.0, "on_error": "restart", "autoreset": "same-step", "fuse": str(tmp_path / "fuse")}
+    options = {"timeout": 1.5, "on_error": "restart", "autoreset": "same-step", "fuse": str(tmp_path / "fuse")}
     with faulty("ray", "hang", at=1, **options) as envs:
         envs.reset(seed=40)
         with within(SOON):

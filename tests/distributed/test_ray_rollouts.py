@@ -12,21 +12,15 @@ import numpy as np
 import pytest
 
 import vecenv
-from vecenv import _faults
 from vecenv._faults import restart_seed
 from vecenv.distributed import Fragment, Rollouts, rollout
 from vecenv.errors import ConfigError, EnvError, WorkerDied, WorkerTimeout
 from vecenv.testing import FaultEnv
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = pytest.mark.usefixtures("cluster", "no_pauses")
 COUNT, SEED = 6, 7
 WEIGHTS = np.array([0.1, 0.2, 1.0, 1.0])
 OTHER = np.array([0.0, 0.0, -1.0, -1.0])
-
-
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_faults, "_FIRST_PAUSE", 0.001)
 
 
 def policy(obs: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -69,6 +69,8 @@ class RayEngine:
         self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in bounds])
         self._everyone: Rows = np.arange(count)
         self._sequence = 0
+        self._since = 0.0
+        """When waiting began, or an actor was last built again: timeouts do not count the building."""
         self._flights: dict[Any, _Flight] = {}
         self._pending = np.zeros(count, np.bool_)
         self._done = np.zeros(count, np.bool_)
@@ -113,13 +115,11 @@ class RayEngine:
             self._pending[flight.rows] = True
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
-        started = time.monotonic()
+        self._since = time.monotonic()
         while not self._enough(count):
-            left = None if timeout is None else max(0.0, started + timeout - time.monotonic())
-            ready = self._pool.wait(list(self._flights), left)
+            ready = self._pool.wait(list(self._flights), self._left(timeout))
             if not ready:
                 self._late(timeout)
-                started = time.monotonic()
             for reference in ready:
                 self._land(reference)
         rows = self._choose(count)
@@ -245,6 +245,9 @@ class RayEngine:
         rows = np.flatnonzero(mask)
         return rows[np.argsort(self._sent_at[rows], kind="stable")]
 
+    def _left(self, timeout: float | None) -> float | None:
+        return None if timeout is None else max(0.0, self._since + timeout - time.monotonic())
+
     def _give_back(self, rows: Rows) -> None:
         self._pending[rows] = self._done[rows] = False
 
@@ -260,10 +263,10 @@ class RayEngine:
             return getattr(actor.handle, method).remote(*arguments(actor))
 
         asked = {ask(actor): actor for actor in self._pool.actors}
-        started, results = time.monotonic(), {}
+        self._since = time.monotonic()
+        results: dict[int, Any] = {}
         while asked:
-            left = None if timeout is None else max(0.0, started + timeout - time.monotonic())
-            ready = self._pool.wait(list(asked), left)
+            ready = self._pool.wait(list(asked), self._left(timeout))
             if not ready:
                 actor = next(iter(asked.values()))
                 raise actor.late(actor.start, timeout, "call")
@@ -294,6 +297,7 @@ class RayEngine:
             raise error
         flight.actor.hung = error
         self._pool.kill(flight.actor)
+        self._since = time.monotonic()
 
     def _bury(self, actor: RemoteActor, error: WorkerDied) -> None:
         """An actor is dead: start it again or raise WorkerDied, as `on_error` says."""
@@ -314,6 +318,7 @@ class RayEngine:
         for flight in self._drop_flights(actor):
             flight.actor = revived
             self._launch(flight)
+        self._since = time.monotonic()
 
     def _give_up(self, actor: RemoteActor, error: EnvError) -> None:
         """Hand back what a dead actor was asked for; the next RESET of its rows starts it again."""
