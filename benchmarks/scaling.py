@@ -1,17 +1,18 @@
-"""What bounds a run on many nodes: a small simulation, fed with what this machine measures.
+"""What bounds a run on many nodes: a small simulation, fed with what this machine measures and with assumptions.
 
 Each node runs actors that collect fragments; fragments go over the network to one learner, which takes in one after the
-other; weights go back to all nodes. Compute times vary from fragment to fragment (log-normal) and some nodes are slow.
+other; weights go back to all nodes. Compute times vary from fragment to fragment (log-normal) and some actors are slow.
 Three ways of working are compared:
 
-    lockstep   actions and observations of every step travel
-    all        fragments; the learner waits for one of each actor, then sends new weights
-    first      fragments; an actor that is done goes on at once with the newest weights there are
+    lockstep      actions and observations of every step travel; each step waits for all actors
+    all           fragments; the learner takes one of each actor, then all go on
+    first ready   fragments; an actor goes on as soon as the learner has taken its fragment
 
-Measured here: seconds per env step in an actor, bytes per env step, seconds per fragment at the learner, the round trip
-of an actor, and how much fragments' times vary. Assumed: the network and the size of the weights (options).
+The last two pay alike: a round trip before every fragment, and new weights after as many fragments as there are actors;
+an actor waits for them once, before it begins its first fragment with them. Learning itself takes no time here. Prints
+Markdown: the inputs, each measured or assumed, and the tables; writes benchmarks/results/scaling.json.
 
-Run: python benchmarks/scaling.py [--gbits 25] [--weights-mb 10] [--nodes 1 10 100 1000]   (needs 'vecenv[bench,ray]')
+Run: python benchmarks/scaling.py [--gbits 25] [--weights-mb 10] [--nodes 1 10 100 1000]   (needs 'vecenv[ray]')
 """
 
 from __future__ import annotations
@@ -20,95 +21,124 @@ import argparse
 import heapq
 import json
 import math
+import os
+import platform
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from vecenv.distributed import Rollouts
+import vecenv
+from vecenv.distributed import Fragment, Rollouts
 
 ACTORS, ENVS, STEPS, FRAGMENTS = 8, 1024, 64, 12
 """Actors per node, envs of each, steps of a fragment, fragments of each actor in a simulated run."""
+FRAME = 84 * 84
+MANY = 4
+"""Actors of the measurement that tells what one more of them costs in lockstep."""
+WEIGHTS = np.array([0.1, 0.2, 1.0, 1.0], np.float32)
+
+
+def measured(told: str) -> Any:
+    return field(metadata={"source": "measured", "told": told})
+
+
+def assumed(told: str) -> Any:
+    return field(metadata={"source": "assumed", "told": told})
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Seconds and bytes. The first six are measured, the others assumed."""
+    """Seconds and bytes."""
 
-    step: float
-    step_bytes: float
-    lockstep_bytes: float
-    land: float
-    round_trip: float
-    spread: float
-    network: float
-    weights: float
-    slow_share: float = 0.02
-    slow_factor: float = 3.0
+    step: float = measured("s per env step in an actor, CPU time, compiled CartPole and a product as policy")
+    spread: float = measured("standard deviation of the logarithm of fragments' times on the clock")
+    round_trip: float = measured("s from asking one actor for a fragment of one step until it is here")
+    take: float = measured("s of CPU time of the learner's process per fragment, with a copy of all its columns")
+    call: float = measured("s of CPU time of the learner's process per step for each further actor in lockstep")
+    step_bytes: float = measured("bytes per env step of a fragment")
+    lockstep_bytes: float = measured("bytes per env step in lockstep, actions included")
+    dear_step: float = assumed("s per env step of dear envs, as a physics simulation takes")
+    network: float = assumed("bytes/s of the learner's network, each way")
+    weights: float = assumed("bytes of the weights; nodes pass them on: n nodes have them after log2(n + 1) transfers")
+    slow_share: float = assumed("share of the actors that are slow throughout")
+    slow_factor: float = assumed("how many times slower they are")
 
 
 def policy(obs: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return (obs @ weights > 0).astype(np.int64)
 
 
-def measure(network: float, weights: float) -> Inputs:
-    """Time fragments of one actor of compiled CartPoles."""
-    first = np.array([0.1, 0.2, 1.0, 1.0], np.float32)
-    with Rollouts("CartPole-v1", ENVS, policy, workers=1, seed=0, autoreset="same-step") as rollouts:
-        inside, outside = [], []
-        for _ in range(60):
-            before, started = rollouts.load()[0].seconds, time.perf_counter()
-            (fragment,) = rollouts.collect(STEPS, first)
-            outside.append(time.perf_counter() - started)
-            inside.append(rollouts.load()[0].seconds - before)
-        short = []
-        for _ in range(60):
+def columns(fragment: Fragment) -> list[np.ndarray]:
+    names = ("obs", "final_obs", "actions", "reward", "terminated", "truncated")
+    return [getattr(fragment, name) for name in names]
+
+
+def measure(turns: int) -> dict[str, float]:
+    """The measured inputs."""
+    inside, cpu, short = [], [], []
+    with Rollouts("CartPole-v1", ENVS, policy, workers=1, num_cpus=0.25, seed=0, autoreset="same-step") as rollouts:
+        list(rollouts.collect(STEPS, WEIGHTS))
+        took = time.process_time()
+        for _ in range(turns):
+            before = rollouts.load()[0]
+            (fragment,) = rollouts.collect(STEPS)
+            copies = [column.copy() for column in columns(fragment)]
+            after = rollouts.load()[0]
+            inside.append(after.seconds - before.seconds)
+            cpu.append(after.cpu_seconds - before.cpu_seconds)
+        took = time.process_time() - took
+        for _ in range(turns):
             started = time.perf_counter()
             list(rollouts.collect(1))
             short.append(time.perf_counter() - started)
-        arrays = (fragment.obs, fragment.final_obs, fragment.actions, fragment.reward)
-        flags = fragment.terminated.nbytes + fragment.truncated.nbytes
-        started = time.perf_counter()
-        for _ in range(20):
-            for array in arrays:
-                array.copy()
-        land = (time.perf_counter() - started) / 20
-    taken = np.array(inside[10:])
-    per_step = STEPS * ENVS
-    return Inputs(
-        step=float(np.median(taken)) / per_step,
-        step_bytes=(sum(array.nbytes for array in arrays) + flags) / per_step,
-        lockstep_bytes=(fragment.obs.nbytes + fragment.actions.nbytes + fragment.reward.nbytes + flags) / per_step,
-        land=land + float(np.median(short)) / 2,
-        round_trip=float(np.median(short)),
-        spread=float(np.std(np.log(taken))),
-        network=network,
-        weights=weights,
-    )
+    size = sum(column.nbytes for column in copies)
+    return {
+        "step": float(np.median(cpu)) / (STEPS * ENVS),
+        "spread": float(np.std(np.log(inside))),
+        "round_trip": float(np.median(short)),
+        "take": took / turns,
+        "call": (lockstep_cpu(MANY, turns) - lockstep_cpu(1, turns)) / (MANY - 1),
+        "step_bytes": size / (STEPS * ENVS),
+        "lockstep_bytes": (size - fragment.final_obs.nbytes) / (STEPS * ENVS),
+    }
+
+
+def lockstep_cpu(workers: int, turns: int) -> float:
+    """CPU time of this process for one step of that many actors."""
+    options: dict[str, Any] = {"engine": "ray", "workers": workers, "num_cpus": 0.25, "autoreset": "same-step"}
+    with vecenv.make("CartPole-v1", workers * ENVS, **options) as envs:
+        obs, _ = envs.reset(seed=0)
+        actions = policy(obs, WEIGHTS)
+        for _ in range(5):
+            envs.step(actions)
+        started = time.process_time()
+        for _ in range(turns):
+            envs.step(actions)
+        return (time.process_time() - started) / turns
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Env steps per second, and shares of the time that the learner's network and processor were at work."""
+    """Env steps per second, and shares of the time that the learner's network and processor, and actors, worked."""
 
     rate: float
     network: float
     learner: float
     actors: float
 
+    def __str__(self) -> str:
+        return f"{self.actors:.0%}, {self.learner:.0%}, {self.network:.0%}"
+
 
 def lockstep(inputs: Inputs, nodes: int, generator: np.random.Generator) -> Outcome:
-    """Every step waits for the slowest actor, and all bytes pass the learner's network."""
-    actors = nodes * ACTORS
-    steps = 50
+    """Every step waits for the slowest actor; one process and its network serve all of them."""
+    actors, steps = nodes * ACTORS, 50
     compute = _compute(inputs, actors, steps, generator) / STEPS
-    each = compute.max(axis=0)
-    wire = actors * ENVS * inputs.lockstep_bytes / inputs.network
-    handling = actors * inputs.round_trip / 4  # one call and one answer per actor, in one process
-    total = float(np.sum(each + inputs.round_trip + wire + handling))
+    wire, handling = actors * ENVS * inputs.lockstep_bytes / inputs.network, actors * inputs.call
+    total = float(np.sum(compute.max(axis=0) + inputs.round_trip + max(wire, handling)))
     shares = steps * wire / total, steps * handling / total, float(compute.mean(axis=0).sum()) / total
     return Outcome(steps * actors * ENVS / total, *shares)
 
@@ -117,32 +147,34 @@ def fragments(inputs: Inputs, nodes: int, generator: np.random.Generator, *, wai
     """Events in order of time: an actor is done; its fragment passes the network, then the learner's processor."""
     actors = nodes * ACTORS
     compute = _compute(inputs, actors, FRAGMENTS, generator)
-    size = STEPS * ENVS * inputs.step_bytes
-    broadcast = inputs.weights / inputs.network * max(1, math.ceil(math.log2(nodes + 1)))  # nodes pass them on
-    events = [(broadcast + compute[actor, 0], actor, 0) for actor in range(actors)]
+    sending, fetching = STEPS * ENVS * inputs.step_bytes / inputs.network, _broadcast(inputs, nodes)
+    events = [(fetching + inputs.round_trip + compute[actor, 0], actor, 0) for actor in range(actors)]
     heapq.heapify(events)
-    wire_free = cpu_free = wire_busy = cpu_busy = 0.0
-    landed, budget = 0, actors * FRAGMENTS
-    waiting: list[tuple[int, int]] = []
-    while events and landed < budget:
+    wire_free = cpu_free = worked = 0.0
+    has, taken = [0] * actors, 0  # which weights each actor has, and fragments that the learner has taken
+    going_on: list[tuple[int, int]] = []
+    while taken < actors * FRAGMENTS:
         now, actor, number = heapq.heappop(events)
-        wire_free = max(wire_free, now) + size / inputs.network
-        cpu_free = max(cpu_free, wire_free) + inputs.land
-        wire_busy, cpu_busy, landed = wire_busy + size / inputs.network, cpu_busy + inputs.land, landed + 1
-        following = number + 1
-        if wait_for_all:
-            waiting.append((actor, following))
-            if len(waiting) == actors:
-                for each, upcoming in waiting:
-                    if upcoming < FRAGMENTS:
-                        heapq.heappush(events, (cpu_free + broadcast + compute[each, upcoming], each, upcoming))
-                waiting = []
-        else:
-            # An actor may have two fragments on the way: it waits for the learner only beyond that.
-            ready = max(now, wire_free - actors * size / inputs.network) + inputs.round_trip
-            heapq.heappush(events, (ready + compute[actor, following % FRAGMENTS], actor, following))
-    shares = wire_busy / cpu_free, cpu_busy / cpu_free, float(compute.mean()) * landed / actors / cpu_free
-    return Outcome(landed * STEPS * ENVS / cpu_free, *shares)
+        wire_free = max(wire_free, now) + sending
+        picked = max(cpu_free, wire_free)
+        cpu_free, taken = picked + inputs.take, taken + 1
+        worked += float(compute[actor, number % FRAGMENTS])
+        going_on.append((actor, number + 1))
+        if wait_for_all and taken % actors:
+            continue
+        begin = cpu_free if wait_for_all else picked
+        for each, following in going_on:
+            update = taken // actors
+            waits = inputs.round_trip + (fetching if has[each] < update else 0.0)
+            has[each] = update
+            heapq.heappush(events, (begin + waits + compute[each, following % FRAGMENTS], each, following))
+        going_on = []
+    shares = taken * sending / cpu_free, taken * inputs.take / cpu_free, worked / actors / cpu_free
+    return Outcome(taken * STEPS * ENVS / cpu_free, *shares)
+
+
+def _broadcast(inputs: Inputs, nodes: int) -> float:
+    return inputs.weights / inputs.network * math.ceil(math.log2(nodes + 1))
 
 
 def _compute(inputs: Inputs, actors: int, count: int, generator: np.random.Generator) -> np.ndarray:
@@ -152,37 +184,77 @@ def _compute(inputs: Inputs, actors: int, count: int, generator: np.random.Gener
     return times * np.where(slow, inputs.slow_factor, 1.0)[:, None]
 
 
+def simulate(inputs: Inputs, nodes: int) -> dict[str, Outcome]:
+    """The three ways, with the same actors and times."""
+    return {
+        "lockstep": lockstep(inputs, nodes, np.random.default_rng(0)),
+        "all": fragments(inputs, nodes, np.random.default_rng(0), wait_for_all=True),
+        "first ready": fragments(inputs, nodes, np.random.default_rng(0), wait_for_all=False),
+    }
+
+
+def table(head: list[str], rows: list[list[str]]) -> None:
+    print("\n| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+
+
+def derived(inputs: Inputs, most: int) -> list[list[str]]:
+    """What follows from the inputs alone."""
+    limit, fragment = STEPS * ENVS / inputs.take, STEPS * ENVS
+    told = {
+        "most env steps per second that one learner takes in": f"{limit / 1e6:.1f} M",
+        "bytes per second at that rate": f"{limit * inputs.step_bytes / 1e9:.2f} GB",
+        "their share of the network": f"{limit * inputs.step_bytes / inputs.network:.0%}",
+        "84 x 84 frames per second that the network carries": f"{inputs.network / FRAME / 1e6:.2f} M",
+        "one fragment of each actor of a node": f"{ACTORS * fragment * inputs.step_bytes / 1e6:.0f} MB",
+        "the same with 84 x 84 frames": f"{ACTORS * fragment * FRAME / 1e9:.1f} GB",
+        f"weights to {most:,} nodes that pass them on": f"{1e3 * _broadcast(inputs, most):.0f} ms",
+        f"weights to {most:,} nodes, one by one": f"{1e3 * inputs.weights * most / inputs.network:,.0f} ms",
+    }
+    return [list(pair) for pair in told.items()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gbits", type=float, default=25.0, help="the learner's network")
     parser.add_argument("--weights-mb", type=float, default=10.0)
-    parser.add_argument("--nodes", type=int, nargs="*", default=[1, 10, 100, 1000])
-    parser.add_argument("--step-us", type=float, help="microseconds of an env step, instead of the measured ones")
+    parser.add_argument("--dear-us", type=float, default=20.0, help="microseconds of a step of dear envs")
+    parser.add_argument("--slow-share", type=float, default=0.02)
+    parser.add_argument("--slow-factor", type=float, default=3.0)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 10, 100, 1000])
+    parser.add_argument("--turns", type=int, default=100, help="repetitions of each measurement")
     options = parser.parse_args()
-    inputs = measure(options.gbits * 1e9 / 8, options.weights_mb * 1e6)
-    if options.step_us:
-        inputs = Inputs(**{**asdict(inputs), "step": options.step_us * 1e-6})
-    console = Console(width=120)
-    for name, value in asdict(inputs).items():
-        console.print(f"{name:>15} {value:.4g}")
-    table = Table(title=f"{ACTORS} actors per node, {ENVS} envs each, fragments of {STEPS} steps")
-    for column in ("nodes", "way", "M steps/s", "network busy", "learner busy", "actors busy"):
-        table.add_column(column, justify="right")
-    results = {}
-    for nodes in options.nodes:
-        ways = {
-            "lockstep": lockstep(inputs, nodes, np.random.default_rng(0)),
-            "all": fragments(inputs, nodes, np.random.default_rng(0), wait_for_all=True),
-            "first": fragments(inputs, nodes, np.random.default_rng(0), wait_for_all=False),
-        }
-        results[nodes] = {way: asdict(outcome) for way, outcome in ways.items()}
-        for way, outcome in ways.items():
-            shares = (f"{share:.0%}" for share in (outcome.network, outcome.learner, outcome.actors))
-            table.add_row(str(nodes), way, f"{outcome.rate / 1e6:,.1f}", *shares)
-    console.print(table)
+    inputs = Inputs(
+        **measure(options.turns),
+        dear_step=options.dear_us * 1e-6,
+        network=options.gbits * 1e9 / 8,
+        weights=options.weights_mb * 1e6,
+        slow_share=options.slow_share,
+        slow_factor=options.slow_factor,
+    )
+    machine = f"{len(os.sched_getaffinity(0))} processors ({platform.machine()}), load {os.getloadavg()[0]:.1f}"
+    print(f"Machine: {machine}. {ACTORS} actors per node, {ENVS:,} envs each, fragments of {STEPS} steps.")
+    values = [[each.name, f"{getattr(inputs, each.name):.3g}", *each.metadata.values()] for each in fields(inputs)]
+    table(["input", "value", "measured / assumed", "what"], values)
+    results: dict[str, Any] = {}
+    for kind, case in {"cheap": inputs, "dear": replace(inputs, step=inputs.dear_step)}.items():
+        results[kind] = {nodes: simulate(case, nodes) for nodes in options.nodes}
+        print(f"\n{kind} envs, {case.step:.3g} s per step; M env steps/s; shares: actors, learner, network at work")
+        rows = []
+        for nodes, ways in results[kind].items():
+            rates = [f"{way.rate / 1e6:.2f}" for way in ways.values()]
+            rows.append([f"{nodes:,}", *rates, str(ways["all"]), str(ways["first ready"])])
+        table(["nodes", "lockstep", "all", "first ready", "all: at work", "first ready: at work"], rows)
+    print("\nwhat follows from the inputs")
+    table(["", ""], derived(inputs, max(options.nodes)))
     path = Path(__file__).parent / "results" / "scaling.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"inputs": asdict(inputs), "results": results}, indent=2) + "\n")
+    told = {
+        kind: {nodes: {way: asdict(outcome) for way, outcome in ways.items()} for nodes, ways in by_nodes.items()}
+        for kind, by_nodes in results.items()
+    }
+    path.write_text(json.dumps({"machine": machine, "inputs": asdict(inputs), "results": told}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
