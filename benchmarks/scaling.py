@@ -31,13 +31,14 @@ from typing import Any
 import numpy as np
 
 import vecenv
-from vecenv.distributed import Fragment, Rollouts
+from vecenv.distributed import Rollouts
 
 ACTORS, ENVS, STEPS, FRAGMENTS = 8, 1024, 64, 12
 """Actors per node, envs of each, steps of a fragment, fragments of each actor in a simulated run."""
 FRAME = 84 * 84
 MANY = 4
 """Actors of the measurement that tells what one more of them costs in lockstep."""
+COLUMNS = ("obs", "final_obs", "actions", "reward", "terminated", "truncated")
 WEIGHTS = np.array([0.1, 0.2, 1.0, 1.0], np.float32)
 
 
@@ -71,21 +72,18 @@ def policy(obs: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return (obs @ weights > 0).astype(np.int64)
 
 
-def columns(fragment: Fragment) -> list[np.ndarray]:
-    names = ("obs", "final_obs", "actions", "reward", "terminated", "truncated")
-    return [getattr(fragment, name) for name in names]
-
-
 def measure(turns: int) -> dict[str, float]:
     """The measured inputs."""
     inside, cpu, short = [], [], []
     with Rollouts("CartPole-v1", ENVS, policy, workers=1, num_cpus=0.25, seed=0, autoreset="same-step") as rollouts:
-        list(rollouts.collect(STEPS, WEIGHTS))
+        (fragment,) = rollouts.collect(STEPS, WEIGHTS)
+        sizes = {name: getattr(fragment, name).nbytes for name in COLUMNS}
         took = time.process_time()
         for _ in range(turns):
             before = rollouts.load()[0]
             (fragment,) = rollouts.collect(STEPS)
-            copies = [column.copy() for column in columns(fragment)]
+            for name in COLUMNS:
+                getattr(fragment, name).copy()
             after = rollouts.load()[0]
             inside.append(after.seconds - before.seconds)
             cpu.append(after.cpu_seconds - before.cpu_seconds)
@@ -94,15 +92,14 @@ def measure(turns: int) -> dict[str, float]:
             started = time.perf_counter()
             list(rollouts.collect(1))
             short.append(time.perf_counter() - started)
-    size = sum(column.nbytes for column in copies)
     return {
         "step": float(np.median(cpu)) / (STEPS * ENVS),
         "spread": float(np.std(np.log(inside))),
         "round_trip": float(np.median(short)),
         "take": took / turns,
         "call": (lockstep_cpu(MANY, turns) - lockstep_cpu(1, turns)) / (MANY - 1),
-        "step_bytes": size / (STEPS * ENVS),
-        "lockstep_bytes": (size - fragment.final_obs.nbytes) / (STEPS * ENVS),
+        "step_bytes": sum(sizes.values()) / (STEPS * ENVS),
+        "lockstep_bytes": (sum(sizes.values()) - sizes["final_obs"]) / (STEPS * ENVS),
     }
 
 
