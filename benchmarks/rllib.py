@@ -49,11 +49,9 @@ def measure(num_envs: int, turns: int, minibatch: int) -> dict[str, dict[str, fl
     best: dict[str, dict[str, float]] = {mode: {} for mode in MODES}
     for turn in range(turns + 1):
         for mode, algorithm in running.items():
-            wall, cpu, samples = timed(algorithm.env_runner.sample)
-            steps = sum(len(sample) for sample in samples) * (num_envs if mode == "packed_vec" else 1)
-            algorithm.env_runner.get_metrics()
+            wall, cpu, _ = timed(algorithm.env_runner.sample)
+            steps = algorithm.env_runner.get_metrics()["num_env_steps_sampled"].peek()
             rates = {"sampling": steps / wall, "sampling, CPU": steps / cpu}
-            del samples
             wall, cpu, result = timed(algorithm.train)
             steps = result["env_runners"]["num_env_steps_sampled"]
             rates |= {"iteration": steps / wall, "iteration, CPU": steps / cpu}

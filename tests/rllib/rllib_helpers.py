@@ -113,6 +113,32 @@ class CountingEnv(gym.Env):
         return np.full(1, self._time, np.float32), 1.0, self._time >= self._length, False, {}
 
 
+class Picture(CountingEnv):
+    """Pictures of bytes."""
+
+    observation_space = spaces.Box(0, 255, (16, 16, 1), np.uint8)
+
+    def reset(self, **kwargs):
+        super().reset(**kwargs)
+        return np.full((16, 16, 1), 9, np.uint8), {}
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return np.full((16, 16, 1), obs[0], np.uint8), *rest
+
+
+class ManyActions(CountingEnv):
+    """An action of each kind."""
+
+    action_space = spaces.Dict(
+        {"choices": spaces.MultiDiscrete([2, 3]), "force": spaces.Box(-2.0, 2.0, (2,), np.float32)}
+    )
+
+    def step(self, action):
+        assert self.action_space.contains({**action, "choices": np.asarray(action["choices"], np.int64)}), action
+        return super().step(1)
+
+
 class OwnVectorEnv(gym.vector.VectorEnv):
     """A user's own vector env, with episodes of different lengths."""
 

@@ -2,8 +2,19 @@
 
 import pytest
 from ray.rllib.algorithms.dqn import DQNConfig
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.connectors.env_to_module import MeanStdFilter
-from rllib_helpers import CountingEnv, OwnVectorEnv, SameStepVectorEnv, SilentVectorEnv, configured, ppo, runner_of
+from rllib_helpers import (
+    GRID,
+    CountingEnv,
+    OwnVectorEnv,
+    Picture,
+    SameStepVectorEnv,
+    SilentVectorEnv,
+    configured,
+    ppo,
+    runner_of,
+)
 
 import vecenv.rllib
 from vecenv.errors import ConfigError, UnknownEnv, UnsupportedError
@@ -129,6 +140,33 @@ def test_a_recurrent_module_is_refused(mode):
         runner_of(config)
 
 
+@pytest.mark.parametrize("mode", PACKED)
+def test_what_would_be_ignored(mode):
+    with pytest.raises(ConfigError, match="on_episode_end would never be called"):
+        configured("CartPole-v1", mode=mode, config=ppo().callbacks(on_episode_end=print))
+    with pytest.raises(ConfigError, match="would replace PPOTorchLearner"):
+        configured("CartPole-v1", mode=mode, config=ppo().learners(learner_class=PPOTorchLearner))
+    with pytest.raises(ConfigError, match="rollout_fragment_length=7 would be ignored"):
+        configured("CartPole-v1", mode=mode, config=ppo().env_runners(rollout_fragment_length=7))
+
+
+def test_what_would_be_replaced():
+    config = ppo().environment(env_config={"gravity": 3.0})
+    with pytest.raises(ConfigError, match="keyword arguments of configure"):
+        configured("CartPole-v1", config=config)
+    with pytest.raises(ConfigError, match="configure a config once"):
+        configured("CartPole-v1", mode="vec", config=configured("CartPole-v1"))
+    config = ppo().env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter())
+    with pytest.raises(ConfigError, match="would replace env_to_module_connector"):
+        configured("CartPole-v1", mode="vec", config=config, normalize_observations=True)
+
+
+def test_nothing_to_normalise():
+    config = ppo().rl_module(rl_module_spec=GRID)
+    with pytest.raises(ConfigError, match="nothing to normalise"):
+        configured(Picture, config=config, normalize_observations=True)
+
+
 def test_plain_mistakes():
     with pytest.raises(ConfigError, match="did you mean 'packed_vec'"):
         configured("CartPole-v1", mode="packed-vec")
@@ -138,6 +176,8 @@ def test_plain_mistakes():
         vecenv.rllib.configure({}, "CartPole-v1", 8)
     with pytest.raises(ConfigError, match="num_envs must be"):
         configured("CartPole-v1", 0)
+    with pytest.raises(ConfigError, match="env_runners must be an int >= 0"):
+        configured("CartPole-v1", env_runners=-1)
     with pytest.raises(ConfigError, match="batch_units"):
         configured("CartPole-v1", batch_units="rows")
     with pytest.raises(ConfigError, match="packed_vec needs num_envs"):

@@ -8,7 +8,19 @@ import pytest
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
-from rllib_helpers import GRID, CountingEnv, GridEnv, OwnVectorEnv, configured, packed, ppo, runner_of
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from rllib_helpers import (
+    GRID,
+    CountingEnv,
+    GridEnv,
+    ManyActions,
+    OwnVectorEnv,
+    Picture,
+    configured,
+    packed,
+    ppo,
+    runner_of,
+)
 
 import vecenv.rllib
 from vecenv.rllib import ObservationNormalizer
@@ -80,6 +92,42 @@ def test_evaluation_in_episodes_with_native():
     # Eight envs end together: 24 is the first number of episodes that is enough.
     assert result["num_episodes"] == 24
     assert result["episode_return_mean"] == 5.0
+
+
+@pytest.mark.parametrize("mode", PACKED)
+def test_evaluation_actors_count_true_steps(mode):
+    config = ppo().evaluation(evaluation_interval=1, evaluation_duration=100, evaluation_duration_unit="timesteps")
+    config.evaluation(evaluation_num_env_runners=1)
+    algorithm = configured(CountingEnv, mode=mode, config=config).build_algo()
+    result = algorithm.train()["evaluation"]["env_runners"]
+    algorithm.stop()
+    assert result["num_env_steps_sampled"] == 104
+
+
+@pytest.mark.parametrize("evaluation_runners", [None, 0, 1])
+@pytest.mark.parametrize("mode", PACKED)
+def test_evaluation_sees_what_training_has_learned_to_see(mode, evaluation_runners):
+    """And changes nothing of it, whoever evaluates."""
+    config = ppo()
+    if evaluation_runners is not None:
+        config.evaluation(evaluation_interval=100, evaluation_num_env_runners=evaluation_runners)
+    config.evaluation(evaluation_duration=64, evaluation_duration_unit="timesteps")
+    algorithm = configured("Pendulum-v1", mode=mode, config=config, normalize_observations=True).build_algo()
+    algorithm.train()
+    before = algorithm.env_runner._env_to_module.get_state()
+    algorithm.evaluate()
+    group = algorithm.eval_env_runner_group or algorithm.env_runner_group
+    (seen, *_) = group.foreach_env_runner(
+        lambda runner: runner._env_to_module.get_state(), local_env_runner=not evaluation_runners
+    )
+    states = [state["ObservationNormalizer"]["seen"][""] for state in (before, seen)]
+    after = algorithm.env_runner._env_to_module.get_state()["ObservationNormalizer"]["seen"][""]
+    assert algorithm.env_runner._env_to_module.connectors[0].learning
+    algorithm.stop()
+    assert states[0]["count"] > 256
+    for state in (states[1], after):
+        np.testing.assert_array_equal(state["mean"], states[0]["mean"])
+        assert state["count"] == states[0]["count"]
 
 
 def test_evaluation_in_steps_with_packed_vec():
@@ -154,7 +202,7 @@ def _find(state, name):
 
 
 class BreaksOnce(OwnVectorEnv):
-    """Fails in its sixth step, once in a lifetime of the class."""
+    """Fails in its thirtieth step, once in a lifetime of the class."""
 
     broken = False
 
@@ -206,6 +254,54 @@ def test_a_module_of_ones_own_over_dicts_and_pictures_trains_in_all_modes():
         algorithm.stop()
     assert np.isfinite(losses).all()
     assert losses[1] == losses[2]
+
+
+def learns_from_pictures(mode):
+    config = ppo().rl_module(model_config=DefaultModelConfig(conv_filters=[[4, 4, 2], [8, 4, 2]]))
+    return configured(Picture, mode=mode, config=config)
+
+
+@pytest.mark.parametrize("mode", ["vec", *PACKED])
+@pytest.mark.parametrize(
+    "configured_for",
+    [
+        learns_from_pictures,
+        lambda mode: configured(ManyActions, mode=mode),
+        lambda mode: configured("CartPole-v1", mode=mode, config=ppo().learners(num_learners=1)),
+        lambda mode: configured([CountingEnv] * 8, mode=mode, batch_size=8),
+        lambda mode: configured("CartPole-v1", mode=mode, precision="fast", engine="compiled"),
+    ],
+    ids=["pictures", "many actions", "remote learner", "list of envs", "fast kernel"],
+)
+def test_whatever_make_takes_trains(mode, configured_for):
+    algorithm = configured_for(mode).build_algo()
+    result = algorithm.train()
+    algorithm.stop()
+    assert np.isfinite(result["learners"][DEFAULT_MODULE_ID]["total_loss"])
+
+
+@pytest.mark.parametrize("mode", PACKED)
+def test_random_actions_are_not_rescaled(mode):
+    runner = runner_of(configured("Pendulum-v1", mode=mode))
+    (rollout,) = packed(runner.sample(num_timesteps=400, random_actions=True))
+    runner.stop()
+    assert (np.abs(rollout.actions) < 1.9).mean() > 0.9
+
+
+@pytest.mark.parametrize("mode", PACKED)
+def test_observations_that_are_not_a_number_are_passed_on(mode):
+    config = ppo().rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[16], head_fcnet_hiddens=[]))
+    runner = runner_of(configured(NotANumber, mode=mode, config=config))
+    (rollout,) = packed(runner.sample(num_timesteps=100, random_actions=True))
+    runner.stop()
+    assert np.isnan(rollout.obs[1:]).any()
+
+
+class NotANumber(OwnVectorEnv):
+    def _seen(self):
+        obs = super()._seen()
+        obs[:, 2] = np.nan
+        return obs
 
 
 def test_registered_by_hand():

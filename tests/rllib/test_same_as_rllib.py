@@ -9,7 +9,6 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.evaluation.postprocessing import Postprocessing
 from rllib_helpers import GRID, GridEnv, configured, packed, ppo, runner_of
 
-import vecenv
 from vecenv._layout import map_tree
 from vecenv.rllib._connectors import sample_categorical
 
@@ -122,7 +121,7 @@ def test_value_targets_and_advantages_are_rllibs(case):
         np.testing.assert_allclose(ours[Postprocessing.VALUE_TARGETS], targets, atol=4e-6 * scale, rtol=0)
         # RLlib standardises with rows that it masks out later; over the rows that count it is the same line.
         advantages = theirs[Postprocessing.ADVANTAGES]
-        standardised = (advantages - advantages.mean()) / advantages.std(ddof=1)
+        standardised = (advantages - advantages.mean()) / advantages.std()
         np.testing.assert_allclose(ours[Postprocessing.ADVANTAGES], standardised, atol=2e-4)
         terminated += int(rollout.terminated.sum())
         truncated += int(rollout.truncated.sum())
@@ -171,6 +170,12 @@ def test_actions_are_sampled_as_rllib_samples_them():
     assert torch.equal(log_probabilities, theirs.logp(expected))
 
 
-def test_rllib_corrupts_episodes_of_a_same_step_env_and_we_refuse_it():
-    with pytest.raises(vecenv.errors.ConfigError, match="next-step"):
-        configured("CartPole-v1", autoreset="same-step")
+def test_rows_are_ordered_env_by_env_as_rllib_orders_episodes():
+    """It does not shuffle before the first epoch: a minibatch of early steps only would be learned from first."""
+    algorithm = config_of("discrete", "native").build_algo()
+    (rollout,) = algorithm.env_runner.sample(num_timesteps=256)
+    learner = learner_of(algorithm)
+    batch = learner._learner_connector(rl_module=learner.module, batch={}, episodes=[rollout], shared_data={})
+    algorithm.stop()
+    expected = np.concatenate([rollout.obs[:-1, env][rollout.valid[:, env]] for env in range(8)])
+    np.testing.assert_array_equal(batch[DEFAULT_MODULE_ID][Columns.OBS], expected)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from vecenv._layout import map_tree
 from vecenv.errors import ConfigError, ConfigTypeError
@@ -30,9 +31,53 @@ def check_batch(config: Any) -> None:
     if batch % minibatch:
         fitting = max(batch - batch % minibatch, minibatch)
         raise ConfigError(
-            f"minibatches of {minibatch} do not divide a train batch of {batch} env steps: the last one of every epoch "
-            f"would repeat rows. Use a train batch of {fitting} or {fitting + minibatch}, or another minibatch"
+            f"minibatches of {minibatch} do not divide a train batch of {batch} env steps. Use a train batch of "
+            f"{fitting} or {fitting + minibatch}, or another minibatch"
         )
+
+
+def check_untouched(config: Any, mode: str, normalize: bool) -> None:
+    """Raise ConfigError if the user has set something that `configure` would replace or that would never be used."""
+    if config.env_config:
+        raise ConfigError(
+            f"the config has env_config={config.env_config}: give these as keyword arguments of configure() instead, "
+            "and configure a config once"
+        )
+    if normalize and mode == "vec" and config._env_to_module_connector is not None:
+        raise ConfigError(
+            "normalize_observations would replace env_to_module_connector; add MeanStdFilter to it instead"
+        )
+    if mode == "vec":
+        return
+    for factory in (config._env_to_module_connector, config._module_to_env_connector):
+        if factory is not None:
+            raise foreign_piece(getattr(factory, "__name__", repr(factory)))
+    if config._learner_connector is not None:
+        raise ConfigError(f"mode={mode!r} brings its own learner pipeline; remove learner_connector, or use mode='vec'")
+    if config._learner_class is not None:
+        raise ConfigError(
+            f"mode={mode!r} brings its own learner class and would replace {config._learner_class.__name__}; derive "
+            "yours from vecenv.rllib.PackedPPOLearner and set it after configure()"
+        )
+    if config.rollout_fragment_length != "auto":
+        raise ConfigError(
+            f"rollout_fragment_length={config.rollout_fragment_length} would be ignored: a sample is the train batch, "
+            "divided by the runners; leave it at 'auto'"
+        )
+
+
+_PER_EPISODE = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end")
+
+
+def _check_callbacks(config: Any, mode: str) -> None:
+    classes = config.callbacks_class if isinstance(config.callbacks_class, (list, tuple)) else [config.callbacks_class]
+    for name in _PER_EPISODE:
+        overridden = any(getattr(one, name, None) is not getattr(RLlibCallback, name) for one in classes)
+        if overridden or getattr(config, f"callbacks_{name}", None) is not None:
+            raise ConfigError(
+                f"{name} would never be called in mode={mode!r}, which has no episode objects; use on_sample_end, "
+                "whose samples have all of it, or mode='vec'"
+            )
 
 
 def check_config(config: Any, *, packed: bool) -> None:
@@ -44,6 +89,7 @@ def check_config(config: Any, *, packed: bool) -> None:
             "per env; use mode='vec'"
         )
     check_batch(config)
+    _check_callbacks(config, mode)
     if (config.num_learners or 0) > 1:
         raise ConfigError(f"mode={mode!r} works with num_learners 0 or 1, not {config.num_learners}; use mode='vec'")
     if config.batch_mode != "truncate_episodes" and not config.in_evaluation:

@@ -14,12 +14,12 @@ from ray.tune.registry import register_env
 
 from vecenv._checks import positive_int
 from vecenv.errors import ConfigError, ConfigTypeError
-from vecenv.rllib._checks import check_batch, check_config, foreign_piece
+from vecenv.rllib._checks import check_batch, check_config, check_untouched
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
-from vecenv.rllib._envs import ENV_ID, EnvCreator, needs_flattening, probe
+from vecenv.rllib._envs import ENV_ID, EnvCreator, as_floats, needs_floats, probe
 from vecenv.rllib._episodes import STATS
 from vecenv.rllib._learner import PackedPPOLearner
-from vecenv.rllib._normalizer import ObservationNormalizer
+from vecenv.rllib._normalizer import ObservationNormalizer, lend_statistics, take_statistics_back
 from vecenv.rllib._runners import NativeEnvRunner, PackedEnvRunner
 
 Mode = Literal["vec", "packed_vec", "native"]
@@ -28,7 +28,13 @@ Config = TypeVar("Config", bound=AlgorithmConfig)
 
 
 def register(
-    id: str, mode: Mode = "native", *, env: Any = None, num_envs: int | None = None, flat: bool = False, **options: Any
+    id: str,
+    mode: Mode = "native",
+    *,
+    env: Any = None,
+    num_envs: int | None = None,
+    floats: bool = False,
+    **options: Any,
 ) -> str:
     """Register envs with RLlib and return the name to give to `config.environment(...)`.
 
@@ -39,7 +45,7 @@ def register(
         mode: "vec", "packed_vec" or "native".
         env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that gives a VectorEnv.
         num_envs: how many are packed into one; for packed_vec only, elsewhere RLlib says it.
-        flat: give observations as one array of floats.
+        floats: give observations as one array of floats.
         **options: arguments for `vecenv.make`, or for that function.
     """
     _check_mode(mode)
@@ -50,7 +56,7 @@ def register(
             else f"num_envs is for packed_vec; with {mode} set config.env_runners(num_envs_per_env_runner=...)"
         )
     name = f"vecenv/{id}/{mode}"
-    creator = EnvCreator(id if env is None else env, num_envs, flat, options)
+    creator = EnvCreator(id if env is None else env, num_envs, floats, options)
     register_env(name, creator)
     return name
 
@@ -79,10 +85,11 @@ def configure(
         num_envs: of each runner.
         mode: "vec", "packed_vec" or "native".
         train_batch: env steps per iteration; default: what the config has.
-        minibatch: rows per gradient step; default: what the config has. It must divide the batch.
+        minibatch: rows per gradient step; default: what the config has. It must divide the batch, which RLlib's own
+            defaults (128 and 4000) do not.
         batch_units: "packed": `train_batch` counts steps of all envs together, so it is multiplied by `num_envs`.
         batch_check: False turns RLlib's own check of the config off (minibatch <= train batch, and all others).
-        env_runners: how many actors; 0 samples in this process.
+        env_runners: how many actors, whatever the config says; 0 samples in this process.
         normalize_observations: mean zero and variance one, with one statistic for all envs and runners.
         **options: arguments for `vecenv.make`, or for that function.
 
@@ -95,22 +102,19 @@ def configure(
     num_envs = positive_int("num_envs", num_envs)
     if batch_units not in ("steps", "packed"):
         raise ConfigError(f"batch_units must be 'steps' or 'packed', got {batch_units!r}")
-    if options.get("copy") is False and mode != "native":
-        raise ConfigError(
-            "copy=False reuses the memory of observations, which RLlib keeps until it learns; leave it out"
-        )
-    _check_untouched(config, mode)
-    observation, action = probe(EnvCreator(env, options=options), fresh=True)
-    flat = config._rl_module_spec is None and needs_flattening(observation)
+    check_untouched(config, mode, normalize_observations)
+    observation, action = probe(EnvCreator(env, options=options), num_envs)
+    floats = config._rl_module_spec is None and needs_floats(observation)
+    if normalize_observations:
+        ObservationNormalizer(as_floats(observation) if floats else observation)  # raises if there is nothing to do
     packed = mode == "packed_vec"
-    creator = EnvCreator(env, num_envs if packed else None, flat, options)
+    creator = EnvCreator(env, num_envs if packed else None, floats, options)
 
     config.environment(ENV_ID, env_config={"creator": creator}, normalize_actions=_normalizes(config, action))
     config.env_runners(
-        num_env_runners=env_runners,
+        num_env_runners=_not_negative("env_runners", env_runners),
         num_envs_per_env_runner=1 if packed else num_envs,
         gym_env_vectorize_mode="vector_entry_point",
-        rollout_fragment_length="auto",
     )
     config.experimental(_validate_config=batch_check)
     if train_batch is not None:
@@ -136,6 +140,10 @@ def configure(
     config.training(add_default_connectors_to_learner_pipeline=False)
     config.learners(learner_class=PackedPPOLearner)
     config.reporting(custom_stats_cls_lookup=STATS)
+    config.callbacks(
+        on_evaluate_start=[*_listed(config.callbacks_on_evaluate_start), lend_statistics],
+        on_evaluate_end=[*_listed(config.callbacks_on_evaluate_end), take_statistics_back],
+    )
     check_config(config, packed=packed)
     return config
 
@@ -179,15 +187,14 @@ def _check_mode(mode: str) -> None:
         raise ConfigError(f"mode must be one of {', '.join(map(repr, MODES))}, got {mode!r}{hint}")
 
 
-def _check_untouched(config: AlgorithmConfig, mode: str) -> None:
-    """Raise ConfigError if something stands where the mode's own pieces go."""
-    if mode == "vec":
-        return
-    for factory in (config._env_to_module_connector, config._module_to_env_connector):
-        if factory is not None and not isinstance(getattr(factory, "__self__", None), _Pieces):
-            raise foreign_piece(getattr(factory, "__name__", repr(factory)))
-    if config._learner_connector is not None:
-        raise ConfigError(f"mode={mode!r} brings its own learner pipeline; remove learner_connector, or use mode='vec'")
+def _not_negative(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ConfigError(f"{name} must be an int >= 0, got {value!r}")
+    return value
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    return [] if callbacks is None else callbacks if isinstance(callbacks, list) else [callbacks]
 
 
 def _normalizes(config: AlgorithmConfig, action: Space[Any]) -> bool:

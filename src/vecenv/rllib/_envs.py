@@ -25,13 +25,13 @@ class EnvCreator:
     Attributes:
         env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that gives a VectorEnv.
         packed: how many envs are packed into one; None for a plain vector env.
-        flat: whether observations become one array of floats.
+        floats: whether observations become one array of floats.
         options: arguments for `vecenv.make`, or for the function.
     """
 
     env: Any
     packed: int | None = None
-    flat: bool = False
+    floats: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, context: Mapping[str, Any]) -> VectorEnv:
@@ -61,7 +61,7 @@ class EnvCreator:
         else:
             envs = make(self.env, count, **{"seeding": "spawn", **self.options})
             check_vector_env(envs)
-        return _flat(envs) if self.flat else envs
+        return _as_floats(envs) if self.floats else envs
 
 
 ENV_ID = "vecenv.rllib:vecenv/RLlib-v0"
@@ -76,7 +76,7 @@ def create_envs(num_envs: int, creator: EnvCreator) -> VectorEnv:
 
 def register_env_id() -> None:
     """Make ENV_ID known to Gymnasium."""
-    gymnasium.register(ENV_ID.partition(":")[2], vector_entry_point=create_envs)
+    gymnasium.register(ENV_ID.partition(":")[2], vector_entry_point=create_envs)  # type: ignore[arg-type]
 
 
 def makes_vector_envs(env: Any) -> bool:
@@ -91,39 +91,47 @@ def makes_vector_envs(env: Any) -> bool:
         return False
 
 
-def probe(creator: EnvCreator, fresh: bool) -> tuple[Space[Any], Space[Any]]:
-    """The spaces of one env; on the way, two envs are built and checked, so that mistakes show before Ray starts."""
-    options = dict(creator.options)
+_ELSEWHERE = {
+    *("engine", "workers", "timeout", "start_timeout", "caller_works", "context", "batch_size", "order", "on_error"),
+    *("precision", "ray_address", "num_cpus", "local_engine"),
+}
+"""Options about where envs run, which their spaces do not depend on."""
+
+
+def probe(creator: EnvCreator, num_envs: int) -> tuple[Space[Any], Space[Any]]:
+    """The spaces of one env. On the way some envs are built and checked, so that mistakes show before Ray starts."""
+    options, count = dict(creator.options), min(num_envs, 2)
     if not makes_vector_envs(creator.env):
-        options = {**options, "engine": "sync", "workers": None, "timeout": None, "caller_works": False}
-        options["env_kwargs"] = _of_two(options.get("env_kwargs"))
-    envs = EnvCreator(creator.env, options={k: v for k, v in options.items() if v is not None}).build(2)
+        options = {name: value for name, value in options.items() if name not in _ELSEWHERE} | {"engine": "sync"}
+        if any(isinstance(value, (list, tuple, np.ndarray)) for value in (creator.env, *options.values())):
+            count = num_envs  # something is given per env
+    envs = EnvCreator(creator.env, options=options).build(count)
     try:
-        if fresh:
-            check_fresh_arrays(envs)
+        check_fresh_arrays(envs)
         return envs.single_observation_space, envs.single_action_space
     finally:
         envs.close()
 
 
-def _of_two(env_kwargs: Any) -> Any:
-    return list(env_kwargs)[:2] if isinstance(env_kwargs, (list, tuple)) else env_kwargs
-
-
-def needs_flattening(space: Space[Any]) -> bool:
+def needs_floats(space: Space[Any]) -> bool:
     """Whether RLlib's default networks cannot take these observations as they are."""
-    return not isinstance(space, spaces.Box)
+    return not (isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating))
 
 
-def _flat(envs: VectorEnv) -> VectorEnv:
-    """One float32 array per observation; a Discrete becomes one-hot."""
+def as_floats(space: Space[Any]) -> Space[Any]:
+    """The space of such observations as floats."""
+    flat = space if isinstance(space, spaces.Box) else spaces.flatten_space(space)
+    return spaces.Box(-np.inf, np.inf, flat.shape, np.float32)
+
+
+def _as_floats(envs: VectorEnv) -> VectorEnv:
+    """One float32 array per observation; a Discrete becomes one-hot, pictures keep their shape and values."""
     from vecenv._vector_env import VectorEnv as Ours
 
     if isinstance(envs, Ours):
         from vecenv.wrappers import DtypeObservation, FlattenObservation
-
-        return DtypeObservation(FlattenObservation(envs), np.float32)
-    from gymnasium.wrappers.vector import DtypeObservation as TheirDtype
-    from gymnasium.wrappers.vector import FlattenObservation as TheirFlatten
-
-    return TheirDtype(TheirFlatten(envs), np.float32)
+    else:
+        from gymnasium.wrappers.vector import DtypeObservation, FlattenObservation
+    if not isinstance(envs.single_observation_space, spaces.Box):
+        envs = FlattenObservation(envs)
+    return DtypeObservation(envs, np.float32)

@@ -71,7 +71,7 @@ class PackedAdvantages(ConnectorV2):
             for name, parts in columns.items()
         }
         advantages = batch[Postprocessing.ADVANTAGES]
-        spread = torch.clamp(advantages.std(), min=1e-4)
+        spread = torch.clamp(advantages.std(correction=0), min=1e-4)
         batch[Postprocessing.ADVANTAGES] = (advantages - advantages.mean()) / spread
         return {DEFAULT_MODULE_ID: batch}
 
@@ -94,7 +94,10 @@ class PackedAdvantages(ConnectorV2):
             Postprocessing.VALUE_TARGETS: advantages + values[:-1],
             **{name: self._tensor(column) for name, column in rollout.extra.items()},
         }
-        return {name: map_tree(lambda leaf: leaf[valid], column) for name, column in columns.items()}
+        # Env by env, as RLlib orders episodes: it does not shuffle before the first epoch, and a minibatch of all envs
+        # at the same time would be one of early steps only.
+        chosen = valid.T
+        return {name: map_tree(lambda leaf: leaf.transpose(0, 1)[chosen], column) for name, column in columns.items()}
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         """A view where it can be one; float64 becomes float32."""

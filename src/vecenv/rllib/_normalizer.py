@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,35 @@ class ObservationNormalizer(ConnectorV2):
             return self._seen[path].normalize(obs, self._epsilon, self._clip)
         self._new[path].update(obs)
         return self._seen[path].update_and_normalize(obs, self._epsilon, self._clip)
+
+
+def lend_statistics(*, algorithm: Any, **kwargs: Any) -> None:
+    """Before evaluation: give what training has seen to all who evaluate; RLlib does not.
+
+    Without evaluation runners the training runner evaluates, which is not to learn from that.
+    """
+    own, group = _normalizers(algorithm.env_runner), algorithm.eval_env_runner_group
+    if group is None:
+        for piece in own:
+            piece.learning = False
+    elif own:
+        group.foreach_env_runner(functools.partial(_borrow, [piece.get_state() for piece in own]))
+
+
+def _borrow(states: list[dict[str, Any]], runner: Any) -> None:
+    for piece, state in zip(_normalizers(runner), states, strict=True):
+        piece.set_state(state)
+
+
+def take_statistics_back(*, algorithm: Any, **kwargs: Any) -> None:
+    """After evaluation: the training runner learns again."""
+    for own in _normalizers(algorithm.env_runner):
+        own.learning = True
+
+
+def _normalizers(runner: Any) -> list[ObservationNormalizer]:
+    pieces = [] if runner is None else runner._env_to_module.connectors
+    return [piece for piece in pieces if isinstance(piece, ObservationNormalizer)]
 
 
 def _float_leaves(space: Space[Any], path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Space[Any]]:

@@ -76,6 +76,20 @@ class PackedRollout:
         )
 
 
+class PackedEpisode(SingleAgentEpisode):
+    """A packed env's episode, which counts true environment steps to those who ask."""
+
+    __slots__ = ()
+
+    def env_steps(self) -> int:
+        """Environment steps, resets not counted."""
+        return PackedRollout.of_episode(self).env_steps()
+
+    def agent_steps(self) -> int:
+        """The same: there is one agent."""
+        return self.env_steps()
+
+
 def stack_in_time(trees: list[Any]) -> Any:
     """A list of trees of arrays as one tree of arrays with an axis more."""
     return map_tree(lambda *leaves: np.stack(leaves), *trees)

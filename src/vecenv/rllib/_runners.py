@@ -25,14 +25,15 @@ from vecenv.rllib._connectors import SEEN
 from vecenv.rllib._episodes import EpisodeLog, log_episodes
 from vecenv.rllib._normalizer import ObservationNormalizer
 from vecenv.rllib._packed_env import PackedVectorEnv
-from vecenv.rllib._rollout import PackedRollout, stack_in_time
+from vecenv.rllib._rollout import PackedEpisode, PackedRollout, stack_in_time
 
 
 class _VectorRunner(SingleAgentEnvRunner):
     """What both runners share: true counts of steps and episodes, spaces of one env, actions that fit it."""
 
     packed: bool
-    _taken = 0
+    _chosen = True
+    """Whether the module chose the actions that are about to be sent."""
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         check_config(config, packed=self.packed)
@@ -46,6 +47,14 @@ class _VectorRunner(SingleAgentEnvRunner):
                 f"{type(self.module).__name__} is recurrent, which packed batches have no place for yet; "
                 "use mode='vec', or a module without state"
             )
+
+    def sample(self, *, num_timesteps: int | None = None, num_episodes: int | None = None, **kwargs: Any) -> list[Any]:
+        """As RLlib's; by default this runner's share of the train batch, in env steps."""
+        if num_timesteps is None and num_episodes is None:
+            num_timesteps = -(-self.config.total_train_batch_size // (self.config.num_env_runners or 1))
+        self._chosen = not kwargs.get("random_actions", False)
+        amount: Any = {"num_timesteps": num_timesteps, "num_episodes": num_episodes}
+        return super().sample(**amount, **kwargs)
 
     @property
     def envs(self) -> Any:
@@ -71,9 +80,9 @@ class _VectorRunner(SingleAgentEnvRunner):
     def _try_env_step(self, actions: Any) -> Any:
         """Step with actions inside the space, as `normalize_actions` and `clip_actions` ask."""
         struct = get_base_struct_from_space(self.envs.single_action_space)
-        if self.config.normalize_actions:
+        if self.config.normalize_actions and self._chosen:
             actions = unsquash_action(actions, struct)
-        elif self.config.clip_actions:
+        elif self.config.clip_actions and self._chosen:
             actions = clip_action(actions, struct)
         return super()._try_env_step(actions)
 
@@ -84,7 +93,6 @@ class _VectorRunner(SingleAgentEnvRunner):
 
     def _increase_sampled_metrics(self, num_steps: int, num_episodes_completed: int) -> int:
         steps, returns, lengths = self.episodes.take()
-        self._taken += steps
         log_episodes(self.metrics, returns, lengths)
         return super()._increase_sampled_metrics(steps, len(returns))
 
@@ -118,19 +126,27 @@ class PackedEnvRunner(_VectorRunner):
                 "packed_vec cannot sample whole episodes: RLlib sees one env that never ends. Evaluate with "
                 "evaluation_duration_unit='timesteps', or use mode='native'"
             )
-        self.episodes_to_numpy = False
-        self._taken, chunks = 0, []
-        while self._taken < num_timesteps:
-            steps = -(-(num_timesteps - self._taken) // self.envs.num_envs)
-            (chunk,) = super()._sample(num_timesteps=steps, **kwargs)
-            if chunks and chunks[-1].id_ == chunk.id_:
-                chunks[-1].concat_episode(chunk)
-            else:
-                chunks.append(chunk)
-            kwargs["force_reset"] = False
-            # RLlib keeps the chunks of every episode until it ends, which this one never does.
-            self._ongoing_episodes_for_metrics.clear()
-        return [chunk.to_numpy() for chunk in chunks]
+        (episode,) = super()._sample(num_timesteps=_Until(self, num_timesteps), **kwargs)
+        # RLlib keeps the chunks of every episode until it ends, which this one never does.
+        self._ongoing_episodes_for_metrics.clear()
+        episode.__class__ = PackedEpisode
+        return [episode]
+
+
+class _Until(int):
+    """A number of timesteps for RLlib's loop, which goes on while its own count is smaller.
+
+    RLlib counts a step of N envs as one. This compares what the envs count, so the loop ends where it should.
+    """
+
+    def __new__(cls, runner: PackedEnvRunner, wanted: int) -> _Until:
+        return super().__new__(cls, wanted)
+
+    def __init__(self, runner: PackedEnvRunner, wanted: int) -> None:
+        self._runner = runner
+
+    def __gt__(self, _: object) -> bool:
+        return self._runner.episodes.steps < int(self)
 
 
 class NativeEnvRunner(_VectorRunner):
@@ -214,6 +230,7 @@ class NativeEnvRunner(_VectorRunner):
             out = self._forward(explore)
             extra = self._through(self._module_to_env, out, explore, MODULE_TO_ENV_CONNECTOR)
             actions = extra.pop(Columns.ACTIONS)
+            extra.pop(Columns.ACTIONS_FOR_ENV, None)
         results = self._try_env_step(actions)
         if results is ENV_STEP_FAILURE:
             return None

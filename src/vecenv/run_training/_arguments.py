@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -151,13 +152,15 @@ def check(arguments: Arguments) -> None:
     """
     for name in ("num_envs", "train_batch", "minibatch", "epochs", "iterations", "torch_threads"):
         positive_int(_option(name), getattr(arguments, name))
-    for name in ("env_runners", "seed"):
-        if getattr(arguments, name) < 0:
-            raise ConfigError(f"{_option(name)} must be an int >= 0, got {getattr(arguments, name)}")
-    if not arguments.lr > 0:
-        raise ConfigError(f"--lr must be a number > 0, got {arguments.lr}")
+    for name, highest in (("env_runners", 10_000), ("seed", 2**31)):
+        if not 0 <= getattr(arguments, name) <= highest:
+            raise ConfigError(f"{_option(name)} must be an int in 0 ... {highest}, got {getattr(arguments, name)}")
+    if not 0 < arguments.lr < math.inf:
+        raise ConfigError(f"--lr must be a finite number > 0, got {arguments.lr}")
     if not 0 <= arguments.gamma <= 1:
         raise ConfigError(f"--gamma must be in 0 ... 1, got {arguments.gamma}")
+    if not arguments.hidden:
+        raise ConfigError("--hidden needs at least one layer, for example --hidden 64 64")
     for units in arguments.hidden:
         positive_int("--hidden", units)
     make(arguments.env, 1, engine=arguments.engine).close()
