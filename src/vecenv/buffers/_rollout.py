@@ -150,9 +150,7 @@ class RolloutBuffer:
 
     def restart(self) -> None:
         """Make room: the observations after the last step become the first ones."""
-        self._obs.write(0, self._obs.nest([column[self._times, self._everyone] for column in self._obs.columns]))
-        self.began[0] = self.began[self._times, self._everyone]
-        self.clear()
+        self.begin(*self.latest())
 
     def clear(self) -> None:
         """Forget all steps; the first observations stay."""
@@ -197,6 +195,11 @@ class RolloutBuffer:
     def obs_at(self, time: int) -> Any:
         """The observations of one time, to act on. Not a copy."""
         return self._obs.nest([column[time] for column in self._obs.columns])
+
+    def latest(self) -> tuple[Any, np.ndarray]:
+        """The observations to act on now, copied, and where they are the first of an episode."""
+        at = self._times, self._everyone
+        return self._obs.nest([column[at] for column in self._obs.columns]), self.began[at]
 
     def finals(self) -> tuple[np.ndarray, np.ndarray, Any]:
         """Observations that ended an episode which rolled over in the same step: times, envs, and these."""
