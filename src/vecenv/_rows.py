@@ -374,10 +374,16 @@ class RowRunner:
 
     def _reset(self, row: int) -> tuple[Any, Any]:
         """Begin an episode with the row's seed and options; what `reset` returned, unchecked but for its form."""
+        options = self.batch.options.pop(row, None) if self.batch.options else None
+        try:
+            return self._reset_with(row, self._renew(row, options) if type(options) is Renewal else options)
+        except ENV_RAISED:
+            if options is not None and self._on_error == "restart":
+                self.batch.options[row] = options  # the episode is to begin all the same
+            raise
+
+    def _reset_with(self, row: int, options: Any) -> tuple[Any, Any]:
         seed = self._seeds[row]
-        options: Any = self.batch.options.get(row) if self.batch.options else None
-        if type(options) is Renewal:
-            options = self._renew(row, options)
         if seed == NO_SEED:
             result = self.envs[row].reset(options=options) if options is not None else self.envs[row].reset()
         else:
@@ -386,8 +392,6 @@ class RowRunner:
             result = self.envs[row].reset(seed=seed, options=options)
         if type(result) is not tuple or len(result) != 2:
             raise SpaceError(f"reset() must return (observation, info), got {type(result).__name__}")
-        if self.batch.options:
-            self.batch.options.pop(row, None)
         return result
 
     def _renew(self, row: int, wanted: Renewal) -> dict[str, Any] | None:
@@ -412,7 +416,6 @@ class RowRunner:
         if not ended_before:
             self._absent.append(row)
         if self._on_error == "raise":
-            self.batch.options.pop(row, None)
             return
         batch, op = self.batch, int(self.batch.op[row])
         self._lost.pop(row, None)

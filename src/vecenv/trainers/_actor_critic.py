@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vecenv._layout import map_tree
 from vecenv.trainers._distributions import head_of
-from vecenv.trainers._networks import Encoder, mlp
+from vecenv.trainers._networks import Encoder, Stacks, orthogonal
 from vecenv.trainers._ppo_config import PPOConfig
 
 
@@ -29,8 +29,9 @@ class ActorCritic(nn.Module):
         self.recurrent = config.lstm > 0
         self.memory = nn.LSTMCell(self.encoder.features, config.lstm) if self.recurrent else None
         features = config.lstm or self.encoder.features
-        self.actor = mlp(features, config.hidden, self.head.inputs, config.activation, gain=0.01)
-        self.critic = mlp(features, config.hidden, 1, config.activation, gain=1.0)
+        self.stacks = Stacks(2, features, config.hidden, config.activation)
+        self.actor = orthogonal(nn.Linear(self.stacks.features, self.head.inputs), gain=0.01)
+        self.critic = orthogonal(nn.Linear(self.stacks.features, 1), gain=1.0)
 
     def forward(self, obs: Any, state: Any = None, began: Tensor | None = None) -> tuple[Tensor, Tensor, Any]:
         """What the head needs, values, and the memory after these observations.
@@ -43,7 +44,7 @@ class ActorCritic(nn.Module):
         features = self.encoder(obs)
         if self.memory is not None:
             features, state = self._remember(features, state, began)
-        return self.actor(features), self.critic(features).squeeze(-1), state
+        return *self._outputs(features), state
 
     def sequences(self, obs: Any, state: Any, began: Tensor) -> tuple[Tensor, Tensor]:
         """The same for observations [T, n, ...] in the order of time, flattened to [T * n, ...]."""
@@ -53,8 +54,7 @@ class ActorCritic(nn.Module):
         for moment in range(length):
             feature, state = self._remember(encoded[moment], state, began[moment])
             features.append(feature)
-        flat = torch.cat(features)
-        return self.actor(flat), self.critic(flat).squeeze(-1)
+        return self._outputs(torch.cat(features))
 
     def act(
         self, obs: Any, state: Any, began: Tensor | None, mask: Tensor | None, generator: torch.Generator | None
@@ -64,6 +64,10 @@ class ActorCritic(nn.Module):
         if generator is None:
             return self.head.mode(outputs, mask), state
         return self.head.draw(outputs, mask, generator)[0], state
+
+    def _outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        for_actor, for_critic = self.stacks(features).unbind()
+        return self.actor(for_actor), self.critic(for_critic).squeeze(-1)
 
     def _remember(self, features: Tensor, state: Any, began: Tensor | None) -> tuple[Tensor, Any]:
         assert self.memory is not None

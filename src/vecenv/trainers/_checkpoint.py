@@ -16,7 +16,7 @@ FORMAT = 1
 
 
 def save_tree(path: str | Path, tree: Any) -> None:
-    """Write a tree of dicts, lists, tensors, arrays, numbers, strings and None. The file appears whole or not at all."""
+    """Write a tree of dicts, lists, tensors, arrays and plain values. The file appears whole or not at all."""
     arrays: list[np.ndarray] = []
     about = json.dumps({"format": FORMAT, "tree": _packed(tree, arrays)})
     path = Path(path)

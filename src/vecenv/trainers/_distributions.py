@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -39,16 +40,17 @@ class Choices(nn.Module):
 
     def draw(self, logits: Tensor, mask: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Actions, as numbers from zero [batch, choices], and the logarithms of their probabilities."""
-        logs = self._logs(logits, mask)
-        # argmax(p / e) with e exponentially distributed is a draw from p.
-        noise = [torch.empty_like(log).exponential_(generator=generator) for log in logs]
-        picks = [(log.exp() / e).argmax(-1, keepdim=True) for log, e in zip(logs, noise, strict=True)]
-        chances = [log.gather(-1, pick) for log, pick in zip(logs, picks, strict=True)]
-        return torch.cat(picks, -1), sum(chances).squeeze(-1)  # type: ignore[union-attr]  # there is at least one choice
+        picks, chances = [], []
+        for log in self._logs(logits, mask):
+            # argmax(p / e) with e exponentially distributed is a draw from p.
+            pick = (log.exp() / torch.empty_like(log).exponential_(generator=generator)).argmax(-1, keepdim=True)
+            picks.append(pick)
+            chances.append(log.gather(-1, pick))
+        return _joined(picks), _total(chances).squeeze(-1)
 
     def mode(self, logits: Tensor, mask: Tensor | None) -> Tensor:
         """The most probable actions."""
-        return torch.cat([log.argmax(-1, keepdim=True) for log in self._logs(logits, mask)], -1)
+        return _joined([log.argmax(-1, keepdim=True) for log in self._logs(logits, mask)])
 
     def judge(self, logits: Tensor, mask: Tensor | None, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Logarithms of the probabilities of actions, and the entropy."""
@@ -56,7 +58,7 @@ class Choices(nn.Module):
         for log, pick in zip(self._logs(logits, mask), actions.split(1, -1), strict=True):
             chances.append(log.gather(-1, pick).squeeze(-1))
             entropy.append(-(log.exp() * log).sum(-1))
-        return sum(chances), sum(entropy)  # type: ignore[return-value]  # there is at least one choice
+        return _total(chances), _total(entropy)
 
     def to_env(self, actions: Tensor) -> np.ndarray:
         """As the envs take them."""
@@ -106,6 +108,14 @@ class Gaussian(nn.Module):
         """As the envs take them."""
         numbers = actions.numpy().reshape(-1, *self._low.shape)
         return np.clip(numbers, self._low, self._high).astype(self._dtype, copy=False)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+
+def _total(parts: list[Tensor]) -> Tensor:
+    return functools.reduce(torch.add, parts)
 
 
 def head_of(space: Space[Any], log_std: float = 0.0) -> Choices | Gaussian:

@@ -16,7 +16,7 @@ from vecenv._leaf import Leaf
 from vecenv.buffers._storage import Storage
 from vecenv.errors import SpaceError
 
-ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
+ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
 
 
 class Encoder(nn.Module):
@@ -94,12 +94,33 @@ class Pixels(nn.Module):
         return self.layers(image.float() / 255.0 if leaf.dtype == torch.uint8 else image.float())
 
 
-def mlp(inputs: int, hidden: Sequence[int], outputs: int, activation: str, gain: float) -> nn.Sequential:
-    """Fully connected layers, initialised orthogonally; `gain` is that of the last one."""
-    sizes, layers = [inputs, *hidden], []
-    for size, following in zip(sizes, sizes[1:], strict=False):
-        layers += [orthogonal(nn.Linear(size, following), math.sqrt(2)), ACTIVATIONS[activation]()]
-    return nn.Sequential(*layers, orthogonal(nn.Linear(sizes[-1], outputs), gain))
+class Stacks(nn.Module):
+    """Several stacks of fully connected layers side by side, each layer of all of them in one multiplication.
+
+    Args:
+        count: of stacks.
+        inputs: the same for all.
+        hidden: sizes of the layers; each has the activation behind it.
+        activation: "tanh" or "relu".
+    """
+
+    def __init__(self, count: int, inputs: int, hidden: Sequence[int], activation: str) -> None:
+        super().__init__()
+        self._count, self._activation = count, ACTIVATIONS[activation]
+        self.features = hidden[-1] if hidden else inputs
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for size in hidden:
+            layers = [nn.init.orthogonal_(torch.empty(size, inputs), math.sqrt(2)).T for _ in range(count)]
+            self.weights.append(nn.Parameter(torch.stack(layers)))
+            self.biases.append(nn.Parameter(torch.zeros(count, 1, size)))
+            inputs = size
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[stacks, batch, hidden[-1]] of features [batch, inputs]."""
+        hidden = features.expand(self._count, *features.shape)
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            hidden = self._activation(torch.baddbmm(bias, hidden, weight))
+        return hidden
 
 
 def orthogonal(layer: Any, gain: float) -> Any:

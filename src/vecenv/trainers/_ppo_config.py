@@ -75,19 +75,19 @@ class PPOConfig:
 
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "CartPole-v1": dict(num_envs=8, rollout_steps=32, epochs=20, minibatch=256, learning_rate=1e-3, anneal=True,
-                        gamma=0.98, lam=0.8),
-    "Acrobot-v1": dict(num_envs=16, rollout_steps=256, epochs=4, minibatch=256, learning_rate=1e-3, lam=0.94,
-                       normalize_obs=True),
-    "Pendulum-v1": dict(num_envs=16, rollout_steps=256, epochs=10, minibatch=512, learning_rate=1e-3, gamma=0.9,
-                        normalize_obs=True, normalize_reward=True),
-    "Taxi-v3": dict(num_envs=32, rollout_steps=128, mask="action_mask", learning_rate=1e-3),
+    "CartPole-v1": {"num_envs": 8, "rollout_steps": 32, "epochs": 20, "minibatch": 256, "learning_rate": 1e-3,
+                    "anneal": True, "gamma": 0.98, "lam": 0.8},
+    "Acrobot-v1": {"num_envs": 16, "rollout_steps": 256, "epochs": 4, "minibatch": 256, "learning_rate": 1e-3,
+                   "lam": 0.94, "normalize_obs": True},
+    "Pendulum-v1": {"num_envs": 16, "rollout_steps": 256, "epochs": 10, "minibatch": 512, "learning_rate": 1e-3,
+                    "gamma": 0.9, "normalize_obs": True, "normalize_reward": True},
+    "Taxi-v3": {"num_envs": 32, "rollout_steps": 128, "learning_rate": 1e-3, "mask": "action_mask"},
 }  # fmt: skip
 """Settings that work for an env, as changes of the defaults."""
 
 
 def a2c(**changes: Any) -> PPOConfig:
     """A2C (Mnih et al. 2016) as settings of PPO: one pass over the whole rollout, with which clipping never happens."""
-    usual: dict[str, Any] = dict(num_envs=16, rollout_steps=5, epochs=1, minibatch=0, learning_rate=7e-4, lam=1.0,
-                                 normalize_advantage=False, optimizer="rmsprop")  # fmt: skip
+    usual: dict[str, Any] = {"num_envs": 16, "rollout_steps": 5, "epochs": 1, "minibatch": 0, "learning_rate": 7e-4,
+                             "lam": 1.0, "normalize_advantage": False, "optimizer": "rmsprop"}  # fmt: skip
     return PPOConfig(**{**usual, **changes})

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional
 
 from vecenv._layout import map_tree
 from vecenv._step import Step
@@ -15,6 +16,7 @@ from vecenv.buffers._storage import Storage
 from vecenv.trainers._actor_critic import ActorCritic
 from vecenv.trainers._checkpoint import tensors
 from vecenv.trainers._collect import Collector, Envs, torch_threads
+from vecenv.trainers._optimizer import OPTIMIZERS, Flat
 from vecenv.trainers._ppo_config import PRESETS, PPOConfig
 from vecenv.trainers._progress import Callback, Clock
 from vecenv.trainers._trainer import Trainer
@@ -49,7 +51,8 @@ class PPO(Trainer):
             torch.manual_seed(seed)
             self.network = ActorCritic(collector.observation_space, collector.action_space, config)
         self.generator = torch.Generator().manual_seed(seed)
-        self.optimizer = _optimizer(self.network, config)
+        self.flat = Flat(self.network.parameters())
+        self.optimizer = OPTIMIZERS[config.optimizer](self.flat, config.learning_rate, eps=1e-5)
         self.steps = self.updates = 0
         self._losses: dict[str, float] = {}
         self._began = False
@@ -161,8 +164,7 @@ class PPO(Trainer):
     def _update(self, memory: list[Any], left: float) -> None:
         """Go through the rollout some times. `left` is the share of training that is still to come."""
         config = self.config
-        for group in self.optimizer.param_groups:
-            group["lr"] = config.learning_rate * left
+        self.optimizer.learning_rate = config.learning_rate * left
         advantages, returns = self._advantages()
         length, count = advantages.shape
         columns = {
@@ -179,10 +181,12 @@ class PPO(Trainer):
             batches = self._sequences(columns, max(1, (config.minibatch or length * count) // length))
         else:
             batches = self._rows(map_tree(lambda leaf: leaf.flatten(0, 1), columns), config.minibatch or length * count)
+        losses: dict[str, Tensor] = {}
         for batch in batches:
-            self._losses = self._descend(batch, config.clip_range * left)
-            if config.target_kl is not None and self._losses["kl"] > 1.5 * config.target_kl:
+            losses = self._descend(batch, config.clip_range * left)
+            if config.target_kl is not None and losses["kl"] > 1.5 * config.target_kl:
                 break
+        self._losses = {name: float(loss.detach()) for name, loss in losses.items()}
 
     def _rows(self, columns: dict[str, Any], size: int) -> Any:
         """Minibatches of transitions, shuffled anew in every epoch."""
@@ -203,7 +207,7 @@ class PPO(Trainer):
                 some = map_tree(lambda leaf, envs=envs: leaf.index_select(1, envs), columns)
                 yield {**some, "memory": tuple(part[envs] for part in memory)}
 
-    def _descend(self, batch: dict[str, Any], clip_range: float) -> dict[str, float]:
+    def _descend(self, batch: dict[str, Any], clip_range: float) -> dict[str, Tensor]:
         """One gradient step."""
         config = self.config
         if self.network.recurrent:
@@ -216,18 +220,17 @@ class PPO(Trainer):
         log_prob, entropy = self.network.head.judge(outputs, batch.get("mask"), batch["actions"])
         advantage = batch["advantage"]
         if config.normalize_advantage and len(advantage) > 1:
-            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+            variance, mean = torch.var_mean(advantage)
+            advantage = (advantage - mean) / (variance.sqrt() + 1e-8)
         policy_loss, kl = ppo_loss(log_prob, batch["log_prob"], advantage, clip_range)
-        value_loss = (batch["returns"] - value).square().mean()
+        value_loss = functional.mse_loss(value, batch["returns"])
         entropy = entropy.mean()
-        loss = policy_loss + config.value_weight * value_loss - config.entropy * entropy
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.network.parameters(), config.max_grad_norm)
-        self.optimizer.step()
+        loss = policy_loss + config.value_weight * value_loss
+        if config.entropy:
+            loss = loss - config.entropy * entropy
+        self.optimizer.step(self.flat.gradient(loss, config.max_grad_norm))
         self.updates += 1
-        losses = torch.stack([policy_loss, value_loss, entropy, kl]).detach().tolist()
-        return dict(zip(("policy", "value", "entropy", "kl"), losses, strict=True))
+        return {"policy": policy_loss, "value": value_loss, "entropy": entropy, "kl": kl}
 
     def _numbers_at_once(self) -> int:
         """About how many multiplications a gradient step needs: whether a second thread pays."""
@@ -266,8 +269,3 @@ def ppo_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip_ran
     loss = -torch.min(advantage * ratio, advantage * ratio.clamp(1 - clip_range, 1 + clip_range)).mean()
     return loss, (ratio.detach() - 1 - log_ratio.detach()).mean()
 
-
-def _optimizer(network: nn.Module, config: PPOConfig) -> torch.optim.Optimizer:
-    if config.optimizer == "adam":
-        return torch.optim.Adam(network.parameters(), lr=config.learning_rate, eps=1e-5, fused=True)
-    return torch.optim.RMSprop(network.parameters(), lr=config.learning_rate, alpha=0.99, eps=1e-5)
