@@ -24,4 +24,6 @@ def __getattr__(name: str) -> _Any:
     """Load subpackages when they are first used."""
     if name in _SUBPACKAGES:
         return _importlib.import_module(f"vecenv.{name}")
+    if name == "evaluate":
+        return _importlib.import_module("vecenv.evaluation").evaluate
     raise AttributeError(f"module 'vecenv' has no attribute {name!r}")

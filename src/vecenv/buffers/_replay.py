@@ -140,6 +140,12 @@ class ReplayBuffer:
         self._ended[self._place((self._head[lanes] - 1) % self.slots, lanes)] = True
         self._fresh[lanes] = True
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._head[:], self._stored[:], self._fresh[:] = 0, 0, True
+        if self._tree is not None:
+            self._tree.nodes[:] = 0
+
     def part(self, first: int, count: int) -> ReplayBuffer:
         """Some lanes as a buffer to add to; several vector envs can write to their parts at once."""
         own: ReplayBuffer = object.__new__(ReplayBuffer)
@@ -171,7 +177,7 @@ class ReplayBuffer:
         found: list[np.ndarray] = []
         for _ in range(200):
             index = self._draw(count, True)
-            found.append(index[self._look_ahead(index, length)[3] == length])
+            found.append(index[self.look_ahead(index, length)[3] == length])
             if sum(map(len, found)) >= count:
                 break
         else:
@@ -189,7 +195,7 @@ class ReplayBuffer:
         """The transitions at these places, n steps long."""
         if self.n_step == 1:
             return self._rows(index, index, weight=weight)
-        reward, discount, last, _ = self._look_ahead(index, self.n_step)
+        reward, discount, last, _ = self.look_ahead(index, self.n_step)
         return self._rows(index, last, reward, discount, weight)
 
     def update_priorities(self, index: np.ndarray, priority: np.ndarray) -> None:
@@ -233,7 +239,7 @@ class ReplayBuffer:
         weights = (len(self) * chances) ** -beta
         return (weights / weights.max()).astype(np.float32)
 
-    def _look_ahead(self, index: np.ndarray, horizon: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def look_ahead(self, index: np.ndarray, horizon: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Rewards, discounts, places of the last step and numbers of steps of runs of at most `horizon` steps."""
         index, count = np.ascontiguousarray(index, np.int64), len(index)
         reward, discount = np.empty(count, np.float32), np.empty(count, np.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,12 @@ class SumTree:
         sums, index = np.ascontiguousarray(sums, np.float64), np.empty(len(sums), np.int64)
         self._run("search_tree", index, sums)
         return index
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
 
     def _run(self, name: str, index: np.ndarray, numbers: np.ndarray) -> None:
         words = [address_of(self.nodes), self.leaves, address_of(index), len(index), address_of(numbers)]

@@ -80,7 +80,9 @@ def _parse_seeds(seeds: Any) -> list[int]:
         numbers = list(seeds)
         if not numbers:
             raise ConfigError("there are no seeds; pass how many (seeds=3) or which (seeds=[0, 1, 2])")
-        if not all(isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0 for seed in numbers):
+        if not all(
+            isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0 for seed in numbers
+        ):
             raise ConfigTypeError(f"seeds must be ints >= 0, got {numbers!r:.80}")
         if len(set(numbers)) != len(numbers):
             raise ConfigError(f"a seed is there twice and would count twice: {numbers!r:.80}")

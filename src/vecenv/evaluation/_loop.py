@@ -121,7 +121,9 @@ class Loop:
         busy = rows[~failed][: len(self._jobs) - self._taken]
         self._job_of[busy] = np.arange(self._taken, self._taken + len(busy))
         self._taken += len(busy)
-        again = np.sort(np.concatenate([busy, rows[failed]]))  # the episode of an env that was restarted counts for none
+        again = np.sort(
+            np.concatenate([busy, rows[failed]])
+        )  # the episode of an env that was restarted counts for none
         if len(again):
             self._assign(again)
         return again

@@ -22,6 +22,15 @@ _STARTS = ("episode_start", "episode_starts")
 _MASKS = ("action_masks", "action_mask", "mask")
 
 
+def check_policy(policy: Any) -> None:
+    """Raise ConfigTypeError unless it can be asked for actions."""
+    if not callable(policy) and not callable(getattr(policy, "predict", None)):
+        raise ConfigTypeError(
+            f"policy must be a function of a batch of observations or have predict(); got {type(policy).__name__} "
+            f"{policy!r:.60}"
+        )
+
+
 def snapshot(policy: Any) -> Any:
     """A copy that what happens to the policy from now on does not change."""
     policy = _inner(policy)
@@ -49,10 +58,9 @@ class Actor:
 
     def __init__(self, policy: Any, envs: gymnasium.vector.VectorEnv, deterministic: bool) -> None:
         policy = _inner(policy)
-        self._function, self._axis = _function_of(policy, envs)
+        self._function, self._layers_first = _function_of(policy, envs)
         names, required = _parameters(self._function)
         self._recurrent = "state" in names or required >= 3
-        self._returns_pair = self._recurrent
         self._by_name = {name for name in ("state", *_STARTS) if name in names}
         self._mask_name = next((name for name in _MASKS if name in names), None)
         self._fixed = {"deterministic": deterministic} if "deterministic" in names else {}
@@ -73,10 +81,9 @@ class Actor:
             keywords[self._mask_name] = masks
         if not self._recurrent:
             return map_tree(_as_array, self._function(obs, **keywords))
-        state = None if self._memory is None else map_tree(lambda leaf: self._part(leaf)[rows], self._memory)
-        state = state if state is None else map_tree(lambda leaf: self._part(leaf), state)
+        state = None if self._memory is None else map_tree(lambda leaf: self._turned(leaf[rows]), self._memory)
         if self._by_name:
-            given = {"state": state, **{name: starts for name in self._by_name - {"state"}}}
+            given = {"state": state, **dict.fromkeys(self._by_name - {"state"}, starts)}
             answer = self._function(obs, **given, **keywords)
         else:
             answer = self._function(obs, state, starts, **keywords)
@@ -89,15 +96,15 @@ class Actor:
             self._keep(state, rows)
         return map_tree(_as_array, actions)
 
-    def _part(self, leaf: Any) -> Any:
-        """A memory with the axis of envs first, or back."""
-        return leaf.swapaxes(0, 1) if self._axis == 1 and leaf.ndim > 2 else leaf
+    def _turned(self, leaf: Any) -> Any:
+        """A memory with its axes of layers and envs exchanged, if it is one that has layers first."""
+        return leaf.swapaxes(0, 1) if self._layers_first and leaf.ndim > 2 else leaf
 
     def _keep(self, state: Any, rows: np.ndarray) -> None:
-        first = map_tree(self._part, state)
+        some = map_tree(self._turned, state)
         if self._memory is None:
-            self._memory = map_tree(lambda leaf: self._part(_zeros(leaf, self._count)), first)
-        map_tree(lambda kept, leaf: self._part(kept).__setitem__(rows, leaf), self._memory, first)
+            self._memory = map_tree(lambda leaf: _zeros(leaf, self._count), some)
+        map_tree(lambda kept, leaf: kept.__setitem__(rows, leaf), self._memory, some)
 
 
 @contextmanager
@@ -121,21 +128,16 @@ def _inner(policy: Any) -> Any:
     return inner if callable(getattr(policy, "predict", None)) and callable(getattr(inner, "predict", None)) else policy
 
 
-def _function_of(policy: Any, envs: gymnasium.vector.VectorEnv) -> tuple[Callable[..., Any], int]:
-    """What to call, and the axis of its memories that counts envs."""
+def _function_of(policy: Any, envs: gymnasium.vector.VectorEnv) -> tuple[Callable[..., Any], bool]:
+    """What to call, and whether its memories are [layers, envs, ...], as Stable-Baselines3's are, or [envs, ...]."""
     predict = getattr(policy, "predict", None)
     if callable(predict):
-        return predict, 1
+        return predict, True
     if getattr(policy, "__name__", None) == "predict":
-        return policy, 1
+        return policy, True
     if _is_module(policy):
-        return functools.partial(_ask_module, policy, envs.single_action_space), 0
-    if callable(policy):
-        return policy, 0
-    raise ConfigTypeError(
-        f"policy must be a function of a batch of observations or have predict(); got {type(policy).__name__} "
-        f"{policy!r:.60}"
-    )
+        return functools.partial(_ask_module, policy, envs.single_action_space), False
+    return policy, False
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[set[str], int]:
@@ -164,11 +166,10 @@ def _ask_module(module: Any, space: gymnasium.Space[Any], obs: Any) -> Any:
         return made.to(like.dtype) if made.is_floating_point() else made
 
     with torch.inference_mode():
-        answer = map_tree(tensor, obs)
-        answer = module(answer)
-    if isinstance(space, gymnasium.spaces.Discrete) and torch.is_tensor(answer):
-        if answer.is_floating_point() and answer.ndim == 2 and answer.shape[1] == space.n:
-            return answer.argmax(dim=1) + int(space.start)
+        answer = module(map_tree(tensor, obs))
+    scores = torch.is_tensor(answer) and answer.is_floating_point() and answer.ndim == 2
+    if scores and isinstance(space, gymnasium.spaces.Discrete) and answer.shape[1] == space.n:
+        return answer.argmax(dim=1) + int(space.start)
     return answer
 
 

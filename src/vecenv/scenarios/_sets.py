@@ -63,7 +63,7 @@ class Sets(Scenarios):
     def __init__(self, named: Mapping[str, Mapping[str, Any]]) -> None:
         if not named:
             raise ConfigError("there are no scenarios in the list; pass at least one parameter set, {} for the default")
-        self._named = {str(name): _checked_set(values) for name, values in named.items()}
+        self._named = {name: _checked_set(values) for name, values in named.items()}
         self._columns = columns_of(list(self._named.values()))
 
     def draw(self, noise: Noise, progress: float = 0.0) -> Columns:
@@ -154,7 +154,7 @@ def listed(sets: Mapping[str, Mapping[str, Any]] | Iterable[Mapping[str, Any]]) 
             set does not have is as the env was made; `{}` is the env itself.
     """
     if isinstance(sets, Mapping):
-        return Sets(sets)
+        return Sets({str(name): values for name, values in sets.items()})
     if not isinstance(sets, Iterable):
         raise ConfigTypeError(f"list() takes parameter sets, such as [{{'g': 9.8}}]; got {_kind(sets)}")
     named: dict[str, Mapping[str, Any]] = {}
@@ -247,7 +247,9 @@ def columns_of(sets: Sequence[Values]) -> Columns:
 
 def _checked_set(values: Any) -> Values:
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
-        raise ConfigTypeError(f"a parameter set is a dict of names and values, such as {{'g': 9.8}}; got {_kind(values)}")
+        raise ConfigTypeError(
+            f"a parameter set is a dict of names and values, such as {{'g': 9.8}}; got {_kind(values)}"
+        )
     return dict(values)
 
 

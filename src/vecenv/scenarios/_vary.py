@@ -59,7 +59,7 @@ class VaryScenarios(Wrapper):
             )
         made = as_scenarios(scenarios)
         super().__init__(env, Draws(made, room_of(base, [made], None, kwargs), _share(progress)))
-        self._seeding = base._seeding
+        self._base = base
 
     @property
     def progress(self) -> float:
@@ -77,7 +77,7 @@ class VaryScenarios(Wrapper):
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
         given = ResetOptions.parse(options, self.num_envs)
-        seeds = spread(seed, self.num_envs, self._seeding)
+        seeds = spread(seed, self.num_envs, self._base._seeding)
         return super()._exchange_reset(seed, self.transform.begin(seeds, given))
 
 

@@ -268,4 +268,3 @@ def ppo_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip_ran
     ratio = log_ratio.exp()
     loss = -torch.min(advantage * ratio, advantage * ratio.clamp(1 - clip_range, 1 + clip_range)).mean()
     return loss, (ratio.detach() - 1 - log_ratio.detach()).mean()
-
