@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,12 @@ from vecenv._checks import positive_int
 from vecenv._layout import map_tree
 from vecenv._native_function import address_of
 from vecenv._step import Step
+from vecenv.buffers._files import read_arrays, write_arrays
 from vecenv.buffers._frames import Frames, Pairs
 from vecenv.buffers._rollout import Transitions
 from vecenv.buffers._storage import Storage, check_extras, extra_columns, put
 from vecenv.buffers._sum_tree import SumTree, native
-from vecenv.errors import CallOrderError, ConfigError, UnsafeFile
+from vecenv.errors import CallOrderError, ConfigError
 
 
 class ReplayBuffer:
@@ -300,9 +300,7 @@ class ReplayBuffer:
     def save(self, path: str | Path) -> None:
         """Write everything to a file of plain arrays (npz); loading it runs no code."""
         state = self.state_dict()
-        about = json.dumps({"layout": state["layout"], "generator": state["generator"]})
-        with Path(path).open("wb") as file:
-            np.savez(file, about=np.array(about), **state["arrays"])
+        write_arrays(path, {"layout": state["layout"], "generator": state["generator"]}, state["arrays"])
 
     def load(self, path: str | Path) -> None:
         """Read what `save` wrote, into a buffer made with the same arguments.
@@ -310,14 +308,8 @@ class ReplayBuffer:
         Raises:
             UnsafeFile: it is damaged, or not such a file.
         """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                about = json.loads(str(file["about"]))
-                arrays = {name: file[name] for name in file.files if name != "about"}
-            state = {"arrays": arrays, "layout": about["layout"], "generator": about["generator"]}
-        except (ValueError, KeyError, EOFError) as error:
-            raise UnsafeFile(f"{path} is no replay buffer, or damaged: {error}") from error
-        self.load_state_dict(state)
+        about, arrays = read_arrays(path, "replay buffer")
+        self.load_state_dict({"arrays": arrays, **about})
 
     def _arrays(self) -> dict[str, np.ndarray]:
         own = {

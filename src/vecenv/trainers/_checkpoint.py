@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from vecenv.buffers._files import read_arrays, write_arrays
 from vecenv.errors import UnsafeFile
 
 FORMAT = 1
@@ -18,12 +17,8 @@ FORMAT = 1
 def save_tree(path: str | Path, tree: Any) -> None:
     """Write a tree of dicts, lists, tensors, arrays and plain values. The file appears whole or not at all."""
     arrays: list[np.ndarray] = []
-    about = json.dumps({"format": FORMAT, "tree": _packed(tree, arrays)})
-    path = Path(path)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    with unfinished.open("wb") as file:
-        np.savez(file, about=np.array(about), **{f"a{place}": array for place, array in enumerate(arrays)})
-    unfinished.replace(path)
+    about = {"format": FORMAT, "tree": _packed(tree, arrays)}
+    write_arrays(path, about, {f"a{place}": array for place, array in enumerate(arrays)})
 
 
 def load_tree(path: str | Path) -> Any:
@@ -32,16 +27,10 @@ def load_tree(path: str | Path) -> Any:
     Raises:
         UnsafeFile: it is damaged, or no such file.
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            about = json.loads(str(file["about"]))
-            if about["format"] != FORMAT:
-                raise UnsafeFile(f"{path} has format {about['format']}, this version of vecenv reads {FORMAT}")
-            return _unpacked(about["tree"], file)
-    except (ValueError, KeyError, TypeError, EOFError, OSError) as error:
-        if isinstance(error, (UnsafeFile, FileNotFoundError)):
-            raise
-        raise UnsafeFile(f"{path} is no checkpoint of vecenv, or damaged: {error}") from error
+    about, arrays = read_arrays(path, "checkpoint")
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise UnsafeFile(f"{path} is no checkpoint of format {FORMAT}, which is what this version of vecenv reads")
+    return _unpacked(about["tree"], arrays)
 
 
 def tensors(tree: Any) -> Any:
