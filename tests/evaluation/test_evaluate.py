@@ -292,7 +292,7 @@ def test_wrong_arguments_are_named(arguments, error, says):
 def test_python_envs_know_their_constructor_arguments():
     with pytest.raises(ConfigError, match="did you mean 'gain'"):
         vecenv.evaluate(lean, Counted, scenarios=[{"gains": 2.0}])
-    with pytest.raises(ConfigTypeError, match="did you mean 'g'|no parameter 'gg'"):
+    with pytest.raises(ConfigTypeError, match="Pendulum-v1 has no parameter 'gg'"):
         vecenv.evaluate(lean, "Pendulum-v1", engine="sync", scenarios=[{"gg": 2.0}])
     with pytest.raises(ConfigError, match="which no scenario has"):
         vecenv.evaluate(lean, Counted, scenarios=[{"start": 2.0}], scenario_kwargs=["gain"])

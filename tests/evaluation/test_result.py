@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from scipy import stats
-from worlds import Drift, lean
+from worlds import Counted, Drift, lean
 
 import vecenv
 from vecenv import scenarios
@@ -65,7 +65,18 @@ def test_csv_holds_the_table_and_the_episodes(result, tmp_path):
     assert [float(row["speed"]) for row in episodes] == [values["speed"] for values in result.parameters]
 
 
-def test_json_holds_everything_and_no_nan(result, tmp_path):
+def test_returns_that_are_no_numbers_are_null_in_json():
+    class Nan(Counted):
+        def step(self, action):
+            obs, _, *rest = super().step(action)
+            return obs, float("nan"), *rest
+
+    content = json.loads(vecenv.evaluate(lean, Nan, episodes=3).to_json())
+    assert [episode["return"] for episode in content["episodes"]] == [None] * 3
+    assert content["table"][0]["iqm"] is None
+
+
+def test_json_holds_everything(result, tmp_path):
     text = result.to_json(tmp_path / "result.json")
     content = json.loads((tmp_path / "result.json").read_text())
     assert content == json.loads(text)
@@ -81,9 +92,10 @@ def test_text_and_rich_tables_show_every_row(result):
     assert len(lines) == 3 + 9 + 1
     assert lines[-1].startswith("generalisation gap: ")
     rich_console = pytest.importorskip("rich.console")
-    console = rich_console.Console(width=100, record=True, file=open("/dev/null", "w"))
-    console.print(result)
-    shown = console.export_text()
+    console = rich_console.Console(width=80)
+    with console.capture() as capture:
+        console.print(result)
+    shown = capture.get()
     assert all(row.scenario in shown for row in result.table)
 
 

@@ -1,5 +1,7 @@
 """Draws depend on what they are for alone, and every kind of autoreset begins with them."""
 
+import os
+
 import gymnasium
 import numpy as np
 import pytest
@@ -116,7 +118,7 @@ def test_options_of_a_reset_are_added_and_win():
 def test_partial_steps_draw_for_the_envs_that_begin():
     with make("compiled", Drift, 3, autoreset="same-step") as envs:
         varied = scenarios.VaryScenarios(envs, scenarios.uniform(speed=(0.3, 0.5)))
-        obs, _ = varied.reset(seed=0)
+        varied.reset(seed=0)
         before = [values["speed"] for values in varied.current]
         over = False
         while not over:
@@ -215,6 +217,32 @@ def test_an_env_that_fails_in_reset_begins_with_its_draw_after_a_restart():
     assert not Shy.shy
 
 
+@pytest.mark.parametrize("mode", ["next-step", "disabled"])
+def test_a_worker_that_died_is_told_again(mode, tmp_path):
+    class Mortal(Counted):
+        def step(self, action):
+            if self.left == 3 and not (tmp_path / "died").exists():
+                (tmp_path / "died").touch()
+                os._exit(1)
+            return super().step(action)
+
+    envs = make("process", Mortal, 4, autoreset=mode, on_error="restart")
+    varied = scenarios.VaryScenarios(envs, scenarios.uniform(start=(1.0, 2.0)), kwargs=[])
+    shown = begin_all(varied, 40)
+    varied.close()
+    assert (tmp_path / "died").exists()
+    for row, seen in enumerate(shown):
+        drawn = scenarios.uniform(start=(1.0, 2.0)).draw(Noise(np.full(len(seen), 11 + row), np.arange(len(seen))))
+        assert [start for _, start in seen] == drawn["start"].tolist()
+
+
+def test_what_a_restarted_worker_could_not_know_is_refused():
+    envs = make("process", Counted, 2, autoreset="same-step", on_error="restart")
+    with pytest.raises(UnsupportedError, match="next-step"):
+        scenarios.VaryScenarios(envs, {"start": 1.0})
+    envs.close()
+
+
 def test_uniform_draws_fill_their_bounds_evenly():
     drawn = scenarios.uniform(low=(2.0, 4.0), fixed=1.5).draw(noise())
     assert set(drawn["fixed"]) == {1.5}
@@ -248,7 +276,8 @@ def test_grids_and_lists_name_their_sets_and_draw_each_of_them():
     assert np.unique(pairs, axis=0, return_counts=True)[1].min() > 400
     named = scenarios.list({"earth": {"g": 9.8}, "here": {}})
     assert [name for name, _ in named.parts()] == ["earth", "here"]
-    assert [name for name, _ in scenarios.list([{}, {"g": 1 / 3}, {"g": 0.33333333}]).parts()][0] == "default"
+    near = scenarios.list([{}, {"g": 1 / 3}, {"g": 0.33333333}])
+    assert [name for name, _ in near.parts()] == ["default", "g=0.333333", "{'g': 0.33333333}"]
 
 
 @pytest.mark.parametrize(

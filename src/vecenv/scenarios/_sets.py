@@ -160,8 +160,9 @@ def listed(sets: Mapping[str, Mapping[str, Any]] | Iterable[Mapping[str, Any]]) 
     named: dict[str, Mapping[str, Any]] = {}
     for values in sets:
         name = name_of(_checked_set(values))
-        name = str(dict(values)) if name in named else name  # numbers that differ beyond what a name shows
-        if name in named:
+        if name in named:  # numbers may differ beyond what a name shows
+            name = str(dict(values))
+        if name in named or str(dict(named.get(name_of(values), {}))) == name:
             raise ConfigError(f"the parameter set {name!r} is there twice; give sets names: list({{'name': {{...}}}})")
         named[name] = values
     return Sets(named)

@@ -57,6 +57,11 @@ class VaryScenarios(Wrapper):
             raise UnsupportedError(
                 f"scenarios need a vector env of vecenv, this is {type(base).__name__}; see vecenv.make"
             )
+        if base.engine.name == "process" and base._may_roll and getattr(base.engine, "_on_error", None) == "restart":
+            raise UnsupportedError(
+                "a worker that died and is restarted does not know the scenario of the episode that it begins at once; "
+                "use autoreset='next-step' or 'disabled' with on_error='restart'"
+            )
         made = as_scenarios(scenarios)
         super().__init__(env, Draws(made, room_of(base, [made], None, kwargs), _share(progress)))
         self._base = base
@@ -114,11 +119,13 @@ class Draws(Transform):
             self._prime(np.arange(len(self._seeds)))
 
     def exchange(self, exchange: Exchange) -> None:
-        rows = exchange.rows[exchange.began]
-        if len(rows):
-            self._begun_at[rows] = self.progress
-            self._episodes[rows] += 1
-            self._prime(rows)
+        began = exchange.began
+        rows = exchange.rows[began]
+        self._begun_at[rows] = self.progress
+        self._episodes[rows] += 1
+        self._prime(rows)
+        if "_fault" in exchange.infos:  # a worker that died took along what it had been told
+            self._prime(exchange.rows[exchange.infos["_fault"] & ~began])
 
     def current(self) -> list[Values]:
         """The parameter set of each env's episode, {} where there was none yet."""
