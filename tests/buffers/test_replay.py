@@ -1,5 +1,6 @@
 """The replay buffer."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -188,7 +189,7 @@ def test_channels_last_stacks_and_parts_of_dicts():
         for i in range(4)
     ]
     no, who = np.zeros(1, bool), np.zeros(1, int)
-    for now, after in zip(obs, obs[1:], strict=False):
+    for now, after in itertools.pairwise(obs):
         buffer.add(now, np.zeros(1, int), step_of(after, np.ones(1), no, no, who))
     found = everything(buffer)
     for row in range(3):

@@ -3,8 +3,10 @@
 import threading
 from concurrent.futures import CancelledError
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from worlds import ENGINES, Counted, Drift, lean, play
 
 import vecenv
@@ -108,6 +110,38 @@ def test_gymnasiums_own_env_and_its_kernel_agree_about_a_constructor_argument():
     python = vecenv.evaluate(push, "Pendulum-v1", engine="sync", num_envs=3, **options)
     assert native.returns.tolist() == python.returns.tolist()
     assert len(set(native.returns.tolist())) == 6
+
+
+class Mixed(gymnasium.Env):
+    """Observations with a part that has no fixed size, actions in two parts."""
+
+    observation_space = spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Tuple((spaces.Text(5), spaces.Discrete(9))))
+    action_space = spaces.Tuple((spaces.Discrete(9), spaces.Box(-1, 1, (2,))))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = int(self.np_random.integers(1, 9))
+        return self._seen(), {}
+
+    def step(self, action):
+        self.left -= 1
+        return self._seen(), float(action[0]) + float(action[1].sum()), self.left == 0, False, {}
+
+    def _seen(self):
+        return {"a": self.np_random.uniform(-1, 1, 2).astype(np.float32), "b": ("x" * self.left, self.left)}
+
+
+@pytest.mark.parametrize("engine", ["sync", "process"])
+def test_observations_and_actions_of_many_parts(engine):
+    def echo(obs):
+        texts, numbers = obs["b"]
+        assert [len(text) for text in texts] == numbers.tolist()
+        return numbers, obs["a"]
+
+    one = vecenv.evaluate(echo, Mixed, episodes=6, num_envs=1, engine="sync")
+    context = {"context": "fork"} if engine == "process" else {}
+    many = vecenv.evaluate(echo, Mixed, episodes=6, num_envs=4, engine=engine, **context)
+    assert many.returns.tolist() == one.returns.tolist()
 
 
 def test_a_recurrent_policy_keeps_one_memory_per_env():

@@ -40,6 +40,14 @@ class Little(gymnasium.Env):
         )
 
 
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 BOX = spaces.Box(-1, 1, (3,), np.float32)
 DICT = spaces.Dict({"a": spaces.Box(-1, 1, (2, 2), np.float32), "b": spaces.Discrete(3)})
 OBSERVATIONS = {"box": BOX, "dict": DICT, "discrete": spaces.Discrete(4)}

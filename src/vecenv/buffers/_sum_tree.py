@@ -33,7 +33,7 @@ class SumTree:
     def __getitem__(self, index: np.ndarray) -> np.ndarray:
         return self.nodes[self.leaves + np.asarray(index)]
 
-    def update(self, index: np.ndarray, weights: np.ndarray) -> None:
+    def update(self, index: np.ndarray, weights: np.ndarray | float) -> None:
         """Set weights; of an index that comes twice the last one counts."""
         index = np.ascontiguousarray(index, np.int64)
         weights = np.ascontiguousarray(np.broadcast_to(np.asarray(weights, np.float64), index.shape))

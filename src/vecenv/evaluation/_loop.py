@@ -12,7 +12,6 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
-from vecenv._layout import map_tree
 from vecenv._step import Step
 from vecenv.errors import InvalidAction
 from vecenv.evaluation._jobs import Jobs
@@ -148,6 +147,13 @@ class Loop:
 
 
 def _take(obs: Any, positions: np.ndarray, space: gymnasium.Space[Any]) -> Any:
-    if isinstance(obs, tuple) and not isinstance(space, gymnasium.spaces.Tuple):
-        return tuple(obs[position] for position in positions.tolist())  # values without a fixed size
-    return map_tree(lambda leaf: leaf[positions], obs)
+    """Some of the batched observations. Values without a fixed size are a tuple with one for each env."""
+    if isinstance(obs, np.ndarray):
+        return obs[positions]
+    if isinstance(obs, dict):
+        return {key: _take(part, positions, space[key]) for key, part in obs.items()}  # type: ignore[index]  # a Dict
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return tuple(_take(*both) for both in zip(obs, [positions] * len(obs), space.spaces, strict=True))
+    if isinstance(obs, tuple):
+        return tuple(obs[position] for position in positions.tolist())
+    return obs[positions]  # arrays of another library

@@ -18,8 +18,12 @@ try:
     import torch
     from gymnasium import spaces
     from stable_baselines3.common import buffers as theirs
-    from stable_baselines3.common.type_aliases import DictReplayBufferSamples, DictRolloutBufferSamples
-    from stable_baselines3.common.type_aliases import ReplayBufferSamples, RolloutBufferSamples
+    from stable_baselines3.common.type_aliases import (
+        DictReplayBufferSamples,
+        DictRolloutBufferSamples,
+        ReplayBufferSamples,
+        RolloutBufferSamples,
+    )
 except ImportError as error:
     from vecenv.errors import MissingExtra
 
@@ -85,7 +89,7 @@ class RolloutBuffer(theirs.RolloutBuffer):
         """Minibatches of all steps, in Stable-Baselines3's order."""
         assert self.full, "the rollout is not complete"
         count = self.buffer_size * self.n_envs
-        order = np.random.permutation(count)  # noqa: NPY002  # theirs, for the same numbers
+        order = np.random.permutation(count)  # theirs, for the same numbers
         # Theirs numbers steps env by env, these columns lie step by step.
         order = order % self.buffer_size * self.n_envs + order // self.buffer_size
         for begin in range(0, count, batch_size or count):
@@ -131,7 +135,7 @@ class ReplayBuffer(theirs.ReplayBuffer):
         self.buffer_size = max(buffer_size // n_envs, 1)
         self.optimize_memory_usage = optimize_memory_usage
         self.handle_timeout_termination = handle_timeout_termination
-        dtype = np.dtype(self._maybe_cast_dtype(action_space.dtype))
+        dtype: Any = np.dtype(self._maybe_cast_dtype(action_space.dtype))
         low, high = (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         self.ours = OurReplayBuffer(
             observation_space,
@@ -173,7 +177,7 @@ class ReplayBuffer(theirs.ReplayBuffer):
         return theirs.BaseBuffer.sample(self, batch_size, env)
 
     def _get_samples(self, batch_inds: np.ndarray, env: Any = None) -> Any:
-        envs = np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))  # noqa: NPY002  # as above
+        envs = np.random.randint(0, high=self.n_envs, size=(len(batch_inds),))  # as above
         if len(self.ours) < self.size() * self.n_envs:
             raise ConfigError("episodes are too short to store each frame once; use optimize_memory_usage=False")
         drawn = self.ours.gather(batch_inds * self.n_envs + envs)

@@ -75,8 +75,8 @@ class PPOConfig:
 
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "CartPole-v1": {"num_envs": 8, "rollout_steps": 32, "epochs": 20, "minibatch": 256, "learning_rate": 1e-3,
-                    "anneal": True, "gamma": 0.98, "lam": 0.8},
+    "CartPole-v1": {"num_envs": 32, "rollout_steps": 32, "epochs": 8, "minibatch": 512, "learning_rate": 2e-3,
+                    "anneal": True, "gamma": 0.98, "lam": 0.9},
     "Acrobot-v1": {"num_envs": 16, "rollout_steps": 256, "epochs": 4, "minibatch": 256, "learning_rate": 1e-3,
                    "lam": 0.94, "normalize_obs": True},
     "Pendulum-v1": {"num_envs": 16, "rollout_steps": 256, "epochs": 10, "minibatch": 512, "learning_rate": 1e-3,

@@ -55,7 +55,7 @@ class Clock:
     """Seconds by name."""
 
     def __init__(self) -> None:
-        self.spent = dict.fromkeys(("env", "forward", "buffer", "update"), 0.0)
+        self.spent: dict[str, float] = dict.fromkeys(("env", "forward", "buffer", "update"), 0.0)
         self.started = time.perf_counter()
 
     def progress(self, trainer: Any, steps_before: int, total_steps: int, losses: dict[str, float]) -> Progress:

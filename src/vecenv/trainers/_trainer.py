@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from vecenv.errors import ConfigError
 from vecenv.trainers._checkpoint import load_tree, save_tree, tensors
@@ -30,7 +29,7 @@ class Trainer:
 
     Config: type[Any]
     config: Any
-    network: nn.Module
+    network: Any
     collector: Collector
     generator: torch.Generator
     seed: int
@@ -59,8 +58,10 @@ class Trainer:
         self.collector.close()
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint: plain data. Training that is loaded from it ends with the same weights, bit for bit, as if
-        it had never stopped, if the envs can be stored (kernels, engine="compiled"); other envs begin new episodes.
+        """Write a checkpoint: plain data.
+
+        Training that is loaded from it ends with the same weights, bit for bit, as if it had never stopped, if the envs
+        can be stored (kernels, engine="compiled"). Other envs begin new episodes.
         """
         save_tree(
             path,

@@ -97,7 +97,6 @@ class SAC(Trainer):
     """
 
     Config = SACConfig
-    network: SoftActor
 
     def __init__(self, envs: Envs, config: SACConfig | None = None, seed: int = 0) -> None:
         config = config or self.defaults_for(envs if isinstance(envs, str) else "")
