@@ -32,6 +32,8 @@ class Storage:
 
     def nest(self, leaves: list[Any]) -> Any:
         """One value per leaf, nested like the space."""
+        if type(self._places) is int:
+            return leaves[0]
         return map_tree(leaves.__getitem__, self._places)
 
     def flat(self, tree: Any) -> list[Any]:
@@ -83,6 +85,9 @@ def as_tensors(tree: Any) -> Any:
         import torch
     except ImportError:
         raise MissingExtra("tensors need torch: pip install 'vecenv[torch]'") from None
+
+    if isinstance(tree, np.ndarray) and tree.dtype != object:
+        return torch.from_numpy(tree)
 
     def view(array: np.ndarray) -> Any:
         if array.dtype == object:

@@ -4,7 +4,8 @@
     model = PPO("MlpPolicy", VecNormalize(SubprocVecEnv([make_env] * 64)))
 
 `wrap(vecenv.make("CartPole-v1", 1024, autoreset="same-step"))` is such a VecEnv too, and `from_sb3` goes the other way.
-Stable-Baselines3 recognises all of them, whichever is imported first, and nothing here imports it or torch, but for the two buffers.
+Stable-Baselines3 recognises all of them, whichever is imported first, and nothing here imports it or torch, except
+`RolloutBuffer` and `ReplayBuffer`, which its algorithms take as classes.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from vecenv.wrappers import Transform, Wrapper
 from vecenv.wrappers._normalize_observation import Normalize
 from vecenv.wrappers._rewards import RewardScale
 
+_MANY = 1 << 21
+"""From about here on a second thread of torch pays."""
 Envs = str | gymnasium.vector.VectorEnv | Sequence[gymnasium.vector.VectorEnv]
 
 
@@ -173,7 +175,7 @@ def torch_threads(count: int | None, numbers: int) -> Iterator[None]:
     have all processors; what costs is waking threads for matrices that one of them multiplies faster.
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(count or (usable_cpus() if numbers >= 1 << 19 else 1))
+    torch.set_num_threads(count or (usable_cpus() if numbers >= _MANY else 1))
     try:
         yield
     finally:

@@ -75,7 +75,8 @@ class PPO(Trainer):
     def learn(self, total_steps: int, callback: Callback | None = None) -> PPO:
         """As of every trainer; the callback is called after every update."""
         clock, steps_before = Clock(), self.steps
-        with torch_threads(self.config.torch_threads, self._numbers_at_once()):
+        rows = self.config.minibatch or self.config.rollout_steps * self.collector.num_envs
+        with torch_threads(self.config.torch_threads, self._numbers_at_once(rows)):
             if not self._began:
                 self._begin(self.seed)
             while self.steps < total_steps:
@@ -105,6 +106,12 @@ class PPO(Trainer):
             with clock.measure("buffer"):
                 self.buffer.restart()
         memory = list(self._memory)
+        with torch_threads(self.config.torch_threads, self._numbers_at_once(self.collector.num_envs)):
+            self._run(clock)
+        self.steps += self.config.rollout_steps * self.collector.num_envs
+        return memory
+
+    def _run(self, clock: Clock) -> None:
         told = [self._act(group, 0, clock) for group in range(len(self._parts))]
         for moment in range(self.config.rollout_steps):
             for group, part in enumerate(self._parts):
@@ -116,8 +123,6 @@ class PPO(Trainer):
                     self._value_finals(group, moment, step)
                 if moment + 1 < self.config.rollout_steps:
                     told[group] = self._act(group, moment + 1, clock)
-        self.steps += self.config.rollout_steps * self.collector.num_envs
-        return memory
 
     def _act(self, group: int, moment: int, clock: Clock) -> dict[str, np.ndarray]:
         """Choose actions for a group and send them; what the buffer is to be told about them."""
@@ -232,9 +237,8 @@ class PPO(Trainer):
         self.updates += 1
         return {"policy": policy_loss, "value": value_loss, "entropy": entropy, "kl": kl}
 
-    def _numbers_at_once(self) -> int:
-        """About how many multiplications a gradient step needs: whether a second thread pays."""
-        rows = self.config.minibatch or self.config.rollout_steps * self.collector.num_envs
+    def _numbers_at_once(self, rows: int) -> int:
+        """About how much there is to compute for so many observations: whether a second thread pays."""
         return rows * max((part.numel() for part in self.network.parameters()), default=0) // 16
 
     # --- keep --------------------------------------------------------------------------------------------------------
