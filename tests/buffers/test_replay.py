@@ -8,7 +8,7 @@ import pytest
 from filling import ENVS, LENGTH, by_hand, make, play, same
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vecenv
@@ -131,6 +131,7 @@ def fill(buffers, draw_seed, exchanges, lanes, chance=0.2, shape=(2,), stack=Non
     return made
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 2**31), st.integers(1, 6), st.sampled_from([None, 1]))
 def test_n_step_rewards_stay_within_the_episode(seed, n, stack):
     buffer = ReplayBuffer(BOX, PICK, 40, 2, n_step=n, gamma=0.9, stack=stack)
@@ -156,6 +157,7 @@ def test_n_step_rewards_stay_within_the_episode(seed, n, stack):
             row += 1
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 2**31), st.booleans(), st.sampled_from([0.05, 0.9]))
 def test_frames_stored_once_are_the_same_as_stored_in_full(seed, zero_padding, chance):
     space = spaces.Box(0, 255, (4, 3, 3))
@@ -207,6 +209,7 @@ def test_observations_that_are_no_stacks_are_refused():
         ReplayBuffer(spaces.Box(0, 1, (4,)), PICK, 10, 1, stack=3)
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 2**31), st.integers(1, 5))
 def test_sequences_stay_within_the_episode(seed, length):
     buffer = ReplayBuffer(BOX, PICK, 60, 3, seed=0)
