@@ -29,7 +29,8 @@ class Command:
 
     def __call__(self, *arguments, code=0, traceback=False):
         done = subprocess.run(
-            [*self.line, *map(str, arguments)], cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=55,
+            [*self.line, *map(str, arguments)], cwd=self.directory, env=self.environment,
+            capture_output=True, text=True, timeout=55,
         )  # fmt: skip
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert traceback or "Traceback" not in done.stderr
@@ -65,3 +66,14 @@ def trained(tmp_path_factory):
     command = Command(tmp_path_factory.mktemp("trained"))
     done = command("train", "CartPole-v1", "--steps", 8192, "--name", "one", "--eval-episodes", 10, "--json")
     return command.directory / "runs" / "one", done
+
+
+@pytest.fixture
+def one_thread():
+    """Small networks; on a busy machine threads of torch wait for each other."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -12,6 +12,26 @@ from vecenv.cli import COMMANDS
 HEAVY = ("torch", "matplotlib", "numba", "PIL", "tensorboardX", "pandas", "stable_baselines3", "envpool")
 
 
+HIDE = """
+import sys
+
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+    def find_spec(self, name, *arguments):
+        return None if name.partition(".")[0] == "{missing}" else self.finder.find_spec(name, *arguments)
+
+
+sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
+"""
+"""Python without a package that is installed."""
+
+
 def test_overview_names_every_command(inside):
     out, _ = inside("--help")
     for name in COMMANDS:
@@ -28,7 +48,7 @@ def test_every_command_has_its_own_file():
 def test_help_has_examples_and_describes_every_option(inside, name):
     out, _ = inside(name, "--help")
     assert f"  vecenv {name} " in out or f"  vecenv {name}\n" in out
-    assert "examples:" in out
+    assert "Examples:" in out
     assert "--json" in out
     for line in out.splitlines():
         if re.match(r"│ --", line):
@@ -104,6 +124,28 @@ def test_an_env_that_raises_is_told_with_its_own_traceback(command):
     assert "the physics exploded" in err
     assert "cli_envs.py" in err
     assert "vecenv/cli" not in err
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "told"),
+    [
+        ("tyro", ["list"], "vecenv[cli]"),
+        ("torch", ["train", "CartPole-v1"], "vecenv[torch]"),
+        ("tensorboardX", ["train", "CartPole-v1"], "vecenv[cli]"),
+        ("matplotlib", ["bench", "--quick", "--sizes", "1", "--only", "compiled"], "vecenv[cli]"),
+        ("pygame", ["play", "CartPole-v1", "--max-steps", "1"], "vecenv[render]"),
+        ("PIL", ["play", "Snake-v0", "--max-steps", "1"], "vecenv[cli]"),
+    ],
+)
+def test_what_is_not_installed_is_named_with_its_pip_line(command, missing, arguments, told):
+    script = HIDE.format(missing=missing) + f"from vecenv.cli import main; sys.exit(main({arguments}))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=command.directory, env=command.environment, capture_output=True, text=True,
+        timeout=50,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_closed_pipe_is_no_error(command):

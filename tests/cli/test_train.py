@@ -132,6 +132,20 @@ def test_going_on_needs_more_steps_and_takes_no_other_settings(inside):
     assert "--seed" in inside("train", "runs/a", "--steps", 2048, "--seed", 3, code=2)[1]
 
 
+def test_episodes_that_a_killed_run_will_make_again_are_not_counted_twice(inside, tmp_path):
+    few = ("--eval-episodes", 0)
+    inside("train", "CartPole-v1", "--steps", 2048, "--name", "killed", *few)
+    before = load_results(tmp_path / "runs" / "killed")
+    with (tmp_path / "runs" / "killed" / "monitor.csv").open("a") as file:
+        file.write("999.0,999,9.0\n777.0,7")  # after the last checkpoint
+    out, _ = inside("train", "runs/killed", "--steps", 4096, *few, "--json")
+    after = load_results(tmp_path / "runs" / "killed")
+    assert after["r"].max() < 777
+    assert len(after) == json.loads(out)["episodes"]
+    assert after["r"][: len(before)].equals(before["r"])
+    assert "newer" in inside("train", "runs/killed/checkpoints/step-2048.npz", "--steps", 5000, code=2)[1]
+
+
 def test_names_are_not_taken_twice(inside, tmp_path):
     few = ("--steps", 1024, "--eval-episodes", 0)
     inside("train", "CartPole-v1", *few)
@@ -163,6 +177,13 @@ def test_envs_algorithms_and_engines_train_evaluate_and_go_on(inside, tmp_path, 
     inside("train", "runs/x", "--steps", 2 * result["steps"], "--eval-episodes", 0)
     out, _ = inside("eval", "runs/x", "--episodes", 5, "--json")
     assert len(json.loads(out)["episodes"]) == 5
+
+
+def test_an_env_that_cannot_be_drawn_costs_the_gif_and_nothing_else(inside, tmp_path):
+    few = ("--steps", 256, "--name", "unseen", "--eval-episodes", 2)
+    out, err = inside("train", "cli_envs:Unseen", *few, "--gif", "--json", code=1)
+    assert "there is no GIF" in err
+    assert set(json.loads(out)["files"]) == {"checkpoint", "curve"}
 
 
 def test_training_stops_when_it_is_good_enough(inside):

@@ -16,7 +16,7 @@ from vecenv.cli._curves import curve_of, read_episodes
 from vecenv.trainers import PPO
 
 
-def test_eval_is_what_evaluate_finds(inside, trained):
+def test_eval_is_what_evaluate_finds(inside, trained, one_thread):
     run, _ = trained
     out, _ = inside("eval", run, "--episodes", 7, "--seeds", 2, "--json")
     trainer = PPO.load(run / "checkpoints" / "step-8192.npz")
@@ -69,7 +69,7 @@ def test_play_writes_a_video(inside, trained, tmp_path):
     assert (tmp_path / "a.mp4").read_bytes()[4:8] == b"ftyp"
 
 
-def test_the_same_seed_plays_the_same_episode_that_the_policy_makes(inside, trained):
+def test_the_same_seed_plays_the_same_episode_that_the_policy_makes(inside, trained, one_thread):
     run, _ = trained
     out, _ = inside("play", run, "--seed", 5, "--episodes", 2, "--out", "a.gif", "--json")
     policy = PPO.load(run / "checkpoints" / "step-8192.npz").policy

@@ -72,8 +72,10 @@ def _reason(module: str, source: Source) -> str | None:
             return "has its own envs only"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import envpool  # pyright: ignore[reportMissingImports]  # optional
-
+            try:
+                import envpool  # pyright: ignore[reportMissingImports]  # optional
+            except Exception as error:  # it is there, but something that it needs is not
+                return f"cannot be imported: {error!s:.60}"
             if source.id not in envpool.list_all_envs():
                 return f"has no {source.id}"
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,13 +141,18 @@ def draw_curves(curves: Sequence[Curve], path: str | Path, title: str) -> None:
     figure.savefig(path, dpi=130)
 
 
+def need_matplotlib() -> None:
+    """Raise MissingExtra now rather than after the work."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtra("pictures need Matplotlib: pip install 'vecenv[cli]'")
+
+
 def new_figure(size: tuple[float, float]) -> tuple[Any, Any]:
     """A figure of one plot, in the style of all of ours. It touches no window and no global state."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtra("pictures need Matplotlib: pip install 'vecenv[cli]'") from error
+    need_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()

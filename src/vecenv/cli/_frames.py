@@ -120,7 +120,8 @@ def characters(frame: np.ndarray, columns: int, rows: int, colours: bool) -> Tex
     size = max(1, round(width * scale)), max(2, 2 * round(height * scale / 2))
     if not colours:
         grey = np.asarray(Image.fromarray(frame).convert("L").resize((size[0], size[1] // 2), Image.Resampling.BOX))
-        lines = ("".join(_SHADES[value * len(_SHADES) // 256] for value in line).rstrip() for line in grey.tolist())
+        shades = _SHADES[::-1] if grey.mean() > 127 else _SHADES  # the background stays empty
+        lines = ("".join(shades[value * len(shades) // 256] for value in line).rstrip() for line in grey.tolist())
         return Text("\n".join(lines))
     pixels = np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BOX)).tolist()
     text = Text(no_wrap=True, end="")

@@ -24,10 +24,10 @@ _OVERVIEW = """usage: vecenv COMMAND [OPTIONS]
 
 Many reinforcement-learning environments as one: train, evaluate, watch, measure.
 
-commands:
+Commands:
 {commands}
 
-examples:
+Examples:
   vecenv list
   vecenv train CartPole-v1
   vecenv eval runs/CartPole-v1-ppo-1
@@ -93,7 +93,7 @@ def _run(name: str, arguments: list[str]) -> int:
         options = tyro.cli(
             command.Options,
             prog=f"vecenv {name}",
-            description=command.__doc__,
+            description=_description(command.__doc__),
             args=arguments,
             config=(conf.FlagCreatePairsOff, conf.PositionalMetavarFromFieldName, conf.DisallowNone),
         )
@@ -102,6 +102,13 @@ def _run(name: str, arguments: list[str]) -> int:
     from vecenv.cli._screen import Screen
 
     return command.run(options, Screen(options.json))
+
+
+def _description(text: str) -> str:
+    """A module's docstring with its lines kept as they are: tyro joins those that begin with a letter."""
+    head, examples = text.strip().split("\n\nExamples:\n")
+    first, *others = (line for line in head.splitlines() if line)
+    return "\n".join([first, *(f"  {line}" for line in others), "", "Examples:", examples])
 
 
 def _complain(message: str, code: int) -> int:

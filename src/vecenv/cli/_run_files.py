@@ -24,18 +24,23 @@ class RunFiles:
     Args:
         path: the directory, which exists.
         config: what config.json says.
-        going_on: whether episodes are added to those that are there.
+        episodes: how many had ended at the checkpoint that the run goes on from, None if it begins. Later ones, of a
+            run that was killed, are dropped: they come again.
     """
 
-    def __init__(self, path: Path, config: dict[str, Any], going_on: bool) -> None:
+    def __init__(self, path: Path, config: dict[str, Any], episodes: int | None = None) -> None:
         self.path = path
         (path / CHECKPOINTS).mkdir(exist_ok=True)
         monitor = path / "monitor.csv"
+        going_on = episodes is not None and monitor.is_file()
         self._started = _start_of(monitor) if going_on else time.time()
-        if not going_on:
+        if episodes is None:
             self.write_json("config.json", config)
+        elif going_on:
+            lines = monitor.read_bytes().splitlines(keepends=True)
+            monitor.write_bytes(b"".join(lines[: 2 + episodes]))
         header = {"t_start": self._started, "env_id": config["env"]}
-        self._episodes = ResultsFile(monitor, header, append=going_on and monitor.exists())
+        self._episodes = ResultsFile(monitor, header, append=going_on)
         self._events = _event_writer(path)
         self._next_event = 0
 
@@ -100,8 +105,6 @@ def new_run(directory: Path, name: str | None, usual: str, overwrite: bool) -> P
 
 
 def _start_of(monitor: Path) -> float:
-    if not monitor.is_file():
-        return time.time()
     with monitor.open() as file:
         try:
             return float(json.loads(file.readline()[1:])["t_start"])

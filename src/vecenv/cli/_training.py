@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import vecenv
-from vecenv.cli._curves import curve_of, draw_curves, read_episodes
+from vecenv.cli._curves import curve_of, draw_curves, need_matplotlib, read_episodes
 from vecenv.cli._options import nearest, pairs
 from vecenv.cli._policies import acting
 from vecenv.cli._run_files import RunFiles, new_run
 from vecenv.cli._screen import Screen, short, sparkline
 from vecenv.cli._signals import Wish, stop_wish
-from vecenv.cli._sources import Checkpoint, Source, env_of, find_env, load_trainer
-from vecenv.errors import ConfigError
+from vecenv.cli._sources import Checkpoint, Source, env_of, find_checkpoint, find_env, load_trainer
+from vecenv.errors import ConfigError, VecenvError
 from vecenv.trainers import PPO, SAC, PPOConfig, a2c
 
 STEPS = {
@@ -28,6 +28,8 @@ STEPS = {
     ("sac", "Pendulum-v1"): 12_000,
 }
 _USUAL_STEPS = 100_000
+_REPORT = 100
+"""Steps between two looks at SAC: the display moves, and Ctrl-C is heard soon."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Job:
 
 def new_job(options: Any) -> Job:
     """As the options say."""
+    need_matplotlib()
     source = find_env(options.env, pairs(options.kwargs, "--kwargs"))
     config = _settings(options, source)
     trainer = (SAC if options.algo == "sac" else PPO)(_envs(source, options.engine, config), config, options.seed)
@@ -67,7 +70,7 @@ def new_job(options: Any) -> Job:
     }
     try:
         path = new_run(options.runs_dir, options.name, f"{source.title}-{options.algo}", options.overwrite)
-        return Job(trainer, source, RunFiles(path, about, going_on=False), options.algo, steps)
+        return Job(trainer, source, RunFiles(path, about), options.algo, steps)
     except BaseException:
         trainer.close()
         raise
@@ -77,13 +80,17 @@ def continued_job(checkpoint: Checkpoint, steps: int | None) -> Job:
     """Where a run stopped."""
     about = checkpoint.config
     assert checkpoint.run is not None
+    newest = find_checkpoint(str(checkpoint.run)).path
+    if newest.resolve() != checkpoint.path.resolve():
+        raise ConfigError(f"the run has a newer checkpoint, {newest}; go on from that, or remove it")
     source = env_of(checkpoint, None, {})
     steps = steps or int(about["steps"])
     trainer = load_trainer(checkpoint, lambda config: _envs(source, about["engine"], config))
     if trainer.steps >= steps:
         trainer.close()
         raise ConfigError(f"{checkpoint.path} has made {trainer.steps:,} steps already; ask for more with --steps")
-    return Job(trainer, source, RunFiles(checkpoint.run, about, going_on=True), about["algo"], steps)
+    files = RunFiles(checkpoint.run, about, trainer.collector.episodes.ended)
+    return Job(trainer, source, files, about["algo"], steps)
 
 
 def carry_out(job: Job, options: Any, screen: Screen, started: float) -> int:
@@ -104,12 +111,17 @@ def carry_out(job: Job, options: Any, screen: Screen, started: float) -> int:
         result["evaluation"] = _evaluate(job, options.eval_episodes, screen)
     with screen.waiting("drawing"):
         made |= _draw(job)
+    code = wish.code or 0
     if options.gif and not wish:
-        made |= _record(job, screen)
+        try:
+            made |= _record(job, screen)
+        except VecenvError as error:  # an env that cannot be drawn: what was learnt is worth more
+            screen.note(f"there is no GIF: {error}")
+            code = 1
     result["files"] = {name: str(path) for name, path in made.items()}
     job.files.write_json("result.json", result)
     screen.answer(result, _sentence(result))
-    return wish.code or 0
+    return code
 
 
 def _learn(job: Job, options: Any, screen: Screen, wish: Wish) -> dict[str, Any]:
@@ -182,8 +194,10 @@ def _sentence(result: dict[str, Any]) -> str:
     found = result.get("evaluation")
     if found is not None:
         told = f"return {found['mean']:.1f} over {found['episodes']} new episodes"
-    else:
+    elif result["episodes"]:
         told = f"return {result['return']:.1f} over the last episodes"
+    else:
+        told = "no episode ended"
     stopped = "; stopped and saved" if result["stopped"] else ""
     names = ", ".join(Path(path).name for name, path in result["files"].items() if name != "checkpoint")
     shown = f": {names}" if names else ""
@@ -214,6 +228,8 @@ def _settings(options: Any, source: Source) -> Any:
     else:
         usual = a2c() if options.algo == "a2c" else PPO.defaults_for(source.name)
     changes = _checked(type(usual), pairs(options.set, "--set"))
+    if options.algo == "sac":
+        changes.setdefault("report", _REPORT)
     if options.envs is not None:
         changes["num_envs"] = options.envs
     if isinstance(usual, PPOConfig) and changes.get("activation", "tanh") not in ("tanh", "relu"):

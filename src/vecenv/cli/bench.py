@@ -1,6 +1,8 @@
-"""Steps per second on this machine: every engine, several numbers of envs, next to other libraries that are installed.
+"""Steps per second on this machine.
 
-Random actions, resets included. Contestants take turns and the best turn of each counts, because machines are noisy.
+Every engine and several numbers of envs, next to other libraries that are
+installed. Random actions, resets included. Contestants take turns and the best
+turn of each counts, because machines are noisy.
 
 Examples:
   vecenv bench
@@ -61,7 +63,9 @@ class Options:
 def run(options: Options, screen: Screen) -> int:
     """Measure, print a table, write JSON and a picture."""
     from vecenv.cli._contestants import contestants
+    from vecenv.cli._curves import need_matplotlib
 
+    need_matplotlib()
     sizes = sorted(set(options.sizes))
     if not sizes or sizes[0] < 1:
         raise ConfigError(f"--sizes must be at least 1, got {options.sizes}")
@@ -163,9 +167,13 @@ def _table(rates: dict[str, dict[int, float]], sizes: list[int], title: str) -> 
         cells = []
         for count in sizes:
             rate, usual = by_size.get(count), rates.get(REFERENCE, {}).get(count)
-            cells += ["-" if rate is None else short(rate), f"{rate / usual:.1f}" if rate and usual else ""]
+            cells += ["-" if rate is None else short(rate), _times(rate / usual) if rate and usual else ""]
         table.add_row(name, *cells, style="bold" if name.startswith("vecenv") else None)
     return table
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.{0 if ratio >= 100 else 1}f}"
 
 
 def _draw(rates: dict[str, dict[int, float]], path: Path, title: str) -> None:

@@ -1,6 +1,8 @@
-"""Is my env correct? API, spaces, determinism, buffer reuse, NaN, pickling, engines; and which engine suits it and why.
+"""Is my env correct, and which engine suits it?
 
-Exit code 1 if a check fails; with --strict also if there are warnings.
+Looks at API, spaces, NaN, determinism, buffer reuse, pickling, whether engines
+agree, and speed. Exit code 1 if a check fails; with --strict also if there are
+warnings.
 
 Examples:
   vecenv check my_module:MyEnv

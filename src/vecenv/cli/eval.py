@@ -1,4 +1,6 @@
-"""How good an agent is: exactly so many episodes of every seed and scenario, with confidence intervals.
+"""How good an agent is, with confidence intervals.
+
+Runs exactly so many episodes of every seed and scenario.
 
 Examples:
   vecenv eval runs/CartPole-v1-ppo-1

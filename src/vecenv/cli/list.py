@@ -1,4 +1,4 @@
-"""What is there: envs, engines, and other packages, and why what is missing is.
+"""What is there: envs, engines, other packages; and why the rest is not.
 
 Examples:
   vecenv list
@@ -114,7 +114,7 @@ def _others() -> list[dict[str, Any]]:
         if module is not None and importlib.util.find_spec(module) is None:
             missing = f"needs {module}: pip install '{package}'"
         elif family == "gymnasium.envs":  # entries that only tell why they are gone
-            missing = "retired (mujoco-py, old Gym); use a newer version"
+            missing = "retired; use a newer version"
         found.append({"id": id, "family": family, "max_episode_steps": spec.max_episode_steps, "missing": missing})
     return found
 

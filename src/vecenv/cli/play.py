@@ -1,4 +1,6 @@
-"""Watch an agent, or an env with random actions: a GIF, a video, or frames in the terminal.
+"""Watch an agent, or an env with random actions.
+
+It becomes a GIF, a video, or frames in the terminal.
 
 Examples:
   vecenv play runs/CartPole-v1-ppo-1

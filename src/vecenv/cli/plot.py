@@ -1,6 +1,8 @@
-"""Draw learning curves. Runs of the same env, algorithm and settings are one line, with a 95 % band over runs.
+"""Draw learning curves with 95 % bands.
 
-The band of a single run is over the episodes of each stretch. Directories with Monitor files of Stable-Baselines3 work.
+Runs of the same env, algorithm and settings are one line, with a band over runs.
+The band of a single run is over the episodes of each stretch. Directories with
+Monitor files of Stable-Baselines3 work too.
 
 Examples:
   vecenv plot runs/CartPole-v1-ppo-1
@@ -13,6 +15,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 from rich import box
@@ -27,7 +30,7 @@ from vecenv.cli._sources import read_run
 class Options:
     """Of `vecenv plot`."""
 
-    runs: tyro.conf.Positional[tuple[str, ...]]
+    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN ...", help_behavior_hint="")]
     """Directories of runs."""
     out: Path = Path("curves.png")
     """File to write; the suffix chooses the format."""

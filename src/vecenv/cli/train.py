@@ -1,12 +1,15 @@
-"""Train an agent. Everything goes to runs/NAME: config.json, monitor.csv, TensorBoard events, checkpoints, curve.png.
+"""Train an agent.
 
-Ctrl-C stops, saves and exits with 130; `vecenv train runs/NAME` goes on from there.
+Everything goes to runs/NAME: config.json, monitor.csv, TensorBoard events,
+checkpoints, curve.png, result.json. Ctrl-C stops, saves and exits with 130;
+`vecenv train runs/NAME` goes on from there.
 
 Examples:
   vecenv train CartPole-v1
   vecenv train Pendulum-v1 --algo sac --seed 3
   vecenv train Acrobot-v1 --steps 400000 --until -85 --gif
-  vecenv train my_module:MyEnv --envs 16 --engine process --set learning_rate=1e-3 hidden=[128,128]
+  vecenv train my_module:MyEnv --envs 16 --engine process
+  vecenv train CartPole-v1 --set learning_rate=1e-3 hidden=[128,128]
   vecenv train runs/CartPole-v1-ppo-1 --steps 300000
 """
 
