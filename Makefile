@@ -6,8 +6,8 @@ BIN = $(VENV)/bin
 
 .PHONY: run test lint format test-next bench clean
 
-run: $(VENV)/.ready  ## make 4,096 environments, step them, compare with Gymnasium
-	$(BIN)/python -m vecenv
+run: $(VENV)/.ready  ## train an agent in seconds and watch it: runs/cartpole has the curve and a GIF
+	$(BIN)/vecenv train CartPole-v1 --name cartpole --overwrite --gif
 
 test: lint  ## lint, types and all tests but the slow ones
 	$(BIN)/python -m pytest

@@ -17,11 +17,16 @@ __all__ = ["Op", "Stats", "Step", "VectorEnv", "__version__", "kernel", "make", 
 
 _register_all()
 
-_SUBPACKAGES = ("baselines", "distributed", "gym", "gymnasium", "rllib", "sb3", "testing", "wrappers")
+_SUBPACKAGES = (
+    *("atari", "baselines", "buffers", "distributed", "evaluation", "gym", "gymnasium", "mujoco", "rllib", "sb3"),
+    *("scenarios", "testing", "trainers", "wrappers"),
+)
 
 
 def __getattr__(name: str) -> _Any:
     """Load subpackages when they are first used."""
     if name in _SUBPACKAGES:
         return _importlib.import_module(f"vecenv.{name}")
+    if name == "evaluate":
+        return _importlib.import_module("vecenv.evaluation").evaluate
     raise AttributeError(f"module 'vecenv' has no attribute {name!r}")

@@ -76,7 +76,7 @@ class Batch:
     episode_length: np.ndarray
     last_seed: np.ndarray
     restarts: np.ndarray
-    options: dict[int, dict[str, Any] | None] = field(default_factory=dict)
+    options: dict[int, Any] = field(default_factory=dict)
     given: dict[int, Any] = field(default_factory=dict)
     mail: dict[int, Mail] = field(default_factory=dict)
     info: dict[str, np.ndarray] = field(default_factory=dict)

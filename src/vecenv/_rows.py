@@ -16,6 +16,7 @@ from vecenv._batch import Batch, Mail, Op
 from vecenv._clocks import BUCKETS, Clocks
 from vecenv._envs import ENV_RAISED, Factory, close_quietly
 from vecenv._faults import Fault, OnError, RestartPolicy, restart_seed
+from vecenv._options import Renewal
 from vecenv._seeding import NO_SEED
 from vecenv.errors import RestartLimit, SpaceError
 
@@ -90,6 +91,8 @@ class RowRunner:
         self._gained: list[Any] = []
         self._unusual: list[tuple[int, Any, Any, Any, Any]] = []
         """What the rows of the exchange returned, in order, without those of `_absent`."""
+        self._built_with: dict[int, dict[str, Any]] = {}
+        """Constructor arguments that reset options brought, of rows that were built again for them."""
         self._kept: list[np.ndarray] = []
         """Last observations, kept where a refused one may be written in part: a restart reports the last good one."""
         self._keeps = on_error == "restart" and len(batch.obs) > 1
@@ -374,8 +377,16 @@ class RowRunner:
 
     def _reset(self, row: int) -> tuple[Any, Any]:
         """Begin an episode with the row's seed and options; what `reset` returned, unchecked but for its form."""
-        seed = self._seeds[row]
         options = self.batch.options.pop(row, None) if self.batch.options else None
+        try:
+            return self._reset_with(row, self._renew(row, options) if type(options) is Renewal else options)
+        except ENV_RAISED:
+            if options is not None and self._on_error == "restart":
+                self.batch.options[row] = options  # the episode is to begin all the same
+            raise
+
+    def _reset_with(self, row: int, options: Any) -> tuple[Any, Any]:
+        seed = self._seeds[row]
         if seed == NO_SEED:
             result = self.envs[row].reset(options=options) if options is not None else self.envs[row].reset()
         else:
@@ -385,6 +396,13 @@ class RowRunner:
         if type(result) is not tuple or len(result) != 2:
             raise SpaceError(f"reset() must return (observation, info), got {type(result).__name__}")
         return result
+
+    def _renew(self, row: int, wanted: Renewal) -> dict[str, Any] | None:
+        """Build the row's env again unless it was built with these arguments; the options that its reset gets."""
+        if not _equal(wanted.kwargs, self._built_with.get(row, {})):
+            self.envs[row] = wanted.rebuild(self._factories[row], self.envs[row])
+            self._built_with[row] = wanted.kwargs
+        return wanted.options
 
     def _last_seed(self, row: int) -> int:
         return int(self.batch.last_seed[row])
@@ -441,6 +459,7 @@ class RowRunner:
     def _rebuild(self, row: int) -> None:
         close_quietly(self.envs[row])
         self.envs[row] = self._factories[row]()
+        self._built_with.pop(row, None)
 
     def _sample(self, rows: Sequence[int], times: list[int]) -> None:
         listed, spent = list(rows), np.diff(np.array(times))
@@ -459,6 +478,14 @@ def _index(rows: Sequence[int], count: int) -> Any:
     if len(rows) == count:
         return slice(None)
     return slice(rows[0], rows[0] + 1) if len(rows) == 1 else rows
+
+
+def _equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether they are plainly equal; arrays and other things whose equality has no truth value are not."""
+    try:
+        return bool(one == other)
+    except Exception:
+        return False
 
 
 def _checked_info(info: Any) -> dict[str, Any]:

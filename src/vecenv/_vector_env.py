@@ -316,8 +316,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
         obs, infos = self.reset(seed=seed, options=options)
         exchange = Exchange.of_reset(obs, infos, None, self.num_envs)
-        if options is not None and "reset_mask" in options:
-            exchange.ops[~options["reset_mask"]] = _IDLE
+        mask = ResetOptions.parse(options, self.num_envs).mask
+        if mask is not None:
+            exchange.ops[~mask] = _IDLE
         return exchange
 
     def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
@@ -362,6 +363,18 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             return None
         masks = [rolled.reshape(-1, *[1] * (column.ndim - 1)) for column in obs]
         return layout.batched([np.where(*three) for three in zip(masks, final, obs, strict=True)])
+
+    def _prime(self, rows: Rows, options: Sequence[Any] = (), seeds: np.ndarray | None = None) -> None:
+        """Say how the next episode of these rows begins, whichever op begins it and wherever: a ROLL in a worker too.
+
+        Args:
+            rows: that are not pending.
+            options: of each row; they travel with its next op. A reset that brings its own replaces them.
+            seeds: of each row.
+        """
+        self._batch.options.update(zip(rows.tolist(), options, strict=False))
+        if seeds is not None:
+            self._batch.seed[rows] = seeds
 
     # --- for faces ---------------------------------------------------------------------------------------------------
 

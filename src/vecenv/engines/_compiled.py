@@ -279,6 +279,28 @@ class CompiledEngine:
         self.parameters[name][...] = column
         self._columns["OVERRIDE"][...] = _STALE
 
+    def set_parameters(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
+        """Set parameters of these rows, from their next episode on.
+
+        Raises:
+            ConfigError: a value that its parameter cannot hold. Nothing has changed.
+        """
+        made = self.check_parameters(rows, columns)
+        for name, column in made.items():
+            self.parameters[name][rows] = column
+        self._columns["OVERRIDE"][rows] = _STALE
+
+    def check_parameters(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Columns as `set_parameters` would set them; raises what it would raise."""
+        made = {name: per_env(self.kernel.params[name], column, len(rows)) for name, column in columns.items()}
+        for name, column in made.items():
+            if column.shape[1:] != self.parameters[name].shape[1:]:
+                raise ConfigError(
+                    f"parameter {name!r} has shape {self.parameters[name].shape[1:]} per env, got {column.shape[1:]}"
+                )
+        self._check_same_spaces({**{name: column[rows] for name, column in self.parameters.items()}, **made})
+        return made
+
     def copy_of(self, row: int) -> KernelEnv:
         """A Python env that is a copy of a row: its state, parameters and stream."""
         env = snapshot(

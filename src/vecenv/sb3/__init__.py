@@ -4,7 +4,8 @@
     model = PPO("MlpPolicy", VecNormalize(SubprocVecEnv([make_env] * 64)))
 
 `wrap(vecenv.make("CartPole-v1", 1024, autoreset="same-step"))` is such a VecEnv too, and `from_sb3` goes the other way.
-Stable-Baselines3 recognises all of them, whichever is imported first, and nothing here imports it or torch.
+Stable-Baselines3 recognises all of them, whichever is imported first, and nothing here imports it or torch, except
+`RolloutBuffer` and `ReplayBuffer`, which its algorithms take as classes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any as _Any
 from vecenv.sb3 import _register
 
 if TYPE_CHECKING:
+    from vecenv.sb3._buffers import ReplayBuffer, RolloutBuffer
     from vecenv.sb3._chains import (
         is_vecenv_wrapped,
         sync_envs_normalization,
@@ -43,6 +45,8 @@ _MODULES = {
     "CloudpickleWrapper": "base_vec_env",
     "DummyVecEnv": "dummy_vec_env",
     "Monitor": "monitor",
+    "ReplayBuffer": "_buffers",
+    "RolloutBuffer": "_buffers",
     "StackedDictObservations": "stacked_observations",
     "StackedObservations": "stacked_observations",
     "SubprocVecEnv": "subproc_vec_env",
@@ -93,6 +97,8 @@ __all__ = [  # noqa: RUF022  # Stable-Baselines3's, then what it has elsewhere, 
     "load_results",
     "make_atari_env",
     "make_vec_env",
+    "ReplayBuffer",
+    "RolloutBuffer",
     "from_sb3",
     "unwrap",
     "wrap",

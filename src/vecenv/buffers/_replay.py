@@ -1,0 +1,338 @@
+"""Transitions to draw from again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+
+from vecenv._checks import positive_int
+from vecenv._layout import map_tree
+from vecenv._native_function import address_of
+from vecenv._step import Step
+from vecenv.buffers._files import read_arrays, write_arrays
+from vecenv.buffers._frames import Frames, Pairs
+from vecenv.buffers._rollout import Transitions
+from vecenv.buffers._storage import Storage, check_extras, extra_columns, put
+from vecenv.buffers._sum_tree import SumTree, native
+from vecenv.errors import CallOrderError, ConfigError
+
+
+class ReplayBuffer:
+    """The last transitions of some envs. One class for every space; variants are arguments.
+
+    Every env has a lane of its own, a ring of `capacity // num_envs` transitions. What is no transition (the resets of
+    "next-step" mode) is not stored.
+
+    Args:
+        observation_space, action_space: of a single env.
+        capacity: transitions of all envs together.
+        num_envs: lanes.
+        n_step: `sample` adds up rewards of so many steps, never beyond an episode's end.
+        gamma: discount of these.
+        alpha: draw in proportion to priority ** alpha (Schaul et al. 2016); None draws uniformly.
+        stack: keep each frame once: how many frames an observation is a stack of, 1 if it is none; or by path of a
+            Dict's leaf. None keeps each observation and its successor.
+        axis: of the frames in a stacked observation.
+        extras: further columns that `add` takes by name: `{"log_prob": np.float32}`.
+        seed: of the drawing.
+    """
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        capacity: int,
+        num_envs: int = 1,
+        *,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        alpha: float | None = None,
+        stack: int | Mapping[str, int] | None = None,
+        axis: int = 0,
+        extras: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.lanes = self.num_envs = positive_int("num_envs", num_envs)
+        self.slots = positive_int("capacity", capacity) // num_envs
+        if not self.slots:
+            raise ConfigError(f"a capacity of {capacity} is less than one transition for each of {num_envs} envs")
+        self.first_lane = 0
+        self.n_step, self.gamma, self.alpha = positive_int("n_step", n_step), gamma, alpha
+        size = self.slots * self.lanes
+        self._obs: Pairs | Frames
+        self._obs = Pairs(observation_space, self.slots, num_envs)
+        if stack is not None:
+            self._obs = Frames(observation_space, self.slots, num_envs, stack, axis)
+        self._actions = Storage(action_space, (size,))
+        self._reward = np.zeros(size, np.float32)
+        self._terminated, self._truncated, self._ended = (np.zeros(size, np.bool_) for _ in range(3))
+        self._extras = extra_columns(extras or {}, (size,))
+        self._head, self._stored = np.zeros(self.lanes, np.int64), np.zeros(self.lanes, np.int64)
+        self._fresh = np.ones(self.lanes, np.bool_)
+        """Lanes whose next transition does not follow their last one."""
+        self._tree = None if alpha is None else SumTree(size)
+        self._highest = np.ones(1)
+        self._generator = np.random.default_rng(seed)
+        self._everyone = np.arange(self.lanes)
+
+    def __len__(self) -> int:
+        return int(self._stored.sum())
+
+    @property
+    def capacity(self) -> int:
+        """Transitions that fit."""
+        return self.slots * self.lanes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all columns."""
+        return sum(array.nbytes for array in self._arrays().values())
+
+    # --- filling -----------------------------------------------------------------------------------------------------
+
+    def add(self, obs: Any, actions: Any, step: Step, **extras: Any) -> None:
+        """Store the transitions of an exchange.
+
+        Args:
+            obs: what was acted on, of the envs of the step, in its order.
+            actions: likewise.
+            step: of all envs or of some; `step.env_ids` count from the first env of this part.
+            extras: a value for each extra column.
+        """
+        check_extras(self._extras, extras)
+        valid, lanes = step.valid, step.env_ids
+        rows = None if valid.all() else valid
+        if rows is not None:
+            lanes = lanes[rows]
+        if not len(lanes):
+            return
+        slots = self._head[lanes]
+        index = self._place(slots, lanes)
+        everyone = len(lanes) == self.lanes and self.first_lane == 0 and (slots == slots[0]).all()
+        if everyone and np.array_equal(lanes, self._everyone) and self.lanes == self.num_envs:
+            index = slice(int(slots[0]) * self.lanes, (int(slots[0]) + 1) * self.lanes)  # type: ignore[assignment]
+        self._obs.write(index, lanes + self.first_lane, rows, obs, step.next_obs, self._fresh[lanes])
+        self._actions.write(index, actions, rows)
+        ended = step.terminated | step.truncated
+        columns = (self._reward, step.reward), (self._terminated, step.terminated), (self._truncated, step.truncated)
+        for column, values in (
+            *columns,
+            (self._ended, ended),
+            *((self._extras[name], extras[name]) for name in extras),
+        ):
+            put(column, index, values, rows)
+        self._fresh[lanes] = ended if rows is None else ended[rows]
+        self._head[lanes] = (slots + 1) % self.slots
+        self._stored[lanes] = np.minimum(self._stored[lanes] + 1, self.slots)
+        if self._tree is not None:
+            self._tree.update(self._place(slots, lanes), self._highest[0])
+        if isinstance(self._obs, Frames):
+            self._give_up(lanes)
+
+    def cut(self, env_ids: Any = None) -> None:
+        """Say that envs were reset by hand: what comes next does not follow what was stored last."""
+        lanes = self._everyone if env_ids is None else np.asarray(env_ids)
+        lanes = lanes[self._stored[lanes] > 0]
+        self._ended[self._place((self._head[lanes] - 1) % self.slots, lanes)] = True
+        self._fresh[lanes] = True
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._head[:], self._stored[:], self._fresh[:] = 0, 0, True
+        if self._tree is not None:
+            self._tree.nodes[:] = 0
+
+    def part(self, first: int, count: int) -> ReplayBuffer:
+        """Some lanes as a buffer to add to; several vector envs can write to their parts at once."""
+        own: ReplayBuffer = object.__new__(ReplayBuffer)
+        own.__dict__.update(self.__dict__)
+        some = slice(first, first + count)
+        own.num_envs, own.first_lane, own._everyone = count, self.first_lane + first, np.arange(count)
+        own._head, own._stored, own._fresh = self._head[some], self._stored[some], self._fresh[some]
+        return own
+
+    # --- drawing -----------------------------------------------------------------------------------------------------
+
+    def sample(self, count: int, *, replace: bool = True, beta: float = 0.4) -> Transitions:
+        """Draw transitions.
+
+        Args:
+            count: how many.
+            replace: False draws none twice; for uniform drawing only.
+            beta: how far importance weights make up for priorities, from 0 to 1.
+        """
+        index = self._draw(count, replace)
+        return self.gather(index, self._weights(index, beta))
+
+    def sample_sequences(self, count: int, length: int) -> Transitions:
+        """Draw runs of `length` transitions, each within one episode; arrays have the axes [count, length, ...].
+
+        Raises:
+            CallOrderError: hardly any episode is that long.
+        """
+        found: list[np.ndarray] = []
+        for _ in range(200):
+            index = self._draw(count, True)
+            found.append(index[self.look_ahead(index, length)[3] == length])
+            if sum(map(len, found)) >= count:
+                break
+        else:
+            raise CallOrderError(f"found too few runs of {length} transitions within an episode; ask for shorter ones")
+        starts = np.concatenate(found)[:count]
+        index = (starts[:, None] + self.lanes * np.arange(length)) % self.capacity
+        flat = self._rows(index.reshape(-1), index.reshape(-1))
+        shaped = {
+            name: map_tree(lambda array: array.reshape(count, length, *array.shape[1:]), value)
+            for name, value in vars(flat).items()
+        }
+        return Transitions(**shaped)
+
+    def gather(self, index: np.ndarray, weight: np.ndarray | None = None) -> Transitions:
+        """The transitions at these places, n steps long."""
+        if self.n_step == 1:
+            return self._rows(index, index, weight=weight)
+        reward, discount, last, _ = self.look_ahead(index, self.n_step)
+        return self._rows(index, last, reward, discount, weight)
+
+    def update_priorities(self, index: np.ndarray, priority: np.ndarray) -> None:
+        """Set the priorities of transitions that were drawn, by their `index`; they must be positive.
+
+        Transitions that are gone by now keep a priority of zero.
+        """
+        if self._tree is None or self.alpha is None:
+            raise CallOrderError("this buffer draws uniformly; make it with alpha=0.6 or so")
+        priority = np.asarray(priority, np.float64)
+        if not (priority > 0).all():
+            raise ConfigError("priorities must be positive; add a small number to errors")
+        weights = np.where(self._tree[index] > 0, priority**self.alpha, 0.0)
+        self._highest[0] = max(self._highest[0], weights.max(initial=0.0))
+        self._tree.update(index, weights)
+
+    def _draw(self, count: int, replace: bool) -> np.ndarray:
+        if self.num_envs != self.lanes:
+            raise CallOrderError("this is a part of a replay buffer, to add to; draw from the whole")
+        total = len(self)
+        if not total or (not replace and count > total):
+            raise CallOrderError(f"cannot draw {count} transitions from {total}; add() more first")
+        if self._tree is not None:
+            if not replace:
+                raise ConfigError("replace=False is for uniform drawing, this buffer has priorities")
+            share = self._tree.total / count
+            return self._tree.search((np.arange(count) + self._generator.random(count)) * share)
+        drawn = self._generator.integers(0, total, count) if replace else self._generator.choice(total, count, False)
+        stored = self._stored
+        if total == self.capacity or ((stored == stored[0]).all() and (self._head == stored).all()):
+            return drawn
+        ends = np.cumsum(stored)
+        lanes = np.searchsorted(ends, drawn, side="right")
+        ages = ends[lanes] - drawn  # 1 is the newest
+        return self._place((self._head[lanes] - ages) % self.slots, lanes)
+
+    def _weights(self, index: np.ndarray, beta: float) -> np.ndarray:
+        if self._tree is None:
+            return np.ones(len(index), np.float32)
+        chances = self._tree[index] / self._tree.total
+        weights = (len(self) * chances) ** -beta
+        return (weights / weights.max()).astype(np.float32)
+
+    def look_ahead(self, index: np.ndarray, horizon: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Rewards, discounts, places of the last step and numbers of steps of runs of at most `horizon` steps."""
+        index, count = np.ascontiguousarray(index, np.int64), len(index)
+        reward, discount = np.empty(count, np.float32), np.empty(count, np.float32)
+        last, steps = np.empty(count, np.int64), np.empty(count, np.int64)
+        newest, gamma = (self._head - 1) % self.slots, np.array([self.gamma])
+        arrays = [index, self._reward, self._terminated, self._ended, newest, gamma, reward, discount, last, steps]
+        at = [address_of(array) for array in arrays]
+        words = [at[0], count, *at[1:5], self.slots, self.lanes, horizon, *at[5:]]
+        table = np.array(words, np.int64)
+        native("look_ahead")(address_of(table))
+        return reward, discount, last, steps
+
+    def _rows(
+        self,
+        index: np.ndarray,
+        last: np.ndarray,
+        reward: np.ndarray | None = None,
+        discount: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
+    ) -> Transitions:
+        obs, next_obs = self._obs.read(index, last)
+        terminated = self._terminated.take(last)
+        if discount is None:
+            discount = np.where(terminated, np.float32(0), np.float32(self.gamma))
+        return Transitions(
+            obs=obs,
+            actions=self._actions.read(index),
+            reward=self._reward.take(index) if reward is None else reward,
+            next_obs=next_obs,
+            terminated=terminated,
+            truncated=self._truncated.take(last),
+            env_ids=index % self.lanes,
+            discount=discount,
+            index=index,
+            weight=np.ones(len(index), np.float32) if weight is None else weight,
+            extras={name: column.take(index, 0) for name, column in self._extras.items()},
+        )
+
+    # --- keeping -----------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as arrays (copies) and plain values."""
+        for storage in (self._obs.storage, self._actions):
+            storage.check_plain("keeping a buffer")
+        arrays = {name: array.copy() for name, array in self._arrays().items()}
+        return {"arrays": arrays, "layout": self._layout(), "generator": self._generator.bit_generator.state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Bring back what `state_dict` returned, to a buffer made with the same arguments."""
+        if state["layout"] != self._layout():
+            raise ConfigError(
+                f"the stored buffer was made with {state['layout']}, this one with {self._layout()}; make them alike"
+            )
+        for name, array in self._arrays().items():
+            array[...] = state["arrays"][name]
+        self._generator.bit_generator.state = state["generator"]
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to a file of plain arrays (npz); loading it runs no code."""
+        state = self.state_dict()
+        write_arrays(path, {"layout": state["layout"], "generator": state["generator"]}, state["arrays"])
+
+    def load(self, path: str | Path) -> None:
+        """Read what `save` wrote, into a buffer made with the same arguments.
+
+        Raises:
+            UnsafeFile: it is damaged, or not such a file.
+        """
+        about, arrays = read_arrays(path, "replay buffer")
+        self.load_state_dict({"arrays": arrays, **about})
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        own = {
+            **{f"action{leaf}": column for leaf, column in enumerate(self._actions.columns)},
+            **{f"extra_{name}": column for name, column in self._extras.items()},
+            "reward": self._reward, "terminated": self._terminated, "truncated": self._truncated, "ended": self._ended,
+            "head": self._head, "stored": self._stored, "fresh": self._fresh, "highest": self._highest,
+        }  # fmt: skip
+        tree = {} if self._tree is None else {"tree": self._tree.nodes}
+        return {**self._obs.arrays(), **own, **tree}
+
+    def _layout(self) -> dict[str, list[Any]]:
+        return {name: [list(array.shape), array.dtype.str] for name, array in self._arrays().items()}
+
+    def _place(self, slots: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+        return slots * self.lanes + lanes + self.first_lane
+
+    def _give_up(self, lanes: np.ndarray) -> None:
+        """Let go of the oldest transitions whose frames are gone."""
+        while len(lanes):
+            index = self._place((self._head[lanes] - self._stored[lanes]) % self.slots, lanes)
+            lost = self._obs.lost(index, lanes + self.first_lane) & (self._stored[lanes] > 0)
+            lanes, index = lanes[lost], index[lost]
+            self._stored[lanes] -= 1
+            if self._tree is not None and len(lanes):
+                self._tree.update(index, 0.0)

@@ -1,0 +1,181 @@
+"""What rewards add up to: advantages and returns, computed by native code.
+
+Everywhere: `reward[t]`, `terminated[t]` and `truncated[t]` belong to the transition that was made in the state of which
+`value[t]` is the value; `last_value` is the value of the state after the last transition. An episode that terminated
+is worth nothing afterwards. One that was truncated goes on, unseen: `final_value[t]` is the value of the observation it
+ended with. Without `final_value` the state of row t + 1 is that observation, as in "next-step" mode.
+
+Arrays have the axes [T, ...] (`last_value` without T). All are computed in the dtype of `value`, float32 or float64.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vecenv._native_function import address_of, float32_at, float64_at, native_function
+from vecenv.errors import ConfigError, SpaceError
+
+TABLE = (
+    "reward", "value", "last_value", "terminated", "truncated", "final_value", "valid", "ratio", "advantages",
+    "returns", "length", "count", "horizon", "numbers", "zeros",
+)  # fmt: skip
+"""Words of the native functions: addresses (0: not given), and the three sizes T, number of envs, n."""
+
+
+def gae(
+    reward: np.ndarray,
+    value: np.ndarray,
+    last_value: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    *,
+    gamma: float,
+    lam: float,
+    final_value: np.ndarray | None = None,
+    valid: np.ndarray | None = None,
+    out: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Generalized advantage estimation.
+
+    Args:
+        reward, value, last_value, terminated, truncated, final_value: see the module.
+        gamma: discount.
+        lam: 0 looks one step ahead, 1 to the end of the episode.
+        valid: False where a row is no transition; its advantage is 0.
+        out: arrays to write to.
+
+    Returns:
+        Advantages, and returns: advantages plus values.
+    """
+    return _run("gae", reward, value, last_value, terminated, truncated, final_value=final_value, valid=valid,
+                numbers=(gamma, gamma * lam), out=out)  # fmt: skip
+
+
+def discounted_returns(
+    reward: np.ndarray,
+    last_value: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    *,
+    gamma: float,
+    final_value: np.ndarray | None = None,
+) -> np.ndarray:
+    """Discounted sums of rewards to the end of each episode; what is behind the last row is `last_value`.
+
+    Computed in the dtype of `last_value`. Without `final_value` a truncated episode goes on with the row after it.
+    """
+    value = np.broadcast_to(np.asarray(last_value), np.shape(reward))
+    return _run("discounted", reward, value, last_value, terminated, truncated, final_value=final_value,
+                numbers=(gamma,))[1]  # fmt: skip
+
+
+def n_step_returns(
+    reward: np.ndarray,
+    value: np.ndarray,
+    last_value: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    *,
+    gamma: float,
+    n: int,
+    final_value: np.ndarray | None = None,
+) -> np.ndarray:
+    """Discounted rewards of n steps and the value of the state they lead to; fewer where episode or rows end."""
+    if n < 1:
+        raise ConfigError(f"n must be at least 1, got {n}")
+    return _run("n_step", reward, value, last_value, terminated, truncated, final_value=final_value,
+                numbers=(gamma,), horizon=n)[1]  # fmt: skip
+
+
+def v_trace(
+    reward: np.ndarray,
+    value: np.ndarray,
+    last_value: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    ratio: np.ndarray,
+    *,
+    gamma: float,
+    lam: float = 1.0,
+    rho: float = 1.0,
+    c: float = 1.0,
+    final_value: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """V-trace (Espeholt et al. 2018): values under a policy other than the one that acted.
+
+    Args:
+        reward, value, last_value, terminated, truncated, final_value: see the module.
+        ratio: probability of each action under the policy to be learnt, divided by that under the one that acted.
+        gamma: discount.
+        lam: multiplies `c`.
+        rho, c: ratios are cut off at these.
+
+    Returns:
+        Advantages for the policy's gradient, and the targets of the values.
+    """
+    return _run("v_trace", reward, value, last_value, terminated, truncated, final_value=final_value, ratio=ratio,
+                numbers=(gamma, lam, rho, c))  # fmt: skip
+
+
+def _run(
+    name: str,
+    reward: np.ndarray,
+    value: np.ndarray,
+    last_value: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    *,
+    numbers: tuple[float, ...],
+    final_value: np.ndarray | None = None,
+    valid: np.ndarray | None = None,
+    ratio: np.ndarray | None = None,
+    horizon: int = 0,
+    out: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    value = np.asarray(value)
+    dtype = value.dtype if value.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+    if value.ndim < 1:
+        raise SpaceError("returns need a first axis of time; got a single value")
+    length, count = len(value), int(np.prod(value.shape[1:], dtype=np.int64))
+    advantages, returns = (np.empty(value.shape, dtype), np.empty(value.shape, dtype)) if out is None else out
+    reals, zeros = np.zeros(4), np.zeros(count, dtype)
+    reals[: len(numbers)] = numbers
+    columns = {
+        "reward": (reward, dtype), "value": (value, dtype), "last_value": (last_value, dtype),
+        "terminated": (terminated, np.bool_), "truncated": (truncated, np.bool_), "final_value": (final_value, dtype),
+        "valid": (valid, np.bool_), "ratio": (ratio, dtype),
+    }  # fmt: skip
+    given: list[Any] = [
+        None
+        if column is None
+        else _column(word, column, kind, value.shape[1:] if word == "last_value" else value.shape)
+        for word, (column, kind) in columns.items()
+    ]
+    arrays = [*given, _column("out", advantages, dtype, value.shape), _column("out", returns, dtype, value.shape)]
+    words = [0 if array is None else address_of(array) for array in arrays]
+    table = np.array([*words, length, count, horizon, address_of(reals), address_of(zeros)], np.int64)
+    if length and count:
+        _native(name, dtype.char)(address_of(table))
+    return advantages, returns
+
+
+def _column(name: str, values: Any, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    array = np.ascontiguousarray(values, dtype)
+    if array.shape != shape and not (shape == () and array.size == 1):
+        raise SpaceError(f"{name} has shape {array.shape}, want {shape} to go with the values")
+    if name == "out" and array is not values:
+        raise SpaceError(f"out must be contiguous arrays of dtype {np.dtype(dtype)}, got {values.dtype}")
+    return array
+
+
+@functools.cache
+def _native(name: str, kind: str) -> Callable[[int], None]:
+    from vecenv.buffers import _returns_native
+
+    single = kind == "f"
+    types = {"values_at": float32_at if single else float64_at, "number": np.float32 if single else np.float64}
+    return native_function(getattr(_returns_native, name), **types, size=np.dtype(kind).itemsize)

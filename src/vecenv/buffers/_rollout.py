@@ -1,0 +1,271 @@
+"""Some steps of all envs: what an on-policy algorithm learns from, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+
+from vecenv._checks import positive_int
+from vecenv._step import Step
+from vecenv.buffers._returns import gae
+from vecenv.buffers._storage import Storage, as_tensors, check_extras, extra_columns, put
+from vecenv.errors import CallOrderError
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """True transitions, one per row of every array.
+
+    Attributes:
+        obs, actions, reward, next_obs, terminated, truncated: of each; `next_obs` is never that of another episode.
+        env_ids: which env made it.
+        discount: what the value of `next_obs` is to be multiplied with, unless terminated; of n steps, gamma to the n.
+        index: where they are in the buffer.
+        weight: importance weights; ones if sampling is uniform.
+        extras: the extra columns.
+    """
+
+    obs: Any
+    actions: Any
+    reward: np.ndarray
+    next_obs: Any
+    terminated: np.ndarray
+    truncated: np.ndarray
+    env_ids: np.ndarray
+    discount: np.ndarray
+    index: np.ndarray
+    weight: np.ndarray
+    extras: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+    def torch(self) -> Transitions:
+        """The same with torch tensors that share the memory. Needs torch."""
+        return Transitions(**{name: as_tensors(value) for name, value in vars(self).items()})
+
+
+class RolloutBuffer:
+    """T exchanges of N envs, as arrays [T, N, ...]. One class for every space; nothing is copied twice.
+
+    Each env has its own place in time, so batches may be of all envs or of some (`recv`), and `part` gives several
+    vector envs their own columns to write to, at once if they like. Every exchange takes a row; where it was no
+    transition (the reset of "next-step" mode) `valid` is False. The observation to act on at time t is `obs[t]`.
+
+    Args:
+        observation_space, action_space: of a single env.
+        steps: T.
+        num_envs: N.
+        extras: further columns that `add` takes by name: `{"value": np.float32, "mask": ((4,), np.bool_)}`.
+
+    Attributes:
+        reward: float32 [T, N].
+        terminated, truncated, valid: bool [T, N].
+        began: bool [T + 1, N]: the observation is the first of its episode.
+        extras: the further columns, by name.
+    """
+
+    def __init__(
+        self,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        steps: int,
+        num_envs: int,
+        extras: Mapping[str, Any] | None = None,
+    ) -> None:
+        axes = positive_int("steps", steps), positive_int("num_envs", num_envs)
+        self.steps, self.num_envs = axes
+        self.first_env = 0
+        self._obs, self._actions = Storage(observation_space, (steps + 1, num_envs)), Storage(action_space, axes)
+        self.reward = np.zeros(axes, np.float32)
+        self.terminated, self.truncated, self.valid = (np.zeros(axes, np.bool_) for _ in range(3))
+        self.began = np.zeros((steps + 1, num_envs), np.bool_)
+        self.extras = extra_columns(extras or {}, axes)
+        self._times = np.zeros(num_envs, np.int64)
+        self._everyone = np.arange(num_envs)
+        self._finals: list[tuple[np.ndarray, np.ndarray, list[Any]]] = []
+        """Times, envs and leaves of the observations that ended an episode and are not the next `obs`."""
+
+    # --- filling -----------------------------------------------------------------------------------------------------
+
+    def begin(self, obs: Any, began: Any = True) -> None:
+        """Start with what a reset returned; `began` is False where an episode goes on."""
+        self._obs.write(0, obs)
+        self.began[0] = began
+        self.clear()
+
+    def add(self, actions: Any, step: Step, **extras: Any) -> None:
+        """Store an exchange: the actions that were taken on the current observations, and what came of them.
+
+        Args:
+            actions: of the envs of the step, in its order.
+            step: of all envs or of some; `step.env_ids` count from the first env of this part.
+            extras: a value for each extra column.
+
+        Raises:
+            CallOrderError: an env has no room left; `room` tells which do.
+        """
+        check_extras(self.extras, extras)
+        rows = step.env_ids
+        times, ended, rolled = self._times[rows], step.terminated | step.truncated, step.rolled
+        if len(times) and times.max() >= self.steps:
+            raise CallOrderError(
+                f"the rollout is full: {int((times >= self.steps).sum())} of these envs have made {self.steps} steps; "
+                "call restart() first, and do not send envs that have no `room`"
+            )
+        together = len(rows) == self.num_envs and (times == times[0]).all() and np.array_equal(rows, self._everyone)
+        here: Any = int(times[0]) if together else (times, rows)
+        after: Any = here + 1 if together else (times + 1, rows)
+        self._actions.write(here, actions)
+        self._obs.write(after, step.obs)
+        self.reward[here], self.terminated[here], self.truncated[here] = step.reward, step.terminated, step.truncated
+        valid = self.valid[here] = step.valid
+        self.began[after] = rolled | ~valid
+        for name, column in self.extras.items():
+            column[here] = extras[name]
+        if ended.any() and rolled.any():
+            self._keep_finals(step, times, rows, np.flatnonzero(rolled))
+        self._times[rows] += 1
+
+    def reset(self, obs: Any, mask: np.ndarray) -> None:
+        """Note a partial reset (`options={"reset_mask": mask}`), as "disabled" mode needs: new episodes begin there.
+
+        Args:
+            obs: of all envs, as the reset returned them.
+            mask: which envs were reset.
+        """
+        rows = np.flatnonzero(mask)
+        times = self._times[rows]
+        ended = np.flatnonzero(times > 0)
+        if len(ended):
+            at = times[ended], rows[ended]
+            finals = [column[at] for column in self._obs.columns]
+            self._finals.append((times[ended] - 1, rows[ended] + self.first_env, finals))
+        self._obs.write((times, rows), obs, rows)
+        self.began[times, rows] = True
+
+    def restart(self) -> None:
+        """Make room: the observations after the last step become the first ones."""
+        self.begin(*self.latest())
+
+    def clear(self) -> None:
+        """Forget all steps; the first observations stay."""
+        self._times[:] = 0
+        first, last = self.first_env, self.first_env + self.num_envs
+        self._finals[:] = [entry for entry in self._finals if not first <= entry[1][0] < last]
+
+    def part(self, first: int, count: int) -> RolloutBuffer:
+        """The columns of some envs as a buffer of their own; both see what is added to either."""
+        some = slice(first, first + count)
+        own: RolloutBuffer = object.__new__(RolloutBuffer)
+        own.steps, own.num_envs, own.first_env = self.steps, count, self.first_env + first
+        own._obs, own._actions = self._obs.part((slice(None), some)), self._actions.part((slice(None), some))
+        own.reward, own.began, own.valid = self.reward[:, some], self.began[:, some], self.valid[:, some]
+        own.terminated, own.truncated = self.terminated[:, some], self.truncated[:, some]
+        own.extras = {name: column[:, some] for name, column in self.extras.items()}
+        own._times, own._everyone, own._finals = self._times[some], np.arange(count), self._finals
+        return own
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def obs(self) -> Any:
+        """[T + 1, N, ...]: observations that were acted on, and at last the ones to act on next. Not a copy."""
+        return self._obs.tree
+
+    @property
+    def actions(self) -> Any:
+        """[T, N, ...]. Not a copy."""
+        return self._actions.tree
+
+    @property
+    def room(self) -> np.ndarray:
+        """Which envs have room for another step."""
+        return self._times < self.steps
+
+    @property
+    def full(self) -> bool:
+        """Whether no env has room."""
+        return not self.room.any()
+
+    def obs_at(self, time: int) -> Any:
+        """The observations of one time, to act on. Not a copy."""
+        return self._obs.nest([column[time] for column in self._obs.columns])
+
+    def latest(self) -> tuple[Any, np.ndarray]:
+        """The observations to act on now, copied, and where they are the first of an episode."""
+        at = self._times, self._everyone
+        return self._obs.nest([column[at] for column in self._obs.columns]), self.began[at]
+
+    def finals(self) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Observations that ended an episode which rolled over in the same step: times, envs, and these."""
+        own = [entry for entry in self._finals if self.first_env <= entry[1][0] < self.first_env + self.num_envs]
+        if not own:
+            nothing = np.zeros(0, np.int64)
+            return nothing, nothing, self._obs.nest([column[0, :0] for column in self._obs.columns])
+        times, envs = (np.concatenate([entry[part] for entry in own]) for part in (0, 1))
+        leaves = [np.concatenate([entry[2][leaf] for entry in own]) for leaf in range(len(self._obs.columns))]
+        return times, envs - self.first_env, self._obs.nest(leaves)
+
+    def gae(
+        self, value: np.ndarray, last_value: np.ndarray, final_value: np.ndarray | None, gamma: float, lam: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Advantages and returns of a full rollout.
+
+        Args:
+            value: of `obs[:T]`.
+            last_value: of `obs[T]`.
+            final_value: of the observations of `finals`, in their order; None if there are none.
+            gamma: discount.
+            lam: lambda.
+        """
+        finals = None
+        if final_value is not None and len(final_value):
+            times, envs, _ = self.finals()
+            # Where nothing rolled, the observation that ended an episode is the next row's.
+            finals = np.concatenate([value[1:], last_value[None]]).astype(value.dtype)
+            finals[times, envs] = final_value
+        return gae(self.reward, value, last_value, self.terminated, self.truncated,
+                   gamma=gamma, lam=lam, final_value=finals, valid=self.valid)  # fmt: skip
+
+    def transitions(self) -> Transitions:
+        """All transitions so far, env by env, copied."""
+        times, envs = np.nonzero((np.arange(self.steps)[:, None] < self._times) & self.valid)
+        order = np.lexsort((times, envs))
+        at = times[order], envs[order]
+        next_obs = [column[at[0] + 1, at[1]] for column in self._obs.columns]
+        final_times, final_envs, final = self.finals()
+        place = np.full((self.steps, self.num_envs), -1)
+        place[final_times, final_envs] = np.arange(len(final_times))
+        rolled = np.flatnonzero(place[at] >= 0)
+        for leaf, column in zip(self._obs.flat(final), next_obs, strict=True):
+            put(column, rolled, leaf, place[at][rolled])
+        return Transitions(
+            obs=self._obs.nest([column[at] for column in self._obs.columns]),
+            actions=self._actions.nest([column[at] for column in self._actions.columns]),
+            reward=self.reward[at],
+            next_obs=self._obs.nest(next_obs),
+            terminated=self.terminated[at],
+            truncated=self.truncated[at],
+            env_ids=at[1],
+            discount=np.ones(len(at[0]), np.float32),
+            index=at[0],
+            weight=np.ones(len(at[0]), np.float32),
+            extras={name: column[at] for name, column in self.extras.items()},
+        )
+
+    def torch(self) -> dict[str, Any]:
+        """Every column as torch tensors that share its memory. Needs torch."""
+        names = ("obs", "actions", "reward", "terminated", "truncated", "valid", "began", "extras")
+        return {name: as_tensors(getattr(self, name)) for name in names}
+
+    def _keep_finals(self, step: Step, times: np.ndarray, rows: np.ndarray, rolled: np.ndarray) -> None:
+        kept = []
+        for column, leaf in zip(self._obs.columns, self._obs.flat(step.next_obs), strict=True):
+            kept.append(np.empty((len(rolled), *column.shape[2:]), column.dtype))
+            put(kept[-1], slice(None), leaf, rolled)
+        self._finals.append((times[rolled], rows[rolled] + self.first_env, kept))

@@ -1,0 +1,112 @@
+"""Columns of a space: where buffers keep observations and actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+
+from vecenv._layout import Layout, _nest, map_tree
+from vecenv.errors import MissingExtra, SpaceError, UnsupportedError
+
+
+class Storage:
+    """One array per leaf of a space, with some axes in front.
+
+    Args:
+        space: of a single env.
+        axes: sizes of the axes in front.
+    """
+
+    def __init__(self, space: Space[Any], axes: tuple[int, ...], columns: list[np.ndarray] | None = None) -> None:
+        self.layout = Layout(space)
+        self._places = _nest(space, iter(range(len(self.layout.leaves))))
+        """The leaves' numbers, nested like the space."""
+        self.columns = columns or [np.zeros((*axes, *leaf.shape), leaf.dtype) for leaf in self.layout.leaves]
+
+    @property
+    def tree(self) -> Any:
+        """The arrays, nested like the space. Not copies."""
+        return self.nest(self.columns)
+
+    def nest(self, leaves: list[Any]) -> Any:
+        """One value per leaf, nested like the space."""
+        if type(self._places) is int:
+            return leaves[0]
+        return map_tree(leaves.__getitem__, self._places)
+
+    def flat(self, tree: Any) -> list[Any]:
+        """The leaves of a value that is nested like the space."""
+        if type(self._places) is int:
+            return [tree]
+        leaves: list[Any] = []
+        map_tree(lambda _, leaf: leaves.append(leaf), self._places, tree)
+        return leaves
+
+    def write(self, index: Any, tree: Any, rows: Any = None) -> None:
+        """Store a batch at `index`; with `rows`, those of its rows alone."""
+        for column, leaf in zip(self.columns, self.flat(tree), strict=True):
+            put(column, index, leaf, rows)
+
+    def read(self, index: np.ndarray) -> Any:
+        """Copies of what is stored at these numbers of the first axis."""
+        return self.nest([column.take(index, 0) for column in self.columns])
+
+    def part(self, index: Any) -> Storage:
+        """A view of some of it."""
+        return Storage(self.layout.space, (), [column[index] for column in self.columns])
+
+    def check_plain(self, call: str) -> None:
+        """Raise UnsupportedError if some leaves are Python objects."""
+        for number in self.layout.by_value:
+            leaf = self.layout.leaves[number]
+            raise UnsupportedError(
+                f"{call} needs spaces of numbers; {leaf.path or 'this'} is {leaf.space}, which has no fixed size"
+            )
+
+
+def put(column: np.ndarray, index: Any, values: Any, rows: Any = None) -> None:
+    """Assign values, or some rows of them, to a column. Those without a fixed size are assigned one by one."""
+    if column.dtype == object:
+        chosen = list(values) if rows is None else [values[row] for row in np.arange(len(values))[rows]]
+        places = np.empty(len(chosen), object)
+        for position, value in enumerate(chosen):
+            places[position] = value
+        column[index] = places
+        return
+    values = np.asarray(values)
+    column[index] = values if rows is None else values[rows]
+
+
+def as_tensors(tree: Any) -> Any:
+    """The same memory as torch tensors, for every array in a tree."""
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtra("tensors need torch: pip install 'vecenv[torch]'") from None
+
+    if isinstance(tree, np.ndarray) and tree.dtype != object:
+        return torch.from_numpy(tree)
+
+    def view(array: np.ndarray) -> Any:
+        if array.dtype == object:
+            raise UnsupportedError("tensors need numbers; this space has parts without a fixed size")
+        return torch.from_numpy(array)
+
+    return map_tree(view, tree)
+
+
+def extra_columns(extras: Any, axes: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Columns for whatever else belongs to a transition: `{name: dtype}` or `{name: (shape, dtype)}`."""
+    columns = {}
+    for name, kind in extras.items():
+        shape, dtype = kind if isinstance(kind, tuple) else ((), kind)
+        columns[name] = np.zeros((*axes, *shape), dtype)
+    return columns
+
+
+def check_extras(columns: dict[str, np.ndarray], given: dict[str, Any]) -> None:
+    """Raise SpaceError unless the names are the same."""
+    if columns.keys() != given.keys():
+        raise SpaceError(f"this buffer has the extra columns {sorted(columns)}, add() was given {sorted(given)}")

@@ -1,0 +1,66 @@
+"""Weights with which numbers are drawn, in a tree of sums."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vecenv._native_function import address_of, native_function
+
+
+class SumTree:
+    """`size` weights, all 0 at first. Setting one and finding one takes log(size) steps of native code.
+
+    Attributes:
+        nodes: float64 [2 * leaves]; node 1 is the sum of all, the leaves are the second half.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.leaves = 1 << max(0, size - 1).bit_length()
+        self.nodes = np.zeros(2 * self.leaves)
+        self._lock = threading.Lock()  # native code runs without the interpreter's
+
+    @property
+    def total(self) -> float:
+        """The sum of all weights."""
+        return float(self.nodes[1])
+
+    def __getitem__(self, index: np.ndarray) -> np.ndarray:
+        return self.nodes[self.leaves + np.asarray(index)]
+
+    def update(self, index: np.ndarray, weights: np.ndarray | float) -> None:
+        """Set weights; of an index that comes twice the last one counts."""
+        index = np.ascontiguousarray(index, np.int64)
+        weights = np.ascontiguousarray(np.broadcast_to(np.asarray(weights, np.float64), index.shape))
+        self._run("update_tree", index, weights)
+
+    def search(self, sums: np.ndarray) -> np.ndarray:
+        """For each number in [0, total): the first index at which the cumulated weights are greater."""
+        sums, index = np.ascontiguousarray(sums, np.float64), np.empty(len(sums), np.int64)
+        self._run("search_tree", index, sums)
+        return index
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    def _run(self, name: str, index: np.ndarray, numbers: np.ndarray) -> None:
+        words = [address_of(self.nodes), self.leaves, address_of(index), len(index), address_of(numbers)]
+        table = np.array(words, np.int64)
+        with self._lock:
+            native(name)(address_of(table))
+
+
+@functools.cache
+def native(name: str) -> Callable[[int], None]:
+    """A function of `_replay_native.py`."""
+    from vecenv.buffers import _replay_native
+
+    return native_function(getattr(_replay_native, name))

@@ -1,0 +1,325 @@
+"""The checks of `vecenv check`, each a function of the env that tells what it found."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import cloudpickle
+import gymnasium
+import numpy as np
+
+from vecenv._layout import Layout
+from vecenv._make import refuses
+from vecenv.cli._screen import short
+from vecenv.cli._sources import Source, space_words
+from vecenv.cli._values import bare, bits, misfit, not_finite
+
+_SPEED_ENVS, _SPEED_SECONDS = 16, 0.3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found; after a fatal one there is no point in going on."""
+
+    check: str
+    result: Literal["ok", "warning", "failed", "skipped"]
+    told: str
+    fatal: bool = field(default=False, repr=False)
+
+
+class Subject:
+    """The env that is checked.
+
+    Attributes:
+        source: the env.
+        steps, seed: how long, from where.
+        engine: which one suits, and why; found by the last check.
+    """
+
+    def __init__(self, source: Source, steps: int, seed: int) -> None:
+        self.source, self.steps, self.seed = source, steps, seed
+        self.engine: dict[str, Any] = {}
+
+    def build(self) -> gymnasium.Env[Any, Any]:
+        """One Python env, as the engines build it."""
+        from vecenv._builds import find_build
+        from vecenv._factories import factories
+
+        return factories(find_build(self.source.env)[1], 1, self.source.kwargs or None)[0][0]()
+
+    @contextmanager
+    def env(self) -> Iterator[Any]:
+        """One env, closed afterwards."""
+        env = self.build()
+        try:
+            yield env
+        finally:
+            env.close()
+
+    def actions(self, env: Any) -> Iterator[Any]:
+        """Random actions, always the same."""
+        space = copy.deepcopy(env.action_space)
+        space.seed(self.seed)
+        for _ in range(self.steps):
+            yield space.sample()
+
+    def walk(self, env: Any) -> Iterator[tuple[int, Any, Any]]:
+        """Random episodes: number of the step, the action (None for a reset), and what came back."""
+        yield 0, None, env.reset(seed=self.seed)
+        for number, action in enumerate(self.actions(env), 1):
+            answer = env.step(action)
+            yield number, action, answer
+            if answer[2] or answer[3]:
+                yield number, None, env.reset()
+
+
+def _check(function: Callable[[Subject], list[Finding]]) -> Callable[[Subject], list[Finding]]:
+    """A check during which the env raises has failed."""
+    name = function.__name__.replace("_", " ")
+
+    def checked(subject: Subject) -> list[Finding]:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return function(subject)
+        except Exception as error:
+            fatal = function.__name__ in ("builds", "spaces", "values")
+            return [Finding(name, "failed", f"{type(error).__name__}: {error!s:.300}", fatal)]
+
+    checked.__name__ = function.__name__
+    return checked
+
+
+@_check
+def builds(subject: Subject) -> list[Finding]:
+    """The constructor works and makes an Env."""
+    started = time.perf_counter()
+    with subject.env() as env:
+        if not isinstance(env, gymnasium.Env):
+            return [Finding("builds", "failed", f"it is a {type(env).__name__}, not a gymnasium.Env", True)]
+        return [Finding("builds", "ok", f"in {1000 * (time.perf_counter() - started):.1f} ms")]
+
+
+@_check
+def spaces(subject: Subject) -> list[Finding]:
+    """Spaces are spaces, and have columns."""
+    with subject.env() as env:
+        found = []
+        for name in ("observation_space", "action_space"):
+            space = getattr(env, name, None)
+            if not isinstance(space, gymnasium.Space):
+                return [Finding("spaces", "failed", f"{name} is {space!r:.80}, not a gymnasium.Space", True)]
+            Layout(space)  # raises if it has no columns
+            found.append(space_words(space))
+            if isinstance(space, gymnasium.spaces.Box) and name == "action_space" and not space.is_bounded():
+                told = f"actions are unbounded ({space_words(space)}): random actions and SAC need bounds"
+                return [Finding("spaces", "warning", told)]
+    return [Finding("spaces", "ok", " -> ".join(found))]
+
+
+@_check
+def api(subject: Subject) -> list[Finding]:
+    """Gymnasium's own checker, and what it warns of."""
+    from gymnasium.utils.env_checker import check_env
+
+    with warnings.catch_warnings(record=True) as caught, subject.env() as env:
+        warnings.simplefilter("always")
+        check_env(env.unwrapped, skip_render_check=True)
+    told = list(dict.fromkeys(bare(str(one.message)) for one in caught if "WARN" in str(one.message)))
+    told = [text for text in told if "infinity" not in text]  # many good envs have unbounded observations
+    if told:
+        return [Finding("api", "warning", text) for text in told[:3]]
+    return [Finding("api", "ok", "reset and step as Gymnasium wants them")]
+
+
+@_check
+def values(subject: Subject) -> list[Finding]:
+    """Observations fit their space, rewards and flags are what they should be, everything is finite."""
+    with subject.env() as env:
+        ended = 0
+        for number, action, answer in subject.walk(env):
+            where = f"after reset, step {number}" if action is None else f"step {number}"
+            obs = answer[0]
+            bad = not_finite(obs)
+            if bad:
+                return [Finding("values", "failed", f"{where}: the observation has {bad}")]
+            if obs not in env.observation_space:
+                return [Finding("values", "failed", f"{where}: {misfit(obs, env.observation_space)}", True)]
+            if action is None:
+                continue
+            reward, ended = answer[1], ended + bool(answer[2] or answer[3])
+            if np.ndim(reward) or not np.isfinite(np.float64(reward)):
+                return [
+                    Finding("values", "failed", f"{where}: the reward is {reward!r:.60}; it must be a finite number")
+                ]
+            for name, flag in (("terminated", answer[2]), ("truncated", answer[3])):
+                if not isinstance(flag, (bool, np.bool_)):
+                    return [Finding("values", "failed", f"{where}: {name} is {flag!r:.40}, not a bool")]
+    told = f"{subject.steps} random steps, {ended} episodes ended: all inside their spaces, all finite"
+    if not ended:
+        return [Finding("values", "warning", f"{told}; if none ever ends, set max_episode_steps")]
+    return [Finding("values", "ok", told)]
+
+
+@_check
+def determinism(subject: Subject) -> list[Finding]:
+    """The same seed and actions give the same bits, whatever the global random state."""
+    first = _recording(subject, 1)
+    second = _recording(subject, 2)
+    for number, (one, other) in enumerate(zip(first, second, strict=False)):
+        if one != other:
+            told = f"step {number} differs between two runs with seed {subject.seed} and the same actions; "
+            told += "draw from self.np_random (set by super().reset(seed=seed)), not from np.random or random"
+            return [Finding("determinism", "failed", told)]
+    with subject.env() as env:
+        env.reset(seed=subject.seed)
+        other = bits(env.reset(seed=subject.seed + 1)[0])
+        if bits(env.reset(seed=subject.seed)[0]) != first[0]:
+            told = f"reset(seed={subject.seed}) of a used env begins another episode than that of a new one"
+            return [Finding("determinism", "failed", told)]
+    if other == first[0]:
+        return [Finding("determinism", "ok", "same seed, same bits (the first observation is the same for all seeds)")]
+    return [Finding("determinism", "ok", "same seed, same bits; another seed, another episode")]
+
+
+@_check
+def buffer_reuse(subject: Subject) -> list[Finding]:
+    """An observation that was handed out stays as it is, and so does the action."""
+    with subject.env() as env:
+        kept: list[tuple[int, Any, bytes]] = []
+        for number, _, answer in subject.walk(env):
+            kept.append((number, answer[0], bits(answer[0])))
+            if number > 20:
+                break
+        for number, obs, before in kept:
+            if bits(obs) != before:
+                told = (
+                    f"the observation of step {number} changed later: the env writes into an array it has handed out. "
+                )
+                return [
+                    Finding(
+                        "buffer reuse", "warning", f"{told}vecenv copies it; lists and replay buffers of others do not"
+                    )
+                ]
+        space = copy.deepcopy(env.action_space)
+        space.seed(subject.seed)
+        env.reset(seed=subject.seed)
+        action = space.sample()
+        before = bits(action)
+        env.step(action)
+        if bits(action) != before:
+            return [Finding("buffer reuse", "failed", "step() changes the action it was given; copy it first")]
+    return [Finding("buffer reuse", "ok", "what it hands out stays as it is")]
+
+
+@_check
+def pickling(subject: Subject) -> list[Finding]:
+    """Workers can be told how to make it."""
+    cloudpickle.loads(cloudpickle.dumps(subject.source.env))
+    with subject.env() as env:
+        env.reset(seed=subject.seed)
+        try:
+            pickle.loads(pickle.dumps(env.unwrapped))
+        except Exception as error:
+            told = (
+                f"its class travels to workers; a running env cannot be pickled ({type(error).__name__}: {error!s:.80})"
+            )
+            return [Finding("pickling", "ok", told)]
+    return [Finding("pickling", "ok", "its class travels to workers; a running env too")]
+
+
+@_check
+def engines(subject: Subject) -> list[Finding]:
+    """All engines give the same bits as the reference."""
+    names = [name for name in ("thread", "process", "compiled") if _refusal(subject, name) is None]
+    wanted = _exchanges(subject, "sync")
+    for name in names:
+        for number, (one, other) in enumerate(zip(wanted, _exchanges(subject, name), strict=True)):
+            if one != other:
+                return [
+                    Finding("engines", "failed", f"exchange {number} of engine {name!r} differs from engine 'sync'")
+                ]
+    return [Finding("engines", "ok", f"sync, {', '.join(names)}: the same bits, three envs, {len(wanted)} exchanges")]
+
+
+@_check
+def speed(subject: Subject) -> list[Finding]:
+    """How fast each engine is, and which one `make` takes."""
+    rates = {
+        name: _rate(subject, name)
+        for name in ("compiled", "sync", "thread", "process")
+        if _refusal(subject, name) is None
+    }
+    with subject.source.make(_SPEED_ENVS) as envs:
+        chosen, reason = envs.engine.name, envs.engine_reason
+    subject.engine = {"name": chosen, "reason": reason, "envs": _SPEED_ENVS, "steps_per_second": rates}
+    measured = ", ".join(f"{name} {short(rate)}" for name, rate in rates.items())
+    best = max(rates, key=lambda name: rates[name])
+    told = f"{chosen}: {reason}"
+    if best != chosen and rates[best] > 1.3 * rates.get(chosen, 0.0):
+        told += f" (measured now, {best!r} was faster)"
+    return [
+        Finding("speed", "ok", f"steps/s of {_SPEED_ENVS} envs: {measured}"),
+        Finding("engine", "ok", told),
+    ]
+
+
+CHECKS = (builds, spaces, values, determinism, buffer_reuse, api, pickling, engines, speed)
+
+
+def _recording(subject: Subject, state: int) -> list[bytes]:
+    """Bits of everything that an env answers, with a global random state of its own."""
+    python, numpy = random.getstate(), np.random.get_state()
+    random.seed(state)
+    np.random.seed(state)
+    try:
+        with subject.env() as env:
+            return [
+                bits(answer[0])
+                if action is None
+                else bits(answer[0]) + bits([float(answer[1]), *map(bool, answer[2:4])])
+                for _, action, answer in subject.walk(env)
+            ]
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def _exchanges(subject: Subject, engine: str) -> list[bytes]:
+    """Bits of what a vector env answers."""
+    options: dict[str, Any] = {"workers": 2} if engine in ("thread", "process") else {}
+    with subject.source.make(3, engine=engine, **options) as envs:
+        space = copy.deepcopy(envs.action_space)
+        space.seed(subject.seed)
+        found = [bits(envs.reset(seed=subject.seed)[0])]
+        for _ in range(min(subject.steps, 200)):
+            obs, reward, terminated, truncated, _ = envs.step(space.sample())
+            found.append(bits(obs) + bits([reward, terminated, truncated]))
+    return found
+
+
+def _rate(subject: Subject, engine: str) -> float:
+    """Steps per second."""
+    with subject.source.make(_SPEED_ENVS, engine=engine) as envs:
+        envs.reset(seed=subject.seed)
+        actions = [envs.action_space.sample() for _ in range(8)]
+        envs.step(actions[0])
+        started, exchanges = time.perf_counter(), 0
+        while (spent := time.perf_counter() - started) < _SPEED_SECONDS:
+            envs.step(actions[exchanges % 8])
+            exchanges += 1
+    return exchanges * _SPEED_ENVS / spent
+
+
+def _refusal(subject: Subject, engine: str) -> str | None:
+    if engine == "compiled":
+        return None if subject.source.has_kernel else "there is no kernel of this env"
+    return refuses(engine)

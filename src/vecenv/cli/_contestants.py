@@ -1,0 +1,161 @@
+"""Who takes part in a benchmark: our engines, and other libraries where they are installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from vecenv._make import ENGINES
+from vecenv.cli._sources import Source
+
+PROCESSES = 64
+"""More processes than this are not started: others start one per env."""
+Exchange = Callable[[int], object]
+Running = tuple[Exchange, Callable[[], object]]
+"""A function that steps all envs, given a number that counts up, and one that closes them."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A way to run envs.
+
+    Attributes:
+        name: of it.
+        build: from the source and a number of envs to running envs.
+        most: envs that it is asked for.
+    """
+
+    name: str
+    build: Callable[[Source, int], Running]
+    most: int = 1 << 20
+
+
+def contestants(source: Source) -> tuple[list[Contestant], dict[str, str]]:
+    """Who can run this env, and why the others cannot."""
+    found, missing = [], {}
+    for engine in ENGINES:
+        if engine == "compiled" and not source.has_kernel:
+            missing["vecenv compiled"] = "there is no kernel of this env"
+            continue
+        found.append(
+            Contestant(f"vecenv {engine}", lambda what, count, engine=engine: _ours(what, count, engine=engine))
+        )
+        if engine == "compiled":
+            found.append(Contestant("vecenv compiled, fast", lambda what, count: _ours(what, count, precision="fast")))
+    found += [Contestant("gymnasium sync", _gymnasium_sync), Contestant("gymnasium async", _gymnasium_async, PROCESSES)]
+    others = {
+        "stable_baselines3": [Contestant("SB3 Dummy", _sb3_dummy), Contestant("SB3 Subproc", _sb3_subproc, PROCESSES)],
+        "envpool": [Contestant("EnvPool", _envpool)],
+        "pufferlib": [Contestant("PufferLib serial", _pufferlib)],
+    }
+    for module, theirs in others.items():
+        reason = _reason(module, source)
+        if reason is None:
+            found += theirs
+        else:
+            missing |= {one.name: reason for one in theirs}
+    return found, missing
+
+
+def _reason(module: str, source: Source) -> str | None:
+    """Why a library cannot take part."""
+    if importlib.util.find_spec(module) is None:
+        return "not installed"
+    if module == "envpool":
+        if source.id is None:
+            return "has its own envs only"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                import envpool  # pyright: ignore[reportMissingImports]  # optional
+            except Exception as error:  # it is there, but something that it needs is not
+                return f"cannot be imported: {error!s:.60}"
+            if source.id not in envpool.list_all_envs():
+                return f"has no {source.id}"
+    return None
+
+
+def _factory(source: Source) -> Callable[[], Any]:
+    """One Python env."""
+    from vecenv._builds import find_build
+    from vecenv._factories import factories
+
+    return factories(find_build(source.env)[1], 1, source.kwargs or None)[0][0]
+
+
+def _actions(space: gymnasium.Space[Any], count: int) -> list[Any]:
+    """Some batches of random actions, the same for all contestants."""
+    batched = gymnasium.vector.utils.batch_space(space, count)
+    batched.seed(0)
+    return [batched.sample() for _ in range(16)]
+
+
+def _stepping(envs: Any, space: gymnasium.Space[Any], count: int) -> Running:
+    actions = _actions(space, count)
+    return lambda turn: envs.step(actions[turn % len(actions)]), envs.close
+
+
+def _ours(source: Source, count: int, **options: Any) -> Running:
+    envs = source.make(count, **options)
+    envs.reset(seed=0)
+    return _stepping(envs, envs.single_action_space, count)
+
+
+def _gymnasium_sync(source: Source, count: int) -> Running:
+    envs = gymnasium.vector.SyncVectorEnv([_factory(source)] * count)
+    envs.reset(seed=0)
+    return _stepping(envs, envs.single_action_space, count)
+
+
+def _gymnasium_async(source: Source, count: int) -> Running:
+    envs = gymnasium.vector.AsyncVectorEnv([_factory(source)] * count)
+    envs.reset(seed=0)
+    return _stepping(envs, envs.single_action_space, count)
+
+
+def _sb3(envs: Any, count: int) -> Running:
+    envs.seed(0)
+    envs.reset()
+    actions = _actions(envs.action_space, count)
+    return lambda turn: envs.step(actions[turn % len(actions)]), envs.close
+
+
+def _sb3_dummy(source: Source, count: int) -> Running:
+    from stable_baselines3.common.vec_env import DummyVecEnv  # pyright: ignore[reportMissingImports]  # optional
+
+    return _sb3(DummyVecEnv([_factory(source)] * count), count)
+
+
+def _sb3_subproc(source: Source, count: int) -> Running:
+    from stable_baselines3.common.vec_env import SubprocVecEnv  # pyright: ignore[reportMissingImports]  # optional
+
+    return _sb3(SubprocVecEnv([_factory(source)] * count), count)
+
+
+def _envpool(source: Source, count: int) -> Running:
+    import envpool  # pyright: ignore[reportMissingImports]  # optional
+
+    envs: Any = envpool.make_gymnasium(str(source.id), num_envs=count, seed=0)
+    envs.reset()
+    actions = [np.asarray(action) for action in _actions(envs.action_space, count)]
+    return lambda turn: envs.step(actions[turn % len(actions)]), envs.close
+
+
+def _pufferlib(source: Source, count: int) -> Running:
+    import pufferlib.emulation  # pyright: ignore[reportMissingImports]  # optional
+    import pufferlib.vector  # pyright: ignore[reportMissingImports]  # optional
+
+    factory = _factory(source)
+
+    def make(buf: Any = None, seed: int = 0) -> Any:
+        return pufferlib.emulation.GymnasiumPufferEnv(env_creator=factory, buf=buf, seed=seed)
+
+    envs: Any = pufferlib.vector.make(make, backend=pufferlib.vector.Serial, num_envs=count)
+    envs.reset()
+    return _stepping(envs, envs.single_action_space, count)

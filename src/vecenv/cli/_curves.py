@@ -1,0 +1,170 @@
+"""Learning curves: from the episodes of runs to lines with confidence bands, and their picture."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vecenv.cli._sources import read_run
+from vecenv.errors import ConfigError, MissingExtra
+from vecenv.evaluation import bootstrap
+from vecenv.wrappers._results_file import SUFFIX
+
+POINTS, PER_POINT, RESAMPLES = 60, 10, 500
+"""Points of a curve at most; episodes behind each at least, on average; samples of the bootstrap at each."""
+COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568", "#0987a0", "#975a16", "#e53e3e",
+           "#718096", "#38a169", "#d69e2e")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes of a run in order of time.
+
+    Attributes:
+        label: what the run is: env and algorithm.
+        steps: steps of all envs when each ended.
+        returns: of each.
+    """
+
+    label: str
+    steps: np.ndarray
+    returns: np.ndarray
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line: mean return by steps, and an interval at each point.
+
+    Attributes:
+        label: of the line.
+        runs: how many it is of.
+        steps, mean, low, high: the points; NaN where no episode ended.
+    """
+
+    label: str
+    runs: int
+    steps: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def read_episodes(run: str | Path) -> Episodes:
+    """The episodes of a run's directory, ours or one with Monitor files of Stable-Baselines3."""
+    directory = Path(run)
+    if not directory.is_dir():
+        raise ConfigError(f"there is no run {str(run)!r}; name directories such as runs/CartPole-v1-ppo-1")
+    files = sorted(directory.glob(f"*{SUFFIX}"))
+    if not files:
+        raise ConfigError(f"{run} has no episodes: no file *{SUFFIX}")
+    rows = np.concatenate([_read_monitor(file) for file in files])
+    rows = rows[np.argsort(rows[:, 2], kind="stable")]
+    _, config = read_run(directory)
+    label = f"{config['env']} {config['algo']}" if config else directory.name
+    return Episodes(label, np.cumsum(rows[:, 1]), rows[:, 0])
+
+
+def _read_monitor(file: Path) -> np.ndarray:
+    """Return, length and time of each episode."""
+    try:
+        with file.open(newline="") as lines:
+            next(lines)
+            rows = [(float(row["r"]), float(row["l"]), float(row["t"])) for row in csv.DictReader(lines)]
+    except (StopIteration, KeyError, ValueError, TypeError) as error:
+        raise ConfigError(f"{file} is not in Monitor's format: {error!r}") from error
+    return np.array(rows).reshape(-1, 3)
+
+
+def curve_of(label: str, runs: Sequence[Episodes]) -> Curve:
+    """The line of one run, or of several that differ by their seeds.
+
+    The band is a 95 % bootstrap interval of the mean: over the episodes of each stretch if there is one run, over runs
+    if there are several.
+    """
+    runs = [run for run in runs if len(run.steps)]
+    if not runs:
+        raise ConfigError(f"no episode of {label} has ended yet: there is nothing to draw")
+    end = min(run.steps[-1] for run in runs)
+    points = min(POINTS, max(2, min(len(run.steps) for run in runs) // PER_POINT))
+    edges = np.linspace(0, end, points + 1)
+    stretches = [np.searchsorted(run.steps, edges, side="right") for run in runs]
+    parts = [
+        [run.returns[cuts[place] : cuts[place + 1]] for place in range(points)]
+        for run, cuts in zip(runs, stretches, strict=True)
+    ]
+    if len(runs) == 1:
+        samples = parts[0]
+    else:
+        means = np.array([_filled([part.mean() if len(part) else np.nan for part in run]) for run in parts])
+        samples = list(means.T)
+    mean, low, high = np.full((3, points), np.nan)
+    for place, sample in enumerate(samples):
+        if len(sample):
+            mean[place] = np.mean(sample)
+            low[place], high[place] = bootstrap((sample,), _mean, resamples=RESAMPLES)
+    return Curve(label, len(runs), (edges[:-1] + edges[1:]) / 2, mean, low, high)
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    return np.mean(values, axis=-1)
+
+
+def _filled(values: Any) -> np.ndarray:
+    """Gaps, where no episode ended, as straight lines."""
+    values, places = np.asarray(values), np.arange(len(values))
+    known = ~np.isnan(values)
+    return np.interp(places, places[known], values[known])
+
+
+def draw_curves(curves: Sequence[Curve], path: str | Path, title: str) -> None:
+    """Write the picture."""
+    figure, axes = new_figure((7.0, 4.2))
+    for number, curve in enumerate(curves):
+        colour = COLOURS[number % len(COLOURS)]
+        known = ~np.isnan(curve.mean)
+        axes.fill_between(curve.steps[known], curve.low[known], curve.high[known], color=colour, alpha=0.2, linewidth=0)
+        label = f"{curve.label} ({curve.runs} runs)" if curve.runs > 1 else curve.label
+        axes.plot(curve.steps[known], curve.mean[known], color=colour, linewidth=1.8, label=label)
+    axes.set_xlabel("steps")
+    axes.set_ylabel("return (mean, 95 % interval)")
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(_steps)
+    axes.set_title(title, loc="left")
+    if len(curves) > 1:
+        axes.legend(frameon=False)
+    figure.savefig(path, dpi=130)
+
+
+def need_matplotlib() -> None:
+    """Raise MissingExtra now rather than after the work."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtra("pictures need Matplotlib: pip install 'vecenv[cli]'")
+
+
+def new_figure(size: tuple[float, float]) -> tuple[Any, Any]:
+    """A figure of one plot, in the style of all of ours. It touches no window and no global state."""
+    need_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.grid(alpha=0.25)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return figure, axes
+
+
+def _steps(value: float, _: object) -> str:
+    """50k, 1.5M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"

@@ -1,0 +1,116 @@
+"""From arguments to a command, and from errors to words and exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from vecenv.errors import ConfigError, EnvError, MissingExtra, VecenvError
+
+COMMANDS = {
+    "list": "envs and engines: what is there, and why the rest is not",
+    "train": "learn: PPO, A2C or SAC; everything goes to runs/NAME",
+    "eval": "how good a checkpoint is: seeds, scenarios, intervals",
+    "play": "watch a checkpoint or an env: GIF, video, terminal",
+    "bench": "steps per second on this machine, next to other libraries",
+    "check": "is my env correct, and which engine suits it",
+    "plot": "learning curves of runs, with confidence bands",
+}
+_OVERVIEW = """usage: vecenv COMMAND [OPTIONS]
+
+Many reinforcement-learning environments as one: train, evaluate, watch, measure.
+
+Commands:
+{commands}
+
+Examples:
+  vecenv list
+  vecenv train CartPole-v1
+  vecenv eval runs/CartPole-v1-ppo-1
+  vecenv play runs/CartPole-v1-ppo-1
+  vecenv check my_module:MyEnv
+
+`vecenv COMMAND --help` tells more. Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: default: those of this process.
+
+    Returns:
+        The exit code.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _dispatch(arguments)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `vecenv list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except EnvError as error:
+        return _complain(f"{error}\n{error.remote_traceback}".strip(), 1)
+    except (MissingExtra, VecenvError) as error:
+        wrong = isinstance(error, ConfigError) and not isinstance(error, MissingExtra)
+        return _complain(str(error), 2 if wrong else 1)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        width = max(map(len, COMMANDS))
+        commands = "\n".join(f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items())
+        print(_OVERVIEW.format(commands=commands), file=sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else 2
+    if arguments[0] in ("-V", "--version"):
+        from vecenv import __version__
+
+        print(f"vecenv {__version__}")
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"commands: {', '.join(COMMANDS)}"
+        return _complain(f"there is no command {name!r}; {hint}", 2)
+    return _run(name, arguments[1:])
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    try:
+        import rich  # noqa: F401  # here, so that no command has to say it
+        import tyro
+    except ImportError as error:
+        raise MissingExtra("the command line needs tyro and rich: pip install 'vecenv[cli]'") from error
+    command: Any = importlib.import_module(f"vecenv.cli.{name}")
+    conf = tyro.conf
+    try:
+        options = tyro.cli(
+            command.Options,
+            prog=f"vecenv {name}",
+            description=_description(command.__doc__),
+            args=arguments,
+            config=(conf.FlagCreatePairsOff, conf.PositionalMetavarFromFieldName, conf.DisallowNone),
+        )
+    except SystemExit as end:  # --help, or wrong arguments: it has said so
+        return end.code if isinstance(end.code, int) else 2
+    from vecenv.cli._screen import Screen
+
+    return command.run(options, Screen(options.json))
+
+
+def _description(text: str) -> str:
+    """A module's docstring with its lines kept as they are: tyro joins those that begin with a letter."""
+    head, examples = text.strip().split("\n\nExamples:\n")
+    first, *others = (line for line in head.splitlines() if line)
+    return "\n".join([first, *(f"  {line}" for line in others), "", "Examples:", examples])
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"vecenv: {message}", file=sys.stderr)
+    return code

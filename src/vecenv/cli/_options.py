@@ -1,0 +1,44 @@
+"""Kinds of options that commands share, and NAME=VALUE pairs."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from vecenv.errors import ConfigError
+
+Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
+Pairs = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")]
+Optional = tyro.conf.arg(help_behavior_hint="")
+"""Of an option that is None unless it is given."""
+EngineName = Literal["auto", "compiled", "sync", "thread", "process"]
+
+
+def pairs(given: Sequence[str], option: str) -> dict[str, Any]:
+    """`("a=1", "b=x")` as a dict; values are Python literals, else text."""
+    found: dict[str, Any] = {}
+    for pair in given:
+        name, sign, value = pair.partition("=")
+        if not sign or not name:
+            raise ConfigError(f"{option} takes NAME=VALUE, got {pair!r}")
+        found[name.strip()] = literal(value)
+    return found
+
+
+def literal(text: str) -> Any:
+    """A number, True, None, list and so on; any other text is itself."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean ...?`, or nothing."""
+    folded = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), folded, n=1)
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""

@@ -1,0 +1,120 @@
+"""The directory of a run: config.json, monitor.csv, TensorBoard events, checkpoints, curve.png, result.json."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from vecenv.cli._screen import plain
+from vecenv.cli._sources import CHECKPOINTS, SUFFIX
+from vecenv.errors import ConfigError, MissingExtra
+from vecenv.wrappers._results_file import ResultsFile
+
+_EVENTS = 200
+"""About how many points a run has in TensorBoard."""
+
+
+class RunFiles:
+    """Files of a run, written while it runs.
+
+    Args:
+        path: the directory, which exists.
+        config: what config.json says.
+        episodes: how many had ended at the checkpoint that the run goes on from, None if it begins. Later ones, of a
+            run that was killed, are dropped: they come again.
+    """
+
+    def __init__(self, path: Path, config: dict[str, Any], episodes: int | None = None) -> None:
+        self.path = path
+        (path / CHECKPOINTS).mkdir(exist_ok=True)
+        monitor = path / "monitor.csv"
+        going_on = episodes is not None and monitor.is_file()
+        self._started = _start_of(monitor) if going_on else time.time()
+        if episodes is None:
+            self.write_json("config.json", config)
+        elif going_on:
+            lines = monitor.read_bytes().splitlines(keepends=True)
+            monitor.write_bytes(b"".join(lines[: 2 + episodes]))
+        header = {"t_start": self._started, "env_id": config["env"]}
+        self._episodes = ResultsFile(monitor, header, append=going_on)
+        self._events = _event_writer(path)
+        self._next_event = 0
+
+    def note(self, progress: Any) -> None:
+        """Write what a trainer tells: every episode, and now and then the rest."""
+        now = round(time.time() - self._started, 6)
+        for returned, length in zip(progress.returns.tolist(), progress.lengths.tolist(), strict=True):
+            self._episodes.write({"r": round(returned, 6), "l": length, "t": now})
+        if progress.steps >= self._next_event:
+            self._next_event = progress.steps + progress.total_steps // _EVENTS
+            scalars = {
+                "rollout/ep_rew_mean": progress.mean_return,
+                "rollout/ep_len_mean": progress.mean_length,
+                "time/fps": progress.steps_per_second,
+                **{f"train/{name}": value for name, value in progress.losses.items()},
+            }
+            self.scalars(progress.steps, scalars)
+
+    def scalars(self, step: int, scalars: dict[str, float]) -> None:
+        """Points of curves in TensorBoard; NaN is left out."""
+        for name, value in scalars.items():
+            if value == value:
+                self._events.add_scalar(name, value, step)
+
+    def save(self, trainer: Any) -> Path:
+        """Write a checkpoint."""
+        path = self.path / CHECKPOINTS / f"step-{trainer.steps}{SUFFIX}"
+        trainer.save(path)
+        return path
+
+    def write_json(self, name: str, content: dict[str, Any]) -> None:
+        """Write a file of the run."""
+        (self.path / name).write_text(json.dumps(plain(content), indent=1, allow_nan=False) + "\n")
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._episodes.close()
+        self._events.close()
+
+
+def new_run(directory: Path, name: str | None, usual: str, overwrite: bool) -> Path:
+    """Make the directory of a new run: `name`, or `usual` with the first number that is free."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if name is None:
+        number = 1
+        while True:
+            with contextlib.suppress(FileExistsError):  # another run may take it at this moment
+                (directory / f"{usual}-{number}").mkdir()
+                return directory / f"{usual}-{number}"
+            number += 1
+    path = directory / name
+    if path.exists() and any(path.iterdir()):
+        if not overwrite:
+            raise ConfigError(
+                f"{path} exists; choose another --name, --overwrite it, or go on with it: vecenv train {path}"
+            )
+        if not (path / "config.json").is_file():
+            raise ConfigError(f"{path} is not a run (it has no config.json) and is left alone; choose another --name")
+        shutil.rmtree(path)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _start_of(monitor: Path) -> float:
+    with monitor.open() as file:
+        try:
+            return float(json.loads(file.readline()[1:])["t_start"])
+        except (ValueError, KeyError) as error:
+            raise ConfigError(f"{monitor} is not in Monitor's format: {error!r}") from error
+
+
+def _event_writer(path: Path) -> Any:
+    try:
+        from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]  # optional
+    except ImportError as error:
+        raise MissingExtra("TensorBoard events need tensorboardX: pip install 'vecenv[cli]'") from error
+    return SummaryWriter(str(path))

@@ -1,0 +1,148 @@
+"""What users see: results on stdout, progress on stderr; plain lines where that is no terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+_FIRST_LINE, _LINE_EVERY = 2.0, 5.0
+"""Seconds until the first plain line of progress, and between the others."""
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+class Screen:
+    """Where a command writes.
+
+    Args:
+        json: stdout gets one JSON document and nothing else.
+
+    Attributes:
+        out, err: the consoles of stdout and stderr.
+    """
+
+    def __init__(self, json: bool) -> None:
+        self.json = json
+        self.out = Console(highlight=False, soft_wrap=False)
+        self.err = Console(stderr=True, highlight=False)
+
+    def note(self, text: str) -> None:
+        """Print something about the way, not the result, in one line of stderr."""
+        self.err.print(text, style="dim", markup=False, soft_wrap=True)
+
+    def answer(self, data: Any, *what: Any) -> None:
+        """The result: data for machines, or things for people."""
+        if self.json:
+            print(json.dumps(plain(data), indent=1, allow_nan=False))
+        else:
+            for thing in what:
+                self.out.print(thing, markup=False, soft_wrap=isinstance(thing, str))
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Something whose end is not known, such as loading a library."""
+        if not self.err.is_terminal:
+            yield
+            return
+        with self.err.status(what):
+            yield
+
+    @contextmanager
+    def progress(self, label: str, total: float, unit: str) -> Iterator[Bar]:
+        """A bar with rate and time left, gone when it is done; plain lines now and then if stderr is no terminal."""
+        if not self.err.is_terminal:
+            yield Bar(label, total, unit, self.err, None)
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"))
+        with Progress(*columns, console=self.err, transient=True) as live:
+            yield Bar(label, total, unit, self.err, live)
+
+
+class Bar:
+    """Progress of one thing."""
+
+    def __init__(self, label: str, total: float, unit: str, console: Console, live: Progress | None) -> None:
+        self._label, self._total, self._unit, self._console, self._live = label, total, unit, console, live
+        self._started = time.perf_counter()
+        self._first = 0.0
+        self._next_line = self._started + _FIRST_LINE
+        self._task = live.add_task(label, total=total, text="") if live is not None else None
+
+    def begin(self, done: float) -> None:
+        """So much was done before; it does not count for the rate."""
+        self._first = done
+
+    def update(self, done: float, note: str = "") -> None:
+        """So much is done; `note` is shown after rate and time left."""
+        now = time.perf_counter()
+        if self._live is None:
+            if now < self._next_line:
+                return
+            self._next_line = now + _LINE_EVERY
+        text = self._text(done, now, note)
+        if self._live is not None and self._task is not None:
+            self._live.update(self._task, completed=done, text=text)
+        else:
+            self._console.print(f"{self._label}: {text}", markup=False, soft_wrap=True)
+
+    def of(self, done: float, total: float) -> None:
+        """So much is done of a total that is known only now."""
+        self._total = total
+        if self._live is not None and self._task is not None:
+            self._live.update(self._task, total=total)
+        self.update(done)
+
+    def _text(self, done: float, now: float, note: str) -> str:
+        rate = (done - self._first) / max(now - self._started, 1e-9)
+        left = duration((self._total - done) / rate) if rate > 0 else "?"
+        share = f"{100 * done / self._total:3.0f} %" if self._total else ""
+        return "  ".join(part for part in (share, f"{short(rate)} {self._unit}/s", f"{left} left", note) if part)
+
+
+def short(number: float) -> str:
+    """A number in at most six characters: 1.23M."""
+    if not math.isfinite(number):
+        return "-"
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= 0.9995 * size:
+            value = number / size
+            return f"{value:.{0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2}f}{letter}"
+    return f"{number:.0f}" if abs(number) >= 99.5 or number == int(number) else f"{number:.1f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a clock shows them: 0:07, 1:02:03."""
+    if not math.isfinite(seconds):
+        return "?"
+    minutes, rest = divmod(int(seconds + 0.5), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def sparkline(values: list[float], width: int = 12) -> str:
+    """Numbers as a small curve, spread over `width` characters."""
+    finite = [value for value in values if math.isfinite(value)]
+    if len(finite) < 2:
+        return ""
+    places = [finite[round(place * (len(finite) - 1) / (width - 1))] for place in range(width)]
+    low, high = min(finite), max(finite)
+    return "".join(_BLOCKS[round((value - low) / ((high - low) or 1.0) * (len(_BLOCKS) - 1))] for value in places)
+
+
+def plain(value: Any) -> Any:
+    """What JSON knows; numbers that it does not become null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

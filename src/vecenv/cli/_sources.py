@@ -1,0 +1,208 @@
+"""What users name on the command line: envs and checkpoints."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from vecenv._builds import NAMESPACE, find_build
+from vecenv._factories import find_spec
+from vecenv._make import make
+from vecenv.cli._options import nearest
+from vecenv.errors import ConfigError, UnknownEnv
+from vecenv.kernel._registry import kernel_ids, kernel_of
+
+CHECKPOINTS, SUFFIX = "checkpoints", ".npz"
+
+
+@dataclass(frozen=True)
+class Source:
+    """An env that was named.
+
+    Attributes:
+        name: as given.
+        env: what `vecenv.make` takes.
+        kwargs: constructor arguments.
+    """
+
+    name: str
+    env: Any
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str | None:
+        """The id if it is one, and nothing but the id is needed to make it."""
+        return self.env if isinstance(self.env, str) and not self.kwargs else None
+
+    @property
+    def title(self) -> str:
+        """For headings and file names."""
+        return self.name.rpartition(":")[2].replace("/", "-")
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether there is native code of it."""
+        return find_build(self.env)[0] is not None
+
+    def make(self, num_envs: int, **options: Any) -> Any:
+        """The vector env."""
+        return make(self.env, num_envs, env_kwargs={**self.kwargs, **options.pop("env_kwargs", {})}, **options)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that was named, and what its run says of it.
+
+    Attributes:
+        path: of the file.
+        run: the run's directory, None if it lies elsewhere.
+        config: what the run's config.json says, empty if there is none.
+    """
+
+    path: Path
+    run: Path | None
+    config: dict[str, Any]
+
+
+def find_env(name: str, kwargs: Mapping[str, Any] | None = None) -> Source:
+    """The env of an id, of `module:Class`, or of `path/file.py:Class`.
+
+    Raises:
+        ConfigError: there is none; it says what is near.
+    """
+    kwargs = dict(kwargs or {})
+    module, sign, attribute = name.partition(":")
+    if sign and not name.startswith(f"{NAMESPACE}:"):
+        found = _imported(name, module, attribute)
+        if found is not None:
+            return Source(name, found, kwargs)
+    kernel, _ = find_build(name)
+    if kernel is None:
+        try:
+            find_spec(name)
+        except (UnknownEnv, gymnasium.error.Error) as error:
+            ids = [*kernel_ids(), *(id for id in gymnasium.registry if not id.startswith(f"{NAMESPACE}/"))]
+            hint = nearest(name, ids) or "; see `vecenv list`, or name a class: module:Class"
+            raise UnknownEnv(f"there is no env {name!r}{hint}") from error
+    return Source(name, name, kwargs)
+
+
+def _imported(name: str, module: str, attribute: str) -> Any:
+    """What a module holds; None if the name is one that Gymnasium understands: module:Id-v0."""
+    path = Path(module)
+    if path.suffix == ".py":
+        if not path.is_file():
+            raise ConfigError(f"there is no file {module} (in {Path.cwd()})")
+        sys.path.insert(0, str(path.parent.resolve()))
+        module = path.stem
+    elif os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` has it
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise ConfigError(f"{module!r} cannot be imported: {error}") from error
+        raise ConfigError(f"there is no module {module!r} (looked in {os.getcwd()} too), as in {name!r}") from error
+    except Exception as error:
+        raise ConfigError(f"{module!r} cannot be imported: {type(error).__name__}: {error}") from error
+    holder = found
+    for part in attribute.split("."):
+        holder, found = found, getattr(found, part, None)
+        if found is None:
+            if name in gymnasium.registry or attribute in gymnasium.registry:
+                return None
+            raise ConfigError(f"{module!r} has no {attribute!r}{nearest(part, vars(holder))}")
+    if kernel_of(found) is None and not callable(found):
+        raise ConfigError(
+            f"{name} is a {type(found).__name__}; name an env class, a kernel or a function that makes one"
+        )
+    return found
+
+
+def space_words(space: gymnasium.Space[Any]) -> str:
+    """A space in few characters: Box 4 float32."""
+    if isinstance(space, gymnasium.spaces.Box):
+        return f"Box {'x'.join(map(str, space.shape)) or 'scalar'} {space.dtype}"
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return f"Discrete {space.n}"
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return f"({', '.join(map(space_words, space.spaces))})"
+    if isinstance(space, gymnasium.spaces.Dict):
+        return f"{{{', '.join(f'{name}: {space_words(part)}' for name, part in space.spaces.items())}}}"
+    return " ".join(str(space).split())
+
+
+def looks_like_path(name: str) -> bool:
+    """Whether a checkpoint or a run is meant rather than an env."""
+    return Path(name).exists() or name.endswith(SUFFIX) or name.startswith(("./", "../", "/", "runs/"))
+
+
+def find_checkpoint(name: str) -> Checkpoint:
+    """A checkpoint by its path, or the newest one of a run by its directory.
+
+    Raises:
+        ConfigError: there is none; it says what is near.
+    """
+    path = Path(name)
+    if not path.exists():
+        parent = path.parent
+        near = nearest(path.name, (one.name for one in parent.iterdir())) if parent.is_dir() else ""
+        raise ConfigError(f"there is no checkpoint or run {name!r}{near}")
+    if path.is_dir():
+        inside = path if path.name == CHECKPOINTS else path / CHECKPOINTS
+        files = sorted(inside.glob(f"step-*{SUFFIX}"), key=lambda file: int(file.stem.partition("-")[2]))
+        if not files:
+            raise ConfigError(f"the run {name!r} has no checkpoints ({inside}/step-N{SUFFIX})")
+        path = files[-1]
+    run = path.parent.parent if path.parent.name == CHECKPOINTS else path.parent
+    return Checkpoint(path, *read_run(run))
+
+
+def read_run(run: Path) -> tuple[Path | None, dict[str, Any]]:
+    """A run's directory and its config; (None, {}) if it is none."""
+    file = run / "config.json"
+    if not file.is_file():
+        return None, {}
+    try:
+        return run, json.loads(file.read_text())
+    except ValueError as error:
+        raise ConfigError(f"{file} is damaged: {error}") from error
+
+
+def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any]) -> Source:
+    """The env that a checkpoint was trained on, or the one that is asked for instead."""
+    name = env or checkpoint.config.get("env") or _stored(checkpoint)["env_id"]
+    if name is None:
+        raise ConfigError(f"{checkpoint.path} does not say which env it was trained on; pass --env")
+    own = checkpoint.config.get("kwargs", {}) if env is None else {}
+    return find_env(name, {**own, **kwargs})
+
+
+def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any] | None) -> Any:
+    """The trainer, of whatever algorithm, to go on with.
+
+    Args:
+        checkpoint: of it.
+        make_envs: makes the envs from the trainer's settings; None lets the trainer make them from its env's id.
+    """
+    from vecenv import trainers
+
+    stored = _stored(checkpoint)
+    cls = getattr(trainers, stored["algorithm"])
+    if stored["env_id"] is not None or make_envs is None:
+        return cls.load(checkpoint.path)
+    return cls.load(checkpoint.path, make_envs(cls.Config(**stored["config"])))
+
+
+def _stored(checkpoint: Checkpoint) -> dict[str, Any]:
+    from vecenv.trainers._checkpoint import load_tree
+
+    return load_tree(checkpoint.path)

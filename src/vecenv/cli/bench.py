@@ -1,0 +1,219 @@
+"""Steps per second on this machine.
+
+Every engine and several numbers of envs, next to other libraries that are
+installed. Random actions, resets included. Contestants take turns and the best
+turn of each counts, because machines are noisy.
+
+Examples:
+  vecenv bench
+  vecenv bench Pendulum-v1 --sizes 1 64 1024
+  vecenv bench my_module:MyEnv --sizes 8 --only vecenv
+  vecenv bench --quick --json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import gymnasium
+import numpy as np
+import tyro
+from rich import box
+from rich.table import Table
+
+import vecenv
+from vecenv._cpus import usable_cpus
+from vecenv.cli._options import Flag, Optional, Pairs, pairs
+from vecenv.cli._screen import Bar, Screen, plain, short
+from vecenv.cli._sources import find_env
+from vecenv.errors import ConfigError
+
+REFERENCE = "gymnasium sync"
+TURNS, SECONDS = 3, 0.3
+QUICK = (1, 0.05)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of `vecenv bench`."""
+
+    env: tyro.conf.Positional[str] = "CartPole-v1"
+    """An id, module:Class or file.py:Class."""
+    sizes: tuple[int, ...] = (16, 256, 4096)
+    """Numbers of envs."""
+    only: Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")] = ()
+    """Only contestants with one of these in their name."""
+    quick: Flag = False
+    """Fewer and shorter turns: rough figures."""
+    out: Annotated[Path | None, Optional] = None
+    """Directory for bench.json and bench.png. Default: runs/bench-ENV."""
+    kwargs: Pairs = ()
+    """Constructor arguments of the env."""
+    json: Flag = False
+    """Print the figures as JSON."""
+
+
+def run(options: Options, screen: Screen) -> int:
+    """Measure, print a table, write JSON and a picture."""
+    from vecenv.cli._contestants import contestants
+    from vecenv.cli._curves import need_matplotlib
+
+    need_matplotlib()
+    sizes = sorted(set(options.sizes))
+    if not sizes or sizes[0] < 1:
+        raise ConfigError(f"--sizes must be at least 1, got {options.sizes}")
+    source = find_env(options.env, pairs(options.kwargs, "--kwargs"))
+    found, missing = contestants(source)
+    if options.only:
+        names = [one.name for one in found]
+        found = [one for one in found if any(word.lower() in one.name.lower() for word in options.only)]
+        if not found:
+            raise ConfigError(f"--only {' '.join(options.only)} leaves nobody; there are {', '.join(names)}")
+        missing = {}
+    turns, seconds = QUICK if options.quick else (TURNS, SECONDS)
+    rates: dict[str, dict[int, float]] = {one.name: {} for one in found}
+    total = sum(count <= one.most for one in found for count in sizes) * (turns + 1)
+    with screen.progress(f"bench {source.title}", total, "turns") as bar:
+        done = 0
+        for count in sizes:
+            done = _race(source, found, count, turns, seconds, rates, missing, bar, done)
+    data = {
+        "env": source.name,
+        "machine": _machine(),
+        "sizes": sizes,
+        "steps_per_second": rates,
+        "missing": missing,
+        "turns": turns,
+        "seconds": seconds,
+    }
+    directory = options.out or Path("runs") / f"bench-{source.title}"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "bench.json").write_text(json.dumps(plain(data), indent=1) + "\n")
+    with screen.waiting("drawing"):
+        _draw(rates, directory / "bench.png", source.title)
+    absent = [f"left out: {', '.join(f'{name} ({reason})' for name, reason in missing.items())}"] if missing else []
+    screen.answer(data, _table(rates, sizes, source.title), *absent, f"written to {directory}: bench.json, bench.png")
+    return 0
+
+
+def _race(
+    source: Any,
+    found: list[Any],
+    count: int,
+    turns: int,
+    seconds: float,
+    rates: dict[str, dict[int, float]],
+    missing: dict[str, str],
+    bar: Bar,
+    done: int,
+) -> int:
+    """Measure all at one size; how many turns there have been."""
+    running: dict[str, Any] = {}
+    try:
+        for one in found:
+            if count > one.most:
+                continue
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    running[one.name] = one.build(source, count)
+            except Exception as error:  # another library may not like this env: that is a result
+                if one.name.startswith("vecenv"):
+                    raise
+                missing[one.name] = f"{type(error).__name__}: {error!s:.60}"
+            done += 1
+            bar.update(done, f"{count} envs, {one.name}")
+        for _ in range(turns):
+            for name, (exchange, _) in running.items():
+                rates[name][count] = max(rates[name].get(count, 0.0), _turn(exchange, seconds) * count)
+                done += 1
+                bar.update(done, f"{count} envs, {name}")
+    finally:
+        for _, close in running.values():
+            close()
+    return done
+
+
+def _turn(exchange: Any, seconds: float) -> float:
+    """Exchanges per second."""
+    exchange(0)
+    started, exchanges = time.perf_counter(), 0
+    while (spent := time.perf_counter() - started) < seconds:
+        exchange(exchanges)
+        exchanges += 1
+    return exchanges / spent
+
+
+def _table(rates: dict[str, dict[int, float]], sizes: list[int], title: str) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        title=f"{title}: steps/s, and times {REFERENCE}",
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column("", no_wrap=True)
+    for count in sizes:
+        table.add_column(f"{count:,} envs", justify="right", no_wrap=True)
+        table.add_column("x", justify="right", no_wrap=True, style="dim")
+    for name, by_size in rates.items():
+        cells = []
+        for count in sizes:
+            rate, usual = by_size.get(count), rates.get(REFERENCE, {}).get(count)
+            cells += ["-" if rate is None else short(rate), _times(rate / usual) if rate and usual else ""]
+        table.add_row(name, *cells, style="bold" if name.startswith("vecenv") else None)
+    return table
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.{0 if ratio >= 100 else 1}f}"
+
+
+def _draw(rates: dict[str, dict[int, float]], path: Path, title: str) -> None:
+    from vecenv.cli._curves import COLOURS, new_figure
+
+    figure, axes = new_figure((7.5, 4.2))
+    drawn = {name: by_size for name, by_size in rates.items() if by_size}
+    for number, (name, by_size) in enumerate(drawn.items()):
+        ours = name.startswith("vecenv")
+        style = {"color": COLOURS[number % len(COLOURS)], "linestyle": "-" if ours else "--", "marker": "o"}
+        sizes = np.array(sorted(by_size))
+        axes.plot(sizes, [by_size[count] for count in sizes], label=name, linewidth=1.6, markersize=4, **style)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    ticks = sorted({count for by_size in drawn.values() for count in by_size})
+    axes.set_xticks(ticks, [f"{count:,}" for count in ticks])
+    axes.set_xlabel("envs")
+    axes.set_ylabel("steps per second")
+    axes.yaxis.set_major_formatter(lambda value, _: short(value))
+    axes.set_title(f"{title}, random actions", loc="left")
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
+    figure.savefig(path, dpi=130)
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "cpus": usable_cpus(),
+        "processor": _processor(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "gymnasium": gymnasium.__version__,
+        "vecenv": vecenv.__version__,
+    }
+
+
+def _processor() -> str:
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

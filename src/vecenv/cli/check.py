@@ -1,0 +1,75 @@
+"""Is my env correct, and which engine suits it?
+
+Looks at API, spaces, NaN, determinism, buffer reuse, pickling, whether engines
+agree, and speed. Exit code 1 if a check fails; with --strict also if there are
+warnings.
+
+Examples:
+  vecenv check my_module:MyEnv
+  vecenv check path/to/file.py:MyEnv --kwargs size=8
+  vecenv check CartPole-v1 --json
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import tyro
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from vecenv.cli._options import Flag, Pairs, pairs
+from vecenv.cli._screen import Screen
+from vecenv.cli._sources import find_env
+from vecenv.errors import ConfigError
+
+_COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of `vecenv check`."""
+
+    env: tyro.conf.Positional[str]
+    """An id, module:Class or file.py:Class."""
+    steps: int = 500
+    """Random steps of each check."""
+    seed: int = 0
+    """Of the first episode."""
+    kwargs: Pairs = ()
+    """Constructor arguments of the env."""
+    strict: Flag = False
+    """Warnings are failures."""
+    json: Flag = False
+    """Print as JSON."""
+
+
+def run(options: Options, screen: Screen) -> int:
+    """Check, print a table, and say whether all is well."""
+    from vecenv.cli._checks import CHECKS, Subject
+
+    if options.steps < 1:
+        raise ConfigError(f"--steps must be at least 1, got {options.steps}")
+    source = find_env(options.env, pairs(options.kwargs, "--kwargs"))
+    subject = Subject(source, options.steps, options.seed)
+    findings = []
+    with screen.progress(f"check {source.title}", len(CHECKS), "checks") as bar:
+        for number, check in enumerate(CHECKS):
+            bar.update(number, check.__name__.replace("_", " "))
+            findings += check(subject)
+            if findings[-1].fatal:
+                break
+    bad = [one for one in findings if one.result == "failed" or (options.strict and one.result == "warning")]
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for one in findings:
+        table.add_row(one.check, Text(one.result, _COLOURS[one.result]), Text(one.told))
+    warnings = sum(one.result == "warning" for one in findings)
+    verdict = f"{source.name}: {f'{len(bad)} of {len(findings)} checks failed' if bad else 'all checks passed'}"
+    verdict += f", {warnings} warning{'s' if warnings > 1 else ''}" if warnings else ""
+    data = {"env": source.name, "ok": not bad, "checks": [asdict(one) for one in findings], "engine": subject.engine}
+    screen.answer(data, table, verdict)
+    return 1 if bad else 0

@@ -1,0 +1,110 @@
+"""How good an agent is, with confidence intervals.
+
+Runs exactly so many episodes of every seed and scenario.
+
+Examples:
+  vecenv eval runs/CartPole-v1-ppo-1
+  vecenv eval runs/CartPole-v1-ppo-1 --episodes 50 --seeds 3 --json
+  vecenv eval runs/Pendulum-v1-sac-1 --scenarios g=5,10,15
+  vecenv eval runs/Pendulum-v1-sac-1 --scenarios g=5:15 --plot eval.png
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from vecenv.cli._options import EngineName, Flag, Optional, Pairs, literal, pairs
+from vecenv.cli._screen import Screen
+from vecenv.cli._sources import env_of, find_checkpoint, load_trainer
+from vecenv.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of `vecenv eval`."""
+
+    checkpoint: tyro.conf.Positional[str]
+    """A run (its newest checkpoint) or a checkpoint."""
+    episodes: int = 100
+    """Of every seed and scenario."""
+    seeds: int = 1
+    """How many seeds: 0, 1, ..."""
+    scenarios: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUES ...", help_behavior_hint="")] = ()
+    """Parameters of the env: g=5,10 is a row for each value, g=5:15 draws one for each episode."""
+    stochastic: Flag = False
+    """Draw actions instead of taking the most probable."""
+    envs: Annotated[int | None, Optional] = None
+    """How many envs at once."""
+    engine: EngineName = "auto"
+    """What runs them."""
+    env: Annotated[str | None, Optional] = None
+    """Another env than the checkpoint was trained on."""
+    kwargs: Pairs = ()
+    """Constructor arguments of the env."""
+    csv: Annotated[Path | None, Optional] = None
+    """Write every episode to this file."""
+    plot: Annotated[Path | None, Optional] = None
+    """Draw the result to this file."""
+    json: Flag = False
+    """Print everything as JSON."""
+
+
+def run(options: Options, screen: Screen) -> int:
+    """Evaluate, and print the table."""
+    checkpoint = find_checkpoint(options.checkpoint)
+    scenarios = _scenarios(options.scenarios)
+    with screen.waiting("loading torch"):
+        from vecenv.cli._policies import acting
+        from vecenv.evaluation import evaluate
+
+        source = env_of(checkpoint, options.env, pairs(options.kwargs, "--kwargs"))
+        trainer = load_trainer(checkpoint, lambda config: env_of(checkpoint, None, {}).make(config.num_envs))
+        trainer.close()
+    with screen.progress("evaluation", 1, "episodes") as bar, acting(trainer.policy) as policy:
+        found = evaluate(
+            policy, source.env, episodes=options.episodes, seeds=options.seeds,
+            scenarios=scenarios, num_envs=options.envs, engine=options.engine, deterministic=not options.stochastic,
+            env_kwargs=source.kwargs or None, progress=lambda ended, total: bar.of(ended, total),
+        )  # fmt: skip
+    if options.csv is not None:
+        found.episodes_to_csv(options.csv)
+    if options.plot is not None:
+        found.plot(options.plot)
+    written = [f"written to {path}" for path in (options.csv, options.plot) if path is not None]
+    data: Any = json.loads(found.to_json()) if options.json else None
+    screen.answer(data if data is None else {**data, "checkpoint": str(checkpoint.path)}, found, *written)
+    return 0
+
+
+def _scenarios(given: tuple[str, ...]) -> Any:
+    """`g=5,10` as a grid, `g=5:15` as a distribution."""
+    if not given:
+        return None
+    from vecenv import scenarios
+
+    lists: dict[str, list[Any]] = {}
+    ranges: dict[str, tuple[float, float]] = {}
+    for pair in given:
+        name, sign, text = pair.partition("=")
+        if not sign or not name or not text:
+            raise ConfigError(f"--scenarios takes NAME=VALUE,VALUE or NAME=LOW:HIGH, got {pair!r}")
+        if ":" in text:
+            low, high = map(literal, text.split(":", 1))
+            if not all(isinstance(edge, (int, float)) for edge in (low, high)):
+                raise ConfigError(f"--scenarios {name}=LOW:HIGH takes numbers, got {text!r}")
+            ranges[name] = (float(low), float(high))
+        else:
+            lists[name] = [literal(value) for value in text.split(",")]
+    if not ranges:
+        return scenarios.grid(**lists)
+    several = [name for name, values in lists.items() if len(values) > 1]
+    if several:
+        raise ConfigError(
+            f"--scenarios: {several[0]} has several values and {next(iter(ranges))} a range; choose one way"
+        )
+    return scenarios.uniform(**ranges, **{name: values[0] for name, values in lists.items()})

@@ -1,0 +1,119 @@
+"""Watch an agent, or an env with random actions.
+
+It becomes a GIF, a video, or frames in the terminal.
+
+Examples:
+  vecenv play runs/CartPole-v1-ppo-1
+  vecenv play runs/CartPole-v1-ppo-1 --out cartpole.mp4 --episodes 3
+  vecenv play runs/CartPole-v1-ppo-1 --terminal
+  vecenv play Snake-v0 --seed 7
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from vecenv.cli._options import Flag, Optional, Pairs, pairs
+from vecenv.cli._screen import Screen
+from vecenv.cli._sources import env_of, find_checkpoint, find_env, load_trainer, looks_like_path
+from vecenv.errors import ConfigError
+
+VIDEOS = (".mp4", ".webm", ".mkv", ".mov", ".avi")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of `vecenv play`."""
+
+    what: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CHECKPOINT|ENV")]
+    """A run, a checkpoint, or an env (random actions)."""
+    out: Annotated[Path | None, Optional] = None
+    """File to write, .gif or .mp4. Default: play.gif in the run, or ENV.gif; none with --terminal."""
+    terminal: Flag = False
+    """Show the frames here."""
+    episodes: int = 1
+    """How many."""
+    max_steps: int = 1000
+    """Of an episode."""
+    seed: int = 0
+    """Of the first episode; the others count on."""
+    stochastic: Flag = False
+    """Draw actions instead of taking the most probable."""
+    fps: Annotated[float | None, Optional] = None
+    """Frames per second. Default: as the env says."""
+    env: Annotated[str | None, Optional] = None
+    """Another env than the checkpoint was trained on."""
+    kwargs: Pairs = ()
+    """Constructor arguments of the env."""
+    json: Flag = False
+    """Print the result as JSON."""
+
+
+def run(options: Options, screen: Screen) -> int:
+    """Play, and say what was recorded."""
+    for name, value in (("episodes", options.episodes), ("max-steps", options.max_steps)):
+        if value < 1:
+            raise ConfigError(f"--{name} must be at least 1, got {value}")
+    if options.fps is not None and options.fps <= 0:
+        raise ConfigError(f"--fps must be positive, got {options.fps}")
+    out = options.out
+    if out is not None and out.suffix.lower() not in (".gif", *VIDEOS):
+        raise ConfigError(f"--out must end with .gif or {', '.join(VIDEOS)}, got {out}")
+    source, policy, place = _what(options, screen)
+    if out is None and not options.terminal:
+        out = place
+    with screen.waiting("loading"):
+        from vecenv.cli._playing import play
+        from vecenv.cli._policies import acting
+    with contextlib.ExitStack() as stack:
+        shown = None if options.terminal else screen.progress("playing", options.episodes, "episodes")
+        told = play(
+            source,
+            policy and stack.enter_context(acting(policy)),
+            lambda fps: _sink(options, screen, out, options.fps or fps),
+            seed=options.seed,
+            episodes=options.episodes,
+            max_steps=options.max_steps,
+            deterministic=not options.stochastic,
+            progress=shown and stack.enter_context(shown),
+        )
+    who = "random actions" if policy is None else options.what
+    lines = [
+        f"episode {number}: return {one['return']:.2f}, {one['length']} steps{'' if one['ended'] else ' (cut)'}"
+        for number, one in enumerate(told)
+    ]
+    lines += [f"written to {out}"] if out is not None else []
+    data = {"env": source.name, "policy": who, "episodes": told, "file": out}
+    screen.answer(data, f"{source.name}, {who}", *lines)
+    return 0
+
+
+def _what(options: Options, screen: Screen) -> tuple[Any, Any, Path]:
+    """The env, the policy (None: random), and where the recording goes."""
+    kwargs = pairs(options.kwargs, "--kwargs")
+    if not looks_like_path(options.what) or options.what.partition(":")[0].endswith(".py"):
+        source = find_env(options.what, kwargs)
+        return source, None, Path(f"{source.title}.gif")
+    checkpoint = find_checkpoint(options.what)
+    with screen.waiting("loading torch"):
+        source = env_of(checkpoint, options.env, kwargs)
+        trainer = load_trainer(checkpoint, lambda config: env_of(checkpoint, None, {}).make(config.num_envs))
+        trainer.close()
+    return source, trainer.policy, (checkpoint.run or checkpoint.path.parent) / "play.gif"
+
+
+def _sink(options: Options, screen: Screen, out: Path | None, fps: float) -> Any:
+    from vecenv.cli._frames import Both, GifFile, TerminalFrames
+    from vecenv.wrappers._video import VideoFile
+
+    sinks: list[Any] = []
+    if out is not None:
+        sinks.append(GifFile(out, fps) if out.suffix.lower() == ".gif" else VideoFile(out, fps))
+    if options.terminal:
+        sinks.append(TerminalFrames(screen.err if screen.json else screen.out, fps))
+    return sinks[0] if len(sinks) == 1 and hasattr(sinks[0], "every") else Both(*sinks)

@@ -1,0 +1,83 @@
+"""Draw learning curves with 95 % bands.
+
+Runs of the same env, algorithm and settings are one line, with a band over runs.
+The band of a single run is over the episodes of each stretch. Directories with
+Monitor files of Stable-Baselines3 work too.
+
+Examples:
+  vecenv plot runs/CartPole-v1-ppo-1
+  vecenv plot runs/CartPole-v1-* --out compare.png
+  vecenv plot runs/* --separate --json
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich import box
+from rich.table import Table
+
+from vecenv.cli._options import Flag
+from vecenv.cli._screen import Screen, short
+from vecenv.cli._sources import read_run
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of `vecenv plot`."""
+
+    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN ...", help_behavior_hint="")]
+    """Directories of runs."""
+    out: Path = Path("curves.png")
+    """File to write; the suffix chooses the format."""
+    separate: Flag = False
+    """A line for every run."""
+    json: Flag = False
+    """Print the points as JSON."""
+
+
+def run(options: Options, screen: Screen) -> int:
+    """Read, draw, and print how each line ends."""
+    from vecenv.cli._curves import curve_of, draw_curves, read_episodes
+    from vecenv.errors import ConfigError
+
+    if not options.runs:
+        raise ConfigError("name at least one run: vecenv plot runs/NAME ...")
+    groups: dict[str, list[str]] = {}
+    for name in options.runs:
+        groups.setdefault(name if options.separate else _kind(name), []).append(name)
+    found = {kind: [read_episodes(name) for name in names] for kind, names in groups.items()}
+    labels = [episodes[0].label for episodes in found.values()]
+    curves = []
+    for (kind, episodes), label in zip(found.items(), labels, strict=True):
+        names = ", ".join(Path(name).name for name in groups[kind])
+        curves.append(curve_of(label if labels.count(label) == 1 else f"{label}: {names}", episodes))
+    title = labels[0] if len(set(labels)) == 1 else "learning curves"
+    with screen.waiting("drawing"):
+        try:
+            draw_curves(curves, options.out, title)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{options.out} cannot be written: {error}") from error
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for head in ("", "runs", "steps", "last return", "95 %"):
+        table.add_column(head, justify="right" if head else "left", no_wrap=bool(head))
+    for curve in curves:
+        last = next(place for place in reversed(range(len(curve.mean))) if curve.mean[place] == curve.mean[place])
+        interval = f"{curve.low[last]:.1f} ... {curve.high[last]:.1f}"
+        steps = short(2 * curve.steps[-1] - curve.steps[-2])
+        table.add_row(curve.label, str(curve.runs), steps, f"{curve.mean[last]:.1f}", interval)
+    data = {"file": options.out, "curves": [asdict(curve) for curve in curves]}
+    screen.answer(data, table, f"written to {options.out}")
+    return 0
+
+
+def _kind(name: str) -> str:
+    """What runs have in common that differ by their seeds."""
+    _, config = read_run(Path(name))
+    if not config:
+        return name
+    return json.dumps({key: config.get(key) for key in ("env", "kwargs", "algo", "config")}, sort_keys=True)

@@ -1,0 +1,103 @@
+"""Train an agent.
+
+Everything goes to runs/NAME: config.json, monitor.csv, TensorBoard events,
+checkpoints, curve.png, result.json. Ctrl-C stops, saves and exits with 130;
+`vecenv train runs/NAME` goes on from there.
+
+Examples:
+  vecenv train CartPole-v1
+  vecenv train Pendulum-v1 --algo sac --seed 3
+  vecenv train Acrobot-v1 --steps 400000 --until -85 --gif
+  vecenv train my_module:MyEnv --envs 16 --engine process
+  vecenv train CartPole-v1 --set learning_rate=1e-3 hidden=[128,128]
+  vecenv train runs/CartPole-v1-ppo-1 --steps 300000
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from vecenv.cli._options import EngineName, Flag, Optional, Pairs
+from vecenv.cli._screen import Screen
+from vecenv.cli._sources import find_checkpoint, looks_like_path
+from vecenv.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of `vecenv train`."""
+
+    env: tyro.conf.Positional[str]
+    """An id, module:Class, file.py:Class; or a run or checkpoint to go on with."""
+    algo: Literal["ppo", "a2c", "sac"] = "ppo"
+    """SAC is for continuous actions."""
+    steps: Annotated[int | None, Optional] = None
+    """Steps of all envs together. Default: enough for envs that vecenv knows, else 100,000."""
+    until: Annotated[float | None, Optional] = None
+    """Stop as soon as the mean return of the last 100 episodes is at least this."""
+    envs: Annotated[int | None, Optional] = None
+    """How many envs. Default: as the settings say."""
+    engine: EngineName = "auto"
+    """What runs them; auto takes the fastest that is faithful."""
+    seed: int = 0
+    """Of everything: the same seed gives the same agent."""
+    set: Pairs = ()
+    """Settings of the trainer, such as learning_rate=1e-3 hidden=[128,128]."""
+    kwargs: Pairs = ()
+    """Constructor arguments of the env."""
+    name: Annotated[str | None, Optional] = None
+    """Of the run. Default: env, algorithm and a number."""
+    runs_dir: Path = Path("runs")
+    """Where runs are."""
+    overwrite: Flag = False
+    """Replace a run of this name."""
+    checkpoints: int = 4
+    """How many to write, evenly spread; the last is the result."""
+    eval_episodes: int = 100
+    """Of the evaluation at the end; 0 for none."""
+    gif: Flag = False
+    """Record an episode at the end, as play.gif."""
+    json: Flag = False
+    """Print the result as JSON."""
+
+
+_OF_NEW_RUNS = ("algo", "envs", "engine", "seed", "set", "kwargs", "name", "overwrite")
+
+
+def run(options: Options, screen: Screen) -> int:
+    """Train, evaluate, say what happened."""
+    _check(options)
+    if looks_like_path(options.env):
+        _refuse_changes(options)
+        checkpoint = find_checkpoint(options.env)
+        if checkpoint.run is None:
+            raise ConfigError(f"{options.env} is not in a run's directory: there is no config.json to go on with")
+    else:
+        checkpoint = None
+    with screen.waiting("loading torch"):
+        from vecenv.cli import _training
+    job = _training.new_job(options) if checkpoint is None else _training.continued_job(checkpoint, options.steps)
+    try:
+        return _training.carry_out(job, options, screen, time.perf_counter())
+    finally:
+        job.close()
+
+
+def _check(options: Options) -> None:
+    for name, least in (("steps", 1), ("envs", 1), ("checkpoints", 1), ("eval_episodes", 0), ("seed", 0)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise ConfigError(f"--{name.replace('_', '-')} must be at least {least}, got {value}")
+
+
+def _refuse_changes(options: Options) -> None:
+    """A run goes on as it began."""
+    usual: dict[str, Any] = {field.name: field.default for field in fields(Options)}
+    changed = [f"--{name}" for name in _OF_NEW_RUNS if getattr(options, name) != usual[name]]
+    if changed:
+        raise ConfigError(f"{options.env} goes on with its own settings; leave out {', '.join(changed)}")

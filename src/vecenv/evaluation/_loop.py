@@ -1,0 +1,159 @@
+"""The loop: envs take episodes from a list until there are none left. An env without one is not stepped again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector.utils import batch_space
+
+from vecenv._step import Step
+from vecenv.errors import InvalidAction
+from vecenv.evaluation._jobs import Jobs
+from vecenv.evaluation._policies import Actor
+from vecenv.scenarios._noise import Noise
+from vecenv.scenarios._rooms import Room
+from vecenv.scenarios._sets import columns_of
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """How each job ended."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    terminated: np.ndarray
+
+    @classmethod
+    def allocate(cls, count: int) -> Outcomes:
+        """For so many jobs."""
+        return cls(np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.bool_))
+
+
+class Loop:
+    """Runs jobs in a vector env of vecenv that resets at the next step.
+
+    Every job is run to its end exactly once, whichever env takes it: short episodes weigh no more than long ones.
+
+    Args:
+        envs: the vector env, or a wrapper around it.
+        room: where parameter sets go, None if there are none.
+        progress: called with the number of episodes that ended and of all.
+        stop: ends the loop when it is set.
+    """
+
+    def __init__(
+        self,
+        envs: Any,
+        actor: Actor,
+        jobs: Jobs,
+        room: Room | None,
+        progress: Callable[[int, int], object] | None,
+        stop: threading.Event,
+    ) -> None:
+        self._envs, self._base = envs, envs.unwrapped
+        self._actor, self._jobs, self._room = actor, jobs, room
+        self._progress, self._stop = progress, stop
+        self._job_of = np.arange(envs.num_envs)
+        self._taken = envs.num_envs
+        self._ended = 0
+        self.outcomes = Outcomes.allocate(len(jobs))
+
+    def run(self) -> Outcomes:
+        """Run all jobs.
+
+        Raises:
+            CancelledError: `stop` was set.
+            InvalidAction: the policy's actions do not fit.
+        """
+        envs = self._envs
+        rows = np.arange(envs.num_envs)
+        self._assign(rows)
+        obs, infos = envs.reset(seed=self._jobs.episode_seed[self._job_of].tolist())
+        starts, masks = np.ones(len(rows), np.bool_), infos.get("action_mask")
+        fresh = rows[:0]
+        pending = 0
+        while True:
+            if self._stop.is_set():
+                raise CancelledError("the evaluation was cancelled")
+            if len(rows):
+                self._send(obs, rows, starts, masks)
+            if len(fresh):
+                envs.send(batch_space(envs.single_action_space, len(fresh)).sample(), fresh)  # a reset ignores it
+            pending += len(rows) + len(fresh)
+            if not pending:
+                return self.outcomes
+            step = envs.recv()
+            pending -= len(step.env_ids)
+            done = step.done
+            fresh = self._settle(step, np.flatnonzero(done)) if done.any() else rows[:0]
+            rows, obs, starts, masks = self._alive(step, done)
+
+    def _send(self, obs: Any, rows: np.ndarray, starts: np.ndarray, masks: Any) -> None:
+        actions = self._actor.act(obs, rows, starts, masks)
+        try:
+            self._envs.send(actions, None if len(rows) == self._envs.num_envs else rows)
+        except InvalidAction as error:
+            shape = getattr(actions, "shape", None)
+            given = f"{type(actions).__name__}" if shape is None else f"an array of shape {tuple(shape)}"
+            raise InvalidAction(
+                f"the policy returned {given} for {len(rows)} observations; it must return one action of "
+                f"{self._envs.single_action_space} for each: {error}"
+            ) from error
+
+    def _settle(self, step: Step, positions: np.ndarray) -> np.ndarray:
+        """Note the episodes that ended and give their envs the next ones; which envs got one."""
+        rows = step.env_ids[positions]
+        failed = step.infos.get("_fault", np.zeros(len(step.env_ids), np.bool_))[positions]
+        jobs, good = self._job_of[rows[~failed]], positions[~failed]
+        self.outcomes.returns[jobs] = step.episode_return[good]
+        self.outcomes.lengths[jobs] = step.episode_length[good]
+        self.outcomes.terminated[jobs] = step.terminated[good]
+        self._ended += len(jobs)
+        if self._progress is not None and len(jobs):
+            self._progress(self._ended, len(self._jobs))
+        busy = rows[~failed][: len(self._jobs) - self._taken]
+        self._job_of[busy] = np.arange(self._taken, self._taken + len(busy))
+        self._taken += len(busy)
+        again = np.sort(
+            np.concatenate([busy, rows[failed]])
+        )  # the episode of an env that was restarted counts for none
+        if len(again):
+            self._assign(again)
+        return again
+
+    def _assign(self, rows: np.ndarray) -> None:
+        """Say how the next episode of these envs begins."""
+        jobs = self._job_of[rows]
+        seeds = self._jobs.episode_seed[jobs]
+        if self._room is not None:
+            columns = columns_of([self._jobs.sets[job] for job in jobs.tolist()])
+            self._room.prime(rows, columns, Noise(seeds, np.zeros_like(seeds)))
+        self._base._prime(rows, seeds=seeds)
+
+    def _alive(self, step: Step, done: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, Any]:
+        """Of the envs whose episode goes on: ids, observations, whether it has just begun, and action masks."""
+        masks, starts = step.infos.get("action_mask"), ~step.valid
+        if not done.any():
+            return step.env_ids, step.obs, starts, masks
+        on = np.flatnonzero(~done)
+        obs = _take(step.obs, on, self._envs.single_observation_space)
+        return step.env_ids[on], obs, starts[on], None if masks is None else masks[on]
+
+
+def _take(obs: Any, positions: np.ndarray, space: gymnasium.Space[Any]) -> Any:
+    """Some of the batched observations. Values without a fixed size are a tuple with one for each env."""
+    if isinstance(obs, np.ndarray):
+        return obs[positions]
+    if isinstance(obs, dict):
+        return {key: _take(part, positions, space[key]) for key, part in obs.items()}  # type: ignore[index]  # a Dict
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return tuple(_take(*both) for both in zip(obs, [positions] * len(obs), space.spaces, strict=True))
+    if isinstance(obs, tuple):
+        return tuple(obs[position] for position in positions.tolist())
+    return obs[positions]  # arrays of another library

@@ -1,0 +1,48 @@
+"""The picture of an evaluation. The only module here that knows Matplotlib."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vecenv.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from vecenv.evaluation._result import Evaluation
+
+_COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
+
+
+def draw(evaluation: Evaluation, path: str | Path) -> None:
+    """One line per scenario: dots for episodes, a bar for the interval of the interquartile mean."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra("plots need Matplotlib: pip install 'vecenv[plot]'") from error
+    rows = evaluation.summary
+    groups = list(dict.fromkeys(row.group for row in rows))
+    figure = Figure(figsize=(8, 1.4 + 0.45 * len(rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    spread = np.random.default_rng(0)
+    for place, row in enumerate(rows):
+        mine = np.array(evaluation.scenarios) == row.scenario
+        mine &= np.array(evaluation.groups) == row.group
+        returns = evaluation.returns[mine]
+        colour = _COLOURS[groups.index(row.group) % len(_COLOURS)]
+        at = place + spread.uniform(-0.22, 0.22, len(returns))
+        axes.plot(returns, at, ".", color=colour, alpha=max(0.05, min(0.5, 40 / len(returns))), markersize=4)
+        axes.plot([row.iqm_low, row.iqm_high], [place, place], color=colour, linewidth=6, alpha=0.55)
+        axes.plot(row.iqm, place, "o", color="white", markeredgecolor=colour, markeredgewidth=1.6, markersize=6)
+    axes.set_yticks(range(len(rows)), [evaluation.label(row) for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel(f"return (circle: interquartile mean, bar: its {100 * evaluation.confidence:g} % interval)")
+    axes.set_title(f"{evaluation.env}: {len(evaluation)} episodes", loc="left")
+    axes.grid(axis="x", alpha=0.3)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,183 @@
+"""Policies of all kinds as one: actions for some envs, memories kept per env."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cloudpickle
+import gymnasium
+import numpy as np
+
+from vecenv._layout import map_tree
+from vecenv.errors import ConfigTypeError, InvalidAction
+
+_STARTS = ("episode_start", "episode_starts")
+_MASKS = ("action_masks", "action_mask", "mask")
+
+
+def check_policy(policy: Any) -> None:
+    """Raise ConfigTypeError unless it can be asked for actions."""
+    if not callable(policy) and not callable(getattr(policy, "predict", None)):
+        raise ConfigTypeError(
+            f"policy must be a function of a batch of observations or have predict(); got {type(policy).__name__} "
+            f"{policy!r:.60}"
+        )
+
+
+def snapshot(policy: Any) -> Any:
+    """A copy that what happens to the policy from now on does not change."""
+    policy = _inner(policy)
+    by_value = (types.FunctionType, types.MethodType, functools.partial)  # copy.deepcopy would not copy what they hold
+    try:
+        if isinstance(policy, by_value):
+            return cloudpickle.loads(cloudpickle.dumps(policy))
+        return copy.deepcopy(policy)
+    except Exception as error:
+        raise ConfigTypeError(
+            f"the policy ({type(policy).__name__}) cannot be copied: {error!r:.200}; background=True needs a copy, so "
+            "pass a policy that can be pickled, or evaluate in the foreground"
+        ) from error
+
+
+class Actor:
+    """Asks a policy for actions.
+
+    Args:
+        policy: `policy(obs)`, `policy(obs, state, episode_start)` that returns actions and states, an object with
+            `predict` (as Stable-Baselines3 has), or a torch module.
+        envs: the vector env to act in.
+        deterministic: passed on to policies that have such an argument.
+    """
+
+    def __init__(self, policy: Any, envs: gymnasium.vector.VectorEnv, deterministic: bool) -> None:
+        policy = _inner(policy)
+        self._function, self._layers_first = _function_of(policy, envs)
+        names, required = _parameters(self._function)
+        self._recurrent = "state" in names or required >= 3
+        self._by_name = {name for name in ("state", *_STARTS) if name in names}
+        self._mask_name = next((name for name in _MASKS if name in names), None)
+        self._fixed = {"deterministic": deterministic} if "deterministic" in names else {}
+        self._count = envs.num_envs
+        self._memory: Any = None
+
+    def act(self, obs: Any, rows: np.ndarray, starts: np.ndarray, masks: Any) -> Any:
+        """Actions for the envs `rows`.
+
+        Args:
+            obs: batched.
+            rows: env ids.
+            starts: which of them begin an episode with `obs`.
+            masks: which actions are allowed, None if envs do not say.
+        """
+        keywords = dict(self._fixed)
+        if self._mask_name is not None and masks is not None:
+            keywords[self._mask_name] = masks
+        if not self._recurrent:
+            return map_tree(_as_array, self._function(obs, **keywords))
+        state = None if self._memory is None else map_tree(lambda leaf: self._turned(leaf[rows]), self._memory)
+        if self._by_name:
+            given = {"state": state, **dict.fromkeys(self._by_name - {"state"}, starts)}
+            answer = self._function(obs, **given, **keywords)
+        else:
+            answer = self._function(obs, state, starts, **keywords)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise InvalidAction(
+                f"a policy that takes states returns (actions, states); it returned {type(answer).__name__}"
+            )
+        actions, state = answer
+        if state is not None:
+            self._keep(state, rows)
+        return map_tree(_as_array, actions)
+
+    def _turned(self, leaf: Any) -> Any:
+        """A memory with its axes of layers and envs exchanged, if it is one that has layers first."""
+        return leaf.swapaxes(0, 1) if self._layers_first and leaf.ndim > 2 else leaf
+
+    def _keep(self, state: Any, rows: np.ndarray) -> None:
+        some = map_tree(self._turned, state)
+        if self._memory is None:
+            self._memory = map_tree(lambda leaf: _zeros(leaf, self._count), some)
+        map_tree(lambda kept, leaf: kept.__setitem__(rows, leaf), self._memory, some)
+
+
+@contextmanager
+def at_rest(policy: Any) -> Iterator[None]:
+    """Torch modules in evaluation mode, and back as they were."""
+    policy = _inner(policy)
+    modules = list(policy.modules()) if _is_module(policy) else []
+    training = [module.training for module in modules]
+    for module in modules:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module, was in zip(modules, training, strict=True):
+            module.training = was
+
+
+def _inner(policy: Any) -> Any:
+    """The policy of an algorithm, which holds envs and buffers besides; anything else as it is."""
+    inner = getattr(policy, "policy", None)
+    return inner if callable(getattr(policy, "predict", None)) and callable(getattr(inner, "predict", None)) else policy
+
+
+def _function_of(policy: Any, envs: gymnasium.vector.VectorEnv) -> tuple[Callable[..., Any], bool]:
+    """What to call, and whether its memories are [layers, envs, ...], as Stable-Baselines3's are, or [envs, ...]."""
+    predict = getattr(policy, "predict", None)
+    if callable(predict):
+        return predict, True
+    if getattr(policy, "__name__", None) == "predict":
+        return policy, True
+    if _is_module(policy):
+        return functools.partial(_ask_module, policy, envs.single_action_space), False
+    return policy, False
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[set[str], int]:
+    """Names of the parameters, and how many must be given."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # it is not written in Python
+        return set(), 1
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [one for one in parameters if one.kind in positional and one.default is inspect.Parameter.empty]
+    return {one.name for one in parameters}, len(required)
+
+
+def _is_module(policy: Any) -> bool:
+    torch = sys.modules.get("torch")  # whoever passes a module has loaded it
+    return torch is not None and isinstance(policy, torch.nn.Module)
+
+
+def _ask_module(module: Any, space: gymnasium.Space[Any], obs: Any) -> Any:
+    """What a torch module makes of observations; one number per action of a Discrete space means the greatest."""
+    torch = sys.modules["torch"]
+    like = next(module.parameters(), torch.zeros(0))
+
+    def tensor(leaf: np.ndarray) -> Any:
+        made = torch.as_tensor(leaf, device=like.device)
+        return made.to(like.dtype) if made.is_floating_point() else made
+
+    with torch.inference_mode():
+        answer = module(map_tree(tensor, obs))
+    scores = torch.is_tensor(answer) and answer.is_floating_point() and answer.ndim == 2
+    if scores and isinstance(space, gymnasium.spaces.Discrete) and answer.shape[1] == space.n:
+        return answer.argmax(dim=1) + int(space.start)
+    return answer
+
+
+def _as_array(leaf: Any) -> Any:
+    return leaf.detach().cpu().numpy() if hasattr(leaf, "detach") else leaf
+
+
+def _zeros(leaf: Any, count: int) -> Any:
+    """Memories of all envs, like those of some: an array or a tensor."""
+    shape = (count, *leaf.shape[1:])
+    return leaf.new_zeros(shape) if hasattr(leaf, "new_zeros") else np.zeros(shape, np.asarray(leaf).dtype)

@@ -1,0 +1,290 @@
+"""What an evaluation found: a table, and every episode it is made of."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vecenv.errors import ConfigError, MissingExtra
+from vecenv.evaluation._jobs import Jobs
+from vecenv.evaluation._loop import Outcomes
+from vecenv.evaluation._statistics import bootstrap, difference, interquartile_mean, mean
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_HEADS = ("scenario", "seed", "n", "mean", "median", "IQM", "95 %", "length")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Returns of some episodes.
+
+    Attributes:
+        group: name that was given to the scenarios this one is of, "" if none.
+        scenario: name of the parameter set or distribution.
+        seed: None for all seeds together.
+        episodes: how many.
+        mean, std, median, iqm: of returns; iqm is the mean of the middle half.
+        mean_low, mean_high, iqm_low, iqm_high: bootstrap confidence intervals.
+        length: mean length.
+        shortest, longest: lengths.
+        terminated: share of episodes that were not cut off.
+    """
+
+    group: str
+    scenario: str
+    seed: int | None
+    episodes: int
+    mean: float
+    mean_low: float
+    mean_high: float
+    std: float
+    median: float
+    iqm: float
+    iqm_low: float
+    iqm_high: float
+    length: float
+    shortest: int
+    longest: int
+    terminated: float
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How much less a policy gets in scenarios it was not trained in.
+
+    Attributes:
+        train, test: mean returns.
+        difference: train - test.
+        low, high: bootstrap confidence interval of the difference.
+    """
+
+    train: float
+    test: float
+    difference: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        train, test, difference, low, high = map(_number, (self.train, self.test, self.difference, self.low, self.high))
+        return f"{difference} ({low} ... {high}): train {train}, test {test}"
+
+
+class Evaluation:
+    """Returns and lengths of all episodes, and statistics of them.
+
+    Attributes:
+        env: name of the env.
+        returns, lengths, terminated: of each episode.
+        scenarios: name of each episode's scenario, `groups`: of its group.
+        seeds, episode_seeds: the seed it was asked for with, and the one its env was reset with.
+        parameters: each episode's parameter set.
+        confidence: of the intervals.
+    """
+
+    def __init__(self, env: str, jobs: Jobs, outcomes: Outcomes, confidence: float, resamples: int) -> None:
+        self.env, self.confidence, self._resamples = env, confidence, resamples
+        self._parts = [(part.group, part.name) for part in jobs.parts]
+        self._part = jobs.part
+        self.groups, self.scenarios = ([self._parts[part][which] for part in jobs.part] for which in (0, 1))
+        self.seeds, self.episode_seeds, self.parameters = jobs.seed, jobs.episode_seed, jobs.sets
+        self.returns, self.lengths, self.terminated = outcomes.returns, outcomes.lengths, outcomes.terminated
+        self.table = self._rows()
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+    @property
+    def summary(self) -> list[Row]:
+        """The rows of the table that are over all seeds: one per scenario."""
+        return [row for row in self.table if row.seed is None]
+
+    @property
+    def mean(self) -> float:
+        """Mean return of all episodes."""
+        return float(self.returns.mean())
+
+    def gap(self, train: str = "train", test: str = "test") -> Gap:
+        """The generalisation gap between two groups of scenarios, `scenarios={"train": ..., "test": ...}`."""
+        first, second = (self.returns[self._of_group(group)] for group in (train, test))
+        low, high = bootstrap((first, second), difference, confidence=self.confidence, resamples=self._resamples)
+        return Gap(float(mean(first)), float(mean(second)), float(difference(first, second)), low, high)
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write the table; an empty seed means all seeds."""
+        _write_csv(path, [field.name for field in fields(Row)], (asdict(row).values() for row in self.table))
+
+    def episodes_to_csv(self, path: str | Path) -> None:
+        """Write every episode; parameters that an episode's set does not have are empty."""
+        names = list(dict.fromkeys(name for values in self.parameters for name in values))
+        rows = (
+            [*episode.values(), *(values.get(name) for name in names)]
+            for episode, values in zip(self._episodes(), self.parameters, strict=True)
+        )
+        _write_csv(path, [*next(iter(self._episodes())), *names], rows)
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Everything as JSON text, written to `path` if there is one. NaN and infinity become null."""
+        content = {
+            "env": self.env,
+            "confidence": self.confidence,
+            "table": [asdict(row) for row in self.table],
+            "gap": asdict(self.gap()) if self._has_gap else None,
+            "episodes": [
+                {**episode, "parameters": values}
+                for episode, values in zip(self._episodes(), self.parameters, strict=True)
+            ],
+        }
+        text = json.dumps(_plain(content), indent=1, allow_nan=False)
+        if path is not None:
+            Path(path).write_text(text + "\n")
+        return text
+
+    def plot(self, path: str | Path) -> None:
+        """Draw each scenario's interquartile mean with its interval, over the returns of all episodes."""
+        from vecenv.evaluation._plot import draw
+
+        draw(self, path)
+
+    def __str__(self) -> str:
+        lines = [self._heads, *(self._cells(row) for row in self.table)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        texts = [
+            "  ".join(_padded(cell, width, at) for at, (cell, width) in enumerate(zip(line, widths, strict=True)))
+            for line in lines
+        ]
+        texts.insert(1, "-" * len(texts[0]))
+        gap = [f"generalisation gap: {self.gap()}"] if self._has_gap else []
+        return "\n".join([f"{self.env}, {len(self)} episodes", *(text.rstrip() for text in texts), *gap])
+
+    def __rich__(self) -> Table:
+        """The table for a terminal."""
+        try:
+            from rich import box
+            from rich.table import Table
+        except ImportError as error:
+            raise MissingExtra("tables in colour need rich: pip install 'vecenv[bench]'") from error
+        caption = f"generalisation gap: {self.gap()}" if self._has_gap else None
+        table = Table(
+            box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"{self.env}, {len(self)} episodes", caption=caption
+        )
+        for at, head in enumerate(self._heads):
+            table.add_column(head, justify="left" if at == 0 else "right", no_wrap=at > 0, min_width=len(head))
+        for row in self.table:
+            table.add_row(*self._cells(row), style="bold" if row.seed is None else None)
+        return table
+
+    @property
+    def _heads(self) -> tuple[str, ...]:
+        return tuple(head.replace("95 %", f"{100 * self.confidence:g} %") for head in _HEADS)
+
+    def _cells(self, row: Row) -> tuple[str, ...]:
+        return (
+            self.label(row),
+            "all" if row.seed is None else str(row.seed),
+            str(row.episodes),
+            _number(row.mean),
+            _number(row.median),
+            _number(row.iqm),
+            f"{_number(row.iqm_low)} ... {_number(row.iqm_high)}",
+            f"{row.length:.1f}",
+        )
+
+    @staticmethod
+    def label(row: Row) -> str:
+        """Group and scenario of a row as one name."""
+        return f"{row.group}: {row.scenario}" if row.group and row.group != row.scenario else row.scenario
+
+    @property
+    def _has_gap(self) -> bool:
+        return {"train", "test"} <= set(self.groups)
+
+    def _of_group(self, group: str) -> np.ndarray:
+        known = dict.fromkeys(self.groups)
+        if group not in known:
+            named = ", ".join(repr(name) for name in known if name) or "none"
+            raise ConfigError(
+                f"there is no group of scenarios {group!r} (groups: {named}); name them: "
+                "evaluate(..., scenarios={'train': ..., 'test': ...})"
+            )
+        return np.array([name == group for name in self.groups])
+
+    def _rows(self) -> list[Row]:
+        rows = []
+        for index, (group, name) in enumerate(self._parts):
+            mine = self._part == index
+            seeds = list(dict.fromkeys(self.seeds[mine].tolist()))
+            rows += [self._row(group, name, seed, mine & (self.seeds == seed)) for seed in seeds if len(seeds) > 1]
+            rows.append(self._row(group, name, None, mine))
+        return rows
+
+    def _row(self, group: str, scenario: str, seed: int | None, which: np.ndarray) -> Row:
+        returns, lengths = self.returns[which], self.lengths[which]
+        sure = {"confidence": self.confidence, "resamples": self._resamples}
+        return Row(
+            group,
+            scenario,
+            seed,
+            len(returns),
+            float(returns.mean()),
+            *bootstrap((returns,), mean, **sure),
+            float(returns.std(ddof=1)) if len(returns) > 1 else 0.0,
+            float(np.median(returns)),
+            float(interquartile_mean(returns)),
+            *bootstrap((returns,), interquartile_mean, **sure),
+            float(lengths.mean()),
+            int(lengths.min()),
+            int(lengths.max()),
+            float(self.terminated[which].mean()),
+        )
+
+    def _episodes(self) -> list[dict[str, Any]]:
+        columns = {
+            "group": self.groups,
+            "scenario": self.scenarios,
+            "seed": self.seeds.tolist(),
+            "episode_seed": self.episode_seeds.tolist(),
+            "return": self.returns.tolist(),
+            "length": self.lengths.tolist(),
+            "terminated": self.terminated.tolist(),
+        }
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _write_csv(path: str | Path, heads: Sequence[str], rows: Any) -> None:
+    with Path(path).open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(heads)
+        writer.writerows(rows)
+
+
+def _number(value: float) -> str:
+    """About five digits, those of numbers below a hundred after the point."""
+    return f"{value:.{0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2}f}"
+
+
+def _padded(cell: str, width: int, at: int) -> str:
+    return cell.ljust(width) if at == 0 else cell.rjust(width)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON knows."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else repr(value)

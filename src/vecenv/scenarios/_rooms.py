@@ -1,0 +1,170 @@
+"""How parameter sets reach envs: columns of kernels, constructor arguments and reset options of Python envs."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+
+from vecenv._builds import find_build
+from vecenv._options import Renewal, ResetOptions
+from vecenv._vector_env import VectorEnv
+from vecenv.engines._compiled import CompiledEngine
+from vecenv.errors import ConfigError, ConfigTypeError
+from vecenv.kernel._define import Kernel
+from vecenv.kernel._fields import did_you_mean
+from vecenv.scenarios._noise import Noise
+from vecenv.scenarios._sets import ABSENT, Columns, Scenarios, Values, sets_of
+
+
+class Room(Protocol):
+    """Where parameter sets of a vector env go."""
+
+    def prime(self, rows: np.ndarray, columns: Columns, noise: Noise) -> None:
+        """Make these the parameters of the next episode of `rows`, whichever op begins it."""
+        ...
+
+    def reset_options(self, given: ResetOptions, sets: Sequence[Values]) -> Any:
+        """Options for a reset of the vector env: what a user gave, beside each row's parameter set."""
+        ...
+
+
+def room_of(
+    envs: VectorEnv, scenarios: Iterable[Scenarios], source: Any = None, kwargs: Collection[str] | None = None
+) -> Room:
+    """Find where the parameters of scenarios go, and check that there is such a place.
+
+    Args:
+        envs: the vector env itself, without wrappers.
+        scenarios: all that are to be used.
+        source: what makes its envs, if it is not in `envs.spec`.
+        kwargs: names of parameters that are constructor arguments; None: as the constructor's signature says.
+
+    Raises:
+        ConfigError: the env has no such parameter, or cannot have such a value.
+    """
+    scenarios = list(scenarios)
+    if isinstance(envs.engine, CompiledEngine):
+        return KernelRoom(envs.engine, scenarios)
+    names = list(dict.fromkeys(name for one in scenarios for name in one.names))
+    return PythonRoom(envs, _sorted_out(source if envs.spec is None else envs.spec, names, kwargs))
+
+
+class KernelRoom:
+    """A kernel's parameters are columns; those that an episode's set does not have are as the envs were made."""
+
+    def __init__(self, engine: CompiledEngine, scenarios: Iterable[Scenarios]) -> None:
+        self._engine = engine
+        self._made = {name: column.copy() for name, column in engine.parameters.items()}
+        for values in (values for one in scenarios for values in one.extremes()):
+            _check_names(engine.kernel, values, engine.kernel.params)
+            engine.check_parameters(np.arange(1), {name: np.array([value]) for name, value in values.items()})
+        self._names = list(dict.fromkeys(name for one in scenarios for name in one.names))
+
+    def prime(self, rows: np.ndarray, columns: Columns, noise: Noise) -> None:
+        made = {name: self._filled(name, rows, columns.get(name)) for name in dict.fromkeys([*self._names, *columns])}
+        if made:
+            self._engine.set_parameters(rows, made)
+
+    def _filled(self, name: str, rows: np.ndarray, column: np.ndarray | None) -> np.ndarray:
+        if name not in self._made:  # a curriculum came up with it
+            _check_names(self._engine.kernel, [name], self._engine.kernel.params)
+        general = self._made[name][rows]
+        if column is None:
+            return general
+        if column.dtype != object:
+            return column
+        for position, value in enumerate(column):
+            if value is not ABSENT:
+                general[position] = value
+        return general
+
+    def reset_options(self, given: ResetOptions, sets: Sequence[Values]) -> Any:
+        return given
+
+
+class PythonRoom:
+    """Python envs take reset options, and constructor arguments by being built again.
+
+    An env that was built again has a new random stream, so each of its episodes is seeded.
+    """
+
+    def __init__(self, envs: VectorEnv, kwargs: frozenset[str]) -> None:
+        self._envs, self._kwargs = envs, kwargs
+
+    def prime(self, rows: np.ndarray, columns: Columns, noise: Noise) -> None:
+        payloads = [self._payload(values) for values in sets_of(columns, len(rows))]
+        self._envs._prime(rows, payloads, noise.seeds() if self._kwargs else None)
+
+    def reset_options(self, given: ResetOptions, sets: Sequence[Values]) -> Any:
+        return ResetOptions(given.mask, [self._payload(*both) for both in zip(sets, given.per_env, strict=True)])
+
+    def _payload(self, values: Values, given: Any = None) -> dict[str, Any] | Renewal | None:
+        options = {name: value for name, value in values.items() if name not in self._kwargs}
+        merged = {**options, **(given or {})} if options or given is not None else None
+        if not self._kwargs:
+            return merged
+        return Renewal({name: value for name, value in values.items() if name in self._kwargs}, merged)
+
+
+def _sorted_out(source: Any, names: list[str], kwargs: Collection[str] | None) -> frozenset[str]:
+    """Which of the names are constructor arguments."""
+    kernel, source = _kernel_of(source)
+    arguments = _arguments(source)
+    if kernel is not None:
+        _check_names(kernel, names, [*kernel.params, *arguments])
+    if kwargs is not None:
+        missing = set(kwargs) - set(names)
+        if missing:
+            raise ConfigError(f"kwargs names {min(missing)!r}, which no scenario has; they have {', '.join(names)}")
+        return frozenset(kwargs)
+    for name in names if kernel is None else ():
+        near = difflib.get_close_matches(name, arguments, n=1, cutoff=0.8)
+        if near and name not in arguments:
+            raise ConfigError(
+                f"scenario parameter {name!r} is no argument of this env; did you mean {near[0]!r}? (if it is a reset "
+                "option, say so: kwargs=[] names the parameters that are constructor arguments)"
+            )
+    return frozenset(names) & frozenset(arguments)
+
+
+def _kernel_of(source: Any) -> tuple[Kernel | None, Any]:
+    """The kernel that says which parameters there are, and where a Python env of it takes constructor arguments."""
+    if not isinstance(source, EnvSpec):
+        return None, source
+    entry = source.entry_point
+    if isinstance(entry, functools.partial) and entry.args and isinstance(entry.args[0], Kernel):
+        return entry.args[0], None  # the kernel in plain Python: its parameters are reset options
+    return find_build(source.id)[0], source
+
+
+def _arguments(source: Any) -> list[str]:
+    """Names of the constructor's arguments."""
+    if isinstance(source, (list, tuple)) and source:
+        source = source[0]
+    if isinstance(source, EnvSpec):
+        entry = source.entry_point
+        source = load_env_creator(entry) if isinstance(entry, str) else entry
+    if source is None or not callable(source):
+        return []
+    try:
+        parameters = inspect.signature(source).parameters.values()
+    except (TypeError, ValueError):  # it is not written in Python
+        return []
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [parameter.name for parameter in parameters if parameter.kind in named]
+
+
+def _check_names(kernel: Kernel, names: Iterable[str] | Mapping[str, Any], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise ConfigTypeError(
+                f"{kernel.id} has no parameter {name!r}{did_you_mean(name, known)} (parameters: {listed}); is this "
+                "a scenario of another env?"
+            )

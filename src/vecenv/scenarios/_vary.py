@@ -1,0 +1,161 @@
+"""Every new episode of a training env in a scenario of its own."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Collection
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from vecenv._exchange import Exchange
+from vecenv._options import ResetOptions
+from vecenv._seeding import NO_SEED, spread
+from vecenv._vector_env import VectorEnv
+from vecenv.errors import ConfigError, SpaceError, UnsupportedError
+from vecenv.scenarios._noise import Noise
+from vecenv.scenarios._rooms import Room, room_of
+from vecenv.scenarios._sets import Scenarios, Values, as_scenarios, sets_of
+from vecenv.wrappers._transform import Transform
+from vecenv.wrappers._wrapper import Wrapper
+
+
+class VaryScenarios(Wrapper):
+    """Draws a parameter set for every episode that begins, by `reset` or by any kind of autoreset.
+
+    The draw of an episode depends on nothing but the seed that its env was reset with, the number of episodes since
+    then, and the progress: not on the engine, workers or the autoreset mode. An env that was never seeded has a seed of
+    its own.
+
+    Parameters of kernels are written where the next episode takes them from. Python envs get theirs as reset options,
+    with those of a `reset` added to them; where a parameter is an argument of the constructor, the env is built again
+    when it changes, and each of its episodes is then seeded.
+
+    Args:
+        env: a vector env of vecenv, or a wrapper around one.
+        scenarios: what `vecenv.scenarios` makes, a parameter set or a list of them.
+        progress: for a curriculum, 0 to 1.
+        kwargs: which parameters are constructor arguments; default: as the constructor of a registered env says, none
+            of an env that a function makes.
+
+    Raises:
+        ConfigError: the env has no such parameter.
+    """
+
+    transform: Draws
+
+    def __init__(
+        self,
+        env: gymnasium.vector.VectorEnv,
+        scenarios: Any,
+        progress: float = 0.0,
+        kwargs: Collection[str] | None = None,
+    ) -> None:
+        base = env.unwrapped if isinstance(env, gymnasium.vector.VectorEnv) else env
+        if not isinstance(base, VectorEnv):
+            raise UnsupportedError(
+                f"scenarios need a vector env of vecenv, this is {type(base).__name__}; see vecenv.make"
+            )
+        if base.engine.name == "process" and base._may_roll and getattr(base.engine, "_on_error", None) == "restart":
+            raise UnsupportedError(
+                "a worker that died and is restarted does not know the scenario of the episode that it begins at once; "
+                "use autoreset='next-step' or 'disabled' with on_error='restart'"
+            )
+        made = as_scenarios(scenarios)
+        super().__init__(env, Draws(made, room_of(base, [made], None, kwargs), _share(progress)))
+        self._base = base
+
+    @property
+    def progress(self) -> float:
+        """How far training has come, 0 to 1. Setting it changes the episodes that begin from now on."""
+        return self.transform.progress
+
+    @progress.setter
+    def progress(self, progress: float) -> None:
+        self.transform.move_to(_share(progress))
+
+    @property
+    def current(self) -> list[Values]:
+        """The parameter set of each env's episode."""
+        return self.transform.current()
+
+    def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
+        given = ResetOptions.parse(options, self.num_envs)
+        seeds = spread(seed, self.num_envs, self._base._seeding)
+        return super()._exchange_reset(seed, self.transform.begin(seeds, given))
+
+
+class Draws(Transform):
+    """Which episode each env is in, and what its next one will be: a function of four numbers per env."""
+
+    def __init__(self, scenarios: Scenarios, room: Room, progress: float) -> None:
+        self._scenarios, self._room = scenarios, room
+        self.progress = progress
+        self._seeds = self._episodes = np.zeros(0, np.int64)
+        self._begun_at = np.zeros(0)
+        """The progress at which each env's episode began."""
+
+    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
+        own = np.random.SeedSequence().generate_state(count, np.uint64) >> np.uint64(1)
+        self._seeds, self._episodes, self._begun_at = own.view(np.int64), np.zeros(count, np.int64), np.zeros(count)
+        self._prime(np.arange(count))
+        return observation, action
+
+    def begin(self, seeds: np.ndarray, given: ResetOptions) -> Any:
+        """Prepare a reset; the options to reset with."""
+        everyone = np.arange(len(seeds))
+        rows = everyone if given.mask is None else np.flatnonzero(given.mask)
+        seeded = rows[seeds[rows] != NO_SEED]
+        self._seeds[seeded], self._episodes[seeded] = seeds[seeded], 0
+        self._prime(seeded)
+        columns = self._scenarios.draw(Noise(self._seeds, self._episodes), self.progress)
+        return self._room.reset_options(given, sets_of(columns, len(seeds)))
+
+    def move_to(self, progress: float) -> None:
+        """Draw all next episodes again, at another progress."""
+        self.progress = progress
+        if self._scenarios.changes:
+            self._prime(np.arange(len(self._seeds)))
+
+    def exchange(self, exchange: Exchange) -> None:
+        began = exchange.began
+        rows = exchange.rows[began]
+        self._begun_at[rows] = self.progress
+        self._episodes[rows] += 1
+        self._prime(rows)
+        if "_fault" in exchange.infos:  # a worker that died took along what it had been told
+            self._prime(exchange.rows[exchange.infos["_fault"] & ~began])
+
+    def current(self) -> list[Values]:
+        """The parameter set of each env's episode, {} where there was none yet."""
+        sets: list[Values] = [{} for _ in self._seeds]
+        for progress in np.unique(self._begun_at):
+            rows = np.flatnonzero((self._begun_at == progress) & (self._episodes > 0))
+            drawn = self._scenarios.draw(Noise(self._seeds[rows], self._episodes[rows] - 1), float(progress))
+            for row, values in zip(rows.tolist(), sets_of(drawn, len(rows)), strict=True):
+                sets[row] = values
+        return sets
+
+    def _prime(self, rows: np.ndarray) -> None:
+        """Decide what the next episodes of these envs will be."""
+        if len(rows):
+            noise = Noise(self._seeds[rows], self._episodes[rows])
+            self._room.prime(rows, self._scenarios.draw(noise, self.progress), noise)
+
+    def state_dict(self) -> dict[str, Any]:
+        state = {"seeds": self._seeds, "episodes": self._episodes, "begun_at": self._begun_at}
+        return {"progress": self.progress, **{name: column.copy() for name, column in state.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["seeds"].shape != self._seeds.shape:
+            raise SpaceError(f"the state is of {len(state['seeds'])} envs, these are {len(self._seeds)}")
+        self._seeds[...], self._episodes[...] = state["seeds"], state["episodes"]
+        self._begun_at[...], self.progress = state["begun_at"], state["progress"]
+        self._prime(np.arange(len(self._seeds)))
+
+
+def _share(progress: Any) -> float:
+    if isinstance(progress, numbers.Real) and 0.0 <= float(progress) <= 1.0:
+        return float(progress)
+    raise ConfigError(f"progress must be in 0 ... 1, got {progress!r:.40}")

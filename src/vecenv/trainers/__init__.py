@@ -1,0 +1,17 @@
+"""Trainers: PPO, A2C as its special case, and SAC. They need torch."""
+
+import importlib.util as _importlib_util
+
+from vecenv.errors import MissingExtra as _MissingExtra
+
+if _importlib_util.find_spec("torch") is None:
+    raise _MissingExtra("trainers need torch: pip install 'vecenv[torch]'")
+
+from vecenv.trainers._policy import Policy  # after the check, all of them
+from vecenv.trainers._ppo_config import PPOConfig, a2c
+from vecenv.trainers._progress import Progress
+from vecenv.trainers._trainer import Trainer
+from vecenv.trainers.ppo import PPO
+from vecenv.trainers.sac import SAC, SACConfig
+
+__all__ = ["PPO", "SAC", "PPOConfig", "Policy", "Progress", "SACConfig", "Trainer", "a2c"]

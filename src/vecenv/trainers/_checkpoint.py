@@ -1,0 +1,71 @@
+"""Checkpoints: trees of arrays and plain values in an npz file. Loading one runs no code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vecenv.buffers._files import read_arrays, write_arrays
+from vecenv.errors import UnsafeFile
+
+FORMAT = 1
+
+
+def save_tree(path: str | Path, tree: Any) -> None:
+    """Write a tree of dicts, lists, tensors, arrays and plain values. The file appears whole or not at all."""
+    arrays: list[np.ndarray] = []
+    about = {"format": FORMAT, "tree": _packed(tree, arrays)}
+    write_arrays(path, about, {f"a{place}": array for place, array in enumerate(arrays)})
+
+
+def load_tree(path: str | Path) -> Any:
+    """What `save_tree` wrote; tensors come back as arrays, tuples as lists.
+
+    Raises:
+        UnsafeFile: it is damaged, or no such file.
+    """
+    about, arrays = read_arrays(path, "checkpoint")
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise UnsafeFile(f"{path} is no checkpoint of format {FORMAT}, which is what this version of vecenv reads")
+    return _unpacked(about["tree"], arrays)
+
+
+def tensors(tree: Any) -> Any:
+    """Arrays in a tree as tensors, as `load_state_dict` of torch wants them. Single numbers stay what they are."""
+    if isinstance(tree, dict):
+        return {key: tensors(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [tensors(value) for value in tree]
+    return torch.from_numpy(tree.copy()) if isinstance(tree, np.ndarray) else tree
+
+
+def _packed(tree: Any, arrays: list[np.ndarray]) -> Any:
+    """JSON; arrays are put aside, dicts become lists of pairs because their keys may be numbers."""
+    if isinstance(tree, dict):
+        return {"d": [[key, _packed(value, arrays)] for key, value in tree.items()]}
+    if isinstance(tree, (list, tuple)):
+        return {"l": [_packed(value, arrays) for value in tree]}
+    if isinstance(tree, torch.Tensor):
+        tree = tree.detach().cpu().numpy()
+    if isinstance(tree, np.generic):
+        tree = tree.item()
+    if isinstance(tree, np.ndarray):
+        arrays.append(tree)
+        return {"a": len(arrays) - 1}
+    if tree is not None and not isinstance(tree, (bool, int, float, str)):
+        raise TypeError(f"cannot be stored as data: {type(tree).__name__}")
+    return tree
+
+
+def _unpacked(packed: Any, arrays: Any) -> Any:
+    if not isinstance(packed, dict):
+        return packed
+    ((kind, value),) = packed.items()
+    if kind == "d":
+        return {key: _unpacked(item, arrays) for key, item in value}
+    if kind == "l":
+        return [_unpacked(item, arrays) for item in value]
+    return arrays[f"a{value}"]

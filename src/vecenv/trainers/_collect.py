@@ -1,0 +1,191 @@
+"""Envs as trainers see them: one or several groups, normalized, with their episodes counted."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from vecenv._cpus import usable_cpus
+from vecenv._exchange import Exchange
+from vecenv._make import make
+from vecenv._rollout import Snapshot
+from vecenv._step import Step
+from vecenv._vector_env import VectorEnv
+from vecenv.errors import ConfigError, UnsupportedError
+from vecenv.trainers._progress import Episodes
+from vecenv.wrappers import Transform, Wrapper
+from vecenv.wrappers._normalize_observation import Normalize
+from vecenv.wrappers._rewards import RewardScale
+
+_MANY = 1 << 21
+"""From about here on a second thread of torch pays."""
+Envs = str | gymnasium.vector.VectorEnv | Sequence[gymnasium.vector.VectorEnv]
+
+
+class Collector:
+    """Steps groups of envs and hands out `Step`s, whose env ids count from the first env of the first group.
+
+    Args:
+        envs: an id; a vector env; or several, which are stepped in turn: while one group steps, the policy acts for
+            another. That pays with engines that run elsewhere ("process").
+        num_envs, groups: with an id, how many envs, and of how many groups.
+        normalize_obs, normalize_reward: whether to.
+        gamma: discount of the returns that rewards are divided by the spread of.
+        clip: of normalized observations and rewards.
+        mask: name of the info that holds action masks; None: there are none.
+    """
+
+    def __init__(
+        self,
+        envs: Envs,
+        num_envs: int,
+        groups: int,
+        *,
+        normalize_obs: bool = False,
+        normalize_reward: bool = False,
+        gamma: float = 0.99,
+        clip: float = 10.0,
+        mask: str | None = None,
+    ) -> None:
+        self.env_id = envs if isinstance(envs, str) else None
+        if isinstance(envs, str):
+            if num_envs % groups:
+                raise ConfigError(f"{num_envs} envs cannot be split into {groups} equal groups")
+            envs = [make(envs, num_envs // groups, autoreset="same-step", copy=False) for _ in range(groups)]
+        elif isinstance(envs, gymnasium.vector.VectorEnv):
+            envs = [envs]
+        self.envs = [env if isinstance(env, (VectorEnv, Wrapper)) else Wrapper(env, Transform()) for env in envs]
+        counts = [env.num_envs for env in self.envs]
+        self.parts = [(sum(counts[:place]), count) for place, count in enumerate(counts)]
+        self.num_envs = sum(counts)
+        self.observation_space, self.action_space = (
+            self.envs[0].single_observation_space,
+            self.envs[0].single_action_space,
+        )
+        self.normalize = Normalize(1e-8, clip) if normalize_obs else None
+        self.scale = RewardScale(gamma, 1e-8) if normalize_reward else None
+        self._clip, self._mask, self.masks = clip, mask, {}
+        for transform in (self.normalize, self.scale):
+            if transform is not None:
+                bound = transform.bind(self.observation_space, self.action_space, self.num_envs)
+                self.observation_space = bound[0]
+        self.episodes = Episodes(self.num_envs)
+
+    def reset(self, seed: int | None) -> list[Any]:
+        """Reset all groups; their observations."""
+        first = []
+        for number, (env, (begin, count)) in enumerate(zip(self.envs, self.parts, strict=True)):
+            own_seed = None if seed is None else seed + begin
+            exchange = env._exchange_reset(own_seed, None)
+            self._transform(exchange, begin)
+            self._note_masks(number, exchange, count)
+            first.append(exchange.obs)
+        return first
+
+    def send(self, group: int, actions: Any) -> None:
+        """Start a step of a group."""
+        if len(self.envs) == 1:
+            self._waiting = actions
+        else:
+            self.envs[group].send(actions)
+
+    def receive(self, group: int) -> Step:
+        """Finish the step of a group. Env ids count within it."""
+        env, (begin, count) = self.envs[group], self.parts[group]
+        exchange = env._exchange_step(self._waiting, None) if len(self.envs) == 1 else env._exchange_recv(count, None)
+        own = exchange.rows
+        valid = exchange.valid
+        self.episodes.note(
+            own + begin if begin else own, exchange.reward, valid, exchange.terminated | exchange.truncated
+        )
+        self._transform(exchange, begin)
+        self._note_masks(group, exchange, count)
+        return Step(
+            obs=exchange.obs, reward=exchange.reward, terminated=exchange.terminated, truncated=exchange.truncated,
+            infos=exchange.infos, env_ids=own, ops=exchange.ops, episode_return=exchange.reward,
+            episode_length=own, final_obs=exchange.final_obs, _successors=exchange.by_value,
+        )  # fmt: skip
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that is remembered, and the envs' own state if they can tell it (kernels)."""
+        return {
+            "normalize": self.normalize and self.normalize.state_dict(),
+            "scale": self.scale and self.scale.state_dict(),
+            "episodes": self.episodes.state_dict(),
+            "masks": [self.masks.get(group) for group in range(len(self.envs))],
+            "envs": [_state_of(env) for env in self.envs],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        """Bring it back; whether the envs are what they were. If not they must be reset."""
+        for transform, own in ((self.normalize, state["normalize"]), (self.scale, state["scale"])):
+            if transform is not None:
+                transform.load_state_dict(own)
+        self.episodes.load_state_dict(state["episodes"])
+        self.masks = {group: mask for group, mask in enumerate(state["masks"]) if mask is not None}
+        if any(own is None for own in state["envs"]) or len(state["envs"]) != len(self.envs):
+            return False
+        try:
+            for env, own in zip(self.envs, state["envs"], strict=True):
+                env.unwrapped.set_state(Snapshot(**own["snapshot"]))  # type: ignore[union-attr]
+                if isinstance(env, Wrapper):
+                    env.load_state_dict(own["wrappers"])
+        except (UnsupportedError, AttributeError):
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the envs."""
+        for env in self.envs:
+            env.close()
+
+    def _transform(self, exchange: Exchange, begin: int) -> None:
+        if self.normalize is None and self.scale is None:
+            return
+        own, exchange.rows = exchange.rows, exchange.rows + begin
+        if self.normalize is not None:
+            self.normalize.exchange(exchange)
+        if self.scale is not None:
+            self.scale.exchange(exchange)
+            exchange.reward = np.clip(exchange.reward, -self._clip, self._clip)
+        exchange.rows = own
+
+    def _note_masks(self, group: int, exchange: Exchange, count: int) -> None:
+        if self._mask is None:
+            return
+        found = exchange.infos.get(self._mask)
+        if found is None:
+            raise ConfigError(
+                f"the envs' infos have no {self._mask!r} to mask actions with; they have {list(exchange.infos)}"
+            )
+        masks = np.stack(found) if found.dtype == object else found
+        self.masks[group] = np.ascontiguousarray(masks.reshape(count, -1), np.bool_)
+
+
+@contextlib.contextmanager
+def torch_threads(count: int | None, numbers: int) -> Iterator[None]:
+    """Run torch on so many threads, by default one unless there is much to compute at once.
+
+    Envs that run on threads or processes of their own work while torch waits and the other way round, so that both may
+    have all processors; what costs is waking threads for matrices that one of them multiplies faster.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or (usable_cpus() if numbers >= _MANY else 1))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _state_of(env: Any) -> dict[str, Any] | None:
+    try:
+        snapshot = env.unwrapped.get_state()
+    except (UnsupportedError, AttributeError):
+        return None
+    wrappers = env.state_dict() if isinstance(env, Wrapper) else {}
+    return {"snapshot": {"columns": snapshot.columns, "ready": snapshot.ready}, "wrappers": wrappers}

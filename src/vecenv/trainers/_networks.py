@@ -1,0 +1,141 @@
+"""Networks: from observations of any space to features, and stacks of layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import Space, spaces
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vecenv._leaf import Leaf
+from vecenv.buffers._storage import Storage
+from vecenv.errors import SpaceError
+
+ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
+
+
+class Encoder(nn.Module):
+    """Features of observations: numbers as they are, choices as one-hot vectors, images through convolutions.
+
+    Attributes:
+        features: how many numbers come out.
+        learns: whether it has parameters.
+    """
+
+    def __init__(self, space: Space[Any], image_features: int = 512) -> None:
+        super().__init__()
+        self._tree = Storage(space, (0,))
+        self._tree.check_plain("learning")
+        self.parts = nn.ModuleList(_part_of(leaf, image_features) for leaf in self._tree.layout.leaves)
+        self.features = sum(int(part.features) for part in self.parts)  # type: ignore[arg-type]  # each part has it
+        self.learns = any(True for _ in self.parameters())
+
+    def forward(self, obs: Any) -> Tensor:
+        """Features [batch, features] of a batch of observations, nested like the space."""
+        leaves = self._tree.flat(obs)
+        if len(leaves) == 1:
+            return self.parts[0](leaves[0])
+        return torch.cat([part(leaf) for part, leaf in zip(self.parts, leaves, strict=True)], -1)
+
+
+class Numbers(nn.Module):
+    """Flat float32."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.features = math.prod(shape)
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        return leaf.reshape(len(leaf), self.features).float()
+
+
+class OneHot(nn.Module):
+    """Choices as one-hot vectors."""
+
+    def __init__(self, sizes: Sequence[int], start: np.ndarray) -> None:
+        super().__init__()
+        self.sizes, self.features = [int(size) for size in sizes], int(sum(sizes))
+        self._start = torch.as_tensor(np.asarray(start, np.int64).ravel())
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        picks = leaf.reshape(len(leaf), len(self.sizes)).long() - self._start
+        return torch.cat(
+            [functional.one_hot(picks[:, place], size) for place, size in enumerate(self.sizes)], -1
+        ).float()
+
+
+class Pixels(nn.Module):
+    """Convolutions over images [batch, channels, height, width], or with the channels last.
+
+    Big images take the three layers of Mnih et al. 2015, small ones two layers of 3 x 3.
+    """
+
+    def __init__(self, shape: tuple[int, ...], features: int) -> None:
+        super().__init__()
+        self._last = shape[2] < shape[0]
+        channels, *size = (shape[2], *shape[:2]) if self._last else shape
+        plan = [(32, 8, 4), (64, 4, 2), (64, 3, 1)] if min(size) >= 36 else [(16, 3, 1), (32, 3, 1)]
+        layers: list[nn.Module] = []
+        for out, kernel, stride in plan:
+            layers += [orthogonal(nn.Conv2d(channels, out, kernel, stride), math.sqrt(2)), nn.ReLU()]
+            channels, size = out, [(side - kernel) // stride + 1 for side in size]
+        if min(size) < 1:
+            raise SpaceError(f"images of shape {shape} are too small for convolutions; use flat observations")
+        layers += [nn.Flatten(), orthogonal(nn.Linear(channels * math.prod(size), features), math.sqrt(2)), nn.ReLU()]
+        self.layers, self.features = nn.Sequential(*layers), features
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        image = leaf.permute(0, 3, 1, 2) if self._last else leaf
+        return self.layers(image.float() / 255.0 if leaf.dtype == torch.uint8 else image.float())
+
+
+class Stacks(nn.Module):
+    """Several stacks of fully connected layers side by side, each layer of all of them in one multiplication.
+
+    Args:
+        count: of stacks.
+        inputs: the same for all.
+        hidden: sizes of the layers; each has the activation behind it.
+        activation: "tanh" or "relu".
+    """
+
+    def __init__(self, count: int, inputs: int, hidden: Sequence[int], activation: str) -> None:
+        super().__init__()
+        self._count, self._activation = count, ACTIVATIONS[activation]
+        self.features = hidden[-1] if hidden else inputs
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for size in hidden:
+            layers = [nn.init.orthogonal_(torch.empty(size, inputs), math.sqrt(2)).T for _ in range(count)]
+            self.weights.append(nn.Parameter(torch.stack(layers)))
+            self.biases.append(nn.Parameter(torch.zeros(count, 1, size)))
+            inputs = size
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[stacks, batch, hidden[-1]] of features [batch, inputs]."""
+        hidden = features.expand(self._count, *features.shape)
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            hidden = self._activation(torch.baddbmm(bias, hidden, weight))
+        return hidden
+
+
+def orthogonal(layer: Any, gain: float) -> Any:
+    """The layer, with orthogonal weights and a bias of zero."""
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def _part_of(leaf: Leaf, image_features: int) -> nn.Module:
+    space = leaf.space
+    if isinstance(space, spaces.Discrete):
+        return OneHot([int(space.n)], np.asarray(space.start))
+    if isinstance(space, spaces.MultiDiscrete):
+        return OneHot(space.nvec.ravel().tolist(), space.start)
+    if len(leaf.shape) == 3 and (leaf.dtype == np.uint8 or min(leaf.shape) <= 16 < max(leaf.shape)):
+        return Pixels(leaf.shape, image_features)
+    return Numbers(leaf.shape)

@@ -1,0 +1,85 @@
+"""Optimizers over all parameters at once: small networks spend most of their time in the overhead of each tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Flat:
+    """Parameters that are views of one vector, and gradients as another one.
+
+    Args:
+        parameters: they are moved into the vector, and stay what they are to their modules.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        self.parameters = list(parameters)
+        self.vector = torch.cat([part.detach().reshape(-1) for part in self.parameters])
+        begin = 0
+        for part in self.parameters:
+            part.data = self.vector[begin : begin + part.numel()].view_as(part)
+            begin += part.numel()
+
+    def gradient(self, loss: Tensor, max_norm: float = math.inf) -> Tensor:
+        """Of a loss, all in one vector, scaled down to a norm."""
+        parts = torch.autograd.grad(loss, self.parameters)
+        gradient = torch.cat([part.reshape(-1) for part in parts])
+        if max_norm < math.inf:
+            gradient *= (max_norm / (gradient.norm() + 1e-6)).clamp_(max=1.0)
+        return gradient
+
+
+class Adam:
+    """Adam (Kingma and Ba 2015), as torch computes it."""
+
+    def __init__(self, flat: Flat, learning_rate: float, eps: float) -> None:
+        self.learning_rate = learning_rate
+        self._flat, self._eps, self._count = flat, eps, 0
+        self._mean, self._square = torch.zeros_like(flat.vector), torch.zeros_like(flat.vector)
+
+    def step(self, gradient: Tensor) -> None:
+        """Move the parameters against a gradient."""
+        self._count += 1
+        self._mean.lerp_(gradient, 0.1)
+        self._square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        width = self._square.sqrt().mul_(1 / math.sqrt(1 - 0.999**self._count)).add_(self._eps)
+        self._flat.vector.addcdiv_(self._mean, width, value=-self.learning_rate / (1 - 0.9**self._count))
+
+    def state_dict(self) -> dict[str, Any]:
+        """To go on with later."""
+        return {"count": self._count, "mean": self._mean, "square": self._square}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on."""
+        self._count = state["count"]
+        self._mean.copy_(state["mean"])
+        self._square.copy_(state["square"])
+
+
+class RMSprop:
+    """RMSprop, as torch computes it."""
+
+    def __init__(self, flat: Flat, learning_rate: float, eps: float) -> None:
+        self.learning_rate = learning_rate
+        self._flat, self._eps, self._square = flat, eps, torch.zeros_like(flat.vector)
+
+    def step(self, gradient: Tensor) -> None:
+        """Move the parameters against a gradient."""
+        self._square.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
+        self._flat.vector.addcdiv_(gradient, self._square.sqrt().add_(self._eps), value=-self.learning_rate)
+
+    def state_dict(self) -> dict[str, Any]:
+        """To go on with later."""
+        return {"square": self._square}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on."""
+        self._square.copy_(state["square"])
+
+
+OPTIMIZERS: dict[str, type[Adam] | type[RMSprop]] = {"adam": Adam, "rmsprop": RMSprop}

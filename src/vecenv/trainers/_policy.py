@@ -1,0 +1,70 @@
+"""What was learnt: a function from observations to actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from vecenv._layout import map_tree
+from vecenv.wrappers._normalize_observation import Normalize
+
+
+class Policy:
+    """Actions for batches of observations, as the envs give them: normalization is part of it. Can be pickled.
+
+    A network with a memory keeps one state per row of the batch; `reset` begins anew.
+
+    Args:
+        network: has `act(obs, state, began, mask, generator)` and `head.to_env(actions)`; see PPO and SAC.
+        normalize: of observations, or None.
+        seed: of actions that are drawn.
+    """
+
+    def __init__(self, network: nn.Module, normalize: Normalize | None, seed: int = 0) -> None:
+        self._network, self._normalize = network.eval(), normalize
+        self._seed, self._generator = seed, torch.Generator().manual_seed(seed)
+        self._state: Any = None
+        self._began: np.ndarray | None = None
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether it has a memory, and needs to be told of new episodes by `reset`."""
+        return bool(getattr(self._network, "recurrent", False))
+
+    def reset(self, began: np.ndarray | None = None) -> None:
+        """Forget what was seen, of all rows or of those where a new episode began."""
+        if began is None:
+            self._state, self._began = None, None
+        else:
+            self._began = np.asarray(began, np.bool_)
+
+    def __call__(self, obs: Any, deterministic: bool = True, mask: np.ndarray | None = None) -> np.ndarray:
+        """Actions for a batch of observations.
+
+        Args:
+            obs: batched and nested like the space.
+            deterministic: the most probable actions; False draws them.
+            mask: which actions are allowed, [batch, actions].
+        """
+        if self._normalize is not None:
+            obs = self._normalize.normalize(obs)
+        began = None if self._began is None else torch.from_numpy(self._began)
+        with torch.inference_mode():
+            actions, self._state = self._network.act(  # type: ignore[operator]  # the networks of PPO and SAC have it
+                map_tree(torch.as_tensor, obs),
+                self._state,
+                began,
+                None if mask is None else torch.as_tensor(mask),
+                None if deterministic else self._generator,
+            )
+            self._began = None
+            return self._network.head.to_env(actions)  # type: ignore[union-attr,operator]  # as above
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"network": self._network, "normalize": self._normalize, "seed": self._seed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)

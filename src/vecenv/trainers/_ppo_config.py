@@ -1,0 +1,93 @@
+"""Settings of PPO and of its special case A2C."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vecenv.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Settings of PPO.
+
+    Attributes:
+        num_envs: envs, if an id is given.
+        groups: of envs that step in turn, if an id is given; 2 overlaps stepping and acting where envs are slow.
+        rollout_steps: steps of each env between updates.
+        epochs: how often each rollout is gone through.
+        minibatch: transitions of a gradient step; 0: the whole rollout. With an LSTM, whole sequences of this many.
+        learning_rate: of the optimizer.
+        anneal: whether learning rate and clip range go to zero at the end.
+        clip_range: how far probabilities may change.
+        gamma: discount.
+        lam: lambda of generalized advantage estimation.
+        entropy: weight of the entropy bonus.
+        value_weight: weight of the value loss.
+        max_grad_norm: gradients are scaled down to this.
+        normalize_advantage: within each minibatch.
+        target_kl: stop an update where the policy has changed more; None never does.
+        hidden: sizes of the layers, of policy and value each.
+        activation: "tanh" or "relu".
+        image_features: numbers that convolutions make of an image.
+        lstm: size of a memory between observations and layers; 0 for none.
+        log_std: logarithm of the first standard deviation of continuous actions.
+        normalize_obs, normalize_reward: by running statistics.
+        mask: name of the info that holds action masks, such as "action_mask"; None: no masks.
+        optimizer: "adam" or "rmsprop".
+        torch_threads: None decides by size.
+    """
+
+    num_envs: int = 8
+    groups: int = 1
+    rollout_steps: int = 128
+    epochs: int = 4
+    minibatch: int = 256
+    learning_rate: float = 3e-4
+    anneal: bool = False
+    clip_range: float = 0.2
+    gamma: float = 0.99
+    lam: float = 0.95
+    entropy: float = 0.0
+    value_weight: float = 0.5
+    max_grad_norm: float = 0.5
+    normalize_advantage: bool = True
+    target_kl: float | None = None
+    hidden: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    image_features: int = 512
+    lstm: int = 0
+    log_std: float = 0.0
+    normalize_obs: bool = False
+    normalize_reward: bool = False
+    mask: str | None = None
+    optimizer: Literal["adam", "rmsprop"] = "adam"
+    torch_threads: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        for name in ("num_envs", "groups", "rollout_steps", "epochs"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.minibatch < 0 or self.lstm < 0:
+            raise ConfigError(f"minibatch and lstm must not be negative, got {self.minibatch} and {self.lstm}")
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "CartPole-v1": {"num_envs": 32, "rollout_steps": 32, "epochs": 8, "minibatch": 512, "learning_rate": 2e-3,
+                    "anneal": True, "gamma": 0.98, "lam": 0.9},
+    "Acrobot-v1": {"num_envs": 16, "rollout_steps": 256, "epochs": 4, "minibatch": 256, "learning_rate": 1e-3,
+                   "lam": 0.94, "normalize_obs": True},
+    "Pendulum-v1": {"num_envs": 16, "rollout_steps": 256, "epochs": 10, "minibatch": 512, "learning_rate": 1e-3,
+                    "gamma": 0.9, "normalize_obs": True, "normalize_reward": True},
+    "Taxi-v3": {"num_envs": 32, "rollout_steps": 128, "learning_rate": 1e-3, "mask": "action_mask"},
+}  # fmt: skip
+"""Settings that work for an env, as changes of the defaults."""
+
+
+def a2c(**changes: Any) -> PPOConfig:
+    """A2C (Mnih et al. 2016) as settings of PPO: one pass over the whole rollout, with which clipping never happens."""
+    usual: dict[str, Any] = {"num_envs": 16, "rollout_steps": 5, "epochs": 1, "minibatch": 0, "learning_rate": 7e-4,
+                             "lam": 1.0, "normalize_advantage": False, "optimizer": "rmsprop"}  # fmt: skip
+    return PPOConfig(**{**usual, **changes})

@@ -1,0 +1,84 @@
+"""The networks of SAC: an actor whose actions are squashed, and two critics side by side."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import Space, spaces
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vecenv.errors import SpaceError
+from vecenv.trainers._networks import Encoder, Stacks
+
+
+class Squashed:
+    """Actions between -1 and 1, and how envs take them."""
+
+    def __init__(self, space: Space[Any]) -> None:
+        if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+            raise SpaceError(f"SAC acts in float Box spaces, got {space}; use PPO")
+        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+            raise SpaceError(f"SAC needs bounds of all actions, got {space}; use RescaleAction or ClipAction")
+        self.size = int(np.prod(space.shape))
+        self.drawn_space = spaces.Box(-1, 1, (self.size,), np.float32)
+        self._low, self._high, self._dtype = space.low, space.high, space.dtype
+
+    def to_env(self, actions: Tensor) -> np.ndarray:
+        """As the envs take them."""
+        numbers = actions.numpy().reshape(-1, *self._low.shape)
+        return (self._low + (numbers + 1) * 0.5 * (self._high - self._low)).astype(self._dtype, copy=False)
+
+
+class SoftActor(nn.Module):
+    """Means and widths of normal distributions, of which tanh is taken."""
+
+    recurrent = False
+
+    def __init__(self, observation: Space[Any], action: Space[Any], hidden: tuple[int, ...], images: int) -> None:
+        super().__init__()
+        self.head = Squashed(action)
+        self.encoder = Encoder(observation, images)
+        self.stack = Stacks(1, self.encoder.features, hidden, "relu")
+        self.outputs = nn.Linear(self.stack.features, 2 * self.head.size)
+
+    def forward(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Means and logarithms of widths."""
+        mean, log_std = self.outputs(self.stack(self.encoder(obs))[0]).chunk(2, -1)
+        return mean, log_std.clamp(-20, 2)
+
+    def draw(self, obs: Any, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Actions between -1 and 1, and the logarithms of their densities."""
+        mean, log_std = self(obs)
+        noise = torch.empty_like(mean).normal_(generator=generator)
+        raw = mean + noise * log_std.exp()
+        density = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
+        # log(1 - tanh(x)^2), exact far from zero too
+        squash = 2 * (math.log(2) - raw - functional.softplus(-2 * raw))
+        return raw.tanh(), (density - squash).sum(-1)
+
+    def act(
+        self, obs: Any, state: Any, began: Tensor | None, mask: Tensor | None, generator: torch.Generator | None
+    ) -> tuple[Tensor, Any]:
+        """Actions, the most probable ones without a generator."""
+        return (self(obs)[0].tanh() if generator is None else self.draw(obs, generator)[0]), None
+
+
+class TwinCritic(nn.Module):
+    """Two estimates of the value of an action."""
+
+    def __init__(self, observation: Space[Any], actions: int, hidden: tuple[int, ...], images: int) -> None:
+        super().__init__()
+        self.encoder = Encoder(observation, images)
+        self.stacks = Stacks(2, self.encoder.features + actions, hidden, "relu")
+        bound = 1 / math.sqrt(self.stacks.features)
+        self.weight = nn.Parameter(torch.empty(2, self.stacks.features, 1).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(2, 1, 1))
+
+    def forward(self, obs: Any, actions: Tensor) -> Tensor:
+        """[2, batch]."""
+        features = torch.cat([self.encoder(obs), actions], -1)
+        return torch.baddbmm(self.bias, self.stacks(features), self.weight).squeeze(-1)

@@ -1,0 +1,169 @@
+"""The rollout buffer."""
+
+import threading
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from filling import ACTIONS, ENVS, LENGTH, SEED, by_hand, make, play, same
+from gymnasium import spaces
+
+import vecenv
+from vecenv.buffers import RolloutBuffer, gae
+from vecenv.errors import CallOrderError, SpaceError, UnsupportedError
+
+MODES = ["same-step", "next-step", "disabled"]
+
+
+def buffer_of(envs, steps, count=ENVS, **kwargs):
+    return RolloutBuffer(envs.single_observation_space, envs.single_action_space, steps, count, **kwargs)
+
+
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("engine", ["compiled", "sync", "process"])
+def test_every_mode_stores_the_transitions_that_were_made(mode, engine, partial):
+    with make(mode, engine) as envs:
+        buffer = buffer_of(envs, 2 * LENGTH)
+
+        def reset(obs, mask):
+            buffer.begin(obs) if mask.all() and not buffer._times.any() else buffer.reset(obs, mask)
+
+        play(envs, lambda obs, actions, step: buffer.add(actions, step), reset, partial=partial)
+    for env in range(ENVS):
+        same(buffer.transitions(), env, by_hand(env))
+
+
+def test_several_vector_envs_write_at_once():
+    whole = [make("same-step"), make("same-step")]
+    buffer = buffer_of(whole[0], LENGTH, 2 * ENVS)
+
+    def fill(number):
+        part = buffer.part(number * ENVS, ENVS)
+        play(whole[number], lambda obs, actions, step: part.add(actions, step), lambda obs, mask: part.begin(obs))
+
+    threads = [threading.Thread(target=fill, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert buffer.full
+    for env in range(2 * ENVS):
+        same(buffer.transitions(), env, by_hand(env % ENVS))
+
+
+def test_restart_goes_on_where_it_was():
+    with make("same-step") as envs:
+        buffer, found = buffer_of(envs, LENGTH // 4), []
+
+        def note(obs, actions, step):
+            buffer.add(actions, step)
+            if buffer.full:
+                found.append(buffer.transitions())
+                buffer.restart()
+
+        play(envs, note, lambda obs, mask: buffer.begin(obs))
+    assert len(found) == 4
+    for env in range(ENVS):
+        expected = by_hand(env)
+        for number, transitions in enumerate(found):
+            same(transitions, env, expected[number * LENGTH // 4 :][: LENGTH // 4])
+
+
+def test_began_marks_first_observations():
+    with make("same-step") as envs:
+        buffer = buffer_of(envs, LENGTH)
+        play(envs, lambda obs, actions, step: buffer.add(actions, step), lambda obs, mask: buffer.begin(obs))
+    assert buffer.began[0].all()
+    np.testing.assert_array_equal(buffer.began[1:], buffer.terminated | buffer.truncated)
+
+
+@pytest.mark.parametrize("mode", ["same-step", "next-step"])
+def test_advantages_are_those_of_the_true_transitions(mode):
+    """The value of an observation is its sum here. In next-step mode some rows are no transitions."""
+    with make(mode) as envs:
+        buffer = buffer_of(envs, LENGTH)
+        obs, _ = envs.reset(seed=SEED)
+        buffer.begin(obs)
+        made = np.zeros(ENVS, int)
+        while not buffer.full:
+            actions = ACTIONS[np.arange(ENVS), made]
+            envs.send(actions)
+            step = envs.recv()
+            buffer.add(actions, step)
+            made += step.valid
+    values = buffer.obs.sum(-1)
+    advantages, _ = buffer.gae(values[:-1], values[-1], buffer.finals()[2].sum(-1), 0.9, 0.8)
+    for env in range(ENVS):
+        columns = [np.array(column) for column in zip(*by_hand(env, made[env]), strict=True)]
+        obs, _, reward, after, terminated, truncated = columns
+        expected, _ = gae(reward, obs.sum(-1), after[-1].sum(), terminated, truncated, gamma=0.9, lam=0.8,
+                          final_value=after.sum(-1))  # fmt: skip
+        np.testing.assert_array_equal(advantages[buffer.valid[:, env], env], expected)
+        assert truncated.any()
+
+
+def test_tensors_share_the_memory():
+    buffer = RolloutBuffer(spaces.Dict({"a": spaces.Box(-1, 1, (2,))}), spaces.Discrete(2), 4, 3, {"value": np.float32})
+    tensors = buffer.torch()
+    tensors["obs"]["a"][1, 2] = 5.0
+    tensors["extras"]["value"][0, 1] = 6.0
+    assert (buffer.obs["a"][1, 2] == 5.0).all()
+    assert buffer.extras["value"][0, 1] == 6.0
+    assert isinstance(tensors["actions"], torch.Tensor)
+
+
+def test_any_space_can_be_stored():
+    space = spaces.Dict(
+        {"t": spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 255, (2, 2), np.uint8)]), "s": spaces.Text(4)}
+    )
+    action = spaces.Tuple([spaces.MultiDiscrete([2, 3]), spaces.Box(-1, 1, (1,))])
+    envs = vecenv.make(lambda: _Anything(space, action), 2, engine="sync", autoreset="same-step")
+    buffer, obs = RolloutBuffer(space, action, 6, 2), envs.reset(seed=1)[0]
+    buffer.begin(obs)
+    kept = [obs]
+    for _ in range(6):
+        actions = envs.action_space.sample()
+        envs.send(actions)
+        step = envs.recv()
+        buffer.add(actions, step)
+        kept.append(step.obs)
+    for time, obs in enumerate(kept):
+        np.testing.assert_array_equal(buffer.obs["t"][0][time], obs["t"][0])
+        np.testing.assert_array_equal(buffer.obs["t"][1][time], obs["t"][1])
+        assert buffer.obs["s"][time].tolist() == list(obs["s"])
+    assert buffer.transitions().next_obs["s"].tolist().count("end") == 2 * 2
+    with pytest.raises(UnsupportedError, match="without a fixed size"):
+        buffer.torch()
+
+
+class _Anything(gymnasium.Env):
+    """Episodes of three steps with random values of any spaces; their last text is "end"."""
+
+    def __init__(self, observation_space, action_space):
+        self.observation_space, self.action_space, self.time = observation_space, action_space, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.time = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.time += 1
+        obs = self.observation_space.sample()
+        return {**obs, "s": "end" if self.time == 3 else obs["s"]}, 1.0, self.time == 3, False, {}
+
+
+def test_wrong_use_is_refused():
+    with make("same-step") as envs:
+        buffer = buffer_of(envs, 1, extras={"value": np.float32})
+        buffer.begin(envs.reset(seed=SEED)[0])
+        envs.send(ACTIONS[:, 0])
+        step = envs.recv()
+        with pytest.raises(SpaceError, match=r"extra columns \['value'\], add\(\) was given \[\]"):
+            buffer.add(ACTIONS[:, 0], step)
+        buffer.add(ACTIONS[:, 0], step, value=np.ones(ENVS))
+        with pytest.raises(CallOrderError, match="rollout is full"):
+            buffer.add(ACTIONS[:, 0], step, value=np.ones(ENVS))

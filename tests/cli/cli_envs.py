@@ -1,0 +1,106 @@
+"""Envs for the command line, good and bad ones."""
+
+import random
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+import vecenv
+
+
+class Walk(gymnasium.Env):
+    """Go right. Correct, and draws itself."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    observation_space = Box(-10, 10, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self, length=5, render_mode=None):
+        self.length, self.render_mode = length, render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.time = self.np_random.uniform(-0.5, 0.5), 0
+        return self._obs(), {}
+
+    def step(self, action):
+        self.x, self.time = self.x + (1 if action else -1), self.time + 1
+        done = abs(self.x) > self.length
+        return self._obs(), float(self.x > self.length), bool(done), self.time >= 50, {}
+
+    def _obs(self):
+        return np.array([self.x], np.float32)
+
+    def render(self):
+        frame = np.zeros((20, 40, 3), np.uint8)
+        frame[:, int(np.clip(20 + 3 * self.x, 0, 39))] = 255
+        return frame
+
+
+class GlobalRandom(Walk):
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = random.random() + np.random.random()
+        return self._obs(), {}
+
+
+class Nan(Walk):
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return (obs * np.nan if self.time == 3 else obs), *rest
+
+
+class OneArray(Walk):
+    def _obs(self):
+        self.array = getattr(self, "array", np.zeros(1, np.float32))
+        self.array[0] = self.x
+        return self.array
+
+
+class WrongShape(Walk):
+    def _obs(self):
+        return np.zeros(3, np.float32)
+
+
+class NoSpaces(Walk):
+    observation_space = None
+
+
+class Broken(Walk):
+    def __init__(self, **kwargs):
+        raise RuntimeError("no licence")
+
+
+class Raises(Walk):
+    def step(self, action):
+        raise ZeroDivisionError("the physics exploded")
+
+
+class Unseen(Walk):
+    def __init__(self):
+        super().__init__()
+
+
+NUMBER = 3
+
+
+@vecenv.kernel("CliSlide-v0", max_episode_steps=30)
+class Slide:
+    """A kernel that a user has written."""
+
+    observation_space, action_space = Box(-100, 100, (1,), np.float32), Discrete(2)
+    state = {"x": float}
+
+    class Params:
+        speed = 0.1
+
+    def reset(s, rng, p):
+        s.x = 0.0
+
+    def step(s, action, rng, p):
+        s.x += p.speed if action == 1 else -p.speed
+        return s.x, False
+
+    def observe(s, obs, p):
+        obs[0] = s.x

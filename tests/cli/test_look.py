@@ -1,0 +1,103 @@
+"""`vecenv list`, `check`, `bench`: what is there, is it right, how fast is it."""
+
+import json
+
+import pytest
+
+from vecenv.kernel._registry import kernel_ids
+
+
+def test_list_has_every_kernel_and_says_why_the_rest_is_not_there(inside):
+    found = json.loads(inside("list", "--json")[0])
+    assert {one["id"] for one in found["envs"] if one.get("engine") == "compiled"} == set(kernel_ids())
+    assert [one["name"] for one in found["engines"]] == ["compiled", "sync", "thread", "process"]
+    assert all(one["missing"] is None for one in found["engines"])
+    for one in found["packages"]:
+        assert one["missing"] is None or one["missing"].startswith("pip install")
+    retired = next(one for one in found["envs"] if one["id"] == "Hopper-v2")
+    assert "retired" in retired["missing"]
+
+
+@pytest.mark.parametrize("width", ["80", "120"])
+def test_tables_fit_the_terminal(inside, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    out, _ = inside("list", "--all")
+    assert max(map(len, out.splitlines())) <= int(width)
+    assert "CartPole-v1 " in out
+    assert "g x_init y_init" in inside("list", "pendulum")[0]
+
+
+def results(out):
+    found = json.loads(out)
+    return found, {one["check"]: one for one in found["checks"]}
+
+
+def test_a_good_env_passes_and_learns_which_engine_suits(inside):
+    found, checks = results(inside("check", "cli_envs:Walk", "--json", "--strict")[0])
+    assert found["ok"]
+    assert {one["result"] for one in checks.values()} == {"ok"}
+    assert set(checks) == {
+        "builds", "spaces", "values", "determinism", "buffer reuse", "api", "pickling", "engines", "speed", "engine"
+    }  # fmt: skip
+    assert found["engine"]["name"] in ("sync", "process")
+    assert set(found["engine"]["steps_per_second"]) == {"sync", "thread", "process"}
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "told"),
+    [
+        ("GlobalRandom", "determinism", "self.np_random"),
+        ("Nan", "values", "step 3: the observation has NaN"),
+        ("WrongShape", "values", "shape (3,)"),
+        ("NoSpaces", "spaces", "observation_space is None"),
+        ("Broken", "builds", "no licence"),
+        ("Raises", "values", "the physics exploded"),
+    ],
+)
+def test_a_bad_env_fails_the_check_that_names_its_fault(inside, name, check, told):
+    found, checks = results(inside("check", f"cli_envs:{name}", "--json", "--steps", 100, code=1)[0])
+    assert not found["ok"]
+    assert checks[check]["result"] == "failed"
+    assert told in checks[check]["told"]
+
+
+def test_an_env_that_reuses_its_array_is_warned_of(inside):
+    _, checks = results(inside("check", "cli_envs:OneArray", "--json", "--steps", 60)[0])
+    assert checks["buffer reuse"]["result"] == "warning"
+    inside("check", "cli_envs:OneArray", "--strict", "--steps", 60, code=1)
+
+
+def test_a_kernel_is_compared_with_its_native_code(inside):
+    found, checks = results(inside("check", "cli_envs:Slide", "--json", "--steps", 100)[0])
+    assert "compiled" in checks["engines"]["told"]
+    assert found["engine"]["name"] == "compiled"
+
+
+def test_a_file_is_as_good_as_a_module(inside, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "lonely_env.py").write_text("from cli_envs import Walk\n\n\nclass Lonely(Walk):\n    pass\n")
+    out, _ = inside("check", "mine/lonely_env.py:Lonely", "--steps", 60)
+    assert "all checks passed" in out
+    assert "mine/lonely_env.py:Lonely" in out
+
+
+def test_bench_measures_every_engine_and_library(inside, tmp_path):
+    out, _ = inside("bench", "--quick", "--sizes", 2, 80, "--json", "--out", "b")
+    found = json.loads(out)
+    rates = found["steps_per_second"]
+    for name in ("vecenv compiled", "vecenv compiled, fast", "vecenv sync", "vecenv thread", "vecenv process"):
+        assert set(rates[name]) == {"2", "80"}
+        assert all(rate > 0 for rate in rates[name].values())
+    assert set(rates["gymnasium async"]) == {"2"}  # it would start 80 processes
+    for name in ("SB3 Dummy", "EnvPool", "PufferLib serial"):
+        assert (name in rates) != (name in found["missing"])
+    assert json.loads((tmp_path / "b" / "bench.json").read_text()) == found
+    assert (tmp_path / "b" / "bench.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_prints_a_table_that_fits(inside, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    out, _ = inside("bench", "cli_envs:Walk", "--quick", "--sizes", 1, 16, 128, "--only", "sync", "process")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "vecenv process" in out
+    assert "gymnasium sync" in out

@@ -1,0 +1,169 @@
+"""`vecenv eval`, `play`, `plot`: what was learnt, in tables, pictures and films."""
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vecenv
+from vecenv.cli._curves import curve_of, read_episodes
+from vecenv.trainers import PPO
+
+
+def test_eval_is_what_evaluate_finds(inside, trained, one_thread):
+    run, _ = trained
+    out, _ = inside("eval", run, "--episodes", 7, "--seeds", 2, "--json")
+    trainer = PPO.load(run / "checkpoints" / "step-8192.npz")
+    wanted = vecenv.evaluate(trainer.policy, "CartPole-v1", episodes=7, seeds=2)
+    trainer.close()
+    found = json.loads(out)
+    assert [one["return"] for one in found["episodes"]] == wanted.returns.tolist()
+    assert found["checkpoint"].endswith("step-8192.npz")
+
+
+def test_eval_of_scenarios_prints_a_row_for_each_and_writes_files(inside, trained, tmp_path):
+    run, _ = trained
+    out, _ = inside(
+        "eval", run, "--episodes", 4, "--scenarios", "low=-0.05,-0.2", "--csv", "all.csv", "--plot", "eval.png"
+    )
+    assert out.count("low=") == 2
+    assert len((tmp_path / "all.csv").read_text().splitlines()) == 1 + 8
+    assert (tmp_path / "eval.png").read_bytes().startswith(b"\x89PNG")
+    out, _ = inside("eval", run, "--episodes", 4, "--scenarios", "low=-0.2:-0.05", "--json")
+    lows = [one["parameters"]["low"] for one in json.loads(out)["episodes"]]
+    assert len(set(lows)) == 4
+    assert all(-0.2 <= low <= -0.05 for low in lows)
+    assert "range" in inside("eval", run, "--scenarios", "low=-0.2:0", "high=1,2", code=2)[1]
+
+
+def test_a_checkpoint_that_was_moved_still_knows_its_env(inside, trained, tmp_path):
+    run, _ = trained
+    shutil.copy(run / "checkpoints" / "step-8192.npz", tmp_path / "agent.npz")
+    out, _ = inside("eval", "agent.npz", "--episodes", 2, "--json")
+    assert json.loads(out)["env"] == "CartPole-v1"
+
+
+def test_play_writes_a_gif_of_the_agent(inside, trained, tmp_path):
+    run, _ = trained
+    out, _ = inside("play", run, "--max-steps", 30, "--out", "a.gif", "--json")
+    (episode,) = json.loads(out)["episodes"]
+    with Image.open(tmp_path / "a.gif") as film:
+        assert film.size == (360, 240)
+        first, milliseconds = np.asarray(film.convert("RGB")), 0
+        for number in range(film.n_frames):
+            film.seek(number)
+            milliseconds += film.info["duration"]
+        assert milliseconds == pytest.approx(20 * episode["length"], abs=60)  # 50 steps a second
+        assert (np.asarray(film.convert("RGB")) != first).any()
+
+
+def test_play_writes_a_video(inside, trained, tmp_path):
+    run, _ = trained
+    inside("play", run, "--max-steps", 20, "--out", "a.mp4")
+    assert (tmp_path / "a.mp4").read_bytes()[4:8] == b"ftyp"
+
+
+def test_the_same_seed_plays_the_same_episode_that_the_policy_makes(inside, trained, one_thread):
+    run, _ = trained
+    out, _ = inside("play", run, "--seed", 5, "--episodes", 2, "--out", "a.gif", "--json")
+    policy = PPO.load(run / "checkpoints" / "step-8192.npz").policy
+    for episode, seed in zip(json.loads(out)["episodes"], (5, 6)):
+        env = vecenv.make_env("CartPole-v1")
+        obs, total, done = env.reset(seed=seed)[0], 0.0, False
+        while not done:
+            obs, reward, terminated, truncated, _ = env.step(policy(obs[None])[0])
+            total, done = total + reward, terminated or truncated
+        assert (episode["seed"], episode["return"]) == (seed, total)
+
+
+def test_envs_are_played_with_random_actions(inside, tmp_path):
+    out, _ = inside("play", "Snake-v0", "--max-steps", 5)
+    assert "Snake-v0, random actions" in out
+    assert (tmp_path / "Snake-v0.gif").is_file()
+    assert "takes no render_mode" in inside("play", "cli_envs:Unseen", code=2)[1]
+
+
+def test_terminal_frames_are_characters(inside, command):
+    out, _ = inside("play", "cli_envs:Walk", "--terminal", "--max-steps", 3)
+    assert "@" in out
+    assert "▀" not in out
+    out = on_a_terminal(command, "play", "cli_envs:Walk", "--terminal", "--max-steps", "3", "--fps", "1000")
+    assert "▀" in out
+    assert "\x1b[38;2;" in out
+
+
+def on_a_terminal(command, *arguments):
+    """What the command writes to a terminal of 80 columns."""
+    ours, theirs = pty.openpty()
+    environment = {**command.environment, "TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "80"}
+    environment.pop("NO_COLOR")
+    with subprocess.Popen(
+        [*command.line, *arguments], cwd=command.directory, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        content = b""
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            content += piece
+        assert process.wait(50) == 0, content.decode()
+    os.close(ours)
+    return content.decode()
+
+
+def test_a_terminal_sees_bars_with_rate_and_time_left(command):
+    out = on_a_terminal(command, "train", "CartPole-v1", "--steps", "20000", "--eval-episodes", "5", "--name", "bar")
+    assert "━" in out
+    assert re.search(r"\d+ %  [\d.]+k? steps/s  \d+:\d\d left", out)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out)
+    assert all(len(line) <= 80 for line in re.split(r"[\r\n]+", plain) if "━" in line)
+
+
+def test_plain_lines_where_it_is_no_terminal(inside, monkeypatch):
+    from vecenv.cli import _screen
+
+    monkeypatch.setattr(_screen, "_FIRST_LINE", 0.0)
+    monkeypatch.setattr(_screen, "_LINE_EVERY", 0.0)
+    _, err = inside("train", "CartPole-v1", "--steps", 4096, "--eval-episodes", 0, "--name", "lines")
+    assert re.search(r"^CartPole-v1: +\d+ %  [\d.]+k? steps/s  \d+:\d\d left  return", err, re.MULTILINE)
+    assert "\x1b" not in err
+    assert "━" not in err
+
+
+def test_plot_joins_runs_that_differ_by_their_seeds(inside, tmp_path):
+    for seed in range(3):
+        options = ("--steps", 4096, "--seed", seed, "--name", f"s{seed}", "--eval-episodes", 0)
+        inside("train", "CartPole-v1", *options)
+    inside("train", "CartPole-v1", "--algo", "a2c", "--steps", 2048, "--name", "other", "--eval-episodes", 0)
+    runs = [tmp_path / "runs" / name for name in ("s0", "s1", "s2", "other")]
+    out, _ = inside("plot", *runs, "--out", "all.png", "--json")
+    three, one = json.loads(out)["curves"]
+    assert (three["runs"], one["runs"]) == (3, 1)
+    assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
+    assert len(json.loads(inside("plot", *runs, "--separate", "--json")[0])["curves"]) == 4
+    out, _ = inside("plot", *runs)
+    assert "CartPole-v1 ppo" in out
+
+
+def test_a_curve_is_the_mean_of_the_episodes_of_each_stretch(tmp_path):
+    lines = "".join(f"{value}.0,10,{value}.5\n" for value in range(200))
+    (tmp_path / "monitor.csv").write_text('#{"t_start": 0.0, "env_id": "X"}\nr,l,t\n' + lines)
+    curve = curve_of("x", [read_episodes(tmp_path)])
+    returns = np.arange(200.0).reshape(20, 10)
+    assert np.array_equal(curve.mean, returns.mean(1))
+    assert (curve.low < curve.mean).all()
+    assert (curve.mean < curve.high).all()
+    assert curve.steps[-1] == 1950
+    several = curve_of("x", [read_episodes(tmp_path)] * 3)
+    assert np.array_equal(several.mean, several.low)
+    assert np.array_equal(several.mean, curve.mean)

@@ -1,0 +1,359 @@
+"""Each episode is what it is, whoever runs it, and nothing else is run."""
+
+import threading
+from concurrent.futures import CancelledError
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from worlds import ENGINES, Counted, Drift, lean, play
+
+import vecenv
+from vecenv import scenarios
+from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction
+
+SPEEDS = {"train": scenarios.uniform(speed=(0.05, 0.2)), "test": scenarios.grid(speed=[0.02, 0.4], spread=[0.0, 0.3])}
+
+
+def run(engine, num_envs=None, **kwargs):
+    if engine == "process":
+        kwargs = {"context": "fork", **kwargs}
+    return vecenv.evaluate(lean, Drift, engine=engine, num_envs=num_envs, resamples=50, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """Every episode by a plain loop over one env in plain Python."""
+    result = run("compiled", episodes=3, seeds=[4, 7], scenarios=SPEEDS)
+    env = vecenv.make_env("Drift-v0")
+    played = [
+        play(env, lean, int(seed), values) for seed, values in zip(result.episode_seeds, result.parameters, strict=True)
+    ]
+    return [total for total, _ in played], [length for _, length in played]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("num_envs", [1, 5, 64])
+def test_episodes_are_those_of_a_plain_loop_on_every_engine_and_number_of_envs(engine, num_envs, expected):
+    workers = {} if num_envs == 1 else {"workers": 2}
+    result = run(engine, num_envs, episodes=3, seeds=[4, 7], scenarios=SPEEDS, **workers)
+    assert result.returns.tolist() == expected[0]
+    assert result.lengths.tolist() == expected[1]
+    assert len(set(result.lengths.tolist())) > 3  # or this would say little
+
+
+@pytest.mark.parametrize("engine", ["thread", "process"])
+def test_whoever_is_ready_first_changes_nothing(engine, expected):
+    result = run(engine, 6, episodes=3, seeds=[4, 7], scenarios=SPEEDS, workers=2, batch_size=2)
+    assert result.returns.tolist() == expected[0]
+
+
+def test_adding_scenarios_and_seeds_leaves_the_other_episodes_alone():
+    few = run("compiled", episodes=2, seeds=[1], scenarios={"slow": {"speed": 0.05}})
+    many = run("compiled", episodes=4, seeds=[0, 1], scenarios={"fast": {"speed": 0.3}, "slow": {"speed": 0.05}})
+    chosen = (np.array(many.groups) == "slow") & (many.seeds == 1)
+    assert many.returns[chosen][:2].tolist() == few.returns.tolist()
+
+
+@pytest.mark.parametrize("num_envs", [1, 3, 10, 50])
+def test_every_seed_gets_exactly_its_episodes_and_finished_envs_are_not_stepped(num_envs):
+    Counted.steps = Counted.resets = 0
+    result = vecenv.evaluate(lean, Counted, episodes=7, seeds=3, num_envs=num_envs, engine="sync")
+    assert [(row.seed, row.episodes) for row in result.table] == [(0, 7), (1, 7), (2, 7), (None, 21)]
+    assert Counted.resets == 21
+    assert Counted.steps == result.lengths.sum()
+
+
+def test_short_episodes_weigh_no_more_than_long_ones():
+    result = vecenv.evaluate(lean, Counted, episodes=400, num_envs=16, engine="sync", resamples=10)
+    assert abs(result.lengths.mean() - 6.0) < 0.5  # uniform over 1 ... 11
+
+
+def test_the_policy_sees_nothing_but_running_episodes():
+    seen = []
+
+    def watch(obs):
+        seen.append(len(obs))
+        assert (obs[:, 0] > 0).all()  # no steps left: over
+        return np.zeros(len(obs), np.int64)
+
+    result = vecenv.evaluate(watch, Counted, episodes=9, num_envs=4, engine="sync")
+    assert sum(seen) == result.lengths.sum()
+
+
+@pytest.mark.parametrize("engine", ["sync", "thread", "process"])
+def test_constructor_arguments_and_reset_options_reach_python_envs(engine):
+    context = {"context": "fork"} if engine == "process" else {}
+    cases = scenarios.grid(gain=[1.0, 3.0], start=[0.0, 0.5])
+    result = vecenv.evaluate(
+        lean,
+        Counted,
+        episodes=3,
+        num_envs=5,
+        engine=engine,
+        scenarios=cases,
+        workers=2 if engine != "sync" else None,
+        **context,
+    )
+    for total, seed, values in zip(result.returns, result.episode_seeds, result.parameters, strict=True):
+        assert total == play(Counted(values["gain"]), lean, int(seed), {"start": values["start"]})[0]
+
+
+def test_gymnasiums_own_env_and_its_kernel_agree_about_a_constructor_argument():
+    def push(obs):
+        return (-obs[:, 2:]).astype(np.float32)
+
+    cases = {"g": scenarios.uniform(g=(1.0, 20.0)), "start": scenarios.list([{}, {"x_init": 0.1, "y_init": 0.2}])}
+    options = {"episodes": 2, "scenarios": cases, "max_episode_steps": 20, "resamples": 10}
+    native = vecenv.evaluate(push, "Pendulum-v1", **options)
+    python = vecenv.evaluate(push, "Pendulum-v1", engine="sync", num_envs=3, **options)
+    assert native.returns.tolist() == python.returns.tolist()
+    assert len(set(native.returns.tolist())) == 6
+
+
+class Mixed(gymnasium.Env):
+    """Observations with a part that has no fixed size, actions in two parts."""
+
+    observation_space = spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Tuple((spaces.Text(5), spaces.Discrete(9))))
+    action_space = spaces.Tuple((spaces.Discrete(9), spaces.Box(-1, 1, (2,))))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = int(self.np_random.integers(1, 9))
+        return self._seen(), {}
+
+    def step(self, action):
+        self.left -= 1
+        return self._seen(), float(action[0]) + float(action[1].sum()), self.left == 0, False, {}
+
+    def _seen(self):
+        return {"a": self.np_random.uniform(-1, 1, 2).astype(np.float32), "b": ("x" * self.left, self.left)}
+
+
+@pytest.mark.parametrize("engine", ["sync", "process"])
+def test_observations_and_actions_of_many_parts(engine):
+    def echo(obs):
+        texts, numbers = obs["b"]
+        assert [len(text) for text in texts] == numbers.tolist()
+        return numbers, obs["a"]
+
+    one = vecenv.evaluate(echo, Mixed, episodes=6, num_envs=1, engine="sync")
+    context = {"context": "fork"} if engine == "process" else {}
+    many = vecenv.evaluate(echo, Mixed, episodes=6, num_envs=4, engine=engine, **context)
+    assert many.returns.tolist() == one.returns.tolist()
+
+
+def test_a_recurrent_policy_keeps_one_memory_per_env():
+    def counting(obs, state, episode_start):
+        """Acts on the number of steps since its env's episode began."""
+        before = np.zeros(len(obs), np.int64) if state is None else state["steps"]
+        steps = np.where(episode_start, 0, before) + 1
+        return steps % 2, {"steps": steps}
+
+    one = vecenv.evaluate(counting, Drift, episodes=6, num_envs=1)
+    many = vecenv.evaluate(counting, Drift, episodes=6, num_envs=4, engine="sync")
+    assert one.returns.tolist() == many.returns.tolist()
+
+
+class Predictor:
+    """Memories as Stable-Baselines3's recurrent policies have them: [layers, envs, ...]."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        assert deterministic
+        before = np.zeros((1, len(observation), 1)) if state is None else state[0]
+        assert before.shape == (1, len(observation), 1)
+        steps = np.where(episode_start[None, :, None], 0, before) + 1
+        return (steps[0, :, 0] % 2).astype(np.int64), (steps,)
+
+
+def test_memories_with_layers_first_are_told_apart():
+    one = vecenv.evaluate(Predictor(), Drift, episodes=6, num_envs=1)
+    many = vecenv.evaluate(Predictor().predict, Drift, episodes=6, num_envs=4)
+    assert one.returns.tolist() == many.returns.tolist()
+
+
+def test_action_masks_reach_a_policy_that_wants_them():
+    masks = []
+
+    def masked(obs, action_masks):
+        masks.append(action_masks)
+        return action_masks.argmax(axis=1)
+
+    vecenv.evaluate(masked, "Taxi-v3", episodes=3, num_envs=2, max_episode_steps=5)
+    assert all(mask.shape[1] == 6 and mask.any(axis=1).all() for mask in masks)
+
+
+def test_torch_modules_act_by_their_scores_and_stay_in_training_mode():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2))
+    first = vecenv.evaluate(net, Drift, episodes=5, num_envs=1)
+    assert net.training
+
+    def by_hand(obs):
+        with torch.no_grad():
+            return net.eval()(torch.as_tensor(obs, dtype=torch.float32)).argmax(1).numpy()
+
+    assert vecenv.evaluate(by_hand, Drift, episodes=5, num_envs=1).returns.tolist() == first.returns.tolist()
+
+
+def test_stable_baselines_models_are_evaluated_as_its_own_function_does():
+    stable_baselines3 = pytest.importorskip("stable_baselines3")
+    model = stable_baselines3.PPO("MlpPolicy", "CartPole-v1", seed=0, device="cpu")
+    result = vecenv.evaluate(model, "CartPole-v1", episodes=5)
+    env = vecenv.make_env("CartPole-v1")
+
+    def policy(obs):
+        return model.predict(obs, deterministic=True)[0]
+
+    assert result.returns.tolist() == [play(env, policy, int(seed), {})[0] for seed in result.episode_seeds]
+    running = vecenv.evaluate(model, "CartPole-v1", episodes=5, background=True)
+    assert running.result(30).returns.tolist() == result.returns.tolist()
+
+
+def test_wrappers_see_the_envs_and_returns_stay_the_envs_own():
+    plain = run("compiled", episodes=4)
+    wrapped = run(
+        "compiled", episodes=4, wrap=lambda envs: vecenv.wrappers.TransformReward(envs, lambda reward: 0 * reward)
+    )
+    assert wrapped.returns.tolist() == plain.returns.tolist()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_in_the_background_it_is_the_same_with_the_policy_of_the_moment(engine):
+    weights = np.array([0.9])
+    go = threading.Event()
+
+    class Policy:
+        def __init__(self):
+            self.weights = weights
+
+        def __call__(self, obs):
+            return (obs[:, 0] < self.weights[0]).astype(np.int64)
+
+    context = {"context": "fork", "workers": 2} if engine == "process" else {}
+    here = run(engine, 3, episodes=4, **context)
+    running = vecenv.evaluate(
+        Policy(),
+        Drift,
+        episodes=4,
+        engine=engine,
+        num_envs=3,
+        background=True,
+        progress=lambda *_: go.wait(20),
+        **context,
+    )
+    weights[0] = -10.0
+    assert not running.done()
+    go.set()
+    assert running.result(30).returns.tolist() == here.returns.tolist()
+    assert running.done()
+    assert running.progress == (4, 4)
+
+
+def test_a_function_is_copied_with_what_it_holds():
+    weights = np.array([0.9])
+    running = vecenv.evaluate(lambda obs: (obs[:, 0] < weights[0]) * 1, Drift, episodes=40, num_envs=1, background=True)
+    weights[0] = -10.0
+    assert running.result(30).returns.tolist() == run("compiled", episodes=40).returns.tolist()
+
+
+def test_cancelling_ends_it_and_closes_the_envs():
+    started = threading.Event()
+    running = vecenv.evaluate(
+        lean, Drift, episodes=20_000, num_envs=1, background=True, progress=lambda *_: started.set()
+    )
+    assert started.wait(30)
+    assert running.cancel()
+    with pytest.raises(CancelledError):
+        running.result(30)
+    assert running.cancelled()
+    running.join(30)
+    assert not running.cancel()
+
+
+def test_what_goes_wrong_in_the_background_is_raised_by_result():
+    running = vecenv.evaluate(lambda obs: obs[:1, 0], Drift, num_envs=3, background=True)
+    with pytest.raises(InvalidAction, match="for 3 observations"):
+        running.result(30)
+
+
+def test_an_episode_that_an_env_lost_is_played_again():
+    class Fragile(Counted):
+        def __init__(self):
+            super().__init__()
+            self.broken = False
+
+        def step(self, action):
+            if self.left == 3 and Fragile.failures:
+                Fragile.failures -= 1
+                raise RuntimeError("again")
+            return super().step(action)
+
+    Fragile.failures = 2
+    fragile = vecenv.evaluate(lean, Fragile, episodes=8, num_envs=4, engine="sync", on_error="restart")
+    sound = vecenv.evaluate(lean, Counted, episodes=8, num_envs=4, engine="sync")
+    assert Fragile.failures == 0
+    assert fragile.returns.tolist() == sound.returns.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"episodes": 0}, ConfigError, "episodes must be an int >= 1"),
+        ({"seeds": []}, ConfigError, "no seeds"),
+        ({"seeds": [1, 1]}, ConfigError, "twice"),
+        ({"seeds": [-1]}, ConfigTypeError, "ints >= 0"),
+        ({"seeds": "all"}, ConfigTypeError, "seeds must be"),
+        ({"scenarios": {"speed": 0.3}}, ConfigTypeError, r"scenarios=\[\{...\}\]"),
+        ({"scenarios": 3}, ConfigTypeError, "must be a parameter set"),
+        ({"scenarios": {}}, ConfigError, "leave it out"),
+        ({"scenarios": [{"sped": 0.3}]}, ConfigTypeError, "did you mean 'speed'"),
+        ({"scenarios": [{"mass": 0.3}]}, ConfigTypeError, "another env"),
+        ({"scenarios": [{"speed": "fast"}]}, ConfigTypeError, "must be float64"),
+        ({"scenarios": [{"speed": [0.3, 0.4]}]}, ConfigError, "speed"),
+        ({"confidence": 95}, ConfigError, "confidence"),
+        ({"autoreset": "same-step"}, ConfigError, "leave autoreset out"),
+        ({"num_envs": 0}, ConfigError, "num_envs"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, error, says):
+    with pytest.raises(error, match=says):
+        vecenv.evaluate(lean, Drift, **arguments)
+
+
+def test_python_envs_know_their_constructor_arguments():
+    with pytest.raises(ConfigError, match="did you mean 'gain'"):
+        vecenv.evaluate(lean, Counted, scenarios=[{"gains": 2.0}])
+    with pytest.raises(ConfigTypeError, match="Pendulum-v1 has no parameter 'gg'"):
+        vecenv.evaluate(lean, "Pendulum-v1", engine="sync", scenarios=[{"gg": 2.0}])
+    with pytest.raises(ConfigError, match="which no scenario has"):
+        vecenv.evaluate(lean, Counted, scenarios=[{"start": 2.0}], scenario_kwargs=["gain"])
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (lambda obs: np.zeros(len(obs) + 1, np.int64), r"shape \(4,\) for 3 observations"),
+        (lambda obs: np.zeros((len(obs), 2)), r"shape \(3, 2\) for 3"),
+        (lambda obs: np.full(len(obs), 7), "3 observations"),
+        (lambda obs: None, "NoneType"),
+        (lambda obs, state, episode_start: np.zeros(len(obs), np.int64), r"returns \(actions, states\)"),
+    ],
+)
+def test_actions_that_do_not_fit_are_the_policys(policy, says):
+    with pytest.raises(InvalidAction, match=says):
+        vecenv.evaluate(policy, Drift, num_envs=3)
+
+
+def test_what_is_no_policy_or_no_env_is_refused_before_anything_runs():
+    with pytest.raises(ConfigTypeError, match="policy must be"):
+        vecenv.evaluate(3, Drift)
+    with pytest.raises(ConfigTypeError, match="makes its own envs"), vecenv.make(Drift, 2) as envs:
+        vecenv.evaluate(lean, envs)
+    with pytest.raises(ConfigTypeError, match="one env"):
+        vecenv.evaluate(lean, [Counted, Counted])
+    lock = threading.Lock()
+    with pytest.raises(ConfigTypeError, match="cannot be copied"):
+        vecenv.evaluate(lambda obs: lock, Drift, background=True)

@@ -1,0 +1,282 @@
+"""PPO and SAC as a whole: exact, repeatable, resumable. Whether they learn is tested in test_learning.py."""
+
+import pickle
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import vecenv
+from vecenv.errors import ConfigError
+from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig, a2c
+from vecenv.trainers._progress import Clock
+
+SMALL = {"num_envs": 4, "rollout_steps": 16, "minibatch": 32, "epochs": 2, "hidden": (16,)}
+VARIANTS = {
+    "plain": SMALL,
+    "normalized": {**SMALL, "normalize_obs": True, "normalize_reward": True, "anneal": True},
+    "lstm": {**SMALL, "lstm": 8, "entropy": 0.01},
+    "a2c": {**SMALL, "epochs": 1, "minibatch": 0, "optimizer": "rmsprop"},
+}
+SOFT = SACConfig(num_envs=2, capacity=500, warmup=20, updates_per_step=0.5, minibatch=16, hidden=(16,), report=10)
+
+
+def vector(trainer):
+    return torch.cat([part.detach().reshape(-1) for part in trainer.network.parameters()])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_same_seed_gives_the_same_weights(variant):
+    config = PPOConfig(**VARIANTS[variant])
+    first, second, other = (PPO("CartPole-v1", config, seed=seed).learn(256) for seed in (1, 1, 2))
+    assert torch.equal(vector(first), vector(second))
+    assert not torch.equal(vector(first), vector(other))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_training_that_was_stored_ends_with_the_same_weights(variant, tmp_path):
+    config = PPOConfig(**VARIANTS[variant])
+    whole = PPO("CartPole-v1", config, seed=1).learn(640)
+    half = PPO("CartPole-v1", config, seed=1).learn(640, lambda progress: progress.steps < 320)
+    assert half.steps == 320
+    half.save(tmp_path / "half.npz")
+    again = PPO.load(tmp_path / "half.npz")
+    assert torch.equal(vector(again), vector(half))
+    again.learn(640)
+    assert torch.equal(vector(again), vector(whole))
+    assert again.collector.episodes.ended == whole.collector.episodes.ended
+
+
+@pytest.mark.parametrize("changes", [{}, {"n_step": 3, "priority": 0.6, "normalize_obs": True}])
+def test_soft_training_that_was_stored_ends_with_the_same_weights(changes, tmp_path):
+    config = SACConfig(**{**vars(SOFT), **changes})
+    whole = SAC("Pendulum-v1", config, seed=1).learn(160)
+    half = SAC("Pendulum-v1", config, seed=1).learn(160, lambda progress: progress.steps < 80)
+    assert half.steps == 80
+    half.save(tmp_path / "half.npz")
+    again = SAC.load(tmp_path / "half.npz").learn(160)
+    assert torch.equal(vector(again), vector(whole))
+    assert torch.equal(again.flat_critic.vector, whole.flat_critic.vector)
+    with pytest.raises(ConfigError, match="is of SAC, not of PPO"):
+        PPO.load(tmp_path / "half.npz")
+
+
+def test_envs_that_cannot_be_stored_begin_new_episodes(tmp_path):
+    envs = [vecenv.make("CartPole-v1", 4, engine="sync", autoreset="same-step") for _ in range(2)]
+    PPO(envs[0], PPOConfig(**SMALL), seed=1).learn(64).save(tmp_path / "some.npz")
+    with pytest.raises(ConfigError, match="pass them"):
+        PPO.load(tmp_path / "some.npz")
+    again = PPO.load(tmp_path / "some.npz", envs[1])
+    again.learn(128)
+    assert again.steps == 128
+
+
+@pytest.mark.parametrize("variant", ["plain", "lstm", "normalized"])
+@pytest.mark.parametrize("mode", ["same-step", "next-step"])
+def test_before_the_first_gradient_step_probabilities_are_those_that_were_stored(variant, mode):
+    """The ratio of PPO begins at one: observations, memories, masks and order are the same in both passes."""
+    envs = vecenv.make("CartPole-v1", 4, autoreset=mode, max_episode_steps=11)
+    trainer = PPO(envs, PPOConfig(**{**VARIANTS[variant], "minibatch": 0, "epochs": 1}), seed=3)
+    trainer.learn(1)  # a rollout and an update, so that memories are not empty
+    memory = trainer._collect(Clock())
+    seen = []
+    trainer._descend = lambda batch, clip_range: seen.append(batch) or {}
+    trainer._update(memory, 1.0)
+    (batch,) = seen
+    with torch.no_grad():
+        if variant == "lstm":
+            outputs, _ = trainer.network.sequences(batch["obs"], batch["memory"], batch["began"])
+            actions, old, valid = (batch[name].flatten(0, 1) for name in ("actions", "log_prob", "valid"))
+            log_prob = trainer.network.head.judge(outputs, None, actions)[0][valid]
+            old = old[valid]
+        else:
+            outputs, _, _ = trainer.network(batch["obs"])
+            log_prob, old = trainer.network.head.judge(outputs, None, batch["actions"])[0], batch["log_prob"]
+    torch.testing.assert_close(log_prob, old, rtol=1e-4, atol=1e-5)  # one multiplication is of 4 rows, one of 64
+    assert len(old) == trainer.buffer.valid.sum()
+    assert trainer.buffer.valid.all() == (mode == "same-step")
+
+
+@pytest.mark.parametrize("lstm", [0, 8])
+def test_truncated_episodes_go_on_with_the_value_of_where_they_ended(lstm):
+    """Every episode is cut after one step: each advantage is reward + gamma * value(final obs) - value(obs)."""
+    envs = vecenv.make("CartPole-v1", 4, autoreset="same-step", max_episode_steps=1)
+    trainer = PPO(envs, PPOConfig(**{**SMALL, "lstm": lstm}), seed=3)
+    trainer._begin(3)
+    trainer._collect(Clock())
+    advantages, _ = trainer._advantages()
+    moves = trainer.buffer.transitions()
+    assert moves.truncated.all()
+    with torch.no_grad():
+        _, value, memory = trainer.network(torch.from_numpy(moves.obs))
+        _, after, _ = trainer.network(torch.from_numpy(moves.next_obs), memory)
+    expected = moves.reward + 0.99 * after.numpy() - value.numpy()
+    np.testing.assert_allclose(advantages[moves.index, moves.env_ids], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a2c_is_the_special_case_whose_gradient_is_the_policy_gradient():
+    config = a2c(num_envs=4, hidden=(16,), max_grad_norm=1e9, value_weight=0.0)
+    trainer = PPO("CartPole-v1", config, seed=0)
+    trainer._begin(0)
+    memory = trainer._collect(Clock())
+    taken = []
+    trainer.optimizer.step = taken.append
+    trainer._update(memory, 1.0)
+    assert len(taken) == 1
+    advantages, _ = trainer._advantages()
+    outputs, _, _ = trainer.network(torch.from_numpy(trainer.buffer.obs[:-1]).flatten(0, 1))
+    log_prob, _ = trainer.network.head.judge(outputs, None, torch.from_numpy(trainer.buffer.actions).flatten(0, 1))
+    loss = -(torch.from_numpy(advantages).flatten() * log_prob).mean()
+    actor = [part for name, part in trainer.network.named_parameters() if "critic" not in name]
+    expected = torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, actor)])
+    sizes = [(name, part.numel()) for name, part in trainer.network.named_parameters()]
+    found = [
+        part
+        for (name, _), part in zip(sizes, taken[0].split([size for _, size in sizes]), strict=True)
+        if "critic" not in name
+    ]
+    torch.testing.assert_close(torch.cat(found), expected, rtol=1e-3, atol=1e-6)  # sums of 20 terms in another order
+
+
+# --- actions and observations of all kinds ---------------------------------------------------------------------------
+
+
+class Bandit(gymnasium.Env):
+    """Four steps; the reward is the action's first number."""
+
+    def __init__(self, observation, action):
+        self.observation_space, self.action_space, self.time = observation, action, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.time = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self.time += 1
+        return self.observation_space.sample(), float(np.ravel(action)[0]), False, self.time == 4, {}
+
+
+@pytest.mark.parametrize(
+    "action",
+    [spaces.Discrete(3, start=-1), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), spaces.Box(-1, 2, (2,))],
+)
+@pytest.mark.parametrize(
+    "observation",
+    [
+        spaces.Box(0, 255, (12, 12, 2), np.uint8),
+        spaces.Dict({"x": spaces.Box(-1, 1, (2,)), "n": spaces.Discrete(3)}),
+    ],
+)
+@pytest.mark.parametrize("lstm", [0, 4])
+def test_every_kind_of_space_can_be_trained_on(action, observation, lstm):
+    envs = vecenv.make(lambda: Bandit(observation, action), 2, engine="sync", autoreset="same-step")
+    trainer = PPO(envs, PPOConfig(**{**SMALL, "lstm": lstm, "image_features": 8}), seed=0)
+    before = vector(trainer).clone()
+    trainer.learn(64)
+    assert torch.isfinite(vector(trainer)).all()
+    assert not torch.equal(vector(trainer), before)
+    obs, _ = envs.reset(seed=1)
+    policy = pickle.loads(pickle.dumps(trainer.policy))
+    for deterministic in (True, False):
+        assert envs.action_space.contains(policy(obs, deterministic=deterministic))
+
+
+def test_masked_actions_are_never_taken_in_training():
+    trainer = PPO("Taxi-v3", PPOConfig(num_envs=8, rollout_steps=32, hidden=(16,), mask="action_mask"), seed=0)
+    for _ in range(3):
+        trainer.learn(trainer.steps + 1)
+        assert 0 < trainer.buffer.extras["mask"].mean() < 1
+        assert np.take_along_axis(trainer.buffer.extras["mask"], trainer.buffer.actions, -1).all()
+    with pytest.raises(ConfigError, match="have no 'action_mask'"):
+        PPO("CartPole-v1", PPOConfig(**SMALL, mask="action_mask")).learn(1)
+
+
+def test_a_policy_is_a_snapshot_and_knows_the_normalization():
+    trainer = PPO("CartPole-v1", PPOConfig(**VARIANTS["normalized"]), seed=0).learn(256)
+    policy = trainer.policy
+    obs = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    actions = policy(obs)
+    with torch.no_grad():
+        normal = trainer.collector.normalize.normalize(obs)
+        np.testing.assert_array_equal(actions, trainer.network(torch.from_numpy(normal))[0].argmax(-1).numpy())
+    trainer.learn(1024)
+    np.testing.assert_array_equal(policy(obs), actions)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(policy))(obs), actions)
+    assert not policy.recurrent
+
+
+def test_a_policy_with_a_memory_forgets_on_reset():
+    trainer = PPO("CartPole-v1", PPOConfig(**VARIANTS["lstm"]), seed=0)
+    policy, obs = trainer.policy, torch.randn(5, 3, 4, generator=torch.Generator().manual_seed(0)).numpy()
+    assert policy.recurrent
+    for batch in obs[:3]:
+        policy(batch)
+    policy.reset(np.array([True, False, False]))
+    policy(obs[3])
+    state = policy._state[0]
+    fresh = trainer.policy
+    fresh(obs[3])
+    torch.testing.assert_close(state[0], fresh._state[0][0])
+    assert not torch.allclose(state[1], fresh._state[0][1])
+
+
+# --- groups, progress ------------------------------------------------------------------------------------------------
+
+
+def test_groups_that_step_in_turn_see_the_episodes_of_one_group():
+    config = PPOConfig(**{**SMALL, "rollout_steps": 1, "epochs": 1, "learning_rate": 0.0})
+    single = PPO("CartPole-v1", config, seed=5)
+    double = PPO("CartPole-v1", PPOConfig(**{**vars(config), "groups": 2}), seed=5)
+    for trainer in (single, double):
+        trainer._begin(5)
+    np.testing.assert_array_equal(single.buffer.obs[0], double.buffer.obs[0])
+    with pytest.raises(ConfigError, match="4 envs cannot be split into 3"):
+        PPO("CartPole-v1", PPOConfig(**{**SMALL, "groups": 3}))
+
+
+def test_groups_in_processes_are_repeatable_and_store_true_transitions():
+    def train():
+        envs = [vecenv.make("CartPole-v1", 2, engine="process", workers=1, autoreset="same-step") for _ in range(2)]
+        trainer = PPO(envs, PPOConfig(**VARIANTS["normalized"]), seed=1)
+        trainer.learn(128)
+        trainer.close()
+        return vector(trainer)
+
+    assert torch.equal(train(), train())
+
+
+def test_progress_tells_what_happened():
+    records = []
+    trainer = PPO("CartPole-v1", PPOConfig(**SMALL), seed=0)
+    trainer.learn(640, records.append)
+    last = records[-1]
+    assert [record.steps for record in records] == list(range(64, 641, 64))
+    assert last.total_steps == 640
+    assert last.updates == trainer.updates == 10 * 2 * 2
+    returns = np.concatenate([record.returns for record in records])
+    lengths = np.concatenate([record.lengths for record in records])
+    assert len(returns) == last.episodes > 10
+    np.testing.assert_array_equal(returns, lengths)  # CartPole gives one for every step
+    assert last.mean_return == pytest.approx(returns[-100:].mean())
+    assert set(last.time) == {"env", "forward", "buffer", "update"}
+    assert 0.5 < sum(last.time.values()) <= 1.0
+    assert last.losses.keys() == {"policy", "value", "entropy", "kl"}
+    assert sum(lengths) <= 640
+
+
+def test_threads_of_torch_are_what_they_were():
+    torch.set_num_threads(2)
+    PPO("CartPole-v1", PPOConfig(**SMALL, torch_threads=1)).learn(64)
+    assert torch.get_num_threads() == 2
+
+
+def test_wrong_settings_are_refused():
+    with pytest.raises(ConfigError, match="epochs must be at least 1"):
+        PPOConfig(epochs=0)
+    with pytest.raises(ConfigError, match="one vector env"):
+        SAC([vecenv.make("Pendulum-v1", 1), vecenv.make("Pendulum-v1", 1)], SOFT)
