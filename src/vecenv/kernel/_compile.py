@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import re
 from typing import Any
 
@@ -65,6 +66,8 @@ def _names(program: Program, driver: str, precision: str) -> dict[str, Any]:
     names["seed_stream"] = _pcg64.seed_stream
     for draw in program.draws:
         names[f"rng__{draw}"] = _pcg64.make_normal() if draw == "normal" else getattr(_pcg64, draw)
+    for name, module in program.twins.items():
+        names[f"twin__{name}"] = getattr(importlib.import_module(module), name)
     for dtype, dimensions in set(re.findall(r"column_([a-z0-9]+)_(\d+)\(", driver)):
         names[f"column_{dtype}_{dimensions}"] = column(dtype, int(dimensions))
     return names

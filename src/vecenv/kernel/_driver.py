@@ -24,6 +24,11 @@ BLOCK = 1024
 """Rows that are run together: their columns fit into the nearest caches."""
 
 
+def block_of(kernel: Kernel) -> int:
+    """Rows of this kernel that are run together."""
+    return 1 if kernel.shared else BLOCK
+
+
 @dataclass(frozen=True)
 class Slot:
     """A column that native code works on.
@@ -34,6 +39,7 @@ class Slot:
         shape: of one row; None for a parameter array, whose shape is known when the env is made.
         dimensions: number of dimensions of one row.
         timed: has one layer per step in a rollout.
+        shared: is memory of the thread, the same for all rows that it runs.
     """
 
     name: str
@@ -41,6 +47,7 @@ class Slot:
     shape: tuple[int, ...] | None = ()
     dimensions: int = 0
     timed: bool = False
+    shared: bool = False
 
     @property
     def row_bytes(self) -> int:
@@ -76,7 +83,10 @@ def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
         fixed("RETURN", np.float64),
         fixed("LENGTH", np.int64),
     ]
-    slots += [fixed(f"S_{field.name}", field.dtype, field.shape) for field in kernel.state.values()]
+    slots += [
+        Slot(f"S_{field.name}", field.dtype, field.shape, len(field.shape), shared=field.name in kernel.shared)
+        for field in kernel.state.values()
+    ]
     slots += [parameter("P", field) for field in kernel.params.values()]
     slots += [parameter("B", field) for field in kernel.params.values()]
     slots += [fixed(f"A_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(action.leaves)]
@@ -99,9 +109,11 @@ def table_size(slots: list[Slot]) -> int:
 
 
 def fill_table(table: np.ndarray, slots: list[Slot], columns: Mapping[str, np.ndarray], limit: int | None) -> None:
-    """Write addresses of the columns of all rows into the table."""
+    """Write addresses of the columns of all rows into the table; those that are shared are left out."""
     extra = 2 * len(slots)
     for number, slot in enumerate(slots):
+        if slot.shared:
+            continue
         column = columns[slot.name]
         assert column.dtype == slot.dtype, slot.name
         assert column.flags.c_contiguous, slot.name
@@ -139,7 +151,7 @@ class Driver:
         self._observe_all()
         self._add(1, "return count")
         self._wrong()
-        self.lines += _RUN.format(size=table_size(self.slots), block=BLOCK).splitlines()
+        self.lines += _RUN.format(size=table_size(self.slots), block=block_of(self.kernel)).splitlines()
         return "\n".join(self.lines) + "\n"
 
     def _add(self, depth: int, *lines: str) -> None:
@@ -159,7 +171,8 @@ class Driver:
                 sizes, row_bytes = list(map(str, slot.shape)), str(slot.row_bytes)
             shape = ", ".join(["n", *sizes])
             column = f"column_{slot.dtype.name}_{1 + slot.dimensions}"
-            self._add(1, f"{slot.name} = {column}({address} + lo * {row_bytes}, ({shape},))")
+            begin = address if slot.shared else f"{address} + lo * {row_bytes}"
+            self._add(1, f"{slot.name} = {column}({begin}, ({shape},))")
 
     def _wrong(self) -> None:
         """Whether any action is none: out of range, or not finite."""
