@@ -280,17 +280,29 @@ class CompiledEngine:
 
     def copy_of(self, row: int) -> KernelEnv:
         """A Python env that is a copy of a row: its state, parameters and stream."""
-        env = snapshot(
-            self.kernel,
-            {name: self._columns[f"P_{name}"][row : row + 1] for name in self.kernel.params},
-            {name: self._columns[f"S_{name}"][row] for name in self.kernel.state},
-            self.facts.render_mode,
-        )
+        env = self._snapshot(*self._parts_of(row), self.facts.render_mode)
         words, seed = self._columns["RNG"][row], int(self.batch.last_seed[row])
         fallback = int(self._columns["FALLBACK"][row])  # the seed of a stream that was given none
         env.np_random = generator(words) if words.any() else np.random.default_rng(fallback)
         env._np_random_seed = fallback if seed == NO_SEED else seed
         return env
+
+    def _parts_of(self, row: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Parameters and state of a row."""
+        own = [name for name in self.kernel.state if name not in self.kernel.shared]
+        return (
+            {name: self._columns[f"P_{name}"][row : row + 1] for name in self.kernel.params},
+            {name: self._columns[f"S_{name}"][row] for name in own},
+        )
+
+    def _snapshot(
+        self,
+        params: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray] | None = None,
+        render_mode: str | None = None,
+    ) -> KernelEnv:
+        """A Python env with these parameters (columns of one row) and this state."""
+        return snapshot(self.kernel, params, state, render_mode)
 
     def _check_same_spaces(self, parameters: Mapping[str, np.ndarray]) -> None:
         """Refuse parameters that give some env other spaces: all rows share columns of one shape."""
@@ -319,9 +331,7 @@ class CompiledEngine:
     def _compile(self, policy: Callable[..., Any] | None = None) -> Any:
         first = {name: column[:1] for name, column in self.parameters.items()}
         layouts = self.facts.observation_layout, self.facts.action_layout
-        return native(
-            self.kernel, *layouts, self.precision, policy, before=lambda: try_out(snapshot(self.kernel, first))
-        )
+        return native(self.kernel, *layouts, self.precision, policy, before=lambda: try_out(self._snapshot(first)))
 
     def _allocate(self, count: int) -> dict[str, np.ndarray]:
         batch = self.batch

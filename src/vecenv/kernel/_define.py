@@ -226,11 +226,16 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
         methods=read_methods(definition),
         render=read_render(definition),
     )
+    check(built)
+    return built
+
+
+def check(built: Kernel) -> None:
+    """Raise KernelError unless spaces and methods keep the rules, as far as can be known now."""
     _check_spaces(built)
     for method, source in built.methods.items():
         built.rules(method).check()
         read_helpers(source)
-    return built
 
 
 def roles_of(method: str, source: Source) -> dict[str, str]:
