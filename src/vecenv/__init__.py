@@ -17,7 +17,7 @@ __all__ = ["Op", "Stats", "Step", "VectorEnv", "__version__", "kernel", "make", 
 
 _register_all()
 
-_SUBPACKAGES = ("baselines", "gym", "gymnasium", "sb3", "testing", "wrappers")
+_SUBPACKAGES = ("baselines", "gym", "gymnasium", "mujoco", "sb3", "testing", "wrappers")
 
 
 def __getattr__(name: str) -> _Any:

@@ -8,6 +8,7 @@ import inspect
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from gymnasium.vector import AutoresetMode
@@ -20,6 +21,7 @@ from vecenv._envs import Factory, build_envs
 from vecenv._factories import Wrapper, factories
 from vecenv._faults import Fault, OnError
 from vecenv._seeding import Seeding
+from vecenv._task_builds import make_task_envs, refuses_task, task_kernel, task_reason, task_source
 from vecenv._vector_env import Order, VectorEnv
 from vecenv.engines import Engine
 from vecenv.engines._facts import check_observation_mode
@@ -27,9 +29,10 @@ from vecenv.engines._start import check_context
 from vecenv.engines._sync import SyncEngine
 from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, UnknownEngine
 from vecenv.kernel._define import Kernel
+from vecenv.mujoco._registry import find_task
 
-EngineName = Literal["auto", "compiled", "sync", "thread", "process"]
-ENGINES = ("compiled", "sync", "thread", "process")
+EngineName = Literal["auto", "compiled", "mujoco", "sync", "thread", "process"]
+ENGINES = ("compiled", "mujoco", "sync", "thread", "process")
 _PROBE_SECONDS = 0.02
 _CHEAP_SECONDS, _LITTLE_SECONDS = 100e-6, 2e-3
 """An env that steps faster than the first is not worth another process, unless a step of all takes longer than the
@@ -69,11 +72,11 @@ def make(
     """Make `num_envs` environments and run them as one.
 
     Args:
-        env: an id of a kernel or a Gymnasium env, the class of a kernel, an EnvSpec, a callable that makes an env, or a
-            list of such callables (one per env).
+        env: an id of a kernel or a Gymnasium env, the class of a kernel or of a MuJoCo task, an EnvSpec, a callable
+            that makes an env, or a list of such callables (one per env).
         num_envs: how many; left out with a list.
-        engine: "compiled" (for kernels), "sync", "thread", "process", or "auto": the fastest one that is faithful, see
-            `engine_reason`.
+        engine: "compiled" (for kernels), "mujoco" (for MuJoCo tasks), "sync", "thread", "process", or "auto": the
+            fastest one that is faithful, see `engine_reason`.
         workers: threads or processes; default: the processors this process may use, at most one per env.
         batch_size: how many envs `recv` waits for by default; fewer than `num_envs` means whoever is ready first.
         autoreset: "next-step", "same-step" or "disabled", or Gymnasium's AutoresetMode.
@@ -99,10 +102,13 @@ def make(
         EnvError: an env could not be built; it says which and why.
     """
     num_envs = positive_int("num_envs", num_envs)
-    kernel, env = find_build(env)
+    task = find_task(env)
+    kernel, env = find_build(env) if task is None else (None, task_source(task, env))
     _check_no_misspelling(kwargs, kernel.params if kernel else ())
     if kwargs:
         env_kwargs = _merge(env_kwargs, kwargs)
+    if task is not None:
+        kernel = task_kernel(task, env_kwargs)
     each = env_kwargs if kernel is None else split_parameters(kernel, env_kwargs, num_envs)
     env_fns, spec = factories(env, num_envs, each, wrappers)
     count = len(env_fns)
@@ -118,20 +124,24 @@ def make(
     if batch_size is not None and not 1 <= positive_int("batch_size", batch_size) <= count:
         raise ConfigError(f"batch_size must be in 1 ... num_envs = {count}, got {batch_size}")
     workers = _workers(workers, count, caller_works)
-    unfit = refuses_compiled(
-        kernel,
-        env_kwargs,
-        wrappers=wrappers,
-        observation_mode=observation_mode,
-        timeout=timeout,
-        caller_works=caller_works,
+    asked = {"wrappers": wrappers, "observation_mode": observation_mode, "timeout": timeout}
+    asked["caller_works"] = caller_works
+    native = Native(
+        None if task is not None else kernel,
+        refuses_compiled(None if task is not None else kernel, env_kwargs, **asked),
+        task,
+        refuses_task(task, kernel, env_kwargs, **asked),
     )
-    name, reason = _choose(engine, env_fns, workers, timeout, caller_works, unfit, kernel)
+    name, reason = _choose(engine, env_fns, workers, timeout, caller_works, native)
     front: dict[str, Any] = {"autoreset": mode, "batch_size": batch_size, "copy": copy, "seeding": seeding}
     front["engine_reason"] = reason
     if name == "compiled":
         assert kernel is not None
         envs = _make_compiled(kernel, count, env_kwargs, precision, workers, front)
+        envs.spec = spec
+        return envs
+    if name == "mujoco" and precision == "exact":
+        envs = make_task_envs(kernel, count, env_kwargs, workers, front)
         envs.spec = spec
         return envs
     if precision != "exact":
@@ -219,14 +229,23 @@ def refuses(engine: str, timeout: float | None = None, caller_works: bool = Fals
     return None
 
 
+@dataclass(frozen=True)
+class Native:
+    """The native builds of an env, and why each cannot be used."""
+
+    kernel: Kernel | None
+    not_compiled: str | None
+    task: Any
+    not_task: str | None
+
+
 def _choose(
     engine: str,
     env_fns: list[Factory],
     workers: int,
     timeout: float | None,
     caller_works: bool,
-    not_compiled: str | None,
-    kernel: Kernel | None,
+    native: Native,
 ) -> tuple[str, str]:
     """The engine's name and why."""
     if engine != "auto":
@@ -235,14 +254,23 @@ def _choose(
             hint = f"; did you mean {near[0]!r}?" if near else ""
             known = ", ".join(map(repr, ENGINES))
             raise UnknownEngine(f"engine must be 'auto' or one of {known}, got {engine!r}{hint}")
-        reason = not_compiled if engine == "compiled" else refuses(engine, timeout, caller_works)
+        if engine in ("compiled", "mujoco"):
+            reason = native.not_compiled if engine == "compiled" else native.not_task
+        else:
+            reason = refuses(engine, timeout, caller_works)
         if reason is not None:
             raise EngineRefused(reason)
         return engine, f"engine={engine!r} was asked for"
-    if kernel is not None and not_compiled is None:
-        return "compiled", f"{kernel.id} has a kernel: native code, bit-equal to the Python env"
+    if native.kernel is not None and native.not_compiled is None:
+        return "compiled", f"{native.kernel.id} has a kernel: native code, bit-equal to the Python env"
+    if native.task is not None and native.not_task is None:
+        return "mujoco", task_reason(native.task)
     name, reason = _choose_python(env_fns, workers, timeout, caller_works)
-    return name, reason if kernel is None else f"{reason} (its kernel is not used: {not_compiled})"
+    if native.kernel is not None:
+        reason = f"{reason} (its kernel is not used: {native.not_compiled})"
+    if native.task is not None:
+        reason = f"{reason} (its MuJoCo task is not used: {native.not_task})"
+    return name, reason
 
 
 def _choose_python(env_fns: list[Factory], workers: int, timeout: float | None, caller_works: bool) -> tuple[str, str]:

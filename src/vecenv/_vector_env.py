@@ -523,7 +523,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         obs = batch.observation_layout.batched(batch.take(batch.obs, None, self.copy))
         infos = as_arrays(((row, mail.info) for row, mail in self._mail(None)), self.num_envs)
         if batch.info:
-            infos.update(from_columns(batch.info, None, self._ops == _RESET, *batch.infos_of_steps(None)))
+            began = np.zeros(self.num_envs, np.bool_)
+            began[self._taken] = True
+            infos.update(from_columns(batch.info, None, began, *batch.infos_of_steps(None)))
         self._seconds_copying += time.perf_counter() - started
         return obs, infos
 

@@ -21,6 +21,8 @@ from vecenv.kernel import _pcg64
 from vecenv.kernel._lower import Lowered, Program
 from vecenv.kernel._math import EXACT, FAST, functions
 
+ALONE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Of functions that only native code calls: without the wrappers for Python, which take as long to compile as they."""
 _ARGUMENTS = (types.int64,)
 """Of `run`: the address of its orders, see `_driver.ORDERS`."""
 
@@ -41,7 +43,7 @@ def compile_program(program: Program, driver: str, precision: str, kernel: str) 
     Raises:
         KernelError: the code cannot be compiled; it names the line if the compiler does.
     """
-    options = FAST if precision == "fast" else EXACT
+    options: dict[str, Any] = {**(FAST if precision == "fast" else EXACT), **ALONE}
     names = _names(program, driver, precision)
     for function in program.functions:
         tree = ast.Module([function.node], [])
@@ -51,8 +53,7 @@ def compile_program(program: Program, driver: str, precision: str, kernel: str) 
     exec(compile(driver, f"<vecenv kernel {kernel}>", "exec"), names)
     for name in ("block", "wrong"):
         names[name] = njit(**options)(names[name])
-    alone: dict[str, Any] = {**options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    run = njit(**alone)(names["run"])
+    run = njit(**options)(names["run"])
     try:
         run.compile(_ARGUMENTS)
     except NumbaError as error:

@@ -40,6 +40,7 @@ class Slot:
         dimensions: number of dimensions of one row.
         timed: has one layer per step in a rollout.
         shared: is memory of the thread, the same for all rows that it runs.
+        sized: its shape is not part of the code, but in the table.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Slot:
     dimensions: int = 0
     timed: bool = False
     shared: bool = False
+    sized: bool = False
 
     @property
     def row_bytes(self) -> int:
@@ -59,12 +61,18 @@ class Slot:
 def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
     """All columns, in the order of the table of addresses."""
 
+    several = bool(kernel.shared)
+    """Whether the code is to serve models of several sizes."""
+
     def fixed(name: str, dtype: Any, shape: tuple[int, ...] = (), timed: bool = False) -> Slot:
         return Slot(name, np.dtype(dtype), shape, len(shape), timed)
 
+    def shaped(name: str, dtype: Any, shape: tuple[int, ...], timed: bool = False, shared: bool = False) -> Slot:
+        return Slot(name, np.dtype(dtype), shape, len(shape), timed, shared, sized=several and len(shape) > 0)
+
     def parameter(prefix: str, field: Field) -> Slot:
         shape = None if field.shape else ()
-        return Slot(f"{prefix}_{field.name}", field.dtype, shape, len(field.shape))
+        return Slot(f"{prefix}_{field.name}", field.dtype, shape, len(field.shape), sized=shape is None)
 
     slots = [
         fixed("OP", np.uint8),
@@ -84,18 +92,20 @@ def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
         fixed("LENGTH", np.int64),
     ]
     slots += [
-        Slot(f"S_{field.name}", field.dtype, field.shape, len(field.shape), shared=field.name in kernel.shared)
+        shaped(f"S_{field.name}", field.dtype, field.shape, shared=field.name in kernel.shared)
         for field in kernel.state.values()
     ]
     slots += [parameter("P", field) for field in kernel.params.values()]
     slots += [parameter("B", field) for field in kernel.params.values()]
     slots += [fixed(f"A_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(action.leaves)]
     for name in ("O", "F"):
-        slots += [fixed(f"{name}_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(observation.leaves)]
-        slots += [fixed(f"{name}I_{k}", *_typed(kernel.state[k]), timed=True) for k in kernel.info]
+        slots += [
+            shaped(f"{name}_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(observation.leaves)
+        ]
+        slots += [shaped(f"{name}I_{k}", *_typed(kernel.state[k]), timed=True) for k in kernel.info]
         if "action_mask" in kernel.methods:
             slots.append(fixed(f"{name}M", np.int8, (int(action.space.n),), timed=True))  # type: ignore[attr-defined]
-    slots += [fixed(f"C_{k}", leaf.dtype, leaf.shape) for k, leaf in enumerate(observation.leaves)]
+    slots += [shaped(f"C_{k}", leaf.dtype, leaf.shape) for k, leaf in enumerate(observation.leaves)]
     return slots
 
 
@@ -104,14 +114,17 @@ def _typed(field: Field) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def table_size(slots: list[Slot]) -> int:
-    """Words of the table: address and bytes per layer of every slot, shapes of parameter arrays, the time limit."""
-    return 2 * len(slots) + sum(slot.dimensions for slot in slots if slot.shape is None) + 1
+    """Words of the table: address and bytes per layer of every slot, shapes that code does not know, the time limit."""
+    return 2 * len(slots) + sum(slot.dimensions for slot in slots if slot.sized) + 1
 
 
 def fill_table(table: np.ndarray, slots: list[Slot], columns: Mapping[str, np.ndarray], limit: int | None) -> None:
     """Write addresses of the columns of all rows into the table; those that are shared are left out."""
     extra = 2 * len(slots)
     for number, slot in enumerate(slots):
+        if slot.sized:
+            table[extra : extra + slot.dimensions] = slot.shape or columns[slot.name].shape[1:]
+            extra += slot.dimensions
         if slot.shared:
             continue
         column = columns[slot.name]
@@ -119,9 +132,6 @@ def fill_table(table: np.ndarray, slots: list[Slot], columns: Mapping[str, np.nd
         assert column.flags.c_contiguous, slot.name
         table[2 * number] = column.ctypes.data
         table[2 * number + 1] = 0
-        if slot.shape is None:
-            table[extra : extra + slot.dimensions] = column.shape[1:]
-            extra += slot.dimensions
     table[-1] = 2**62 if limit is None else limit
 
 
@@ -163,7 +173,7 @@ class Driver:
         extra = 2 * len(self.slots)
         for number, slot in enumerate(self.slots):
             address = f"T[{2 * number}]" + (f" + t * T[{2 * number + 1}]" if slot.timed else "")
-            if slot.shape is None:
+            if slot.sized:
                 sizes = [f"T[{extra + axis}]" for axis in range(slot.dimensions)]
                 extra += slot.dimensions
                 row_bytes = " * ".join([*sizes, str(slot.dtype.itemsize)])
@@ -310,8 +320,10 @@ class Driver:
         rows = [self._leaf_row(into, k, leaf.shape) for k, leaf in enumerate(leaves)]
         self._call_method(depth, "observe", ", ".join(rows))
         for name in self.kernel.info:
-            shaped = self.kernel.state[name].shape
-            self._add(depth, f"{into}I_{name}[i]{'[...]' if shaped else ''} = S_{name}[i]")
+            if self.kernel.state[name].shape:
+                self._add(depth, f"assign__({into}I_{name}[i], S_{name}[i])")
+            else:
+                self._add(depth, f"{into}I_{name}[i] = S_{name}[i]")
         if "action_mask" in self.program.methods:
             self._add(depth, f"{into}M[i][...] = 0")
             self._call_method(depth, "action_mask", f"{into}M[i]")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium.envs.registration import registry
 
 from vecenv.errors import ConfigError, MissingExtra
 from vecenv.kernel._fields import cells
 from vecenv.kernel._python import KernelEnv
 from vecenv.mujoco._kernel import TaskKernel, build_task
+from vecenv.mujoco._registry import GYMNASIUM
 from vecenv.mujoco._simulator import Simulator, what_is_bad
 from vecenv.mujoco._task import Task
+
+_SIZE = 480
+"""Pixels of a frame, as in Gymnasium."""
 
 
 class TaskEnv(KernelEnv):
@@ -80,9 +86,9 @@ class _Drawing(Simulator):
     def __init__(self, kernel: TaskKernel, render_mode: str | None) -> None:
         super().__init__(kernel.model, kernel.frame_skip, kernel.fields, own=True)
         self._camera, self._render_mode, self._renderer = dict(kernel.camera), render_mode, None
-        self._camera.setdefault("default_camera_config", getattr(kernel.task, "camera", None))
-        self.model.vis.global_.offwidth = self._camera.setdefault("width", 480)
-        self.model.vis.global_.offheight = self._camera.setdefault("height", 480)
+        self._task = kernel.task
+        self.model.vis.global_.offwidth = self._camera.setdefault("width", _SIZE)
+        self.model.vis.global_.offheight = self._camera.setdefault("height", _SIZE)
 
     def draw(self) -> Any:
         """What `render` returns."""
@@ -90,7 +96,9 @@ class _Drawing(Simulator):
             try:
                 from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
 
-                self._renderer = MujocoRenderer(self.model, self.data, **self._camera)
+                camera = dict(self._camera)
+                default = camera.pop("default_camera_config", camera_of(self._task))
+                self._renderer = MujocoRenderer(self.model, self.data, default, **camera)
             except ImportError as error:
                 raise MissingExtra(f"drawing MuJoCo envs needs more ({error}); pip install 'vecenv[mujoco]'") from error
         try:
@@ -110,6 +118,14 @@ class _Drawing(Simulator):
             self._renderer = None
 
 
+def camera_of(task: type[Task]) -> Mapping[str, Any] | None:
+    """From where a task is looked at: what it says, or what Gymnasium's env of the same id does."""
+    if task.id not in GYMNASIUM:
+        return task.camera
+    module = importlib.import_module(str(registry[task.id].entry_point).partition(":")[0])
+    return getattr(module, "DEFAULT_CAMERA_CONFIG", None)
+
+
 def task_env(task: type[Task], render_mode: str | None = None, **kwargs: Any) -> TaskEnv:
     """One Python env of a task. What Gymnasium calls."""
     kernel, rest = build_task(task, kwargs)
@@ -125,4 +141,3 @@ def told_of_divergence(kernel: TaskKernel, kind: int, failed: np.ndarray) -> dic
         "qvel": failed[1 + positions : 1 + positions + velocities].copy(),
         "physics": failed.copy(),
     }
-

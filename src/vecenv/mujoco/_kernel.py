@@ -37,7 +37,7 @@ from vecenv.mujoco._task import Task
 ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 CAMERA = ("default_camera_config", "width", "height", "camera_id", "camera_name", "max_geom", "visual_options")
 """Arguments of `make` that are for rendering alone."""
-_FUNCTIONS = ("reset", "begin", "control", "reward", "terminated", "observe")
+_FUNCTIONS = ("reset", "begin", "control", "reward", "terminated", "truncated", "observe")
 _RENDER_MODES = ("human", "rgb_array", "depth_array", "rgbd_tuple")
 
 
@@ -101,7 +101,7 @@ def build_task(task: type[Task], kwargs: Mapping[str, Any]) -> tuple[TaskKernel,
     state = {**_fields_of(task, "state", model), **_own_fields(model, used, task.model_params)}
     _check_names(task, state, info, step_info, data_fields(model))
     params, defaults = _params(task, model, frame_skip)
-    definition = _definition(task, model, frame_skip, step_info)
+    definition = _definition(task, model, frame_skip, params, step_info)
     kernel = TaskKernel(
         id=task.id or task.__name__,
         definition=definition,
@@ -199,9 +199,12 @@ def _params(task: type[Task], model: Any, frame_skip: int) -> tuple[dict[str, Fi
     return fields, defaults
 
 
-def _definition(task: type[Task], model: Any, frame_skip: int, step_info: Mapping[str, Field]) -> type:
+def _definition(
+    task: type[Task], model: Any, frame_skip: int, params: Mapping[str, Field], step_info: Mapping[str, Field]
+) -> type:
     """The class that is compiled: the task with the functions around the user's, and its spaces for this model."""
-    reset, step = _around(*(_function(task, name) for name in _FUNCTIONS[:-1]), *_generated(task, step_info))
+    put = [params[name] for name in task.model_params]
+    reset, step = _around(*(_function(task, name) for name in _FUNCTIONS[:-1]), *_generated(put, step_info.values()))
     fps = int(np.round(1.0 / (model.opt.timestep * frame_skip)))
     members: dict[str, Any] = {
         "reset": reset,
@@ -247,6 +250,7 @@ def _around(
     control: Callable[..., Any],
     reward: Callable[..., Any],
     terminated: Callable[..., Any],
+    truncated: Callable[..., Any],
     put_model: Callable[..., Any],
     forget: Callable[..., Any],
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -264,7 +268,7 @@ def _around(
     def step(s: Any, action: Any, rng: Any, p: Any) -> Any:
         put_model(s, p)
         load(s.simulator, s.physics)
-        control(s, action, p)
+        control(s, action, rng, p)
         advance(s.simulator)
         kind = trouble(s.simulator)
         if kind != 0:
@@ -276,21 +280,26 @@ def _around(
             return 0.0, False, True
         gained = reward(s, action, p)
         ended = terminated(s, p)
+        cut = truncated(s, p)
         save(s.simulator, s.physics)
-        return gained, ended, False
+        return gained, ended, cut
 
     return reset, step
 
 
-def _generated(task: type[Task], step_info: Mapping[str, Field]) -> tuple[Any, Any]:
+def _generated(model_params: Iterable[Field], step_info: Iterable[Field]) -> tuple[Any, Any]:
     """`put_model(s, p)` gives the model the env's parameters, `forget(s)` clears infos that a reset does not have."""
-    put = [f"s.model_{name}[...] = p.{name}" for name in task.model_params]
+    put = [f"s.model_{field.name}[{_all_of(field)}] = p.{field.name}" for field in model_params]
     zero = {"f": "0.0", "b": "False"}
     forget = [
-        f"s.{name}[...] = 0" if info.shape else f"s.{name} = {zero.get(info.dtype.kind, '0')}"
-        for name, info in step_info.items()
+        f"s.{field.name}{f'[{_all_of(field)}]' if field.shape else ''} = {zero.get(field.dtype.kind, '0')}"
+        for field in step_info
     ]
     return _written("put_model", "s, p", put), _written("forget", "s", forget)
+
+
+def _all_of(field: Field) -> str:
+    return ", ".join(":" * len(field.shape))
 
 
 def _written(name: str, parameters: str, lines: list[str]) -> Any:
@@ -310,8 +319,8 @@ def _used_fields(task: type[Task], known: Mapping[str, tuple[int, ...]]) -> dict
             early = sorted((found & known.keys()) - STATE_FIELDS)
             if early:
                 rule = (
-                    f"s.{early[0]} is computed by the step, and control comes before it; keep what you need of the last "
-                    "step in `state`, and write it in begin and reward"
+                    f"s.{early[0]} is computed by the step, and control comes before it; keep what you need of the "
+                    "last step in `state`, and write it in begin and reward"
                 )
                 raise KernelError(rule, task.__name__, "control")
         names |= found

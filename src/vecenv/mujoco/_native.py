@@ -12,8 +12,10 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
+from vecenv.kernel._compile import ALONE
 from vecenv.kernel._math import EXACT, _address
 
+_OPTIONS: dict[str, Any] = {**EXACT, **ALONE}
 _WORD = ir.IntType(64)
 _BAD = (3, 4, 5, 6)
 """Warnings of a simulation that has gone wrong: position, velocity, acceleration, control."""
@@ -85,27 +87,27 @@ def fused(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
 read_int32, clear_int32, read_float64 = (cast(Any, found) for found in (_read_int32, _clear_int32, _read_float64))
 
 
-@njit(**EXACT)
+@njit(**_OPTIONS)
 def load(words: Any, physics: Any) -> None:
     _call_4(words[5], words[6], words[7], _address(physics), words[9])
 
 
-@njit(**EXACT)
+@njit(**_OPTIONS)
 def save(words: Any, physics: Any) -> None:
     _call_4(words[4], words[6], words[7], _address(physics), words[9])
 
 
-@njit(**EXACT)
+@njit(**_OPTIONS)
 def clear(words: Any) -> None:
     _call_2(words[3], words[6], words[7])
 
 
-@njit(**EXACT)
+@njit(**_OPTIONS)
 def forward(words: Any) -> None:
     _call_2(words[2], words[6], words[7])
 
 
-@njit(**EXACT)
+@njit(**_OPTIONS)
 def advance(words: Any) -> None:
     for _ in range(words[8]):
         _call_2(words[0], words[6], words[7])
@@ -113,7 +115,7 @@ def advance(words: Any) -> None:
         _call_2(words[1], words[6], words[7])
 
 
-@njit(**EXACT)
+@njit(**_OPTIONS)
 def trouble(words: Any) -> Any:
     found = 0
     for kind in _BAD:
@@ -135,17 +137,17 @@ def trouble(words: Any) -> Any:
 # --- sums in NumPy's order -------------------------------------------------------------------------------------------
 
 
-@njit(**EXACT)
+@njit(**_OPTIONS)
 def _plain(value: Any, low: Any, high: Any) -> Any:
     return value
 
 
-@njit(**EXACT)
+@njit(**_OPTIONS)
 def _square(value: Any, low: Any, high: Any) -> Any:
     return value * value
 
 
-@njit(**EXACT)
+@njit(**_OPTIONS)
 def _clipped_square(value: Any, low: Any, high: Any) -> Any:
     value = low if value < low else high if value > high else value
     return value * value
@@ -154,7 +156,7 @@ def _clipped_square(value: Any, low: Any, high: Any) -> Any:
 def _pairwise(term: Any) -> Any:
     """NumPy's `pairwise_sum` of `term(value)`: eight sums side by side up to 128 numbers, halves beyond."""
 
-    @njit(**EXACT)
+    @njit(**_OPTIONS)
     def level_0(values: Any, begin: Any, count: Any, low: Any, high: Any) -> Any:
         if count < 8:
             total = term(values[begin], low, high)
@@ -187,7 +189,7 @@ def _pairwise(term: Any) -> Any:
 
 
 def _halved(whole: Any, half: Any) -> Any:
-    @njit(**EXACT)
+    @njit(**_OPTIONS)
     def level(values: Any, begin: Any, count: Any, low: Any, high: Any) -> Any:
         if count <= 128:
             return whole(values, begin, count, low, high)
@@ -220,16 +222,16 @@ def _flat_view(typing_context: Any, values: Any) -> Any:
 _flat = cast(Any, _flat_view)
 
 
-@njit(**EXACT)
+@njit(**_OPTIONS)
 def sum_of(values: Any) -> Any:
     return types.float64(_sum_plain(_flat(values), 0, values.size, 0.0, 0.0)) if values.size else 0.0
 
 
-@njit(**EXACT)
+@njit(**_OPTIONS)
 def sum_of_squares(values: Any) -> Any:
     return types.float64(_sum_square(_flat(values), 0, values.size, 0.0, 0.0)) if values.size else 0.0
 
 
-@njit(**EXACT)
+@njit(**_OPTIONS)
 def sum_of_squares_clipped(values: Any, low: Any, high: Any) -> Any:
     return _sum_clipped(_flat(values), 0, values.size, low, high) if values.size else 0.0

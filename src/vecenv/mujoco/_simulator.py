@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import ctypes
 import functools
-import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ _AFTERWARDS = frozenset({"cfrc_ext", "cfrc_int", "cacc"})
 _MOVING = ("efc_", "iefc_", "iacc", "ifrc_", "efm_")
 """Fields that are somewhere else at every step."""
 STATE_FIELDS = frozenset(
-    "qpos qvel act ctrl qfrc_applied xfrc_applied mocap_pos mocap_quat userdata qacc_warmstart".split()
+    {"qpos", "qvel", "act", "ctrl", "qfrc_applied", "xfrc_applied", "mocap_pos", "mocap_quat", "userdata"}
 )
 """Fields that a state holds; all others are computed from them by a step."""
 _BAD = {3: "position", 4: "velocity", 5: "acceleration", 6: "control"}
@@ -37,11 +36,6 @@ def mujoco() -> Any:
     except ImportError:
         raise MissingExtra("this needs MuJoCo; pip install 'vecenv[mujoco]'") from None
     return mujoco
-
-
-def is_installed() -> bool:
-    """Whether MuJoCo can be imported."""
-    return importlib.util.find_spec("mujoco") is not None
 
 
 def load_model(source: str) -> Any:

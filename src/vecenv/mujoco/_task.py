@@ -28,8 +28,9 @@ class Task:
         info: fields that are handed out as infos, or a function as above.
         step_info: the same, but only steps have them, resets do not.
         Params: a class of default values; what envs may differ in.
-        model_params: names of model fields (`body_mass`, `geom_friction`, `gravity`, ...) that are parameters too: every
-            env may have its own, and functions read them as `p.body_mass`.
+        model_params: names of model fields (`body_mass`, `geom_friction`, `gravity`, ...) that are parameters too:
+            every env may have its own, and functions read them as `p.body_mass`.
+        camera: from where it is looked at, Gymnasium's `default_camera_config`.
         metadata: as in Gymnasium.
     """
 
@@ -41,6 +42,7 @@ class Task:
     info: ClassVar[Any] = {}
     step_info: ClassVar[Any] = {}
     model_params: ClassVar[tuple[str, ...]] = ()
+    camera: ClassVar[Mapping[str, Any] | None] = None
     metadata: ClassVar[Mapping[str, Any]] = {}
     id: ClassVar[str | None] = None
     max_episode_steps: ClassVar[int | None] = None
@@ -67,7 +69,7 @@ class Task:
     def begin(s: Any, p: Any) -> None:
         """Look at the beginning of an episode: everything that follows from positions is known now."""
 
-    def control(s: Any, action: Any, p: Any) -> None:
+    def control(s: Any, action: Any, rng: Any, p: Any) -> None:
         """Apply an action. Only what is part of the simulation's state (`s.qpos`, `s.ctrl`, ...) is known here."""
         s.ctrl[:] = action
 
@@ -77,6 +79,10 @@ class Task:
 
     def terminated(s: Any, p: Any) -> bool:
         """Whether the step that was just made ended the episode; asked after `reward`."""
+        return False
+
+    def truncated(s: Any, p: Any) -> bool:
+        """Whether the task itself cuts the episode off; a time limit is given by `max_episode_steps`."""
         return False
 
     def observe(s: Any, obs: Any, p: Any) -> None:
