@@ -23,6 +23,7 @@ from vecenv._faults import Fault, OnError
 from vecenv._seeding import Seeding
 from vecenv._task_builds import make_task_envs, refuses_task, task_kernel, task_reason, task_source
 from vecenv._vector_env import Order, VectorEnv
+from vecenv.atari._ids import are_games, register_games
 from vecenv.engines import Engine
 from vecenv.engines._facts import check_observation_mode
 from vecenv.engines._start import check_context
@@ -31,8 +32,8 @@ from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, UnknownEn
 from vecenv.kernel._define import Kernel
 from vecenv.mujoco._registry import find_task
 
-EngineName = Literal["auto", "compiled", "mujoco", "sync", "thread", "process"]
-ENGINES = ("compiled", "mujoco", "sync", "thread", "process")
+EngineName = Literal["auto", "compiled", "mujoco", "ale", "sync", "thread", "process"]
+ENGINES = ("compiled", "mujoco", "ale", "sync", "thread", "process")
 _PROBE_SECONDS = 0.02
 _CHEAP_SECONDS, _LITTLE_SECONDS = 100e-6, 2e-3
 """An env that steps faster than the first is not worth another process, unless a step of all takes longer than the
@@ -67,6 +68,7 @@ def make(
     precision: Literal["exact", "fast"] = "exact",
     env_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
     wrappers: Sequence[Wrapper] | None = None,
+    preprocessing: Any = None,
     **kwargs: Any,
 ) -> VectorEnv:
     """Make `num_envs` environments and run them as one.
@@ -95,13 +97,25 @@ def make(
             within a few units in the last place).
         env_kwargs: constructor arguments of the envs, one dict for all or one per env.
         wrappers: single-env wrappers, applied to every env in this order.
+        preprocessing: Atari games: True, "dqn", a dict of options or a `vecenv.atari.Preprocessing`.
         **kwargs: more constructor arguments, for all envs. A kernel's parameter may be an array of one value per env.
 
     Raises:
         ConfigError: an argument cannot be right. Nothing was started.
         EnvError: an env could not be built; it says which and why.
     """
+    everything = dict(locals())
     num_envs = positive_int("num_envs", num_envs)
+    _check_choice("seeding", seeding, ("gymnasium", "spawn"))
+    _check_choice("on_error", on_error, ("raise", "restart"))
+    _check_choice("order", order, ("first-ready", "fixed"))
+    _check_choice("precision", precision, ("exact", "fast"))
+    register_games(env)
+    if preprocessing is not None or engine == "ale" or are_games(env, engine):
+        from vecenv.atari._make import make_games
+
+        _check_no_misspelling(everything.pop("kwargs"), ())
+        return make_games(**{**everything, "num_envs": num_envs, "env_kwargs": _merge(env_kwargs, kwargs)})
     task = find_task(env)
     kernel, env = find_build(env) if task is None else (None, task_source(task, env))
     _check_no_misspelling(kwargs, kernel.params if kernel else ())
@@ -114,10 +128,6 @@ def make(
     count = len(env_fns)
     mode = parse_mode(autoreset)
     check_observation_mode(observation_mode)
-    _check_choice("seeding", seeding, ("gymnasium", "spawn"))
-    _check_choice("on_error", on_error, ("raise", "restart"))
-    _check_choice("order", order, ("first-ready", "fixed"))
-    _check_choice("precision", precision, ("exact", "fast"))
     timeout = None if timeout is None else patience(positive_seconds("timeout", timeout))
     start_timeout = positive_seconds("start_timeout", start_timeout)
     check_context(context)
