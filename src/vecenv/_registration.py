@@ -76,7 +76,7 @@ def _make_kernel_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
 def register_all() -> None:
     """Make our own envs, and every env that is registered now, available under our namespace."""
     for id, spec in list(registry.items()):
-        if spec.namespace is None and spec.entry_point is not None:
+        if spec.namespace is None and spec.entry_point is not None and id not in GAMES:  # ale-py has a Breakout-v0 too
             _register(spec, f"{NAMESPACE}/{id}")
     for id, max_episode_steps in GAMES.items():
         _register(EnvSpec(id, entry_point="", max_episode_steps=max_episode_steps), f"{NAMESPACE}/{id}")

@@ -34,9 +34,10 @@ def test_what_native_games_cannot_do_is_done_in_python_and_said(kwargs, reason):
 
 
 def test_games_in_python_draw_and_can_be_cloned_and_play_the_same_game():
-    with vecenv.make(PONG, 2, preprocessing=True) as native, vecenv.make(
-        PONG, 2, preprocessing=True, render_mode="rgb_array", engine="sync"
-    ) as python:
+    with (
+        vecenv.make(PONG, 2, preprocessing=True) as native,
+        vecenv.make(PONG, 2, preprocessing=True, render_mode="rgb_array", engine="sync") as python,
+    ):
         assert native.engine.name == "ale"
         same(native.reset(seed=2), python.reset(seed=2))
         assert python.render()[0].shape == (210, 160, 3)

@@ -49,7 +49,9 @@ def test_episodes_end_in_these_runs():
 
 
 def test_disabled_autoreset_waits_for_a_reset_of_those_that_are_done():
-    native, python = pair(BREAKOUT, 2, autoreset="disabled", preprocessing={"episodic_life": "restart", "fire_reset": True})
+    native, python = pair(
+        BREAKOUT, 2, autoreset="disabled", preprocessing={"episodic_life": "restart", "fire_reset": True}
+    )
     with native, python:
         same(native.reset(seed=5), python.reset(seed=5))
         ends = 0
@@ -109,9 +111,10 @@ def test_games_that_nobody_seeded_differ():
 
 
 def test_whoever_is_ready_first_is_received_first_and_everybody_once():
-    with vecenv.make(PONG, 4, preprocessing=True, batch_size=2) as envs, vecenv.make(
-        PONG, 4, preprocessing=True, engine="sync"
-    ) as python:
+    with (
+        vecenv.make(PONG, 4, preprocessing=True, batch_size=2) as envs,
+        vecenv.make(PONG, 4, preprocessing=True, engine="sync") as python,
+    ):
         obs, _ = envs.reset(seed=0)
         expected, _ = python.reset(seed=0)
         steps = np.zeros(4, np.int64)

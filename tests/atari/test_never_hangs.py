@@ -35,7 +35,7 @@ def test_the_engine_itself_lets_no_such_action_through(envs):
     engine = envs.engine
     engine.batch.actions[0][:] = [0, 99, 0]
     engine.batch.op[:] = vecenv.Op.STEP
-    with pytest.raises(errors.InvalidAction, match="env 1 must be in 0 ... 5, got 99"):
+    with pytest.raises(errors.InvalidAction, match=r"env 1 must be in 0 \.\.\. 5, got 99"):
         engine.send(np.arange(3))
     assert not len(engine.pending())
 

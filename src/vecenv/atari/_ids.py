@@ -31,7 +31,7 @@ def register_games(env: Any) -> None:
 
 
 def are_games(env: Any, engine: str) -> bool:
-    """Whether `make_games` is to make these: a list of games, which may be different ones, or one with a reason to tell."""
+    """Whether `make_games` is to make these: a list of games, or one with a reason to tell why it is not native."""
     if isinstance(env, str):
         return engine == "auto" and bool(_OURS.match(env)) and _is_game(env)
     return isinstance(env, (list, tuple)) and bool(env) and all(_is_game(id) for id in env)

@@ -32,9 +32,7 @@ _PYTHON_ONLY = {
 """Arguments that go to games in Python, and why."""
 
 
-def make_games(
-    *, env: Any, num_envs: int, engine: str, preprocessing: Any, env_kwargs: Any, **asked: Any
-) -> VectorEnv:
+def make_games(*, env: Any, num_envs: int, engine: str, preprocessing: Any, env_kwargs: Any, **asked: Any) -> VectorEnv:
     """`vecenv.make` for what involves games: preprocessing, the ale engine, or a list of ids."""
     ids = list(env) if isinstance(env, (list, tuple)) else [env] * num_envs
     if len(ids) != num_envs and num_envs != 1:
@@ -42,7 +40,7 @@ def make_games(
     if preprocessing is None and engine == "ale":
         raise EngineRefused(_PLAIN)
     specs = [find_game(id) for id in ids]
-    rows = kwargs_per_env(env_kwargs, len(ids))
+    rows: list[Mapping[str, Any]] = kwargs_per_env(env_kwargs, len(ids))
     if len({spec.kwargs["game"] for spec in specs}) > 1:
         rows = [{"full_action_space": True, **row} for row in rows]
     if preprocessing is None:
@@ -126,4 +124,3 @@ def _factory(spec: EnvSpec, row: Mapping[str, Any], options: Preprocessing, wrap
     del given["frameskip"]
     steps, frames = given.pop("max_episode_steps", None), given.pop("max_num_frames_per_episode")
     return MakeGame(given, options, frames, steps, wrappers)
-

@@ -26,7 +26,7 @@ _HERE = {"game", "get_action_meanings"}
 
 
 class AleEngine:
-    """Every row is a native game with a thread of its own; stacks, clipped rewards and life-long episodes are made here.
+    """Every row is a native game; stacks, clipped rewards and episodes of a life are made here.
 
     The laws of engines hold, with games as rows: the reference is `vecenv.atari.AtariGame` in the sync engine. A native
     game cannot fail, so there is nothing to report (law 5) but actions that are none, which `send` refuses.
@@ -230,7 +230,7 @@ class AleEngine:
         if self._options.episodic_life != "continue":
             return terminated | truncated
         lives = told["lives"]
-        lost = (0 < lives) & (lives < self.batch.info["lives"][index])
+        lost = (lives > 0) & (lives < self.batch.info["lives"][index])
         late = told["frame_number"] - self._first_frame[index] >= [self._limits[row] for row in index.tolist()]
         return truncated | (terminated & (~lost | late))
 
@@ -268,8 +268,8 @@ class AleEngine:
         if not rows:
             return
         for row in rows:
-            fault = Fault.of(KeyboardInterrupt("while results were written"), "step", seed=int(self.batch.last_seed[row]))
-            self.batch.mail[row] = Mail(fault=fault)
+            interrupt = KeyboardInterrupt("while results were written")
+            self.batch.mail[row] = Mail(fault=Fault.of(interrupt, "step", seed=int(self.batch.last_seed[row])))
             if row not in self._ready:
                 self._ready.append(row)
         self._over[rows] = self._ended[rows] = False
@@ -296,7 +296,8 @@ class _Stacks:
         self._zero = preprocessing.stack_padding == "zero"
         self._newest = [frames[-1] for frames in self._frames]
         stride = self._frames.strides[1]
-        self._moves = [(frames.ctypes.data, frames.ctypes.data + stride, (depth - 1) * stride) for frames in self._frames]
+        starts = [frames.ctypes.data for frames in self._frames]
+        self._moves = [(start, start + stride, (depth - 1) * stride) for start in starts]
 
     def push(self, row: int, frame: np.ndarray) -> None:
         ctypes.memmove(*self._moves[row])

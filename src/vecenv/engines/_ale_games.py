@@ -74,7 +74,7 @@ class Games:
         resets = [row for row in rows if self.begun[row] is not None and row not in self._watched]
         if resets:
             self._watch(resets, min(len(resets), os.cpu_count() or 1))
-        direct = [row for row in rows if row not in self._watched]
+        direct = [row for row in reversed(rows) if row not in self._watched]  # when the last is done, so are the others
         natives = [self._natives[row] for row in direct]
         self.results.update(zip(direct, map(self._recv, natives), strict=True))
         while any(row not in self.results for row in rows):
