@@ -105,8 +105,8 @@ def make_task_envs(kernel: Any, count: int, env_kwargs: Any, threads: int, front
 
     ours, theirs = compiled_kwargs(kernel, env_kwargs)
     left_out = {*_STRUCTURE, *CAMERA}
-    rows = ours if isinstance(ours, list) else [ours]
-    rows = [{name: value for name, value in row.items() if name not in left_out} for row in rows]
+    several: list[Mapping[str, Any]] = ours if isinstance(ours, list) else [ours]
+    rows = [{name: value for name, value in row.items() if name not in left_out} for row in several]
     engine = MujocoEngine(
         kernel,
         count,

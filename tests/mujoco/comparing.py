@@ -1,9 +1,6 @@
 """Comparing vector envs with Gymnasium's, bit for bit."""
 
 import functools
-import os
-import tempfile
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -122,14 +119,3 @@ def same(wanted: Any, got: Any, where: str) -> None:
     else:
         assert (wanted.dtype, wanted.shape) == (got.dtype, got.shape), where
         assert wanted.tobytes() == got.tobytes(), (where, wanted, got)
-
-
-def silently(function: Callable[[], Any]) -> Any:
-    """Call it in a folder of its own: MuJoCo writes its warnings into a file where it is."""
-    before = os.getcwd()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        try:
-            return function()
-        finally:
-            os.chdir(before)

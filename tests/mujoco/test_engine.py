@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-from comparing import silently
 from own_tasks import Arm, Explosive, Law
 
 import vecenv
@@ -14,6 +13,10 @@ from vecenv.engines._mujoco import MujocoEngine
 from vecenv.errors import ConfigError, EngineRefused
 from vecenv.mujoco._kernel import build_task
 from vecenv.testing import check_engine
+
+
+PATHS = os.pathsep.join(map(os.path.abspath, sys.path))
+"""For other processes; taken before a test goes to a folder of its own."""
 
 
 @pytest.mark.timeout(180)
@@ -35,40 +38,37 @@ def test_one_simulation_goes_wrong(autoreset: str, engine: str) -> None:
     wild = calm.copy()
     wild[2, 0] = 1.0
 
-    def run() -> None:
-        with (
-            vecenv.make(Explosive, 4, autoreset=autoreset, engine=engine) as envs,
-            vecenv.make(Explosive, 4, autoreset=autoreset, engine=engine) as others,
-        ):
-            envs.reset(seed=0)
-            others.reset(seed=0)
-            before = others.step(calm)[0]
-            envs.step(calm)
-            if engine == "mujoco":
-                with pytest.warns(RuntimeWarning, match="env 2 has gone wrong .bad velocity"):
-                    obs, reward, terminated, truncated, infos = envs.step(wild)
-            else:
+    with (
+        vecenv.make(Explosive, 4, autoreset=autoreset, engine=engine) as envs,
+        vecenv.make(Explosive, 4, autoreset=autoreset, engine=engine) as others,
+    ):
+        envs.reset(seed=0)
+        others.reset(seed=0)
+        before = others.step(calm)[0]
+        envs.step(calm)
+        if engine == "mujoco":
+            with pytest.warns(RuntimeWarning, match="env 2 has gone wrong .bad velocity"):
                 obs, reward, terminated, truncated, infos = envs.step(wild)
-            wanted = others.step(calm)
-            assert truncated.tolist() == [False, False, True, False]
-            assert not terminated.any()
-            assert np.isfinite(obs).all()
-            assert reward.tolist() == [1.0, 1.0, 0.0, 1.0]
-            told = infos["final_info"]["diverged"] if autoreset == "same-step" else infos["diverged"]
-            assert told["kind"][2] == "velocity"
-            assert np.array_equal(told["qpos"][2], before[2, :2])
-            assert np.array_equal(told["qvel"][2], before[2, 2:])
-            rest = np.array([0, 1, 3])
-            assert np.array_equal(obs[rest], wanted[0][rest])
-            if autoreset == "disabled":
-                envs.reset(options={"reset_mask": truncated})
-            for _ in range(5):
-                got, wanted = envs.step(calm), others.step(calm)
-                assert np.array_equal(got[0][rest], wanted[0][rest])
-                assert not got[3].any()
-                assert "diverged" not in got[4]
-
-    silently(run)
+        else:
+            obs, reward, terminated, truncated, infos = envs.step(wild)
+        wanted = others.step(calm)
+        assert truncated.tolist() == [False, False, True, False]
+        assert not terminated.any()
+        assert np.isfinite(obs).all()
+        assert reward.tolist() == [1.0, 1.0, 0.0, 1.0]
+        told = infos["final_info"]["diverged"] if autoreset == "same-step" else infos["diverged"]
+        assert told["kind"][2] == "velocity"
+        assert np.array_equal(told["qpos"][2], before[2, :2])
+        assert np.array_equal(told["qvel"][2], before[2, 2:])
+        rest = np.array([0, 1, 3])
+        assert np.array_equal(obs[rest], wanted[0][rest])
+        if autoreset == "disabled":
+            envs.reset(options={"reset_mask": truncated})
+        for _ in range(5):
+            got, wanted = envs.step(calm), others.step(calm)
+            assert np.array_equal(got[0][rest], wanted[0][rest])
+            assert not got[3].any()
+            assert "diverged" not in got[4]
 
 
 def test_memory_of_many_is_small() -> None:
@@ -118,7 +118,7 @@ print("drawn")
 def test_frames_are_gymnasiums() -> None:
     """In a process of its own: what draws is chosen before Python starts."""
     probe = "import gymnasium; env = gymnasium.make('Hopper-v5', render_mode='rgb_array'); env.reset(); env.render()"
-    environment = {**os.environ, "MUJOCO_GL": "egl"}
+    environment = {**os.environ, "MUJOCO_GL": "egl", "PYTHONPATH": PATHS}
     if subprocess.run([sys.executable, "-c", probe], env=environment, capture_output=True).returncode:
         pytest.skip("MuJoCo cannot draw on this machine")
     done = subprocess.run([sys.executable, "-c", DRAW], env=environment, capture_output=True, text=True)

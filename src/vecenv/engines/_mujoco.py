@@ -116,7 +116,7 @@ class MujocoEngine(CompiledEngine):
     def _report(self) -> None:
         """Tell of simulations that have gone wrong."""
         for row in np.flatnonzero(self._diverged).tolist():
-            told = told_of_divergence(self.kernel, self._diverged[row], self._columns["S_failed"][row])
+            told = told_of_divergence(self.kernel, self._diverged.item(row), self._columns["S_failed"][row])
             mail = self.batch.mail.setdefault(row, Mail())
             if self._columns["ELAPSED"][row]:
                 mail.info["diverged"] = told

@@ -178,7 +178,7 @@ class Driver:
                 extra += slot.dimensions
                 row_bytes = " * ".join([*sizes, str(slot.dtype.itemsize)])
             else:
-                sizes, row_bytes = list(map(str, slot.shape)), str(slot.row_bytes)
+                sizes, row_bytes = list(map(str, slot.shape or ())), str(slot.row_bytes)
             shape = ", ".join(["n", *sizes])
             column = f"column_{slot.dtype.name}_{1 + slot.dimensions}"
             begin = address if slot.shared else f"{address} + lo * {row_bytes}"

@@ -9,7 +9,7 @@ import inspect
 import textwrap
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -84,6 +84,11 @@ def read_source(function: Callable[..., Any]) -> Source:
     if found is None:
         found = _read[function] = _parse(function)
     return found
+
+
+def share_source(function: Callable[..., Any], source: Source) -> None:
+    """Note that a function was made by the same `def` as another, whose source is known."""
+    _read[function] = replace(source, function=function)
 
 
 def remember(function: Callable[..., Any], text: str) -> None:

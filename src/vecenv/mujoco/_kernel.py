@@ -20,7 +20,7 @@ from vecenv.errors import ConfigError, KernelError
 from vecenv.kernel._declared import read_fields, read_methods, read_params
 from vecenv.kernel._define import Kernel, check
 from vecenv.kernel._fields import Field, did_you_mean
-from vecenv.kernel._source import read_source, remember
+from vecenv.kernel._source import read_source, remember, share_source
 from vecenv.kernel._twins import twin_module
 from vecenv.mujoco._physics import advance, clear, forward, load, save, trouble
 from vecenv.mujoco._simulator import (
@@ -204,7 +204,10 @@ def _definition(
 ) -> type:
     """The class that is compiled: the task with the functions around the user's, and its spaces for this model."""
     put = [params[name] for name in task.model_params]
-    reset, step = _around(*(_function(task, name) for name in _FUNCTIONS[:-1]), *_generated(put, step_info.values()))
+    own: Any = [_function(task, name) for name in _FUNCTIONS[:-1]]
+    reset, step = _around(*own, *_generated(put, step_info.values()))
+    for function, source in zip((reset, step), _AROUND, strict=True):
+        share_source(function, source)
     fps = int(np.round(1.0 / (model.opt.timestep * frame_skip)))
     members: dict[str, Any] = {
         "reset": reset,
@@ -226,8 +229,9 @@ def _configured(task: type[Task], model: Any, **kwargs: Any) -> Mapping[str, Any
 
 
 def _space(declared: Any, model: Any) -> Any:
-    is_function = callable(declared) and not isinstance(declared, gymnasium.Space)
-    return staticmethod(functools.partial(declared, model)) if is_function else declared
+    if isinstance(declared, gymnasium.Space) or not callable(declared):
+        return declared
+    return staticmethod(functools.partial(declared, model))
 
 
 def _controls(model: Any) -> Box:
@@ -285,6 +289,11 @@ def _around(
         return gained, ended, cut
 
     return reset, step
+
+
+_NOBODY: Any = [_draw] * 8
+_AROUND = [read_source(function) for function in _around(*_NOBODY)]
+"""Their text, read once: the file may be another one when a task is built."""
 
 
 def _generated(model_params: Iterable[Field], step_info: Iterable[Field]) -> tuple[Any, Any]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from vecenv._checks import positive_int
@@ -36,11 +37,11 @@ class Task:
 
     model: ClassVar[str]
     frame_skip: ClassVar[int] = 1
-    observation_space: ClassVar[Any]
-    action_space: ClassVar[Any] = None
-    state: ClassVar[Any] = {}
-    info: ClassVar[Any] = {}
-    step_info: ClassVar[Any] = {}
+    observation_space: Any
+    action_space: Any = None
+    state: Any = MappingProxyType({})
+    info: Any = MappingProxyType({})
+    step_info: Any = MappingProxyType({})
     model_params: ClassVar[tuple[str, ...]] = ()
     camera: ClassVar[Mapping[str, Any] | None] = None
     metadata: ClassVar[Mapping[str, Any]] = {}

@@ -12,8 +12,6 @@ from vecenv.errors import ConfigError
 class MujocoVectorEnv(CompiledVectorEnv):
     """A vector env of a MuJoCo task."""
 
-    engine: MujocoEngine
-
     def render(self, env_ids: Any = None) -> tuple[Any, ...] | None:
         """One frame of every env, or of those of `env_ids` alone, drawn by Gymnasium's renderer.
 
@@ -28,6 +26,7 @@ class MujocoVectorEnv(CompiledVectorEnv):
         self._lifecycle.enter("render")
         try:
             self._lifecycle.check_idle("render")
+            assert isinstance(self.engine, MujocoEngine)
             return tuple(self.engine.draw(rows))
         finally:
             self._lifecycle.inside = None
