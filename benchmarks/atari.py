@@ -30,13 +30,14 @@ MIXED = ["ALE/Pong-v5", "ALE/MontezumaRevenge-v5", "ALE/Qbert-v5", "ALE/SpaceInv
 Build = Callable[[], tuple[Callable[[int], Any], Callable[[], None]]]
 
 
-def ours(batch_size: int | None = None, frames: int = 108_000, engine: str = "ale") -> Any:
+def ours(batch_size: int | None = None, frames: int = 108_000, engine: str = "ale", workers: int | None = None) -> Any:
     return vecenv.make(
         "ALE/Pong-v5",
         COUNT,
         engine=engine,  # type: ignore[arg-type]  # checked there
         preprocessing={"stack_padding": "zero"},
         batch_size=batch_size,
+        workers=workers,
         repeat_action_probability=0.0,
         max_num_frames_per_episode=frames,
     )
@@ -122,6 +123,7 @@ def pong(turns: int, seconds: float) -> dict[str, float]:
         Contestant("bare ale-py", stepping(bare)),
         Contestant("EnvPool", stepping(pooled)),
         Contestant("vecenv", stepping(ours)),
+        Contestant("vecenv, a pool of workers", stepping(partial(ours, workers=usable_cpus()))),
         Contestant("vecenv, process", stepping(partial(ours, engine="process"))),
     ]
     return race(contestants, COUNT, turns, seconds)

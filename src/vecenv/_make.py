@@ -77,8 +77,8 @@ def make(
         env: an id of a kernel or a Gymnasium env, the class of a kernel or of a MuJoCo task, an EnvSpec, a callable
             that makes an env, or a list of such callables (one per env).
         num_envs: how many; left out with a list.
-        engine: "compiled" (for kernels), "mujoco" (for MuJoCo tasks), "sync", "thread", "process", or "auto": the
-            fastest one that is faithful, see `engine_reason`.
+        engine: "compiled" (for kernels), "mujoco" (for MuJoCo tasks), "ale" (for preprocessed Atari games), "sync",
+            "thread", "process", or "auto": the fastest one that is faithful, see `engine_reason`.
         workers: threads or processes; default: the processors this process may use, at most one per env.
         batch_size: how many envs `recv` waits for by default; fewer than `num_envs` means whoever is ready first.
         autoreset: "next-step", "same-step" or "disabled", or Gymnasium's AutoresetMode.

@@ -21,13 +21,13 @@ PONG = "ALE/Pong-v5"
         ({"mode": 0}, "no modes"),
         ({"max_episode_steps": 7}, "count frames, not steps"),
         ({"wrappers": [gymnasium.wrappers.FlattenObservation]}, "wrappers wrap Python envs"),
-        ({"workers": 2}, "a thread each"),
+        ({"workers": 2, "preprocessing": "dqn"}, "the next life alone"),
     ],
 )
 def test_what_native_games_cannot_do_is_done_in_python_and_said(kwargs, reason):
     with pytest.raises(errors.EngineRefused, match=reason):
-        vecenv.make(PONG, 2, preprocessing=True, engine="ale", **kwargs)
-    with vecenv.make(PONG, 2, preprocessing=True, **kwargs) as envs:
+        vecenv.make(PONG, 2, engine="ale", **{"preprocessing": True, **kwargs})
+    with vecenv.make(PONG, 2, **{"preprocessing": True, **kwargs}) as envs:
         assert envs.engine.name in ("process", "sync")
         assert reason in envs.engine_reason
         assert "not the ale engine" in envs.engine_reason

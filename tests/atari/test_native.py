@@ -196,3 +196,38 @@ def test_several_games_share_one_vector_env():
         same(native.reset(seed=3), python.reset(seed=3))
         for chosen in actions(4, 40, 18):
             same(native.step(chosen), python.step(chosen))
+
+
+POOLED = {
+    "next-step": (BREAKOUT, {"preprocessing": {"episodic_life": "restart", "fire_reset": True}}, 60),
+    "same-step": (PONG, {"max_num_frames_per_episode": 50}, 40),
+    "disabled": (PONG, {"max_num_frames_per_episode": 50}, 40),
+}
+
+
+@pytest.mark.parametrize("autoreset", POOLED)
+def test_a_pool_of_workers_gives_the_same(autoreset):
+    game, kwargs, steps = POOLED[autoreset]
+    kwargs = {"preprocessing": True, "autoreset": autoreset, **kwargs}
+    with (
+        vecenv.make(game, 3, engine="ale", workers=2, **kwargs) as pool,
+        vecenv.make(game, 3, engine="sync", **kwargs) as python,
+    ):
+        same(pool.reset(seed=5), python.reset(seed=5))
+        ends = 0
+        for chosen in actions(3, steps, pool.single_action_space.n):
+            step = pool.step(chosen)
+            same(step, python.step(chosen))
+            done = step[2] | step[3]
+            ends += done.sum()
+            if autoreset == "disabled" and done.any():
+                same(pool.reset(options={"reset_mask": done}), python.reset(options={"reset_mask": done}))
+        assert ends > 1
+        mask = np.array([False, True, False])
+        given = {"seed": [None, 77, None], "options": {"reset_mask": mask}}
+        same(pool.reset(**given), python.reset(**given))
+        with pytest.raises(vecenv.errors.UnsupportedError, match="without `workers`"):
+            pool.step(np.array([1]), env_ids=[2])
+        if autoreset == "same-step":
+            same(pool.step(np.ones(3, np.int64)), python.step(np.ones(3, np.int64)))
+        same(pool.reset(), python.reset())

@@ -11,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from vecenv import _make
 from vecenv._autoreset import parse_mode
 from vecenv._builds import refuses_native
+from vecenv._checks import positive_int
 from vecenv._factories import MakeEnv, check_wrappers, kwargs_per_env
 from vecenv._vector_env import VectorEnv
 from vecenv.atari._env import MakeGame
@@ -64,7 +65,7 @@ def _make_preprocessed(
     for spec, row in zip(specs, rows, strict=True):
         check_frame_skip(spec)
         check_arguments(spec.id, row, names)
-    unfit = _refuses(rows, asked)
+    unfit = _refuses(specs, rows, options, asked)
     if engine not in ("auto", "ale") or (engine == "auto" and unfit is not None):
         wrappers = check_wrappers(asked.pop("wrappers"))
         factories = [_factory(spec, row, options, wrappers) for spec, row in zip(specs, rows, strict=True)]
@@ -81,8 +82,9 @@ def _make_native(games: list[GameSpec], engine: str, options: Preprocessing, ask
     if batch_size is not None and not 1 <= batch_size <= len(games):
         raise ConfigError(f"batch_size must be in 1 ... num_envs = {len(games)}, got {batch_size}")
     mode = parse_mode(asked["autoreset"])
+    threads = None if asked["workers"] is None else positive_int("workers", asked["workers"])
     return VectorEnv(
-        AleEngine(games, options, ordered=asked["order"] == "fixed"),
+        AleEngine(games, options, ordered=asked["order"] == "fixed", threads=threads),
         autoreset=mode,
         batch_size=batch_size,
         copy=asked["copy"],
@@ -91,13 +93,18 @@ def _make_native(games: list[GameSpec], engine: str, options: Preprocessing, ask
     )
 
 
-def _refuses(rows: list[Mapping[str, Any]], asked: dict[str, Any]) -> str | None:
+def _refuses(
+    specs: list[EnvSpec], rows: list[Mapping[str, Any]], options: Preprocessing, asked: dict[str, Any]
+) -> str | None:
     """Why native games cannot do this, None if they can."""
     for name, reason in _PYTHON_ONLY.items():
         if any(row.get(name) is not None for row in rows):
             return f"{reason} ({name}); games in Python do, with engine='process'"
-    if asked["workers"] is not None:
-        return "native games have a thread each, workers cannot be chosen; leave it out"
+    pool = asked["workers"] is not None
+    if pool and (any(spec != specs[0] for spec in specs) or any(row != rows[0] for row in rows)):
+        return "different native games do not share a pool of workers; leave workers out"
+    if pool and options.episodic_life == "continue":
+        return "native games of a pool cannot go on with the next life alone; leave workers out"
     if asked["precision"] != "exact":
         return f"precision={asked['precision']!r} is for kernels"
     version = load_ale("the game").__version__

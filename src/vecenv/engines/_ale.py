@@ -16,6 +16,7 @@ from vecenv._layout import Layout
 from vecenv._seeding import NO_SEED
 from vecenv.atari._preprocessing import Preprocessing, ale_seed, frame_limit
 from vecenv.engines._ale_games import Games, GameSpec
+from vecenv.engines._ale_pool import Pool
 from vecenv.engines._facts import BatchFacts
 from vecenv.engines._local import first_fault, take_mail
 from vecenv.errors import InvalidAction, SpaceError, UnsupportedError
@@ -35,13 +36,22 @@ class AleEngine:
         specs: one game per row; all must have the same number of actions.
         preprocessing: options of all.
         ordered: `recv` returns rows in the order of their sends instead of whoever is ready first.
+        threads: None for a thread per game; else one pool with so many, which steps all games at once: they must be the
+            same, and their episodes not those of lives that continue.
     """
 
     name = "ale"
 
-    def __init__(self, specs: Sequence[GameSpec], preprocessing: Preprocessing, *, ordered: bool = False) -> None:
+    def __init__(
+        self,
+        specs: Sequence[GameSpec],
+        preprocessing: Preprocessing,
+        *,
+        ordered: bool = False,
+        threads: int | None = None,
+    ) -> None:
         self.specs, self._options, self._ordered = list(specs), preprocessing, ordered
-        self._games = Games(specs, preprocessing)
+        self._games: Any = Games(specs, preprocessing) if threads is None else Pool(specs, preprocessing, threads)
         counts = [len(actions) for actions in self._games.actions]
         for row, actions in enumerate(counts):
             if actions != counts[0]:
@@ -97,12 +107,17 @@ class AleEngine:
         if wrong.any():
             row = int(listed[wrong][0])
             raise InvalidAction(f"action of env {row} must be in 0 ... {self._actions - 1}, got {actions[wrong][0]}")
+        if self._games.together and len(listed) != len(self.specs) and not resets.all():
+            raise UnsupportedError(
+                f"these games share a pool that steps all at once, and {len(listed)} of {len(self.specs)} were to be "
+                "stepped; make them without `workers`"
+            )
         self.batch.options.clear()
         self._rolling.difference_update(listed.tolist())
         steps = listed[~resets].tolist()
         self._games.step(steps, actions[~resets].tolist())
         if resets.any():
-            self._begin(listed[resets].tolist())
+            self._begin(listed[resets].tolist(), whole=len(listed) == len(self.specs))
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         self._lose_interrupted()
@@ -150,10 +165,12 @@ class AleEngine:
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, rows: list[int]) -> None:
+    def _begin(self, rows: list[int], whole: bool = False) -> None:
         """Begin episodes: by itself where the native game is over, with the next life where there is one, else anew."""
         seeds = self.batch.seed
         by_step = [row for row in rows if seeds[row] == NO_SEED and self._steps_into_next(row)]
+        if self._games.together and not (whole and len(by_step) == len(rows)):
+            by_step = []
         by_reset = [row for row in rows if row not in set(by_step)]
         self._games.step(by_step, [self._first_action[row] for row in by_step])
         if by_reset:

@@ -14,7 +14,8 @@ from typing import Any
 
 from vecenv.atari._preprocessing import Preprocessing, frame_limit
 
-_alive: weakref.WeakSet[Games] = weakref.WeakSet()
+alive: weakref.WeakSet[Any] = weakref.WeakSet()
+"""What holds native envs, and must let go of them in a forked process."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,13 @@ class Games:
         results: of these rows, by row.
     """
 
-    def __init__(self, specs: Sequence[GameSpec], preprocessing: Preprocessing) -> None:
-        from ale_py._ale_py import ALEVectorInterface  # pyright: ignore[reportMissingImports]  # optional
+    together = False
 
-        self._send, self._recv = ALEVectorInterface.send, ALEVectorInterface.recv
-        self._reset = ALEVectorInterface.reset
-        self._natives = [_native(ALEVectorInterface, spec, preprocessing) for spec in specs]
-        self.actions = [[action.name for action in native.get_action_set()] for native in self._natives]
+    def __init__(self, specs: Sequence[GameSpec], preprocessing: Preprocessing) -> None:
+        self._natives = [native(spec, preprocessing) for spec in specs]
+        interface: Any = type(self._natives[0])
+        self._send, self._recv, self._reset = interface.send, interface.recv, interface.reset
+        self.actions = [[action.name for action in game.get_action_set()] for game in self._natives]
         self.begun: dict[int, int | None] = {}
         self.results: dict[int, Any] = {}
         self._watched: dict[int, None] = {}
@@ -54,7 +55,7 @@ class Games:
         self._tickets: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._watchers: list[threading.Thread] = []
-        _alive.add(self)
+        alive.add(self)
 
     def step(self, rows: Sequence[int], actions: Sequence[int]) -> None:
         """Start a step of each row; one whose game is over begins the next one instead."""
@@ -102,8 +103,8 @@ class Games:
 
     def leak(self) -> None:
         """Never destroy the native envs: this is a process that their threads did not come to."""
-        for native in self._natives:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
+        for game in self._natives:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(game))
 
     def _clean(self, rows: Iterable[int]) -> None:
         for row in rows:
@@ -124,18 +125,21 @@ class Games:
 
     def _wait_for_rows(self) -> None:
         while (row := self._tickets.get()) is not None:
-            native, seed = self._natives[row], self.begun[row]
-            self._done.put((row, self._recv(native) if seed is None else self._reset(native, [0], [seed])))
+            game, seed = self._natives[row], self.begun[row]
+            self._done.put((row, self._recv(game) if seed is None else self._reset(game, [0], [seed])))
 
 
 _STRENGTHS: Any = repeat([1.0])
 
 
-def _native(interface: Any, spec: GameSpec, preprocessing: Preprocessing) -> Any:
+def native(spec: GameSpec, preprocessing: Preprocessing, count: int = 1, threads: int = 1) -> Any:
+    """ale-py's native vector env of `count` games."""
+    from ale_py._ale_py import ALEVectorInterface  # pyright: ignore[reportMissingImports]  # optional
+
     width, height = preprocessing.size
-    return interface(
+    return ALEVectorInterface(
         rom_path=spec.rom,
-        num_envs=1,
+        num_envs=count,
         frame_skip=preprocessing.frame_skip,
         stack_num=1,
         img_height=height,
@@ -150,15 +154,15 @@ def _native(interface: Any, spec: GameSpec, preprocessing: Preprocessing) -> Any
         max_episode_steps=frame_limit(spec.max_frames),
         repeat_action_probability=spec.repeat_action_probability,
         full_action_space=spec.full_action_space,
-        batch_size=1,
-        num_threads=1,
+        batch_size=count,
+        num_threads=threads,
         thread_affinity_offset=-1,
         autoreset_mode="NextStep",
     )
 
 
 def _leak_all() -> None:
-    for games in list(_alive):
+    for games in list(alive):
         games.leak()
 
 
