@@ -14,7 +14,6 @@ from vecenv.errors import ConfigError, EngineRefused
 from vecenv.mujoco._kernel import build_task
 from vecenv.testing import check_engine
 
-
 PATHS = os.pathsep.join(map(os.path.abspath, sys.path))
 """For other processes; taken before a test goes to a folder of its own."""
 

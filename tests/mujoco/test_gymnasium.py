@@ -23,7 +23,7 @@ def test_bits(id: str) -> None:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(("id", "options"), CASES, ids=NAMES)
+@pytest.mark.parametrize(("id", "options"), [(id, options) for id in IDS for options in OPTIONS[id]])
 def test_options(id: str, options: dict) -> None:
     compare(id, count=2, steps=40, seed=3, max_episode_steps=25, **options)
 

@@ -196,7 +196,8 @@ class _Body(ast.NodeTransformer):
         self.lowering, self.source, self.roles, self.method = lowering, source, roles, method
         self.fields: dict[str, Field] = lowering.kernel.state
         self.registers = method is not None and not _passed_on(source.node, roles)
-        self.assigned = tuple(name for name in self.fields if name in _assigned_fields(source.node, roles))
+        assigned = _assigned_fields(source.node, roles)
+        self.assigned = tuple(name for name in self.fields if name in assigned)
         self.branches = any(self._is_unsafe(node) for node in ast.walk(source.node))
         self._temporaries = 0
         self._hoisted: list[ast.stmt] = []

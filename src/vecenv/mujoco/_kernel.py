@@ -31,6 +31,7 @@ from vecenv.mujoco._simulator import (
     load_model,
     model_field,
     model_fields,
+    state_size,
 )
 from vecenv.mujoco._task import Task
 
@@ -96,10 +97,11 @@ def build_task(task: type[Task], kwargs: Mapping[str, Any]) -> tuple[TaskKernel,
     frame_skip = positive_int("frame_skip", rest.pop("frame_skip", task.frame_skip))
     camera = {name: rest.pop(name) for name in CAMERA if name in rest}
     model = load_model(source)
-    used = _used_fields(task, data_fields(model))
+    known = data_fields(model)
+    used = _used_fields(task, known)
     info, step_info = _fields_of(task, "info", model), _fields_of(task, "step_info", model)
     state = {**_fields_of(task, "state", model), **_own_fields(model, used, task.model_params)}
-    _check_names(task, state, info, step_info, data_fields(model))
+    _check_names(task, state, info, step_info, known)
     params, defaults = _params(task, model, frame_skip)
     definition = _definition(task, model, frame_skip, params, step_info)
     kernel = TaskKernel(
@@ -159,9 +161,10 @@ def _fields_of(task: type[Task], kind: str, model: Any) -> dict[str, Field]:
 
 def _own_fields(model: Any, used: Mapping[str, tuple[int, ...]], model_params: Iterable[str]) -> dict[str, Field]:
     """Fields of the simulation, the state that each env keeps of it, and what is left of one that failed."""
-    shapes, number = model_fields(model), np.dtype(np.float64)
-    size = Simulator(model, 1, (), own=False).size
+    number = np.dtype(np.float64)
+    size = state_size(model)
     fields = {name: Field(name, number, shape) for name, shape in used.items()}
+    shapes = model_fields(model) if model_params else {}
     fields |= {f"model_{name}": Field(f"model_{name}", number, shapes[name]) for name in model_params if name in shapes}
     fields["simulator"] = Field("simulator", np.dtype(np.int64), (WORDS,))
     fields["physics"] = Field("physics", number, (size,))
@@ -186,7 +189,7 @@ def _declared(task: type[Task], kind: str) -> Iterable[str]:
 
 def _params(task: type[Task], model: Any, frame_skip: int) -> tuple[dict[str, Field], dict[str, np.ndarray]]:
     fields, defaults = read_params(task)
-    known = model_fields(model)
+    known = model_fields(model) if task.model_params else {}
     for name in task.model_params:
         if name not in known:
             hint = did_you_mean(name, known)

@@ -58,6 +58,12 @@ def load_model(source: str) -> Any:
         raise ConfigError(f"MuJoCo cannot compile {what}: {error}") from None
 
 
+def state_size(model: Any) -> int:
+    """Numbers of a state: all that the next step depends on, warm start included."""
+    bindings = mujoco()
+    return int(bindings.mj_stateSize(model, int(bindings.mjtState.mjSTATE_INTEGRATION)))
+
+
 def data_fields(model: Any) -> dict[str, tuple[int, ...]]:
     """Shapes of the arrays of numbers that a simulation has, by their names in `mjData`."""
     return _shapes(mujoco().MjData(model), _MOVING)
@@ -112,8 +118,6 @@ class Simulator:
         self.frame_skip = frame_skip
         self.computes_afterwards = not _AFTERWARDS.isdisjoint(fields)
         self._parts = int(self._mujoco.mjtState.mjSTATE_INTEGRATION)
-        self.size = self._mujoco.mj_stateSize(self.model, self._parts)
-        """Numbers of a state."""
 
     def memory(self, field: str) -> np.ndarray:
         """A field of the simulation."""
