@@ -94,16 +94,16 @@ def test_not_equal_to_gymnasium(ours, wrapper):
     assert first_difference("ALE/Breakout-v5", ours, theirs, steps=100) is not None
 
 
-def sb3_run(game, ours, wrapper, steps=60):
+def sb3_run(game, ours, wrapper, steps=60, action=None):
     """Every frame of ours and SB3's beside each other; what is not pixels must be equal."""
     theirs = AtariWrapper(gymnasium.make(game), **{"noop_max": 0, "terminal_on_life_loss": False, **wrapper})
     options = {"noop_max": 0, "frame_stack": None, "clip_reward": True, **ours}
     with vecenv.make(game, 1, preprocessing=options, autoreset="same-step") as native:
         frames = [(native.reset(seed=FITTING)[0][0], theirs.reset(seed=FITTING)[0][..., 0])]
         ends = 0
-        for action in actions(1, steps, theirs.action_space.n)[:, 0]:
-            obs, reward, terminated, _, infos = native.step(np.array([action]))
-            expected, their_reward, over, _, info = theirs.step(int(action))
+        for chosen in actions(1, steps, theirs.action_space.n)[:, 0] if action is None else [action] * steps:
+            obs, reward, terminated, _, infos = native.step(np.array([chosen]))
+            expected, their_reward, over, _, info = theirs.step(int(chosen))
             assert (reward[0], terminated[0]) == (their_reward, over)
             if over:
                 ends += 1
