@@ -133,3 +133,38 @@ def test_refused_drawing() -> None:
             envs.render([0])
     with pytest.raises(EngineRefused, match="window"):
         vecenv.make("Hopper-v5", 2, engine="mujoco", render_mode="human")
+
+
+WITHOUT = """
+import sys
+sys.modules["mujoco"] = None  # as if it were not installed
+import vecenv
+from vecenv.errors import EngineRefused, MissingExtra
+from vecenv.mujoco import Task
+
+class Own(Task):
+    model = "<mujoco/>"
+
+for env, wanted in (("Hopper-v5", EngineRefused), (Own, MissingExtra)):
+    try:
+        vecenv.make(env, 2, engine="mujoco")
+    except wanted as error:
+        assert "pip install 'vecenv[mujoco]'" in str(error), error
+    else:
+        raise AssertionError(env)
+print("refused", vecenv.make("CartPole-v1", 2).engine.name)
+"""
+
+
+def test_without_mujoco() -> None:
+    environment = {**os.environ, "PYTHONPATH": PATHS}
+    done = subprocess.run([sys.executable, "-c", WITHOUT], env=environment, capture_output=True, text=True)
+    assert done.stdout == "refused compiled\n", done.stderr
+
+
+def test_import_stays_light() -> None:
+    """`import vecenv` and the classes of tasks load no MuJoCo."""
+    code = "import sys, vecenv, vecenv.mujoco; print('mujoco' in sys.modules, 'numba' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": PATHS}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout == "False False\n", done.stderr

@@ -207,8 +207,9 @@ def _definition(
 ) -> type:
     """The class that is compiled: the task with the functions around the user's, and its spaces for this model."""
     put = [params[name] for name in task.model_params]
-    own: Any = [_function(task, name) for name in _FUNCTIONS[:-1]]
-    reset, step = _around(*own, *_generated(put, step_info.values()))
+    functions: Any = [_function(task, name) for name in _FUNCTIONS[:-1]]
+    functions += _generated(put, step_info.values())
+    reset, step = _around(*functions)
     for function, source in zip((reset, step), _AROUND, strict=True):
         share_source(function, source)
     fps = int(np.round(1.0 / (model.opt.timestep * frame_skip)))
