@@ -93,6 +93,15 @@ class MujocoEngine(CompiledEngine):
             env.continue_from(params, state)
         return env
 
+    def _compile(self, policy: Callable[..., Any] | None = None) -> Any:
+        if policy is not None:
+            return super()._compile(policy)
+        shapes = (self.precision, *(leaf.shape for leaf in self.facts.observation_layout.leaves))
+        natives = self.kernel.natives
+        if shapes not in natives:
+            natives[shapes] = super()._compile()
+        return natives[shapes]
+
     def _make_tables(self) -> list[np.ndarray]:
         tables = []
         places = {slot.name: 2 * number for number, slot in enumerate(self._native.slots)}
