@@ -60,6 +60,8 @@ class Batch:
         given: actions by row that do not fit the columns and go to the env as they are; used once.
         mail: infos and failures by row, only of rows with something to say.
         info, final_info: infos of engines whose envs all have the same ones, as columns by name.
+        step_info: names of those that only steps have, not resets.
+        elapsed: steps of the episode that `obs` belongs to, if the engine has step infos.
     """
 
     observation_layout: Layout
@@ -81,6 +83,8 @@ class Batch:
     mail: dict[int, Mail] = field(default_factory=dict)
     info: dict[str, np.ndarray] = field(default_factory=dict)
     final_info: dict[str, np.ndarray] = field(default_factory=dict)
+    step_info: frozenset[str] = frozenset()
+    elapsed: np.ndarray | None = None
 
     @classmethod
     def allocate(cls, observation: Layout, action: Layout, count: int, memory: Memory | None = None) -> Batch:
@@ -145,6 +149,18 @@ class Batch:
             last_seed=self.last_seed[part],
             restarts=self.restarts[part],
         )
+
+    def infos_of_steps(self, rows: Rows | None) -> tuple[frozenset[str], np.ndarray | None]:
+        """Names of the infos that only steps have, and which of `rows` (None: all) have just made one."""
+        if self.elapsed is None:
+            return self.step_info, None
+        return self.step_info, (self.elapsed if rows is None else self.elapsed[rows]) > 0
+
+    def infos_of(self, row: int) -> dict[str, np.ndarray]:
+        """The columns of infos that a row has."""
+        if self.elapsed is None or self.elapsed[row] > 0:
+            return self.info
+        return {name: column for name, column in self.info.items() if name not in self.step_info}
 
     def take(self, columns: Columns, rows: Rows | None, copy: bool) -> Columns:
         """The given columns for `rows` (None: all). Copies, unless `copy` is False and all rows are taken."""

@@ -77,18 +77,26 @@ def refuses_compiled(
         return (
             "there is no kernel of this env; write one with @vecenv.kernel, or use engine='sync', 'thread' or 'process'"
         )
-    if wrappers:
-        return "wrappers wrap Python envs, and native code has none; use engine='sync', 'thread' or 'process'"
-    if observation_mode != "same":
-        return "envs of a kernel all have the same spaces; leave observation_mode out"
-    if timeout is not None:
-        return "native code cannot be interrupted when it hangs; use engine='process', or leave timeout out"
-    if caller_works:
-        return "native code runs in the calling thread already; leave caller_works out, or use engine='process'"
+    unfit = refuses_native(wrappers, observation_mode, timeout, caller_works)
+    if unfit is not None:
+        return unfit
     render_mode = compiled_kwargs(kernel, env_kwargs)[1].get("render_mode")
     modes = metadata_of(kernel)["render_modes"]
     if render_mode is not None and (kernel.render is None or render_mode not in modes):
         return f"the kernel of {kernel.id} cannot draw {render_mode!r}; Gymnasium's own env may, with engine='sync'"
+    return None
+
+
+def refuses_native(wrappers: Any, observation_mode: Any, timeout: float | None, caller_works: bool) -> str | None:
+    """Why envs that are native code cannot be run so, None if they can."""
+    if wrappers:
+        return "wrappers wrap Python envs, and native code has none; use engine='sync', 'thread' or 'process'"
+    if observation_mode != "same":
+        return "envs that are native code all have the same spaces; leave observation_mode out"
+    if timeout is not None:
+        return "native code cannot be interrupted when it hangs; use engine='process', or leave timeout out"
+    if caller_works:
+        return "native code runs in the calling thread already; leave caller_works out, or use engine='process'"
     return None
 
 

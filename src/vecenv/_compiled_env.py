@@ -48,7 +48,7 @@ class CompiledVectorEnv(VectorEnv):
         try:
             ended = self._advance(actions)
             started = time.perf_counter()
-            if batch.info or (ended and self._may_roll):
+            if batch.info or batch.mail or (ended and self._may_roll):
                 columns, reward, terminated, truncated, infos, final = self._take_out(None)
                 self._add_final(infos, final, terminated | truncated)
             else:
@@ -221,7 +221,9 @@ class CompiledVectorEnv(VectorEnv):
             "seeding": self._seeding,
             "engine_reason": self.engine_reason,
         }
-        return _restored, (engine.kernel, self.num_envs, engine.parameters, build, front, self.spec, self.get_state())
+        kinds = type(self), type(engine)
+        parts = engine.kernel, self.num_envs, engine.parameters, build, front, self.spec, self.get_state()
+        return _restored, (kinds, *parts)
 
 
 class _Only:
@@ -236,10 +238,18 @@ class _Only:
 
 
 def _restored(
-    kernel: Any, count: int, parameters: Any, build: dict[str, Any], front: dict[str, Any], spec: Any, state: Snapshot
+    kinds: tuple[type[CompiledVectorEnv], type[CompiledEngine]],
+    kernel: Any,
+    count: int,
+    parameters: Any,
+    build: dict[str, Any],
+    front: dict[str, Any],
+    spec: Any,
+    state: Snapshot,
 ) -> CompiledVectorEnv:
     """What pickle calls."""
-    envs = CompiledVectorEnv(CompiledEngine(kernel, count, parameters=parameters, **build), **front)
+    kind, engine = kinds
+    envs = kind(engine(kernel, count, parameters=parameters, **build), **front)
     envs.spec = spec
     envs.set_state(state)
     return envs

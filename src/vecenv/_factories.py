@@ -49,8 +49,8 @@ def factories(
         wrappers: applied to every single env, in this order.
     """
     sources, spec = _sources(env, num_envs)
-    every_kwargs = _kwargs_per_env(env_kwargs, len(sources))
-    wrapped = _check_wrappers(wrappers)
+    every_kwargs = kwargs_per_env(env_kwargs, len(sources))
+    wrapped = check_wrappers(wrappers)
     if not isinstance(env, (str, EnvSpec)) and not wrapped and not any(every_kwargs):
         return list(sources), spec
     return [MakeEnv(source, kwargs, wrapped) for source, kwargs in zip(sources, every_kwargs, strict=True)], spec
@@ -103,7 +103,8 @@ def importable(spec: EnvSpec) -> EnvSpec:
     return spec
 
 
-def _kwargs_per_env(env_kwargs: Any, count: int) -> list[Mapping[str, Any]]:
+def kwargs_per_env(env_kwargs: Any, count: int) -> list[Mapping[str, Any]]:
+    """One mapping of constructor arguments per row, from one for all or a list."""
     if env_kwargs is None:
         return [{}] * count
     if isinstance(env_kwargs, Mapping):
@@ -118,7 +119,8 @@ def _kwargs_per_env(env_kwargs: Any, count: int) -> list[Mapping[str, Any]]:
     return [kwargs or {} for kwargs in env_kwargs]
 
 
-def _check_wrappers(wrappers: Any) -> tuple[Wrapper, ...]:
+def check_wrappers(wrappers: Any) -> tuple[Wrapper, ...]:
+    """Single-env wrappers as a tuple; raises if something else is among them."""
     if wrappers is None:
         return ()
     if callable(wrappers):

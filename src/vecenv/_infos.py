@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,22 +37,27 @@ def as_dicts(infos: Iterable[tuple[int, Mapping[str, Any]]], count: int) -> list
     return dicts
 
 
-def from_columns(columns: Mapping[str, np.ndarray], rows: Any, mask: np.ndarray) -> dict[str, Any]:
+def from_columns(
+    columns: Mapping[str, np.ndarray], rows: Any, mask: np.ndarray, some: Collection[str] = (), have: Any = None
+) -> dict[str, Any]:
     """Gymnasium's layout of infos that are columns already.
 
     Args:
         columns: one value per row of the batch.
         rows: which rows of it (None: all).
         mask: which of these have infos; the others read zero.
+        some: names that are left out where `have`, a mask like the other, is False.
     """
     rendered: dict[str, Any] = {}
-    whole = bool(mask.all())
     for key, column in columns.items():
+        told = mask & have if key in some else mask
+        if key in some and not told.any():
+            continue
         values = column.copy() if rows is None else column[rows]
-        if not whole:
-            values[~mask] = 0
+        if not told.all():
+            values[~told] = 0
         rendered[key] = values
-        rendered[f"_{key}"] = mask.copy()
+        rendered[f"_{key}"] = told.copy()
     return rendered
 
 

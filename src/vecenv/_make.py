@@ -8,6 +8,7 @@ import inspect
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from gymnasium.envs.registration import EnvSpec
@@ -21,16 +22,19 @@ from vecenv._envs import Factory, build_envs
 from vecenv._factories import Wrapper, factories
 from vecenv._faults import Fault, OnError
 from vecenv._seeding import Seeding
+from vecenv._task_builds import make_task_envs, refuses_task, task_kernel, task_reason, task_source
 from vecenv._vector_env import Order, VectorEnv
+from vecenv.atari._ids import are_games, register_games
 from vecenv.engines._build import build_engine
 from vecenv.engines._facts import check_observation_mode
 from vecenv.engines._start import check_context
 from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, UnknownEngine
 from vecenv.kernel._define import Kernel
+from vecenv.mujoco._registry import find_task
 
-EngineName = Literal["auto", "compiled", "sync", "thread", "process", "ray"]
+EngineName = Literal["auto", "compiled", "mujoco", "ale", "sync", "thread", "process", "ray"]
 LocalEngine = Literal["auto", "compiled", "sync", "thread", "process"]
-ENGINES = ("compiled", "sync", "thread", "process", "ray")
+ENGINES = ("compiled", "mujoco", "ale", "sync", "thread", "process", "ray")
 _PROBE_SECONDS = 0.02
 _CHEAP_SECONDS, _LITTLE_SECONDS = 100e-6, 2e-3
 """An env that steps faster than the first is not worth another process, unless a step of all takes longer than the
@@ -65,6 +69,7 @@ def make(
     precision: Literal["exact", "fast"] = "exact",
     env_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
     wrappers: Sequence[Wrapper] | None = None,
+    preprocessing: Any = None,
     ray_address: str | None = None,
     num_cpus: float = 1.0,
     local_engine: LocalEngine = "auto",
@@ -73,11 +78,12 @@ def make(
     """Make `num_envs` environments and run them as one.
 
     Args:
-        env: an id of a kernel or a Gymnasium env, the class of a kernel, an EnvSpec, a callable that makes an env, or a
-            list of such callables (one per env).
+        env: an id of a kernel or a Gymnasium env, the class of a kernel or of a MuJoCo task, an EnvSpec, a callable
+            that makes an env, or a list of such callables (one per env).
         num_envs: how many; left out with a list.
-        engine: "compiled" (for kernels), "sync", "thread", "process", "ray" (actors, on any number of machines), or
-            "auto": the fastest of the first four that is faithful, see `engine_reason`.
+        engine: "compiled" (for kernels), "mujoco" (for MuJoCo tasks), "ale" (for preprocessed Atari games), "sync",
+            "thread", "process", "ray" (actors, on any number of machines), or "auto": the fastest on this machine that
+            is faithful, see `engine_reason`.
         workers: threads, processes or actors; default: the processors this process may use, at most one per env.
         batch_size: how many envs `recv` waits for by default; fewer than `num_envs` means whoever is ready first.
         autoreset: "next-step", "same-step" or "disabled", or Gymnasium's AutoresetMode.
@@ -96,6 +102,7 @@ def make(
             within a few units in the last place).
         env_kwargs: constructor arguments of the envs, one dict for all or one per env.
         wrappers: single-env wrappers, applied to every env in this order.
+        preprocessing: Atari games: True, "dqn", a dict of options or a `vecenv.atari.Preprocessing`.
         ray_address: Ray engine: a running cluster ("auto" or host:port); default: the one this process is connected to,
             or a new one on this machine that lives until the last user closes.
         num_cpus: Ray engine: processors that each actor reserves; a fraction is fine.
@@ -106,30 +113,39 @@ def make(
         ConfigError: an argument cannot be right. Nothing was started.
         EnvError: an env could not be built; it says which and why.
     """
-    kernel, env_fns, env_kwargs, spec = resolve(env, num_envs, env_kwargs, wrappers, kwargs)
-    count = len(env_fns)
-    mode = parse_mode(autoreset)
-    check_observation_mode(observation_mode)
+    everything = dict(locals())
+    num_envs = positive_int("num_envs", num_envs)
     _check_choice("seeding", seeding, ("gymnasium", "spawn"))
     _check_choice("on_error", on_error, ("raise", "restart"))
     _check_choice("order", order, ("first-ready", "fixed"))
     _check_choice("precision", precision, ("exact", "fast"))
+    register_games(env)
+    if preprocessing is not None or engine == "ale" or are_games(env, engine):
+        from vecenv.atari._make import make_games
+
+        _check_no_misspelling(everything.pop("kwargs"), ())
+        return make_games(**{**everything, "num_envs": num_envs, "env_kwargs": _merge(env_kwargs, kwargs)})
+    source = resolve(env, num_envs, env_kwargs, wrappers, kwargs)
+    kernel, env_fns, env_kwargs, spec = source.kernel, source.env_fns, source.env_kwargs, source.spec
+    count = len(env_fns)
+    mode = parse_mode(autoreset)
+    check_observation_mode(observation_mode)
     timeout = None if timeout is None else patience(positive_seconds("timeout", timeout))
     start_timeout = positive_seconds("start_timeout", start_timeout)
     check_context(context)
     if batch_size is not None and not 1 <= positive_int("batch_size", batch_size) <= count:
         raise ConfigError(f"batch_size must be in 1 ... num_envs = {count}, got {batch_size}")
     workers = _workers(workers, count, caller_works)
-    unfit = refuses_compiled(
+    asked = {"wrappers": wrappers, "observation_mode": observation_mode, "timeout": timeout}
+    asked["caller_works"] = caller_works
+    native = Native(
         kernel,
-        env_kwargs,
-        wrappers=wrappers,
-        observation_mode=observation_mode,
-        timeout=timeout,
-        caller_works=caller_works,
+        refuses_compiled(kernel, env_kwargs, **asked),
+        source.task,
+        refuses_task(source.task, source.task_kernel, env_kwargs, **asked),
     )
     _check_for_ray(engine, ray_address=ray_address, num_cpus=num_cpus, local_engine=local_engine)
-    name, reason = _choose(engine, env_fns, workers, timeout, caller_works, unfit, kernel)
+    name, reason = _choose(engine, env_fns, workers, timeout, caller_works, native)
     front: dict[str, Any] = {"autoreset": mode, "batch_size": batch_size, "copy": copy, "seeding": seeding}
     front["engine_reason"] = reason
     if name == "compiled":
@@ -156,6 +172,10 @@ def make(
             start_timeout=start_timeout,
             ray_address=ray_address,
         )
+        envs.spec = spec
+        return envs
+    if name == "mujoco" and precision == "exact":
+        envs = make_task_envs(source.task_kernel, count, env_kwargs, workers, front)
         envs.spec = spec
         return envs
     if precision != "exact":
@@ -195,18 +215,40 @@ def _make_compiled(
     return CompiledVectorEnv(engine, **front)
 
 
-def resolve(
-    env: Any, num_envs: int, env_kwargs: Any, wrappers: Any, kwargs: dict[str, Any]
-) -> tuple[Kernel | None, list[Factory], Any, EnvSpec | None]:
-    """From what a user passes to `make`: the kernel, one Python factory per row, their arguments, Gymnasium's spec."""
+@dataclass(frozen=True)
+class Source:
+    """What a user passed to `make`, found out.
+
+    Attributes:
+        kernel: of the env, None if it has none.
+        task: the MuJoCo task of the env, None if it has none.
+        task_kernel: the kernel of that task, with the model that is asked for.
+        env_fns: one Python factory per row.
+        env_kwargs: their arguments.
+        spec: Gymnasium's.
+    """
+
+    kernel: Kernel | None
+    task: Any
+    task_kernel: Kernel | None
+    env_fns: list[Factory]
+    env_kwargs: Any
+    spec: EnvSpec | None
+
+
+def resolve(env: Any, num_envs: int, env_kwargs: Any, wrappers: Any, kwargs: dict[str, Any]) -> Source:
+    """Find the builds of what a user passes to `make`."""
     num_envs = positive_int("num_envs", num_envs)
-    kernel, env = find_build(env)
+    task = find_task(env)
+    kernel, env = find_build(env) if task is None else (None, task_source(task, env))
     _check_no_misspelling(kwargs, kernel.params if kernel else ())
     if kwargs:
         env_kwargs = _merge(env_kwargs, kwargs)
-    each = env_kwargs if kernel is None else split_parameters(kernel, env_kwargs, num_envs)
+    of_task = None if task is None else task_kernel(task, env_kwargs)
+    native = kernel or of_task
+    each = env_kwargs if native is None else split_parameters(native, env_kwargs, num_envs)
     env_fns, spec = factories(env, num_envs, each, wrappers)
-    return kernel, env_fns, env_kwargs, spec
+    return Source(kernel, task, of_task, env_fns, env_kwargs, spec)
 
 
 def refuses(engine: str, timeout: float | None = None, caller_works: bool = False) -> str | None:
@@ -223,14 +265,23 @@ def refuses(engine: str, timeout: float | None = None, caller_works: bool = Fals
     return None
 
 
+@dataclass(frozen=True)
+class Native:
+    """The native builds of an env, and why each cannot be used."""
+
+    kernel: Kernel | None
+    not_compiled: str | None
+    task: Any
+    not_task: str | None
+
+
 def _choose(
     engine: str,
     env_fns: list[Factory],
     workers: int,
     timeout: float | None,
     caller_works: bool,
-    not_compiled: str | None,
-    kernel: Kernel | None,
+    native: Native,
 ) -> tuple[str, str]:
     """The engine's name and why."""
     if engine != "auto":
@@ -239,14 +290,23 @@ def _choose(
             hint = f"; did you mean {near[0]!r}?" if near else ""
             known = ", ".join(map(repr, ENGINES))
             raise UnknownEngine(f"engine must be 'auto' or one of {known}, got {engine!r}{hint}")
-        reason = not_compiled if engine == "compiled" else refuses(engine, timeout, caller_works)
+        if engine in ("compiled", "mujoco"):
+            reason = native.not_compiled if engine == "compiled" else native.not_task
+        else:
+            reason = refuses(engine, timeout, caller_works)
         if reason is not None:
             raise EngineRefused(reason)
         return engine, f"engine={engine!r} was asked for"
-    if kernel is not None and not_compiled is None:
-        return "compiled", f"{kernel.id} has a kernel: native code, bit-equal to the Python env"
+    if native.kernel is not None and native.not_compiled is None:
+        return "compiled", f"{native.kernel.id} has a kernel: native code, bit-equal to the Python env"
+    if native.task is not None and native.not_task is None:
+        return "mujoco", task_reason(native.task)
     name, reason = _choose_python(env_fns, workers, timeout, caller_works)
-    return name, reason if kernel is None else f"{reason} (its kernel is not used: {not_compiled})"
+    if native.kernel is not None:
+        reason = f"{reason} (its kernel is not used: {native.not_compiled})"
+    if native.task is not None:
+        reason = f"{reason} (its MuJoCo task is not used: {native.not_task})"
+    return name, reason
 
 
 def _choose_python(env_fns: list[Factory], workers: int, timeout: float | None, caller_works: bool) -> tuple[str, str]:

@@ -13,9 +13,11 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 from vecenv._builds import NAMESPACE, kernel_spec
 from vecenv._factories import find_spec
 from vecenv._make import make
+from vecenv._task_builds import task_source
 from vecenv._vector_env import VectorEnv
 from vecenv.kernel._define import Kernel
 from vecenv.kernel._registry import GAMES, SHIPPED, find_kernel
+from vecenv.mujoco._registry import find_task
 
 
 def register(id: str) -> str:
@@ -44,13 +46,16 @@ def register_kernel(kernel: Kernel) -> None:
         )
 
 
-def make_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+def make_env(id: Any, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     """One env in plain Python: a kernel as the class that was written, with breakpoints; any other as Gymnasium's.
 
     Args:
-        id: of a kernel, or of any Gymnasium env.
+        id: of a kernel or a MuJoCo task, or of any Gymnasium env; or the class of a task.
         **kwargs: constructor arguments, `render_mode` and `max_episode_steps` among them.
     """
+    task = find_task(id)
+    if task is not None:
+        return gymnasium.make(find_spec(task_source(task, id)), **kwargs)
     kernel = find_kernel(id)
     if kernel is None:
         return gymnasium.make(find_spec(id), **kwargs)
@@ -71,7 +76,7 @@ def _make_kernel_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
 def register_all() -> None:
     """Make our own envs, and every env that is registered now, available under our namespace."""
     for id, spec in list(registry.items()):
-        if spec.namespace is None and spec.entry_point is not None:
+        if spec.namespace is None and spec.entry_point is not None and id not in GAMES:  # ale-py has a Breakout-v0 too
             _register(spec, f"{NAMESPACE}/{id}")
     for id, max_episode_steps in GAMES.items():
         _register(EnvSpec(id, entry_point="", max_episode_steps=max_episode_steps), f"{NAMESPACE}/{id}")

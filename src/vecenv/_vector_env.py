@@ -397,7 +397,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         final_infos = as_dicts(((position, letter.final_info or {}) for position, letter in mail), count)
         step = self._step_of(rows)
         for position, row in enumerate(rows.tolist() if self._batch.info else ()):
-            infos[position].update(row_of_columns(self._batch.info, row))
+            infos[position].update(row_of_columns(self._batch.infos_of(row), row))
             if step.rolled[position]:
                 final_infos[position].update(row_of_columns(self._batch.final_info, row))
         return step, infos, final_infos
@@ -537,7 +537,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         obs = batch.observation_layout.batched(batch.take(batch.obs, None, self.copy))
         infos = as_arrays(((row, mail.info) for row, mail in self._mail(None)), self.num_envs)
         if batch.info:
-            infos.update(from_columns(batch.info, None, self._ops == _RESET))
+            began = np.zeros(self.num_envs, np.bool_)
+            began[self._taken] = True
+            infos.update(from_columns(batch.info, None, began, *batch.infos_of_steps(None)))
         self._seconds_copying += time.perf_counter() - started
         return obs, infos
 
@@ -567,7 +569,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if mail:
             infos.update(as_arrays(((position, letter.info) for position, letter in mail), len(reward)))
         if batch.info:
-            infos.update(from_columns(batch.info, rows, np.ones(len(reward), np.bool_)))
+            everyone = np.ones(len(reward), np.bool_)
+            infos.update(from_columns(batch.info, rows, everyone, *batch.infos_of_steps(rows)))
         self._seconds_copying += time.perf_counter() - started
         return obs, reward, terminated, truncated, infos, final
 

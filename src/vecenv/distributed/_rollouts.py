@@ -83,7 +83,8 @@ class Rollouts:
         mode = parse_mode(autoreset)
         if ops_of(mode) == (Op.STEP, Op.STEP):
             raise ConfigError("fragments begin new episodes by themselves; use autoreset='next-step' or 'same-step'")
-        kernel, env_fns, env_kwargs, self.spec = resolve(env, num_envs, env_kwargs, wrappers, kwargs)
+        source = resolve(env, num_envs, env_kwargs, wrappers, kwargs)
+        kernel, env_fns, env_kwargs, self.spec = source.kernel, source.env_fns, source.env_kwargs, source.spec
         self.num_envs = count = len(env_fns)
         bounds = split(count, min(positive_int("workers", usable_cpus() if workers is None else workers), count))
         if workers is not None and workers > count:

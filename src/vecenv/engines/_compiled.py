@@ -19,7 +19,7 @@ from vecenv.engines._crew import Crew
 from vecenv.engines._facts import BatchFacts
 from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedError
 from vecenv.kernel._define import Kernel, per_env
-from vecenv.kernel._driver import BLOCK, RNG_WORDS, fill_table, table_size
+from vecenv.kernel._driver import RNG_WORDS, block_of, fill_table, table_size
 from vecenv.kernel._native import Precision, native
 from vecenv.kernel._python import KernelEnv, check_render_mode, metadata_of, option_columns
 from vecenv.kernel._snapshot import generator, snapshot, try_out
@@ -90,15 +90,15 @@ class CompiledEngine:
         self._queue: Rows = self._rows[:0]
         self._native = self._compile()
         self._columns = self._allocate(count)
-        self._table = np.zeros(table_size(self._native.slots), np.int64)
-        fill_table(self._table, self._native.slots, self._columns, self.max_episode_steps)
-        self._whole = np.array([self._table.ctypes.data, 0, 0, count, 0, 0, 1, 0], np.int64)
+        self._tables = self._make_tables()
+        self._whole = np.array([self._tables[0].ctypes.data, 0, 0, count, 0, 0, 1, 0], np.int64)
         """Orders to run all rows, see `_driver.ORDERS`."""
         self._whole_at = self._whole.ctypes.data
         self._planned = (0, 0)
         self._calls = [self._native.caller() for _ in range(threads)]
         self._crew = Crew(threads)
-        self._pace = _Pace(threads > 1 and count >= 2 * BLOCK)
+        self._block = block_of(kernel)
+        self._pace = _Pace(threads > 1 and count >= 2 * self._block)
         self._rings: list[_Ring] = []
         self._turn = 0
         self._busy = 0
@@ -153,7 +153,7 @@ class CompiledEngine:
             self._whole[4:] = alive, done, 1, alive != 0
         started = _clock()
         if self._pace.together:
-            ended = self._together(self._calls, self._whole)
+            ended = self._together(self._calls, self._whole, self._tables)
         else:
             ended = self._calls[0](self._whole_at)
         took = _clock() - started
@@ -182,7 +182,8 @@ class CompiledEngine:
     @property
     def state(self) -> SimpleNamespace:
         """The fields of all rows by name, as views."""
-        return SimpleNamespace(**{name: self._columns[f"S_{name}"] for name in self.kernel.state})
+        own = [name for name in self.kernel.state if name not in self.kernel.shared]
+        return SimpleNamespace(**{name: self._columns[f"S_{name}"] for name in own})
 
     def get_rows(self, rows: Rows) -> dict[str, np.ndarray]:
         """Copies of everything that these rows are made of."""
@@ -218,7 +219,7 @@ class CompiledEngine:
         code = self._native if policy is None else self._compile(policy)
         count = len(self._rows)
         out: dict[str, np.ndarray] = {}
-        table = self._table.copy()
+        tables = [table.copy() for table in self._tables]
         for number, slot in enumerate(code.slots):
             if not slot.timed or (slot.name.startswith("F") and alive != _ROLL):
                 continue
@@ -228,15 +229,15 @@ class CompiledEngine:
             else:
                 layers = np.empty((steps, count, *slot.shape), slot.dtype)
             out[slot.name] = layers
-            table[2 * number] = layers.ctypes.data
-            table[2 * number + 1] = layers.strides[0]
+            for table in tables:
+                table[2 * number : 2 * number + 2] = layers.ctypes.data, layers.strides[0]
         calls = [code.caller() for _ in range(self.threads)] if policy is not None else self._calls
-        orders = np.array([table.ctypes.data, 0, 0, count, alive, done, steps, 0], np.int64)
+        orders = np.array([tables[0].ctypes.data, 0, 0, count, alive, done, steps, 0], np.int64)
         started = _clock()
         calls = [_or_raise(call) for call in calls]
         try:
-            if self.threads > 1 and count >= 2 * BLOCK:
-                self._together(calls, orders)
+            if self.threads > 1 and count >= 2 * self._block:
+                self._together(calls, orders, tables)
             else:
                 calls[0](orders.ctypes.data)
         except _WrongAction as error:
@@ -303,17 +304,29 @@ class CompiledEngine:
 
     def copy_of(self, row: int) -> KernelEnv:
         """A Python env that is a copy of a row: its state, parameters and stream."""
-        env = snapshot(
-            self.kernel,
-            {name: self._columns[f"P_{name}"][row : row + 1] for name in self.kernel.params},
-            {name: self._columns[f"S_{name}"][row] for name in self.kernel.state},
-            self.facts.render_mode,
-        )
+        env = self._snapshot(*self._parts_of(row), self.facts.render_mode)
         words, seed = self._columns["RNG"][row], int(self.batch.last_seed[row])
         fallback = int(self._columns["FALLBACK"][row])  # the seed of a stream that was given none
         env.np_random = generator(words) if words.any() else np.random.default_rng(fallback)
         env._np_random_seed = fallback if seed == NO_SEED else seed
         return env
+
+    def _parts_of(self, row: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Parameters and state of a row."""
+        own = [name for name in self.kernel.state if name not in self.kernel.shared]
+        return (
+            {name: self._columns[f"P_{name}"][row : row + 1] for name in self.kernel.params},
+            {name: self._columns[f"S_{name}"][row] for name in own},
+        )
+
+    def _snapshot(
+        self,
+        params: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray] | None = None,
+        render_mode: str | None = None,
+    ) -> KernelEnv:
+        """A Python env with these parameters (columns of one row) and this state."""
+        return snapshot(self.kernel, params, state, render_mode)
 
     def _check_same_spaces(self, parameters: Mapping[str, np.ndarray]) -> None:
         """Refuse parameters that give some env other spaces: all rows share columns of one shape."""
@@ -342,9 +355,7 @@ class CompiledEngine:
     def _compile(self, policy: Callable[..., Any] | None = None) -> Any:
         first = {name: column[:1] for name, column in self.parameters.items()}
         layouts = self.facts.observation_layout, self.facts.action_layout
-        return native(
-            self.kernel, *layouts, self.precision, policy, before=lambda: try_out(snapshot(self.kernel, first))
-        )
+        return native(self.kernel, *layouts, self.precision, policy, before=lambda: try_out(self._snapshot(first)))
 
     def _allocate(self, count: int) -> dict[str, np.ndarray]:
         batch = self.batch
@@ -367,7 +378,7 @@ class CompiledEngine:
         columns |= {f"B_{name}": column for name, column in self.parameters.items()}
         columns |= {f"P_{name}": column.copy() for name, column in self.parameters.items()}
         for slot in self._native.slots:
-            if slot.name not in columns:
+            if slot.name not in columns and not slot.shared:
                 assert slot.shape is not None
                 columns[slot.name] = np.zeros((count, *slot.shape), slot.dtype)
         names = [*self.kernel.info, *(["action_mask"] if "action_mask" in self.kernel.methods else [])]
@@ -386,12 +397,19 @@ class CompiledEngine:
             if name not in scratch and not name.startswith(("A_", "C_", "F"))
         }
 
-    def _together(self, calls: list[Callable[[int], int]], orders: np.ndarray) -> int:
+    def _make_tables(self) -> list[np.ndarray]:
+        """The table of every thread."""
+        table = np.zeros(table_size(self._native.slots), np.int64)
+        fill_table(table, self._native.slots, self._columns, self.max_episode_steps)
+        return [table] * self.threads
+
+    def _together(self, calls: list[Callable[[int], int]], orders: np.ndarray, tables: list[np.ndarray]) -> int:
         """Run the range of `orders` on all threads."""
-        return self._crew.run([_task(call, orders) for call in calls], self._count, BLOCK)
+        tasks = [_task(call, orders, table) for call, table in zip(calls, tables, strict=True)]
+        return self._crew.run(tasks, int(orders[3]), self._block)
 
     def _run_some(self, rows: Rows) -> None:
-        orders = np.array([self._table.ctypes.data, rows.ctypes.data, 0, len(rows), 0, 0, 1, 0], np.int64)
+        orders = np.array([self._tables[0].ctypes.data, rows.ctypes.data, 0, len(rows), 0, 0, 1, 0], np.int64)
         started = _clock()
         self._calls[0](orders.ctypes.data)
         self._busy += _clock() - started
@@ -409,8 +427,8 @@ class CompiledEngine:
         for number, ring in enumerate(self._rings):
             column = obs[number] = ring.columns[self._turn]
             self._columns[f"O_{number}"] = self._columns[f"C_{number}"] = column
-            for place in ring.places:
-                self._table[place] = ring.addresses[self._turn]
+            for table in self._tables:
+                table[ring.places] = ring.addresses[self._turn]
 
     def _take_options(self, rows: Iterable[int]) -> None:
         """Parameters that reset options give to the episodes that begin."""
@@ -448,7 +466,7 @@ class _Ring:
     def __init__(self, column: np.ndarray, *places: int) -> None:
         self.columns = [column, *(np.empty_like(column) for _ in range(RING - 1))]
         self.addresses = [buffer.ctypes.data for buffer in self.columns]
-        self.places = places
+        self.places = list(places)
 
 
 class _Pace:
@@ -473,9 +491,9 @@ class _Pace:
             self.together = not self.together
 
 
-def _task(call: Callable[[int], int], orders: np.ndarray) -> Callable[[int, int], int]:
+def _task(call: Callable[[int], int], orders: np.ndarray, table: np.ndarray) -> Callable[[int, int], int]:
     mine = orders.copy()
-    mine[7] = 0
+    mine[0], mine[7] = table.ctypes.data, 0
     address = mine.ctypes.data
 
     def task(start: int, stop: int) -> int:

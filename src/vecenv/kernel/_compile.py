@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import re
 from typing import Any
 
@@ -20,6 +21,8 @@ from vecenv.kernel import _pcg64
 from vecenv.kernel._lower import Lowered, Program
 from vecenv.kernel._math import EXACT, FAST, functions
 
+ALONE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Of functions that only native code calls: without the wrappers for Python, which take as long to compile as they."""
 _ARGUMENTS = (types.int64,)
 """Of `run`: the address of its orders, see `_driver.ORDERS`."""
 
@@ -40,7 +43,7 @@ def compile_program(program: Program, driver: str, precision: str, kernel: str) 
     Raises:
         KernelError: the code cannot be compiled; it names the line if the compiler does.
     """
-    options = FAST if precision == "fast" else EXACT
+    options: dict[str, Any] = {**(FAST if precision == "fast" else EXACT), **ALONE}
     names = _names(program, driver, precision)
     for function in program.functions:
         tree = ast.Module([function.node], [])
@@ -50,8 +53,7 @@ def compile_program(program: Program, driver: str, precision: str, kernel: str) 
     exec(compile(driver, f"<vecenv kernel {kernel}>", "exec"), names)
     for name in ("block", "wrong"):
         names[name] = njit(**options)(names[name])
-    alone: dict[str, Any] = {**options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    run = njit(**alone)(names["run"])
+    run = njit(**options)(names["run"])
     try:
         run.compile(_ARGUMENTS)
     except NumbaError as error:
@@ -65,6 +67,8 @@ def _names(program: Program, driver: str, precision: str) -> dict[str, Any]:
     names["seed_stream"] = _pcg64.seed_stream
     for draw in program.draws:
         names[f"rng__{draw}"] = _pcg64.make_normal() if draw == "normal" else getattr(_pcg64, draw)
+    for name, module in program.twins.items():
+        names[f"twin__{name}"] = getattr(importlib.import_module(module), name)
     for dtype, dimensions in set(re.findall(r"column_([a-z0-9]+)_(\d+)\(", driver)):
         names[f"column_{dtype}_{dimensions}"] = column(dtype, int(dimensions))
     return names

@@ -45,6 +45,8 @@ class Kernel:
         defaults: their default values.
         methods: source of the methods that are compiled.
         render: the method that draws an env, if there is one.
+        shared: names of fields that are not a column of one value per env, but memory of the thread that runs it: what
+            they hold is the env's only while it runs. Such envs are run one by one.
     """
 
     id: str
@@ -57,6 +59,7 @@ class Kernel:
     defaults: dict[str, np.ndarray]
     methods: dict[str, Source]
     render: Callable[..., Any] | None
+    shared: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -223,11 +226,16 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
         methods=read_methods(definition),
         render=read_render(definition),
     )
+    check(built)
+    return built
+
+
+def check(built: Kernel) -> None:
+    """Raise KernelError unless spaces and methods keep the rules, as far as can be known now."""
     _check_spaces(built)
     for method, source in built.methods.items():
         built.rules(method).check()
         read_helpers(source)
-    return built
 
 
 def roles_of(method: str, source: Source) -> dict[str, str]:

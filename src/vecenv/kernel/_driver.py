@@ -24,6 +24,11 @@ BLOCK = 1024
 """Rows that are run together: their columns fit into the nearest caches."""
 
 
+def block_of(kernel: Kernel) -> int:
+    """Rows of this kernel that are run together."""
+    return 1 if kernel.shared else BLOCK
+
+
 @dataclass(frozen=True)
 class Slot:
     """A column that native code works on.
@@ -34,6 +39,8 @@ class Slot:
         shape: of one row; None for a parameter array, whose shape is known when the env is made.
         dimensions: number of dimensions of one row.
         timed: has one layer per step in a rollout.
+        shared: is memory of the thread, the same for all rows that it runs.
+        sized: its shape is not part of the code, but in the table.
     """
 
     name: str
@@ -41,6 +48,8 @@ class Slot:
     shape: tuple[int, ...] | None = ()
     dimensions: int = 0
     timed: bool = False
+    shared: bool = False
+    sized: bool = False
 
     @property
     def row_bytes(self) -> int:
@@ -52,12 +61,18 @@ class Slot:
 def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
     """All columns, in the order of the table of addresses."""
 
+    several = bool(kernel.shared)
+    """Whether the code is to serve models of several sizes."""
+
     def fixed(name: str, dtype: Any, shape: tuple[int, ...] = (), timed: bool = False) -> Slot:
         return Slot(name, np.dtype(dtype), shape, len(shape), timed)
 
+    def shaped(name: str, dtype: Any, shape: tuple[int, ...], timed: bool = False, shared: bool = False) -> Slot:
+        return Slot(name, np.dtype(dtype), shape, len(shape), timed, shared, sized=several and len(shape) > 0)
+
     def parameter(prefix: str, field: Field) -> Slot:
         shape = None if field.shape else ()
-        return Slot(f"{prefix}_{field.name}", field.dtype, shape, len(field.shape))
+        return Slot(f"{prefix}_{field.name}", field.dtype, shape, len(field.shape), sized=shape is None)
 
     slots = [
         fixed("OP", np.uint8),
@@ -76,16 +91,21 @@ def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
         fixed("RETURN", np.float64),
         fixed("LENGTH", np.int64),
     ]
-    slots += [fixed(f"S_{field.name}", field.dtype, field.shape) for field in kernel.state.values()]
+    slots += [
+        shaped(f"S_{field.name}", field.dtype, field.shape, shared=field.name in kernel.shared)
+        for field in kernel.state.values()
+    ]
     slots += [parameter("P", field) for field in kernel.params.values()]
     slots += [parameter("B", field) for field in kernel.params.values()]
     slots += [fixed(f"A_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(action.leaves)]
     for name in ("O", "F"):
-        slots += [fixed(f"{name}_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(observation.leaves)]
-        slots += [fixed(f"{name}I_{k}", *_typed(kernel.state[k]), timed=True) for k in kernel.info]
+        slots += [
+            shaped(f"{name}_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(observation.leaves)
+        ]
+        slots += [shaped(f"{name}I_{k}", *_typed(kernel.state[k]), timed=True) for k in kernel.info]
         if "action_mask" in kernel.methods:
             slots.append(fixed(f"{name}M", np.int8, (int(action.space.n),), timed=True))  # type: ignore[attr-defined]
-    slots += [fixed(f"C_{k}", leaf.dtype, leaf.shape) for k, leaf in enumerate(observation.leaves)]
+    slots += [shaped(f"C_{k}", leaf.dtype, leaf.shape) for k, leaf in enumerate(observation.leaves)]
     return slots
 
 
@@ -94,22 +114,24 @@ def _typed(field: Field) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def table_size(slots: list[Slot]) -> int:
-    """Words of the table: address and bytes per layer of every slot, shapes of parameter arrays, the time limit."""
-    return 2 * len(slots) + sum(slot.dimensions for slot in slots if slot.shape is None) + 1
+    """Words of the table: address and bytes per layer of every slot, shapes that code does not know, the time limit."""
+    return 2 * len(slots) + sum(slot.dimensions for slot in slots if slot.sized) + 1
 
 
 def fill_table(table: np.ndarray, slots: list[Slot], columns: Mapping[str, np.ndarray], limit: int | None) -> None:
-    """Write addresses of the columns of all rows into the table."""
+    """Write addresses of the columns of all rows into the table; those that are shared are left out."""
     extra = 2 * len(slots)
     for number, slot in enumerate(slots):
+        if slot.sized:
+            table[extra : extra + slot.dimensions] = slot.shape or columns[slot.name].shape[1:]
+            extra += slot.dimensions
+        if slot.shared:
+            continue
         column = columns[slot.name]
         assert column.dtype == slot.dtype, slot.name
         assert column.flags.c_contiguous, slot.name
         table[2 * number] = column.ctypes.data
         table[2 * number + 1] = 0
-        if slot.shape is None:
-            table[extra : extra + slot.dimensions] = column.shape[1:]
-            extra += slot.dimensions
     table[-1] = 2**62 if limit is None else limit
 
 
@@ -139,7 +161,7 @@ class Driver:
         self._observe_all()
         self._add(1, "return count")
         self._wrong()
-        self.lines += _RUN.format(size=table_size(self.slots), block=BLOCK).splitlines()
+        self.lines += _RUN.format(size=table_size(self.slots), block=block_of(self.kernel)).splitlines()
         return "\n".join(self.lines) + "\n"
 
     def _add(self, depth: int, *lines: str) -> None:
@@ -151,15 +173,16 @@ class Driver:
         extra = 2 * len(self.slots)
         for number, slot in enumerate(self.slots):
             address = f"T[{2 * number}]" + (f" + t * T[{2 * number + 1}]" if slot.timed else "")
-            if slot.shape is None:
+            if slot.sized:
                 sizes = [f"T[{extra + axis}]" for axis in range(slot.dimensions)]
                 extra += slot.dimensions
                 row_bytes = " * ".join([*sizes, str(slot.dtype.itemsize)])
             else:
-                sizes, row_bytes = list(map(str, slot.shape)), str(slot.row_bytes)
+                sizes, row_bytes = list(map(str, slot.shape or ())), str(slot.row_bytes)
             shape = ", ".join(["n", *sizes])
             column = f"column_{slot.dtype.name}_{1 + slot.dimensions}"
-            self._add(1, f"{slot.name} = {column}({address} + lo * {row_bytes}, ({shape},))")
+            begin = address if slot.shared else f"{address} + lo * {row_bytes}"
+            self._add(1, f"{slot.name} = {column}({begin}, ({shape},))")
 
     def _wrong(self) -> None:
         """Whether any action is none: out of range, or not finite."""
@@ -297,8 +320,10 @@ class Driver:
         rows = [self._leaf_row(into, k, leaf.shape) for k, leaf in enumerate(leaves)]
         self._call_method(depth, "observe", ", ".join(rows))
         for name in self.kernel.info:
-            shaped = self.kernel.state[name].shape
-            self._add(depth, f"{into}I_{name}[i]{'[...]' if shaped else ''} = S_{name}[i]")
+            if self.kernel.state[name].shape:
+                self._add(depth, f"assign__({into}I_{name}[i], S_{name}[i])")
+            else:
+                self._add(depth, f"{into}I_{name}[i] = S_{name}[i]")
         if "action_mask" in self.program.methods:
             self._add(depth, f"{into}M[i][...] = 0")
             self._call_method(depth, "action_mask", f"{into}M[i]")

@@ -28,6 +28,7 @@ from vecenv.kernel._define import Kernel, roles_of
 from vecenv.kernel._fields import Field
 from vecenv.kernel._rules import Rules
 from vecenv.kernel._source import MISSING, Source, is_constant, read_source
+from vecenv.kernel._twins import twin_module
 
 Roles = Mapping[str, str]
 _LARGEST_CONSTANT = 1_000_000
@@ -71,12 +72,14 @@ class Program:
         methods: the lowered methods, by their names.
         constants: values of names in the functions.
         draws: functions of `rng` that are used.
+        twins: modules of native twins that are called, by the names of the functions.
     """
 
     functions: list[Lowered] = field(default_factory=list)
     methods: dict[str, Lowered] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)
     draws: set[str] = field(default_factory=set)
+    twins: dict[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -193,7 +196,8 @@ class _Body(ast.NodeTransformer):
         self.lowering, self.source, self.roles, self.method = lowering, source, roles, method
         self.fields: dict[str, Field] = lowering.kernel.state
         self.registers = method is not None and not _passed_on(source.node, roles)
-        self.assigned = tuple(name for name in self.fields if name in _assigned_fields(source.node, roles))
+        assigned = _assigned_fields(source.node, roles)
+        self.assigned = tuple(name for name in self.fields if name in assigned)
         self.branches = any(self._is_unsafe(node) for node in ast.walk(source.node))
         self._temporaries = 0
         self._hoisted: list[ast.stmt] = []
@@ -426,6 +430,11 @@ class _Body(ast.NodeTransformer):
         callee = getattr(callee, "py_func", callee)  # what @njit of Numba was put on
         if getattr(callee, "__module__", None) == random_numbers.__name__:
             return self._draw(node, callee.__name__, [self.visit(argument) for argument in node.args])
+        module = twin_module(callee)
+        if module:
+            self.branches = True
+            self.lowering.program.twins[callee.__name__] = module
+            return _at(node, ast.Call(_name(f"twin__{callee.__name__}"), [self.visit(arg) for arg in node.args], []))
         if isinstance(callee, FunctionType) and callee.__module__.partition(".")[0] not in ("numpy", "math"):
             return self._helper(node, callee)
         if callee is pow:

@@ -16,6 +16,7 @@ from vecenv.kernel import rng as random_numbers
 from vecenv.kernel._fields import did_you_mean
 from vecenv.kernel._scope import USES, Scope, number
 from vecenv.kernel._source import MISSING, Source, is_constant, read_source
+from vecenv.kernel._twins import twin_module
 
 _IN_PLACE = ("permutation", "shuffle")
 
@@ -138,6 +139,8 @@ def _check_call(scope: Scope, node: ast.Call) -> Helper | None:
     module, name = getattr(callee, "__module__", None) or "", getattr(callee, "__name__", "")
     if module == random_numbers.__name__ and name in random_numbers.__all__:
         _check_draw_function(scope, node, name)
+        return None
+    if twin_module(callee):
         return None
     if isinstance(callee, FunctionType) and module.partition(".")[0] not in ("numpy", *forbidden.MODULES_INSTEAD):
         return _helper(scope, node, callee)

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import importlib.util
 import itertools
 import os
 import sys
@@ -94,6 +95,11 @@ def native(
         return compile_program(lowering.program, text, precision, kernel.name)
 
     sources = tuple(Path(__file__).with_name(name) for name in ("_compile.py", "_math.py", "_pcg64.py"))
+    for module in sorted(set(lowering.program.twins.values())):
+        found = importlib.util.find_spec(module)
+        assert found is not None
+        assert found.origin is not None
+        sources = (*sources, Path(found.origin))
     parts = (lowering.program.text, text, precision)
     address, keep = load_or_compile(parts, sources, f"{kernel.id} ({precision})", build)
     return Native(address, driver.slots, keep)

@@ -9,7 +9,7 @@ import inspect
 import textwrap
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -86,6 +86,16 @@ def read_source(function: Callable[..., Any]) -> Source:
     return found
 
 
+def share_source(function: Callable[..., Any], source: Source) -> None:
+    """Note that a function was made by the same `def` as another, whose source is known."""
+    _read[function] = replace(source, function=function)
+
+
+def remember(function: Callable[..., Any], text: str) -> None:
+    """Note the source of a function that was made from text."""
+    _read[function] = _source(function, ast.parse(text), f"<{function.__name__}>")
+
+
 def read_helpers(source: Source, seen: set[Any] | None = None) -> None:
     """Read the functions that a function calls, as far as they are there already, and those that they call."""
     seen = set() if seen is None else seen
@@ -106,13 +116,17 @@ def _parse(function: Callable[..., Any]) -> Source:
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     ast.increment_lineno(tree, first - 1)
+    return _source(function, tree, inspect.getsourcefile(function) or function.__code__.co_filename)
+
+
+def _source(function: Callable[..., Any], tree: ast.Module, file: str) -> Source:
     node = tree.body[0]
     if not isinstance(node, ast.FunctionDef):  # a lambda
         raise OSError("not a def")
     return Source(
         function=function,
         node=node,
-        file=inspect.getsourcefile(function) or function.__code__.co_filename,
+        file=file,
         parameters=tuple(argument.arg for argument in node.args.args),
         locals=frozenset(_assigned(node)),
     )

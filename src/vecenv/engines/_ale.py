@@ -1,0 +1,325 @@
+"""The ale engine: preprocessed Atari games, run by ale-py's native vector environment."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Discrete
+from gymnasium.vector.utils import batch_space
+
+from vecenv._batch import Batch, Mail, Op, Rows
+from vecenv._faults import Fault
+from vecenv._layout import Layout
+from vecenv._seeding import NO_SEED
+from vecenv.atari._preprocessing import Preprocessing, ale_seed, frame_limit
+from vecenv.engines._ale_games import Games, GameSpec
+from vecenv.engines._ale_pool import Pool
+from vecenv.engines._facts import BatchFacts
+from vecenv.engines._local import first_fault, take_mail
+from vecenv.errors import InvalidAction, SpaceError, UnsupportedError
+
+_RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
+_INFOS = ("lives", "episode_frame_number", "frame_number")
+_HERE = {"game", "get_action_meanings"}
+
+
+class AleEngine:
+    """Every row is a native game; stacks, clipped rewards and episodes of a life are made here.
+
+    The laws of engines hold, with games as rows: the reference is `vecenv.atari.AtariGame` in the sync engine. A native
+    game cannot fail, so there is nothing to report (law 5) but actions that are none, which `send` refuses.
+
+    Args:
+        specs: one game per row; all must have the same number of actions.
+        preprocessing: options of all.
+        ordered: `recv` returns rows in the order of their sends instead of whoever is ready first.
+        threads: None for a thread per game; else one pool with so many, which steps all games at once: they must be the
+            same, and their episodes not those of lives that continue.
+    """
+
+    name = "ale"
+
+    def __init__(
+        self,
+        specs: Sequence[GameSpec],
+        preprocessing: Preprocessing,
+        *,
+        ordered: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        self.specs, self._options, self._ordered = list(specs), preprocessing, ordered
+        self._games: Any = Games(specs, preprocessing) if threads is None else Pool(specs, preprocessing, threads)
+        counts = [len(actions) for actions in self._games.actions]
+        for row, actions in enumerate(counts):
+            if actions != counts[0]:
+                raise SpaceError(
+                    f"{specs[row].name} has {actions} actions and {specs[0].name} has {counts[0]}; "
+                    "games share an action space with full_action_space=True"
+                )
+        count, self._actions = len(self.specs), counts[0]
+        observation, action = preprocessing.observation_space(), Discrete(counts[0])
+        self.facts = BatchFacts(
+            single_observation_space=observation,
+            observation_space=batch_space(observation, count),
+            single_action_space=action,
+            action_space=batch_space(action, count),
+            metadata={"render_modes": ["human", "rgb_array"], "render_fps": 30},
+            render_mode=None,
+            observation_layout=Layout(observation),
+            action_layout=Layout(action),
+        )
+        self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, count)
+        names = {**dict.fromkeys(_INFOS, np.int64), **({"raw_reward": np.float64} if preprocessing.clip_reward else {})}
+        self.batch.info.update((name, np.zeros(count, dtype)) for name, dtype in names.items())
+        self.batch.final_info.update((name, column.copy()) for name, column in self.batch.info.items())
+        self._stacks = _Stacks(self.batch.obs[0], preprocessing)
+        self._first_action = [
+            actions.index("FIRE") if preprocessing.fire_reset and "FIRE" in actions else 0
+            for actions in self._games.actions
+        ]
+        self._limits = [frame_limit(spec.max_frames) for spec in specs]
+        self._over = np.ones(count, np.bool_)
+        """Whether the native env will begin a game by itself when it is stepped."""
+        self._seeded = np.zeros(count, np.bool_)
+        self._ended = np.zeros(count, np.bool_)
+        """Whether the last op ended an episode."""
+        self._first_frame = np.zeros(count, np.int64)
+        """ALE's frame number when the running game began."""
+        self._rolling: set[int] = set()
+        """Rows whose ROLL has ended an episode and begins the next."""
+        self._ready: list[int] = []
+        """Rows that are done and not received."""
+        self._noting: list[int] = []
+        """Rows whose results are being written; some here after an interrupt are lost."""
+        self._closed = False
+
+    # --- the seam ----------------------------------------------------------------------------------------------------
+
+    def send(self, rows: Rows) -> None:
+        self._lose_interrupted()
+        listed = np.sort(rows)
+        ops, actions = self.batch.op[listed], self.batch.actions[0][listed]
+        resets = ops == _RESET
+        wrong = ~resets & ((actions < 0) | (actions >= self._actions))
+        if wrong.any():
+            row = int(listed[wrong][0])
+            raise InvalidAction(f"action of env {row} must be in 0 ... {self._actions - 1}, got {actions[wrong][0]}")
+        if self._games.together and len(listed) != len(self.specs) and not resets.all():
+            raise UnsupportedError(
+                f"these games share a pool that steps all at once, and {len(listed)} of {len(self.specs)} were to be "
+                "stepped; make them without `workers`"
+            )
+        self.batch.options.clear()
+        self._rolling.difference_update(listed.tolist())
+        steps = listed[~resets].tolist()
+        self._games.step(steps, actions[~resets].tolist())
+        if resets.any():
+            self._begin(listed[resets].tolist(), whole=len(listed) == len(self.specs))
+
+    def recv(self, count: int, timeout: float | None = None) -> Rows:
+        self._lose_interrupted()
+        pending = len(self._ready) + len(self._games.begun)
+        while len(self._ready) < count:
+            if self._ordered and count < pending:
+                wanted = list(self._games.begun)[: count - len(self._ready)]
+                self._games.fetch_all(wanted)
+            elif count < pending:
+                self._games.fetch_some()
+            else:
+                self._games.fetch_all(list(self._games.begun))
+            self._note()
+        chosen, left = self._ready[:count], self._ready[count:]
+        if self.batch.mail:
+            self._raise_fault(chosen)
+        rows = np.array(chosen if left or self._games.begun else sorted(chosen), np.int64)
+        self.batch.op[rows] = 0
+        self._ready = left
+        return rows
+
+    def pending(self) -> Rows:
+        self._lose_interrupted()
+        return np.array(sorted({*self._ready, *self._games.begun}), np.int64)
+
+    def close(self, timeout: float = 5.0) -> None:
+        if not self._closed:
+            self._closed = True
+            self._games.close()
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
+        """Native games have no Python objects; what is known of them can be asked."""
+        if name == "game":
+            return [spec.name for spec in self.specs]
+        if name == "get_action_meanings":
+            return [list(actions) for actions in self._games.actions]
+        raise UnsupportedError(
+            f"native games have no {name!r}; engine='process' or 'sync' runs the same games in Python, with render(), "
+            "RAM, clone_state() and the rest"
+        )
+
+    def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
+        """There is nothing to set."""
+        raise UnsupportedError(f"{name!r} of native games cannot be set; use engine='process' or 'sync'")
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+
+    def _begin(self, rows: list[int], whole: bool = False) -> None:
+        """Begin episodes: by itself where the native game is over, with the next life where there is one, else anew."""
+        seeds = self.batch.seed
+        by_step = [row for row in rows if seeds[row] == NO_SEED and self._steps_into_next(row)]
+        if self._games.together and not (whole and len(by_step) == len(rows)):
+            by_step = []
+        by_reset = [row for row in rows if row not in set(by_step)]
+        self._games.step(by_step, [self._first_action[row] for row in by_step])
+        if by_reset:
+            given = [self._native_seed(row) for row in by_reset]
+            self._games.reset(by_reset, given)
+
+    def _steps_into_next(self, row: int) -> bool:
+        """Whether a step of the native game begins the next episode. A first game is always seeded."""
+        goes_on = self._options.episodic_life == "continue" and self._ended[row]
+        return bool(self._seeded[row] and (self._over[row] or goes_on))
+
+    def _native_seed(self, row: int) -> int:
+        seed = int(self.batch.seed[row])
+        if seed != NO_SEED:
+            self.batch.last_seed[row] = seed
+            self.batch.seed[row] = NO_SEED
+        elif self._seeded[row]:
+            return NO_SEED
+        else:
+            seed = int(np.random.SeedSequence().generate_state(1)[0])
+        self._seeded[row] = True
+        return ale_seed(seed)
+
+    def _note(self) -> None:
+        """Write what was fetched into the columns; rows whose episode is to begin now go on."""
+        rows = sorted(row for row in self._games.begun if row in self._games.results)
+        begin = [row for row in rows if self.batch.op[row] == _RESET or row in self._rolling]
+        self._noting = rows
+        again = self._note_beginnings(begin) if begin else []
+        step = [row for row in rows if row not in set(begin)] if begin else rows
+        rolling = self._note_steps(step) if step else []
+        self._rolling.update(rolling)
+        going = sorted([*again, *rolling])
+        self._games.forget(rows)
+        self._ready.extend(row for row in rows if row not in going)
+        self._noting = []
+        if going:
+            self._begin(going)
+
+    def _note_steps(self, rows: list[int]) -> list[int]:
+        """Steps; returns the rows that ended an episode and are to begin the next."""
+        batch = self.batch
+        frames, rewards, *flags, infos = zip(*[self._games.results[row] for row in rows], strict=True)
+        index = np.array(rows)
+        raw = np.concatenate(rewards).astype(np.float64)
+        terminated, truncated = (np.concatenate(flag) for flag in flags)
+        done = terminated | truncated
+        told = {name: np.concatenate([info[name] for info in infos]) for name in _INFOS}
+        if batch.info.get("raw_reward") is not None:
+            told["raw_reward"] = raw
+        self._over[index] = self._natively_over(index, terminated, truncated, told)
+        reward = np.sign(raw) if self._options.clip_reward else raw
+        batch.reward[index], batch.terminated[index], batch.truncated[index] = reward, terminated, truncated
+        going_on = ~self._ended[index]
+        batch.episode_return[index] = batch.episode_return[index] * going_on + reward
+        batch.episode_length[index] = batch.episode_length[index] * going_on + 1
+        self._ended[index] = done
+        rolled = done & (batch.op[index] == _ROLL)
+        for row, frame in zip(rows, frames, strict=True):
+            self._stacks.push(row, frame)
+        for name, column in told.items():
+            batch.info[name][index] = column
+        rolling = index[rolled]
+        if len(rolling):
+            batch.final_obs[0][rolling] = batch.obs[0][rolling]
+            for name, column in batch.final_info.items():
+                column[rolling] = batch.info[name][rolling]
+        return rolling.tolist()
+
+    def _natively_over(
+        self, index: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, told: dict[str, np.ndarray]
+    ) -> np.ndarray:
+        """Where the native env considers the game over; a lost life is not that, unless time is up."""
+        if self._options.episodic_life != "continue":
+            return terminated | truncated
+        lives = told["lives"]
+        lost = (lives > 0) & (lives < self.batch.info["lives"][index])
+        late = told["frame_number"] - self._first_frame[index] >= [self._limits[row] for row in index.tolist()]
+        return truncated | (terminated & (~lost | late))
+
+    def _note_beginnings(self, rows: list[int]) -> list[int]:
+        """First frames of episodes; returns the rows whose game was over before it could go on."""
+        batch, again = self.batch, []
+        for row in rows:
+            frame, *rest, info = self._games.results[row]
+            told = {name: int(info[name][0]) for name in _INFOS}
+            goes_on = bool(rest) and not self._over[row]
+            if goes_on:
+                one, terminated, truncated = np.array([row]), rest[1], rest[2]
+                arrays = {name: np.array([value]) for name, value in told.items()}
+                self._over[row] = self._natively_over(one, terminated, truncated, arrays)[0]
+            if goes_on and self._over[row]:
+                again.append(row)
+                continue
+            if not goes_on:
+                self._first_frame[row] = told["frame_number"]
+            self._over[row] = False
+            for name, value in told.items():
+                batch.info[name][row] = value
+            if "raw_reward" in batch.info:
+                batch.info["raw_reward"][row] = 0.0
+            self._stacks.begin(row, frame)
+            if batch.op[row] == _RESET:
+                batch.reward[row] = batch.episode_return[row] = 0.0
+                batch.terminated[row] = batch.truncated[row] = self._ended[row] = False
+                batch.episode_length[row] = 0
+        return again
+
+    def _lose_interrupted(self) -> None:
+        """Where Ctrl-C came while results were written nobody knows what was: those rows fail, and need a reset."""
+        rows = self._noting
+        if not rows:
+            return
+        for row in rows:
+            interrupt = KeyboardInterrupt("while results were written")
+            self.batch.mail[row] = Mail(fault=Fault.of(interrupt, "step", seed=int(self.batch.last_seed[row])))
+            if row not in self._ready:
+                self._ready.append(row)
+        self._over[rows] = self._ended[rows] = False
+        self._rolling.difference_update(rows)
+        self._games.forget(rows)
+        self._noting = []
+
+    def _raise_fault(self, rows: list[int]) -> None:
+        found = first_fault(self.batch, np.array(rows))
+        if found is not None:
+            row, fault = found
+            self._ready.remove(row)
+            self.batch.op[row] = 0
+            take_mail(self.batch, [row])
+            raise fault.to_error(row)
+
+
+class _Stacks:
+    """The last frames of every row, moved along in its observation."""
+
+    def __init__(self, obs: np.ndarray, preprocessing: Preprocessing) -> None:
+        depth = preprocessing.frame_stack or 1
+        self._frames = obs.reshape(len(obs), depth, *preprocessing.frame_shape)
+        self._zero = preprocessing.stack_padding == "zero"
+        self._newest = [frames[-1] for frames in self._frames]
+        stride = self._frames.strides[1]
+        starts = [frames.ctypes.data for frames in self._frames]
+        self._moves = [(start, start + stride, (depth - 1) * stride) for start in starts]
+
+    def push(self, row: int, frame: np.ndarray) -> None:
+        ctypes.memmove(*self._moves[row])
+        self._newest[row][...] = frame[0, 0]
+
+    def begin(self, row: int, frame: np.ndarray) -> None:
+        self._frames[row] = 0 if self._zero else frame[0, 0]
+        self._newest[row][...] = frame[0, 0]

@@ -1,0 +1,140 @@
+"""The MuJoCo engine: tasks as native code, with a simulation per thread and a state per env."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from vecenv._batch import Mail, Rows
+from vecenv._layout import Columns
+from vecenv.engines._compiled import CompiledEngine
+from vecenv.mujoco._env import TaskEnv, told_of_divergence
+from vecenv.mujoco._kernel import TaskKernel
+
+
+class MujocoEngine(CompiledEngine):
+    """Rows of a task.
+
+    An env is a row of numbers, MuJoCo's state; a thread loads it into its own simulation, steps that, and writes the
+    state back. So memory grows by kilobytes per env, and no result depends on which thread ran a row.
+
+    Args:
+        kernel: the task with its model.
+        count: number of rows.
+        threads: how many run rows side by side.
+        **options: as for `CompiledEngine`.
+    """
+
+    name = "mujoco"
+    kernel: TaskKernel
+
+    def __init__(self, kernel: TaskKernel, count: int, *, threads: int = 1, **options: Any) -> None:
+        threads = min(threads, count)
+        self._simulators = [kernel.simulator() for _ in range(threads)]
+        self._painter: TaskEnv | None = None
+        super().__init__(kernel, count, threads=threads, **options)
+        self.batch.step_info, self.batch.elapsed = kernel.step_info, self._columns["ELAPSED"]
+        self._pace.together, self._pace.trying = threads > 1, False
+        self._diverged = self._columns["S_diverged"]
+
+    def run_all(self, alive: int, done: int, rotate: bool) -> int:
+        """Run every row at once."""
+        ended = super().run_all(alive, done, rotate)
+        if self._diverged.any():
+            self._report()
+        return ended
+
+    def rollout(
+        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+    ) -> dict[str, np.ndarray]:
+        """Run all rows `steps` times in one native call."""
+        out = super().rollout(actions, steps, alive, done, policy)
+        if self._diverged.any():
+            self._report()
+            self.batch.mail.clear()  # a rollout has no place for it
+        return out
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
+        """As for kernels; `render` draws all rows."""
+        if name == "render":
+            return self.draw(self._rows)
+        return super().call(name, args, kwargs, timeout)
+
+    def draw(self, rows: Rows) -> list[Any]:
+        """A frame of each of these rows, by Gymnasium's renderer."""
+        if self._painter is None:
+            self._painter = TaskEnv(self.kernel, self.facts.render_mode)
+        frames = []
+        for row in rows.tolist():
+            self._painter.continue_from(*self._parts_of(row))
+            frames.append(self._painter.render())
+        return frames
+
+    def close(self, timeout: float = 5.0) -> None:
+        super().close(timeout)
+        if self._painter is not None:
+            self._painter.close()
+            self._painter = None
+
+    def _snapshot(
+        self,
+        params: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray] | None = None,
+        render_mode: str | None = None,
+    ) -> TaskEnv:
+        env = TaskEnv(self.kernel, render_mode)
+        if state is None:
+            env.adopt(params)
+        else:
+            env.continue_from(params, state)
+        return env
+
+    def _compile(self, policy: Callable[..., Any] | None = None) -> Any:
+        if policy is not None:
+            return super()._compile(policy)
+        shapes = (self.precision, *(leaf.shape for leaf in self.facts.observation_layout.leaves))
+        natives = self.kernel.natives
+        if shapes not in natives:
+            natives[shapes] = super()._compile()
+        return natives[shapes]
+
+    def _make_tables(self) -> list[np.ndarray]:
+        tables = []
+        places = {slot.name: 2 * number for number, slot in enumerate(self._native.slots)}
+        for simulator in self._simulators:
+            table = super()._make_tables()[0]
+            table[places["S_simulator"]] = simulator.words.ctypes.data
+            for name, array in self.kernel.memory(simulator).items():
+                table[places[f"S_{name}"]] = array.ctypes.data
+            tables.append(table)
+        return tables
+
+    def _run_some(self, rows: Rows) -> None:
+        orders = np.array([0, rows.ctypes.data, 0, len(rows), 0, 0, 1, 0], np.int64)
+        started = time.perf_counter_ns()
+        self._together(self._calls, orders, self._tables)
+        self._busy += time.perf_counter_ns() - started
+        self._rows_run += len(rows)
+        if self._diverged.any():
+            self._report()
+
+    def _report(self) -> None:
+        """Tell of simulations that have gone wrong."""
+        for row in np.flatnonzero(self._diverged).tolist():
+            told = told_of_divergence(self.kernel, self._diverged.item(row), self._columns["S_failed"][row])
+            mail = self.batch.mail.setdefault(row, Mail())
+            if self._columns["ELAPSED"][row]:
+                mail.info["diverged"] = told
+            else:
+                mail.final_info = {**(mail.final_info or {}), "diverged": told}
+            warnings.warn(
+                f"the simulation of env {row} has gone wrong (bad {told['kind']}) and its episode is truncated; "
+                "infos['diverged'] has the state that it came from",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self._diverged[...] = 0

@@ -1,0 +1,237 @@
+"""Native twins of `_physics.py`: libmujoco's functions, called by their addresses. Only the compiler imports this.
+
+Addresses are words of memory and never part of the code, so that code can be kept on disk; see `_simulator.WORDS`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+from vecenv.kernel._compile import ALONE
+from vecenv.kernel._math import EXACT, _address
+
+_OPTIONS: dict[str, Any] = {**EXACT, **ALONE}
+_WORD = ir.IntType(64)
+_BAD = (3, 4, 5, 6)
+"""Warnings of a simulation that has gone wrong: position, velocity, acceleration, control."""
+
+
+def _caller(count: int) -> Any:
+    """A function `(address, ...)` that calls a C function of `count` words."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        function = ir.FunctionType(ir.VoidType(), [_WORD] * count)
+        builder.call(builder.inttoptr(arguments[0], function.as_pointer()), arguments[1:])
+        return context.get_dummy_value()
+
+    if count == 2:
+
+        @intrinsic
+        def call_2(typing_context: Any, function: Any, first: Any, second: Any) -> Any:
+            return types.void(*[types.int64] * 3), generate
+
+        return call_2
+
+    @intrinsic
+    def call_4(typing_context: Any, function: Any, first: Any, second: Any, third: Any, fourth: Any) -> Any:
+        return types.void(*[types.int64] * 5), generate
+
+    return call_4
+
+
+_call_2, _call_4 = _caller(2), _caller(4)
+
+
+@intrinsic
+def _read_int32(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], ir.IntType(32).as_pointer())
+        return builder.sext(builder.load(pointer), _WORD)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def _clear_int32(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        narrow = ir.IntType(32)
+        builder.store(narrow(0), builder.inttoptr(arguments[0], narrow.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@intrinsic
+def _read_float64(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], ir.DoubleType().as_pointer()))
+
+    return types.float64(types.int64), generate
+
+
+@intrinsic
+def fused(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
+    """`x * y + z`, rounded once."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fma(*arguments)
+
+    return types.float64(types.float64, types.float64, types.float64), generate
+
+
+read_int32, clear_int32, read_float64 = (cast(Any, found) for found in (_read_int32, _clear_int32, _read_float64))
+
+
+@njit(**_OPTIONS)
+def load(words: Any, physics: Any) -> None:
+    _call_4(words[5], words[6], words[7], _address(physics), words[9])
+
+
+@njit(**_OPTIONS)
+def save(words: Any, physics: Any) -> None:
+    _call_4(words[4], words[6], words[7], _address(physics), words[9])
+
+
+@njit(**_OPTIONS)
+def clear(words: Any) -> None:
+    _call_2(words[3], words[6], words[7])
+
+
+@njit(**_OPTIONS)
+def forward(words: Any) -> None:
+    _call_2(words[2], words[6], words[7])
+
+
+@njit(**_OPTIONS)
+def advance(words: Any) -> None:
+    for _ in range(words[8]):
+        _call_2(words[0], words[6], words[7])
+    if words[1] != 0:
+        _call_2(words[1], words[6], words[7])
+
+
+@njit(**_OPTIONS)
+def trouble(words: Any) -> Any:
+    found = 0
+    for kind in _BAD:
+        number = words[10] + kind * words[11]
+        if read_int32(number) != 0:
+            clear_int32(number)
+            found = kind if found == 0 else found
+    for place in range(words[13]):
+        value = read_float64(words[12] + 8 * place)
+        if found == 0 and value - value != 0.0:
+            found = 3
+    for place in range(words[15]):
+        value = read_float64(words[14] + 8 * place)
+        if found == 0 and value - value != 0.0:
+            found = 4
+    return found
+
+
+# --- sums in NumPy's order -------------------------------------------------------------------------------------------
+
+
+@njit(**_OPTIONS)
+def _plain(value: Any, low: Any, high: Any) -> Any:
+    return value
+
+
+@njit(**_OPTIONS)
+def _square(value: Any, low: Any, high: Any) -> Any:
+    return value * value
+
+
+@njit(**_OPTIONS)
+def _clipped_square(value: Any, low: Any, high: Any) -> Any:
+    value = low if value < low else high if value > high else value
+    return value * value
+
+
+def _pairwise(term: Any) -> Any:
+    """NumPy's `pairwise_sum` of `term(value)`: eight sums side by side up to 128 numbers, halves beyond."""
+
+    @njit(**_OPTIONS)
+    def level_0(values: Any, begin: Any, count: Any, low: Any, high: Any) -> Any:
+        if count < 8:
+            total = term(values[begin], low, high)
+            for k in range(begin + 1, begin + count):
+                total = total + term(values[k], low, high)
+            return total
+        a, b = term(values[begin], low, high), term(values[begin + 1], low, high)
+        c, d = term(values[begin + 2], low, high), term(values[begin + 3], low, high)
+        e, f = term(values[begin + 4], low, high), term(values[begin + 5], low, high)
+        g, h = term(values[begin + 6], low, high), term(values[begin + 7], low, high)
+        whole = begin + count - count % 8
+        for k in range(begin + 8, whole, 8):
+            a = a + term(values[k], low, high)
+            b = b + term(values[k + 1], low, high)
+            c = c + term(values[k + 2], low, high)
+            d = d + term(values[k + 3], low, high)
+            e = e + term(values[k + 4], low, high)
+            f = f + term(values[k + 5], low, high)
+            g = g + term(values[k + 6], low, high)
+            h = h + term(values[k + 7], low, high)
+        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+        for k in range(whole, begin + count):
+            total = total + term(values[k], low, high)
+        return total
+
+    level = level_0
+    for _ in range(4):
+        level = _halved(level_0, level)
+    return level
+
+
+def _halved(whole: Any, half: Any) -> Any:
+    @njit(**_OPTIONS)
+    def level(values: Any, begin: Any, count: Any, low: Any, high: Any) -> Any:
+        if count <= 128:
+            return whole(values, begin, count, low, high)
+        first = count // 2
+        first = first - first % 8
+        return half(values, begin, first, low, high) + half(values, begin + first, count - first, low, high)
+
+    return level
+
+
+_sum_plain, _sum_square, _sum_clipped = (_pairwise(term) for term in (_plain, _square, _clipped_square))
+
+
+@intrinsic
+def _flat_view(typing_context: Any, values: Any) -> Any:
+    """The numbers of a contiguous array in a row."""
+    array_type = types.Array(values.dtype, 1, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = arrayobj.make_array(signature.args[0])(context, builder, arguments[0])
+        array = arrayobj.make_array(array_type)(context, builder)
+        size = source.itemsize
+        layout = {"shape": [source.nitems], "strides": [size], "itemsize": size}
+        arrayobj.populate_array(array, data=source.data, meminfo=None, **layout)
+        return array._getvalue()
+
+    return array_type(values), generate
+
+
+_flat = cast(Any, _flat_view)
+
+
+@njit(**_OPTIONS)
+def sum_of(values: Any) -> Any:
+    return types.float64(_sum_plain(_flat(values), 0, values.size, 0.0, 0.0)) if values.size else 0.0
+
+
+@njit(**_OPTIONS)
+def sum_of_squares(values: Any) -> Any:
+    return types.float64(_sum_square(_flat(values), 0, values.size, 0.0, 0.0)) if values.size else 0.0
+
+
+@njit(**_OPTIONS)
+def sum_of_squares_clipped(values: Any, low: Any, high: Any) -> Any:
+    return _sum_clipped(_flat(values), 0, values.size, low, high) if values.size else 0.0

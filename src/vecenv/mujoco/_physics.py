@@ -1,0 +1,58 @@
+"""What a task does with its simulator. Python runs these functions, native code their twins in `_native.py`.
+
+In Python a simulator is a `Simulator`; in native code it is the array of its words.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from vecenv.kernel._twins import twin
+
+_NATIVE = "vecenv.mujoco._native"
+
+
+@twin(_NATIVE)
+def load(simulator: Any, physics: Any) -> None:
+    """Make the simulator continue from a state."""
+    simulator.load(physics)
+
+
+@twin(_NATIVE)
+def save(simulator: Any, physics: Any) -> None:
+    """Write the simulator's state, all that the next step depends on."""
+    simulator.save(physics)
+
+
+@twin(_NATIVE)
+def clear(simulator: Any) -> None:
+    """Begin anew from the model's own initial state."""
+    simulator.clear()
+
+
+@twin(_NATIVE)
+def forward(simulator: Any) -> None:
+    """Compute everything that follows from positions and velocities."""
+    simulator.forward()
+
+
+@twin(_NATIVE)
+def advance(simulator: Any) -> None:
+    """Make `frame_skip` steps."""
+    simulator.advance()
+
+
+@twin(_NATIVE)
+def trouble(simulator: Any) -> int:
+    """The kind of MuJoCo's warning (`mjtWarning`) if the simulation has gone wrong since the last call, else 0."""
+    return simulator.trouble()
+
+
+@twin(_NATIVE)
+def fused(x: float, y: float, z: float) -> float:
+    """`x * y + z`, rounded once."""
+    try:
+        return float(Fraction(x) * Fraction(y) + Fraction(z))
+    except (OverflowError, ValueError):  # not finite, or beyond what a float holds
+        return x * y + z

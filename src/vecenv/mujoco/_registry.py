@@ -1,0 +1,50 @@
+"""Tasks by id: those of Gymnasium, and those that users define."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from gymnasium.envs.registration import registry
+
+if TYPE_CHECKING:
+    from vecenv.mujoco._task import Task
+
+GYMNASIUM = {
+    "Ant-v5": "ant",
+    "HalfCheetah-v5": "half_cheetah",
+    "Hopper-v5": "hopper",
+    "Humanoid-v5": "humanoid",
+    "HumanoidStandup-v5": "humanoid",
+    "InvertedDoublePendulum-v5": "pendulums",
+    "InvertedPendulum-v5": "pendulums",
+    "Pusher-v5": "pusher",
+    "Reacher-v5": "reacher",
+    "Swimmer-v5": "swimmer",
+    "Walker2d-v5": "walker2d",
+}
+"""Module in `vecenv.mujoco.tasks` of each id."""
+
+_tasks: dict[str, type[Task]] = {}
+
+
+def add_task(task: type[Task]) -> None:
+    """Make a task known by its id; one with the same id is replaced, as when a notebook cell runs again."""
+    assert task.id is not None
+    _tasks[task.id] = task
+
+
+def find_task(env: Any) -> type[Task] | None:
+    """The task that a class or an id stands for. Those of Gymnasium only as long as the id is Gymnasium's own."""
+    if isinstance(env, type):
+        from vecenv.mujoco._task import Task
+
+        return env if issubclass(env, Task) and env is not Task else None
+    if not isinstance(env, str):
+        return None
+    if env in GYMNASIUM:
+        own = env in registry and str(registry[env].entry_point).startswith("gymnasium.envs.")
+        if not own:
+            return None
+        importlib.import_module(f"vecenv.mujoco.tasks.{GYMNASIUM[env]}")
+    return _tasks.get(env)

@@ -1,0 +1,173 @@
+"""MuJoCo itself: models, and simulators that native code drives. The one module that imports it."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vecenv.errors import ConfigError, MissingExtra
+
+WORDS = 16
+"""Of a simulator, for native code: addresses of mj_step, mj_rnePostConstraint (0: not wanted), mj_forward,
+mj_resetData, mj_getState, mj_setState, of the model and the data; frame_skip; which parts a state has; address of the
+first counter of warnings and bytes to the next; address and number of positions; address and number of velocities."""
+_FUNCTIONS = ("mj_step", "mj_rnePostConstraint", "mj_forward", "mj_resetData", "mj_getState", "mj_setState")
+_AFTERWARDS = frozenset({"cfrc_ext", "cfrc_int", "cacc"})
+"""Fields that MuJoCo computes only when it is asked to."""
+_MOVING = ("efc_", "iefc_", "iacc", "ifrc_", "efm_")
+"""Fields that are somewhere else at every step."""
+STATE_FIELDS = frozenset(
+    {"qpos", "qvel", "act", "ctrl", "qfrc_applied", "xfrc_applied", "mocap_pos", "mocap_quat", "userdata"}
+)
+"""Fields that a state holds; all others are computed from them by a step."""
+_BAD = {3: "position", 4: "velocity", 5: "acceleration", 6: "control"}
+
+
+def mujoco() -> Any:
+    """The installed MuJoCo. Raises MissingExtra."""
+    try:
+        import mujoco
+    except ImportError:
+        raise MissingExtra("this needs MuJoCo; pip install 'vecenv[mujoco]'") from None
+    return mujoco
+
+
+def load_model(source: str) -> Any:
+    """Compile a model.
+
+    Args:
+        source: the text of an XML file, or a path to one.
+
+    Raises:
+        ConfigError: there is no such file, or MuJoCo cannot compile it; the message is MuJoCo's.
+    """
+    bindings = mujoco()
+    is_text = source.lstrip().startswith("<")
+    if not is_text and not Path(source).is_file():
+        raise ConfigError(f"there is no model file {source!r}; pass a path to an XML file, or its text")
+    try:
+        return (bindings.MjModel.from_xml_string if is_text else bindings.MjModel.from_xml_path)(source)
+    except ValueError as error:
+        what = "the model" if is_text else f"the model {source!r}"
+        raise ConfigError(f"MuJoCo cannot compile {what}: {error}") from None
+
+
+def state_size(model: Any) -> int:
+    """Numbers of a state: all that the next step depends on, warm start included."""
+    bindings = mujoco()
+    return int(bindings.mj_stateSize(model, int(bindings.mjtState.mjSTATE_INTEGRATION)))
+
+
+def data_fields(model: Any) -> dict[str, tuple[int, ...]]:
+    """Shapes of the arrays of numbers that a simulation has, by their names in `mjData`."""
+    return _shapes(mujoco().MjData(model), _MOVING)
+
+
+def model_fields(model: Any) -> dict[str, tuple[int, ...]]:
+    """Shapes of the arrays of numbers that a model has, by their names in `mjModel`, and `gravity` and the like."""
+    return {**_shapes(model, ()), **_shapes(model.opt, ())}
+
+
+def model_field(model: Any, name: str) -> np.ndarray:
+    """One of `model_fields`, as memory of the model."""
+    return getattr(model if hasattr(model, name) else model.opt, name)
+
+
+def _shapes(owner: Any, left_out: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name in dir(type(owner)):
+        if name.startswith(("_", *left_out)):
+            continue
+        value = getattr(owner, name, None)
+        if isinstance(value, np.ndarray) and value.dtype == np.float64 and value.ndim:
+            shapes[name] = value.shape
+    return shapes
+
+
+@functools.cache
+def _addresses() -> tuple[int, ...]:
+    """Of libmujoco's functions, in the order of `_FUNCTIONS`."""
+    folder = Path(mujoco().__file__).parent
+    found = [path for pattern in ("libmujoco*.so*", "libmujoco*.dylib", "mujoco.dll") for path in folder.glob(pattern)]
+    if not found:
+        raise ConfigError(f"there is no MuJoCo library in {folder}; install the package mujoco again")
+    library = ctypes.CDLL(str(found[0]))  # the one that Python has loaded already
+    return tuple(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS)
+
+
+class Simulator:
+    """A model and a simulation of it, for one thread.
+
+    Args:
+        model: what is simulated; with `own` a copy of it, whose numbers may be changed.
+        frame_skip: steps of MuJoCo per step of an env.
+        fields: names of the fields that are read, which decides what is computed.
+        own: whether to copy the model.
+    """
+
+    def __init__(self, model: Any, frame_skip: int, fields: Iterable[str], own: bool) -> None:
+        self._mujoco = mujoco()
+        self.model = copy.copy(model) if own else model
+        self.data = self._mujoco.MjData(self.model)
+        self.frame_skip = frame_skip
+        self.computes_afterwards = not _AFTERWARDS.isdisjoint(fields)
+        self._parts = int(self._mujoco.mjtState.mjSTATE_INTEGRATION)
+
+    def memory(self, field: str) -> np.ndarray:
+        """A field of the simulation."""
+        return getattr(self.data, field)
+
+    @functools.cached_property
+    def words(self) -> np.ndarray:
+        """What native code needs, see `WORDS`."""
+        step, afterwards, *others = _addresses()
+        data, warnings = self.data, self.data.warning.number
+        words = [step, afterwards if self.computes_afterwards else 0, *others]
+        words += [self.model._address, data._address, self.frame_skip, self._parts]
+        words += [warnings.ctypes.data, warnings.strides[0], data.qpos.ctypes.data, data.qpos.size]
+        words += [data.qvel.ctypes.data, data.qvel.size]
+        return np.array(words, np.int64)
+
+    # --- the same for Python -----------------------------------------------------------------------------------------
+
+    def load(self, physics: np.ndarray) -> None:
+        """Continue from a state."""
+        self._mujoco.mj_setState(self.model, self.data, np.asarray(physics), self._parts)
+
+    def save(self, physics: np.ndarray) -> None:
+        """Write the state."""
+        self._mujoco.mj_getState(self.model, self.data, np.asarray(physics), self._parts)
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._mujoco.mj_resetData(self.model, self.data)
+
+    def forward(self) -> None:
+        """Compute what follows from the state."""
+        self._mujoco.mj_forward(self.model, self.data)
+
+    def advance(self) -> None:
+        """Make `frame_skip` steps."""
+        self._mujoco.mj_step(self.model, self.data, self.frame_skip)
+        if self.computes_afterwards:
+            self._mujoco.mj_rnePostConstraint(self.model, self.data)
+
+    def trouble(self) -> int:
+        """The kind of a warning that says that the simulation has gone wrong, else 0."""
+        numbers = self.data.warning.number
+        found = next((kind for kind in _BAD if numbers[kind]), 0)
+        numbers[list(_BAD)] = 0
+        for kind, values in ((3, self.data.qpos), (4, self.data.qvel)):
+            found = found or (0 if np.isfinite(values).all() else kind)
+        return found
+
+
+def what_is_bad(kind: int) -> str:
+    """The kind of a warning in words."""
+    return _BAD.get(kind, "state")

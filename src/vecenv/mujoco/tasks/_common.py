@@ -1,0 +1,70 @@
+"""What Gymnasium's MuJoCo tasks share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box
+
+from vecenv.errors import ConfigError
+from vecenv.kernel.rng import normal, uniform
+from vecenv.mujoco.numerics import clip, sum_of_squares, times_32
+
+
+def unbounded(size: int) -> Box:
+    """The observation space of `size` numbers."""
+    return Box(low=-np.inf, high=np.inf, shape=(int(size),), dtype=np.float64)
+
+
+def positions_and_velocities(model: Any, left_out: int) -> Box:
+    """The observation space of all positions but some, and all velocities."""
+    return unbounded(model.nq + model.nv - left_out)
+
+
+def body_id(model: Any, body: int | str) -> int:
+    """The number of a body that is given by it or by its name. Raises ConfigError."""
+    try:
+        return int(model.body(body).id)
+    except (KeyError, IndexError) as error:
+        raise ConfigError(f"the model has no body {body!r}: {error}") from None
+
+
+def add_uniform(values: Any, rng: Any, scale: float) -> None:
+    """Noise in [-scale, scale) for every number."""
+    for k in range(len(values)):
+        values[k] = values[k] + uniform(rng, -scale, scale)
+
+
+def add_normal(values: Any, rng: Any, scale: float) -> None:
+    """Normal noise for every number."""
+    for k in range(len(values)):
+        values[k] = values[k] + scale * normal(rng)
+
+
+def put(obs: Any, at: int, values: Any, begin: int) -> int:
+    """Write the numbers from `begin` on into the observation; the place after them."""
+    for k in range(begin, len(values)):
+        obs[at + k - begin] = values[k]
+    return at + len(values) - begin
+
+
+def put_clipped(obs: Any, at: int, values: Any, limit: float) -> int:
+    """As `put`, clipped to [-limit, limit]."""
+    for k in range(len(values)):
+        obs[at + k] = clip(values[k], -limit, limit)
+    return at + len(values)
+
+
+def put_bodies(obs: Any, at: int, values: Any, low: float, high: float) -> int:
+    """Write the rows of all bodies but the world, clipped."""
+    for body in range(1, len(values)):
+        for k in range(len(values[body])):
+            obs[at] = clip(values[body, k], low, high)
+            at += 1
+    return at
+
+
+def control_cost_32(action: Any, weight: float) -> float:
+    """`weight * np.sum(np.square(action))` in float32, the type of actions."""
+    return times_32(sum_of_squares(action), weight)

@@ -1,0 +1,25 @@
+"""Tasks that break a rule."""
+
+from typing import Any
+
+from own_tasks import ARM, Arm
+
+
+class Early(Arm):
+    """Looks at positions that are not known yet."""
+
+    def control(s: Any, action: Any, rng: Any, p: Any) -> None:
+        s.ctrl[0] = s.site_xpos[0, 0]
+
+
+class Missing(Arm):
+    """Has no model."""
+
+    model = None
+
+
+class Twice(Arm):
+    """Declares what the simulation has."""
+
+    model = ARM
+    state = {"target": float, "qpos": float}
