@@ -33,6 +33,7 @@ def train(algorithm, env_id, seed, steps, enough):
     return mean_return(trainer.policy, env_id)
 
 
+@pytest.mark.timeout(240)
 def test_ppo_balances_the_pole():
     assert train(PPO, "CartPole-v1", 0, 150_000, 475) >= 475
 

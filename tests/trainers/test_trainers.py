@@ -280,3 +280,33 @@ def test_wrong_settings_are_refused():
         PPOConfig(epochs=0)
     with pytest.raises(ConfigError, match="one vector env"):
         SAC([vecenv.make("Pendulum-v1", 1), vecenv.make("Pendulum-v1", 1)], SOFT)
+
+
+def test_memories_belong_to_envs_when_some_of_them_have_finished():
+    """An evaluation, where envs drop out of the batch, equals episodes that are run one by one."""
+    trainer = PPO("CartPole-v1", PPOConfig(**VARIANTS["lstm"]), seed=0).learn(2000)
+    trainer.close()
+    policy, result = trainer.policy, vecenv.evaluate(trainer.policy, "CartPole-v1", episodes=6, seeds=[0])
+    env = gymnasium.make("CartPole-v1")
+    for seed, expected in zip(result.episode_seeds, result.lengths, strict=True):
+        obs, _ = env.reset(seed=int(seed))
+        state, done, length = None, False, 0
+        while not done:
+            start = np.array([length == 0])
+            actions, state = policy.predict(obs[None], state, start)
+            obs, _, terminated, truncated, _ = env.step(actions[0])
+            done, length = terminated or truncated, length + 1
+        assert length == expected
+    assert len(set(result.lengths.tolist())) > 1
+
+
+def test_the_number_of_threads_does_not_change_the_first_weights():
+    before = torch.get_num_threads()
+    first = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        trainer = PPO("CartPole-v1", PPOConfig(num_envs=2, hidden=(256, 256)), seed=3)
+        first.append([value.clone() for value in trainer.network.parameters()])
+        trainer.close()
+    torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for one, other in zip(*first, strict=True))

@@ -19,7 +19,7 @@ from vecenv.cli._screen import Screen, short, sparkline
 from vecenv.cli._signals import Wish, stop_wish
 from vecenv.cli._sources import Checkpoint, Source, env_of, find_checkpoint, find_env, load_trainer
 from vecenv.errors import ConfigError, VecenvError
-from vecenv.trainers import PPO, SAC, PPOConfig, a2c
+from vecenv.trainers import PPO, SAC, a2c
 
 STEPS = {
     ("ppo", "CartPole-v1"): 100_000,
@@ -232,8 +232,6 @@ def _settings(options: Any, source: Source) -> Any:
         changes.setdefault("report", _REPORT)
     if options.envs is not None:
         changes["num_envs"] = options.envs
-    if isinstance(usual, PPOConfig) and changes.get("activation", "tanh") not in ("tanh", "relu"):
-        raise ConfigError(f"--set activation must be tanh or relu, got {changes['activation']!r}")
     return dataclasses.replace(usual, **changes)
 
 

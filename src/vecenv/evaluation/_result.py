@@ -171,7 +171,7 @@ class Evaluation:
             from rich import box
             from rich.table import Table
         except ImportError as error:
-            raise MissingExtra("tables in colour need rich: pip install 'vecenv[bench]'") from error
+            raise MissingExtra("tables in colour need rich: pip install 'vecenv[cli]'") from error
         caption = f"generalisation gap: {self.gap()}" if self._has_gap else None
         table = Table(
             box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"{self.env}, {len(self)} episodes", caption=caption

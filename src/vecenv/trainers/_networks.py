@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from vecenv._leaf import Leaf
 from vecenv.buffers._storage import Storage
-from vecenv.errors import SpaceError
+from vecenv.errors import ConfigError, SpaceError
 
 ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
 
@@ -106,6 +106,8 @@ class Stacks(nn.Module):
 
     def __init__(self, count: int, inputs: int, hidden: Sequence[int], activation: str) -> None:
         super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ConfigError(f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}, got {activation!r}")
         self._count, self._activation = count, ACTIVATIONS[activation]
         self.features = hidden[-1] if hidden else inputs
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()

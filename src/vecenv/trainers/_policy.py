@@ -49,19 +49,38 @@ class Policy:
             deterministic: the most probable actions; False draws them.
             mask: which actions are allowed, [batch, actions].
         """
+        actions, self._state = self.predict(obs, self._state, self._began, deterministic, mask)
+        self._began = None
+        return actions
+
+    def predict(
+        self,
+        obs: Any,
+        state: Any = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = True,
+        action_masks: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, Any]:
+        """Actions and memories, for those who keep the memories themselves; what `reset` and calls know is not used.
+
+        Args:
+            obs: batched and nested like the space.
+            state: memories of these rows, as the last call returned them; None at the beginning.
+            episode_start: which rows begin an episode with `obs`.
+            deterministic: the most probable actions; False draws them.
+            action_masks: which actions are allowed, [batch, actions].
+        """
         if self._normalize is not None:
             obs = self._normalize.normalize(obs)
-        began = None if self._began is None else torch.from_numpy(self._began)
         with torch.inference_mode():
-            actions, self._state = self._network.act(  # type: ignore[operator]  # the networks of PPO and SAC have it
+            actions, state = self._network.act(  # type: ignore[operator]  # the networks of PPO and SAC have it
                 map_tree(torch.as_tensor, obs),
-                self._state,
-                began,
-                None if mask is None else torch.as_tensor(mask),
+                state,
+                None if episode_start is None else torch.as_tensor(np.asarray(episode_start, np.bool_)),
+                None if action_masks is None else torch.as_tensor(action_masks),
                 None if deterministic else self._generator,
             )
-            self._began = None
-            return self._network.head.to_env(actions)  # type: ignore[union-attr,operator]  # as above
+            return self._network.head.to_env(actions), state  # type: ignore[union-attr,operator]  # as above
 
     def __getstate__(self) -> dict[str, Any]:
         return {"network": self._network, "normalize": self._normalize, "seed": self._seed}

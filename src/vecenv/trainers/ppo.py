@@ -47,7 +47,7 @@ class PPO(Trainer):
             envs, config.num_envs, config.groups, normalize_obs=config.normalize_obs,
             normalize_reward=config.normalize_reward, gamma=config.gamma, mask=config.mask,
         )  # fmt: skip
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), torch_threads(1, 0):  # the same bits on any number of processors
             torch.manual_seed(seed)
             self.network = ActorCritic(collector.observation_space, collector.action_space, config)
         self.generator = torch.Generator().manual_seed(seed)

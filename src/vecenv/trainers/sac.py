@@ -108,7 +108,7 @@ class SAC(Trainer):
         if len(collector.envs) > 1:
             raise ConfigError(f"SAC trains on one vector env, got {len(collector.envs)}")
         spaces = collector.observation_space, collector.action_space
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), torch_threads(1, 0):  # the same bits on any number of processors
             torch.manual_seed(seed)
             self.network = SoftActor(*spaces, config.hidden, config.image_features)
             size = self.network.head.size
