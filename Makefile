@@ -22,7 +22,7 @@ format: $(VENV)/.ready
 	$(BIN)/ruff format .
 
 test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
-	$(NEXT)/bin/python -m pytest tests --ignore tests/faults --ignore tests/test_docs.py --ignore tests/kernels --ignore tests/sb3 --ignore tests/rllib --ignore tests/run_training --ignore tests/distributed --ignore tests/wrappers/test_video.py
+	$(NEXT)/bin/python -m pytest tests --ignore tests/faults --ignore tests/test_docs.py --ignore tests/kernels --ignore tests/sb3 --ignore tests/rllib --ignore tests/run_training --ignore tests/distributed --ignore tests/buffers --ignore tests/trainers --ignore tests/evaluation --ignore tests/cli --ignore tests/mujoco --ignore tests/atari --ignore tests/wrappers/test_video.py
 	$(NEXT)/bin/python -m pytest tests/kernels/test_envs.py tests/kernels/test_native.py
 
 bench: $(VENV)/.ready  ## speed next to Gymnasium, Stable-Baselines3 and EnvPool
@@ -32,6 +32,9 @@ bench: $(VENV)/.ready  ## speed next to Gymnasium, Stable-Baselines3 and EnvPool
 	$(BIN)/python benchmarks/wrappers.py
 	$(BIN)/python benchmarks/rllib.py
 	$(BIN)/python benchmarks/distributed.py
+	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/native.py
+	$(BIN)/python benchmarks/atari.py
 
 clean:
 	rm -rf $(VENV) $(NEXT) dist .pytest_cache .ruff_cache
