@@ -12,7 +12,9 @@ import gymnasium
 import numpy as np
 
 from vecenv._make import ENGINES
+from vecenv._task_builds import is_installed
 from vecenv.cli._sources import Source
+from vecenv.mujoco._registry import find_task
 
 PROCESSES = 64
 """More processes than this are not started: others start one per env."""
@@ -39,9 +41,14 @@ class Contestant:
 def contestants(source: Source) -> tuple[list[Contestant], dict[str, str]]:
     """Who can run this env, and why the others cannot."""
     found, missing = [], {}
+    unfit = {"ale": "for Atari games with preprocessing; see benchmarks/atari.py", "ray": "for several machines"}
+    if not source.has_kernel:
+        unfit["compiled"] = "there is no kernel of this env"
+    if find_task(source.env) is None or not is_installed():
+        unfit["mujoco"] = "there is no MuJoCo task of this env"
     for engine in ENGINES:
-        if engine == "compiled" and not source.has_kernel:
-            missing["vecenv compiled"] = "there is no kernel of this env"
+        if engine in unfit:
+            missing[f"vecenv {engine}"] = unfit[engine]
             continue
         found.append(
             Contestant(f"vecenv {engine}", lambda what, count, engine=engine: _ours(what, count, engine=engine))

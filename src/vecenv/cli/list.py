@@ -30,10 +30,16 @@ from vecenv.kernel._registry import find_kernel, kernel_ids
 
 ENGINE_WORDS = {
     "compiled": "native code, for kernels: the fastest",
+    "mujoco": "native code around MuJoCo, for its tasks",
+    "ale": "ale-py's native games, with preprocessing",
     "sync": "one after the other in this process: the reference",
     "thread": "threads: for envs that wait or release the GIL",
     "process": "worker processes: for slow Python envs",
+    "ray": "actors of a Ray cluster: for several machines",
 }
+NEEDED = {"compiled": ("numba", "numba"), "mujoco": ("mujoco", "vecenv[mujoco]"), "ale": ("ale_py", "vecenv[atari]")}
+NEEDED["ray"] = ("ray", "vecenv[ray]")
+"""What engines need besides: a module, and what brings it."""
 PACKAGES = {
     "torch": ("train, eval and play agents", "vecenv[torch]"),
     "matplotlib": ("pictures", "vecenv[cli]"),
@@ -129,8 +135,8 @@ def _engines() -> list[dict[str, Any]]:
     found = []
     for name in ENGINES:
         missing = refuses(name)
-        if name == "compiled" and importlib.util.find_spec("numba") is None:
-            missing = "needs numba: pip install numba"
+        if name in NEEDED and importlib.util.find_spec(NEEDED[name][0]) is None:
+            missing = f"needs {NEEDED[name][0]}: pip install '{NEEDED[name][1]}'"
         found.append({"name": name, "for": ENGINE_WORDS[name], "missing": missing})
     return found
 
