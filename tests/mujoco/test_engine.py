@@ -168,3 +168,33 @@ def test_import_stays_light() -> None:
     environment = {**os.environ, "PYTHONPATH": PATHS}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.stdout == "False False\n", done.stderr
+
+
+OTHER_SIZES = """
+import numpy as np, vecenv
+from vecenv.errors import KernelError
+
+with vecenv.make("InvertedPendulum-v5", 2, engine="mujoco") as envs:  # the code is on disk now, and loaded
+    envs.reset(seed=0)
+with vecenv.make("Ant-v5", 2, engine="mujoco") as envs:
+    envs.reset(seed=0)
+for id, wrong in (
+    ("InvertedPendulum-v5", {"xml_file": "inverted_double_pendulum.xml"}),
+    ("Ant-v5", {"contact_force_range": (-1.0,)}),
+):
+    try:
+        envs = vecenv.make(id, 64, engine="mujoco", **wrong)
+        envs.reset(seed=0)
+        envs.step(envs.action_space.sample())
+    except KernelError as error:
+        print(error)
+"""
+
+
+@pytest.mark.timeout(180)
+def test_every_model_is_tried_out_before_native_code_runs() -> None:
+    """In a process of its own: native code that writes beyond its arrays ends it."""
+    environment = {**os.environ, "PYTHONPATH": PATHS}
+    done = subprocess.run([sys.executable, "-c", OTHER_SIZES], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2, done.stdout

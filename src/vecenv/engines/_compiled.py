@@ -353,9 +353,12 @@ class CompiledEngine:
     # --- how ---------------------------------------------------------------------------------------------------------
 
     def _compile(self, policy: Callable[..., Any] | None = None) -> Any:
-        first = {name: column[:1] for name, column in self.parameters.items()}
         layouts = self.facts.observation_layout, self.facts.action_layout
-        return native(self.kernel, *layouts, self.precision, policy, before=lambda: try_out(self._snapshot(first)))
+        return native(self.kernel, *layouts, self.precision, policy, before=self._try_out)
+
+    def _try_out(self) -> None:
+        """Play env 0 in Python for a moment: it finds indices that are out of range, native code does not look."""
+        try_out(self._snapshot({name: column[:1] for name, column in self.parameters.items()}))
 
     def _allocate(self, count: int) -> dict[str, np.ndarray]:
         batch = self.batch

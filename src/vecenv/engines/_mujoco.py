@@ -96,9 +96,12 @@ class MujocoEngine(CompiledEngine):
     def _compile(self, policy: Callable[..., Any] | None = None) -> Any:
         if policy is not None:
             return super()._compile(policy)
-        shapes = (self.precision, *(leaf.shape for leaf in self.facts.observation_layout.leaves))
+        leaves = self.facts.observation_layout.leaves
+        given = (column.shape[1:] for column in self.parameters.values())
+        shapes = (self.precision, *(leaf.shape for leaf in leaves), *given)
         natives = self.kernel.natives
         if shapes not in natives:
+            self._try_out()  # code from the disk was tried out with another model, of other sizes
             natives[shapes] = super()._compile()
         return natives[shapes]
 
