@@ -10,7 +10,7 @@ from comparing import play
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from own_tasks import ARM, Arm, GymnasiumArm
-from wrong_tasks import Early, Missing, Twice
+from wrong_tasks import Early, Missing, Overwrites, OverwritesLater, Twice
 
 import vecenv
 from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, KernelError
@@ -159,7 +159,13 @@ def test_wrong_arguments(kwargs, error, told) -> None:
 
 
 def test_wrong_tasks() -> None:
-    for task, told in ((Early, "control comes before"), (Missing, "model"), (Twice, "'qpos' is declared twice")):
+    for task, told in (
+        (Early, "control comes before"),
+        (Missing, "model"),
+        (Twice, "'qpos' is declared twice"),
+        (Overwrites, "'failed' is declared twice"),
+        (OverwritesLater, "'diverged' is declared twice"),
+    ):
         with pytest.raises(KernelError, match=told):
             vecenv.make(task, 2)
     with pytest.raises(ConfigTypeError, match="pass the class"):
@@ -173,3 +179,27 @@ def test_wrong_tasks() -> None:
 def test_no_task() -> None:
     with pytest.raises(EngineRefused, match="no MuJoCo task"):
         vecenv.make("CartPole-v1", 2, engine="mujoco")
+
+
+def test_what_follows_from_the_model_cannot_be_set() -> None:
+    """Native code does not check indices."""
+    with vecenv.make("Ant-v5", 2) as envs:
+        for name, value in (("main_body", 10**8), ("dt", 1e9), ("timestep", 1e9)):
+            with pytest.raises(ConfigError, match=f"{name}.*cannot be set"):
+                envs.set_attr(name, [value] * 2)
+            with pytest.raises(ConfigError, match=f"{name}.*cannot be set"):
+                envs.reset(options={name: value})
+        envs.reset(seed=0)
+    for id, name in (("Pusher-v5", "goal"), ("Reacher-v5", "target")):
+        with pytest.raises(ConfigTypeError, match=name):
+            vecenv.make(id, 2, engine="mujoco", **{name: 3})
+    for body, error in ((1.5, ConfigTypeError), (None, ConfigTypeError), (99, ConfigError), ([1, 99], ConfigError)):
+        with pytest.raises(error, match="body"):
+            vecenv.make("Ant-v5", 2, engine="mujoco", main_body=body)
+
+
+def test_main_body_may_differ_per_env() -> None:
+    bodies = np.array([1, 2])
+    theirs = SyncVectorEnv([lambda body=body: gymnasium.make("Ant-v5", main_body=body) for body in bodies.tolist()])
+    with vecenv.make("Ant-v5", 2, engine="mujoco", main_body=bodies) as ours:
+        play(ours, theirs, 20, 0, AutoresetMode.NEXT_STEP)

@@ -23,3 +23,16 @@ class Twice(Arm):
 
     model = ARM
     state = {"target": float, "qpos": float}
+
+
+class Overwrites(Arm):
+    """Declares what every env has of the simulation's."""
+
+    state = {"target": float, "failed": float}
+
+
+class OverwritesLater(Arm):
+    """The same, in a function."""
+
+    def state(model: Any) -> dict[str, Any]:
+        return {"target": float, "diverged": int}

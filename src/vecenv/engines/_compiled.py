@@ -271,6 +271,7 @@ class CompiledEngine:
                 f"{self.kernel.id} has no parameter {name!r} (there are: {known}); the state of compiled envs is "
                 "written through envs.state, other attributes need engine='sync', 'thread' or 'process'"
             )
+        self.kernel.check_settable(name)
         column = per_env(self.kernel.params[name], np.array(values), len(self._rows))
         if column.shape != self.parameters[name].shape:
             raise ConfigError(
@@ -293,6 +294,8 @@ class CompiledEngine:
 
     def check_parameters(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Columns as `set_parameters` would set them; raises what it would raise."""
+        for name in columns:
+            self.kernel.check_settable(name)
         made = {name: per_env(self.kernel.params[name], column, len(rows)) for name, column in columns.items()}
         for name, column in made.items():
             if column.shape[1:] != self.parameters[name].shape[1:]:

@@ -15,7 +15,7 @@ from gymnasium import Space, spaces
 from vecenv._checks import positive_int
 from vecenv._layout import Layout
 from vecenv._leaf import Leaf
-from vecenv.errors import ConfigTypeError, KernelError
+from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel._declared import check_members, per_env, read_fields, read_methods, read_params, read_render
 from vecenv.kernel._fields import Field, Record, did_you_mean
 from vecenv.kernel._mistakes import located
@@ -47,6 +47,7 @@ class Kernel:
         render: the method that draws an env, if there is one.
         shared: names of fields that are not a column of one value per env, but memory of the thread that runs it: what
             they hold is the env's only while it runs. Such envs are run one by one.
+        fixed: names of parameters that follow from something else, and that nobody may set.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Kernel:
     methods: dict[str, Source]
     render: Callable[..., Any] | None
     shared: frozenset[str] = frozenset()
+    fixed: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -101,6 +103,11 @@ class Kernel:
             rule = f"it must return a dict of values of Params, got {configured!r:.60}"
             raise KernelError(rule, self.name, "configure")
         return configured
+
+    def check_settable(self, name: str) -> None:
+        """Raise ConfigError for a parameter that follows from something else."""
+        if name in self.fixed:
+            raise ConfigError(f"parameter {name!r} of {self.id} is found out when envs are made, and cannot be set")
 
     def record(self, params: Mapping[str, np.ndarray], row: int = 0) -> Record:
         """The parameters of one env as its methods see them."""

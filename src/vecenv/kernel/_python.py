@@ -163,6 +163,7 @@ def option_columns(
                 stacklevel=3,
             )
             continue
+        kernel.check_settable(name)
         column = per_env(kernel.params[name], value, 1)
         if column.shape[1:] != parameters[name].shape[1:]:
             raise ConfigError(

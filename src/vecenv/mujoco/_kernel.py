@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from vecenv._checks import positive_int
-from vecenv.errors import ConfigError, KernelError
+from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel._declared import read_fields, read_methods, read_params
 from vecenv.kernel._define import Kernel, check
 from vecenv.kernel._fields import Field, did_you_mean
@@ -39,6 +39,8 @@ ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 CAMERA = ("default_camera_config", "width", "height", "camera_id", "camera_name", "max_geom", "visual_options")
 """Arguments of `make` that are for rendering alone."""
 _FUNCTIONS = ("reset", "begin", "control", "reward", "terminated", "truncated", "observe")
+_OF_MODEL = ("timestep", "dt")
+"""Parameters that every task has."""
 _OURS = "vecenv.mujoco.tasks."
 _RENDER_MODES = ("human", "rgb_array", "depth_array", "rgbd_tuple")
 
@@ -115,8 +117,9 @@ def _built(task: type[Task], given: str, frame_skip: int, camera: dict[str, Any]
     known = data_fields(model)
     used = _used_fields(task, known)
     info, step_info = _fields_of(task, "info", model), _fields_of(task, "step_info", model)
-    state = {**_fields_of(task, "state", model), **_own_fields(model, used, task.model_params)}
-    _check_names(task, state, info, step_info, known)
+    own = _own_fields(model, used, task.model_params)
+    state = _fields_of(task, "state", model)
+    _check_names(task, [*state, *info, *step_info], {*known, *own})
     params, defaults = _params(task, model, frame_skip)
     definition = _definition(task, model, frame_skip, params, step_info)
     kernel = TaskKernel(
@@ -124,13 +127,14 @@ def _built(task: type[Task], given: str, frame_skip: int, camera: dict[str, Any]
         definition=definition,
         max_episode_steps=task.max_episode_steps,
         kwargs={},
-        state={**state, **info, **step_info},
+        state={**state, **own, **info, **step_info},
         info=(*info, *step_info),
         params=params,
         defaults=defaults,
         methods=read_methods(definition),
         render=_draw,
         shared=frozenset({"simulator", *used, *(f"model_{name}" for name in task.model_params)}),
+        fixed=frozenset({*_OF_MODEL, *task.fixed}),
         task=task,
         source=source,
         model=model,
@@ -188,18 +192,11 @@ def _own_fields(model: Any, used: Mapping[str, tuple[int, ...]], model_params: I
     return fields
 
 
-def _check_names(task: type[Task], state: Any, info: Any, step_info: Any, reserved: Iterable[str]) -> None:
-    names = [*state, *info, *step_info]
-    twice = {name for name in names if names.count(name) > 1}
-    twice |= {name for kind in ("state", "info", "step_info") for name in _declared(task, kind) if name in reserved}
+def _check_names(task: type[Task], names: list[str], reserved: set[str]) -> None:
+    twice = {name for name in names if names.count(name) > 1 or name in reserved}
     if twice:
         rule = f"the field {min(twice)!r} is declared twice, or is one of the simulation's; use another name"
         raise KernelError(rule, task.__name__)
-
-
-def _declared(task: type[Task], kind: str) -> Iterable[str]:
-    declared = getattr(task, kind)
-    return () if callable(declared) else declared
 
 
 def _params(task: type[Task], model: Any, frame_skip: int) -> tuple[dict[str, Field], dict[str, np.ndarray]]:
@@ -212,7 +209,7 @@ def _params(task: type[Task], model: Any, frame_skip: int) -> tuple[dict[str, Fi
         defaults[name] = np.array(model_field(model, name))
         fields[name] = Field(name, defaults[name].dtype, defaults[name].shape)
     timestep = float(model.opt.timestep)
-    for name, value in (("timestep", timestep), ("dt", timestep * frame_skip)):
+    for name, value in zip(_OF_MODEL, (timestep, timestep * frame_skip), strict=True):
         fields[name], defaults[name] = Field(name, np.dtype(np.float64)), np.array(value)
     return fields, defaults
 
@@ -241,9 +238,11 @@ def _definition(
 
 
 def _configured(task: type[Task], model: Any, **kwargs: Any) -> Mapping[str, Any]:
-    for name in ("dt", "timestep"):
+    for name in _OF_MODEL:
         if name in kwargs:
             raise ConfigError(f"{name} is the model's; change timestep in the XML, or frame_skip")
+    for name in kwargs.keys() & set(task.fixed) - inspect.signature(task.configure).parameters.keys():
+        raise ConfigTypeError(f"{task.id or task.__name__} has no argument {name!r}; it is found in the model")
     return task.configure(model, **kwargs)
 
 

@@ -31,6 +31,8 @@ class Task:
         Params: a class of default values; what envs may differ in.
         model_params: names of model fields (`body_mass`, `geom_friction`, `gravity`, ...) that are parameters too:
             every env may have its own, and functions read them as `p.body_mass`.
+        fixed: names of Params that `configure` finds in the model, such as numbers of bodies. `set_attr` and reset options
+            refuse them, and `make` too unless `configure` names them: native code does not check indices.
         camera: from where it is looked at, Gymnasium's `default_camera_config`.
         metadata: as in Gymnasium.
     """
@@ -43,6 +45,7 @@ class Task:
     info: Any = MappingProxyType({})
     step_info: Any = MappingProxyType({})
     model_params: ClassVar[tuple[str, ...]] = ()
+    fixed: ClassVar[tuple[str, ...]] = ()
     camera: ClassVar[Mapping[str, Any] | None] = None
     metadata: ClassVar[Mapping[str, Any]] = {}
     id: ClassVar[str | None] = None

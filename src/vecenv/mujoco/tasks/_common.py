@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box
 
-from vecenv.errors import ConfigError
+from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.kernel.rng import normal, uniform
 from vecenv.mujoco.numerics import clip, sum_of_squares, times_32
 
@@ -22,10 +22,14 @@ def positions_and_velocities(model: Any, left_out: int) -> Box:
     return unbounded(model.nq + model.nv - left_out)
 
 
-def body_id(model: Any, body: int | str) -> int:
-    """The number of a body that is given by it or by its name. Raises ConfigError."""
+def body_id(model: Any, body: Any) -> Any:
+    """The number of a body that is given by it or by its name; of several, one per env. Raises ConfigError."""
+    if np.ndim(body):
+        return [body_id(model, one) for one in body]
+    if isinstance(body, bool) or not isinstance(body, (int, np.integer, str)):
+        raise ConfigTypeError(f"a body is given by its name or its number, got {body!r:.60}")
     try:
-        return int(model.body(body).id)
+        return int(model.body(body if isinstance(body, str) else int(body)).id)
     except (KeyError, IndexError) as error:
         raise ConfigError(f"the model has no body {body!r}: {error}") from None
 

@@ -19,6 +19,7 @@ class Ant(Task, id="Ant-v5", max_episode_steps=1000):
 
     model = "ant.xml"
     frame_skip = 5
+    fixed = ("main_body",)
     state = {"body_x": float, "body_y": float}
     info = {"x_position": float, "y_position": float, "distance_from_origin": float}
     step_info = {
@@ -44,7 +45,7 @@ class Ant(Task, id="Ant-v5", max_episode_steps=1000):
         include_cfrc_ext_in_observation = True
 
     @staticmethod
-    def configure(model: Any, main_body: int | str = 1, **kwargs: Any) -> Mapping[str, Any]:
+    def configure(model: Any, main_body: Any = 1, **kwargs: Any) -> Mapping[str, Any]:
         return {"main_body": body_id(model, main_body), **kwargs}
 
     def observation_space(model: Any, p: Any) -> Any:

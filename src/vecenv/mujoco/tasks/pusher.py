@@ -20,6 +20,7 @@ class Pusher(Task, id="Pusher-v5", max_episode_steps=100):
 
     model = "pusher_v5.xml"
     frame_skip = 5
+    fixed = ("tips_arm", "object", "goal")
     observation_space = unbounded(23)
     state = {"cylinder_x": float, "cylinder_y": float}
     step_info = {"reward_dist": float, "reward_ctrl": np.float32, "reward_near": float}
@@ -32,7 +33,7 @@ class Pusher(Task, id="Pusher-v5", max_episode_steps=100):
 
     @staticmethod
     def configure(model: Any, **kwargs: Any) -> Mapping[str, Any]:
-        return {**kwargs, **{name: body_id(model, name) for name in ("tips_arm", "object", "goal")}}
+        return {**kwargs, **{name: body_id(model, name) for name in Pusher.fixed}}
 
     def reset(s: Any, rng: Any, p: Any) -> None:
         while True:

@@ -21,6 +21,7 @@ class Reacher(Task, id="Reacher-v5", max_episode_steps=50):
 
     model = "reacher.xml"
     frame_skip = 2
+    fixed = ("fingertip", "target")
     observation_space = unbounded(10)
     state = {"goal_x": float, "goal_y": float}
     step_info = {"reward_dist": float, "reward_ctrl": np.float32}
@@ -32,7 +33,7 @@ class Reacher(Task, id="Reacher-v5", max_episode_steps=50):
 
     @staticmethod
     def configure(model: Any, **kwargs: Any) -> Mapping[str, Any]:
-        return {**kwargs, "fingertip": body_id(model, "fingertip"), "target": body_id(model, "target")}
+        return {**kwargs, **{name: body_id(model, name) for name in Reacher.fixed}}
 
     def reset(s: Any, rng: Any, p: Any) -> None:
         add_uniform(s.qpos, rng, 0.1)
