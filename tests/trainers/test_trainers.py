@@ -310,3 +310,72 @@ def test_the_number_of_threads_does_not_change_the_first_weights():
         trainer.close()
     torch.set_num_threads(before)
     assert all(torch.equal(one, other) for one, other in zip(*first, strict=True))
+
+
+# --- masks -----------------------------------------------------------------------------------------------------------
+
+
+class Doors(gymnasium.Env):
+    """Three doors, of which one is open; any other ends the episode without reward."""
+
+    observation_space, action_space = spaces.Box(0, 1, (1,)), spaces.Discrete(3)
+
+    def __init__(self, name="legal", silent_after=99, as_list=False):
+        self.name, self.silent_after, self.as_list = name, silent_after, as_list
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), self._told()
+
+    def step(self, action):
+        good = action == self.open
+        self.time += 1
+        return np.zeros(1, np.float32), float(good), not good, self.time == 10, self._told()
+
+    def _told(self):
+        self.open = int(self.np_random.integers(3))
+        if self.time >= self.silent_after:
+            return {}
+        mask = [int(door == self.open) for door in range(3)]
+        return {self.name: mask if self.as_list else np.array(mask, np.int8)}
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_policy_is_evaluated_with_the_masks_it_was_trained_with(as_list):
+    def trained(mask):
+        envs = vecenv.make(lambda: Doors(as_list=as_list), 4, engine="sync", autoreset="same-step")
+        with envs:
+            return PPO(envs, PPOConfig(**SMALL, mask=mask), seed=0).learn(64).policy
+
+    def mean(policy, **kwargs):
+        return vecenv.evaluate(policy, lambda: Doors(as_list=as_list, **kwargs), episodes=20).mean
+
+    assert mean(trained("legal")) == 10.0
+    assert mean(pickle.loads(pickle.dumps(trained("legal"))).predict) == 10.0
+    assert mean(trained(None), name="action_mask") < 5.0
+    with pytest.raises(ConfigError, match="have no 'legal'"):
+        mean(trained("legal"), name="action_mask")
+
+
+def test_a_policy_of_taxi_can_be_evaluated():
+    trainer = PPO("Taxi-v3", PPOConfig(num_envs=4, rollout_steps=16, hidden=(16,), mask="action_mask"), seed=0)
+    trainer.learn(64)
+    trainer.close()
+    assert vecenv.evaluate(trainer.policy, "Taxi-v3", episodes=2, max_episode_steps=20).lengths.max() <= 20
+
+
+@pytest.mark.parametrize("mode", ["same-step", "next-step"])
+def test_an_env_that_tells_no_mask_is_refused(mode):
+    """Not after the last step of an episode, where nobody acts."""
+
+    def trainer(*limits):
+        doors = [lambda limit=limit: Doors(silent_after=limit) for limit in limits]
+        return PPO(vecenv.make(doors, engine="sync", autoreset=mode), PPOConfig(**SMALL, mask="legal"), seed=0)
+
+    policy = trainer(99, 10).learn(64).policy
+    with pytest.raises(ConfigError, match="env 1 told no 'legal'"):
+        trainer(99, 3).learn(64)
+    assert vecenv.evaluate(policy, lambda: Doors(silent_after=10), episodes=2).mean == 10.0
+    with pytest.raises(ConfigError, match="env 0 told no 'legal'|have no 'legal'"):
+        vecenv.evaluate(policy, lambda: Doors(silent_after=3), episodes=2)

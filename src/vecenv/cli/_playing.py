@@ -86,8 +86,7 @@ def _episode(
     sink.write(_frame(envs))
     total, length, done = 0.0, 0, False
     while not done and length < max_steps:
-        masks = info.get("action_mask")
-        actions = actor.act(obs, rows, starts, None if masks is None else np.stack(masks))
+        actions = actor.act(obs, rows, starts, actor.masks(info, rows, np.ones(1, np.bool_)))
         starts = np.zeros(1, np.bool_)
         obs, reward, terminated, truncated, info = envs.step(actions)
         total, length, done = total + float(reward[0]), length + 1, bool(terminated[0] or truncated[0])

@@ -75,7 +75,8 @@ class Loop:
         rows = np.arange(envs.num_envs)
         self._assign(rows)
         obs, infos = envs.reset(seed=self._jobs.episode_seed[self._job_of].tolist())
-        starts, masks = np.ones(len(rows), np.bool_), infos.get("action_mask")
+        starts = np.ones(len(rows), np.bool_)
+        masks = self._actor.masks(infos, rows, starts)
         fresh = rows[:0]
         pending = 0
         while True:
@@ -138,7 +139,7 @@ class Loop:
 
     def _alive(self, step: Step, done: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, Any]:
         """Of the envs whose episode goes on: ids, observations, whether it has just begun, and action masks."""
-        masks, starts = step.infos.get("action_mask"), ~step.valid
+        masks, starts = self._actor.masks(step.infos, step.env_ids, ~done), ~step.valid
         if not done.any():
             return step.env_ids, step.obs, starts, masks
         on = np.flatnonzero(~done)

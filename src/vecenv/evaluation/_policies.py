@@ -15,11 +15,14 @@ import cloudpickle
 import gymnasium
 import numpy as np
 
+from vecenv._action_masks import action_masks
 from vecenv._layout import map_tree
 from vecenv.errors import ConfigTypeError, InvalidAction
 
 _STARTS = ("episode_start", "episode_starts")
 _MASKS = ("action_masks", "action_mask", "mask")
+_MASK_INFO = "action_mask"
+"""Where masks are for policies that do not say by `mask_name` which info they were trained with."""
 
 
 def check_policy(policy: Any) -> None:
@@ -63,6 +66,8 @@ class Actor:
         self._recurrent = "state" in names or required >= 3
         self._by_name = {name for name in ("state", *_STARTS) if name in names}
         self._mask_name = next((name for name in _MASKS if name in names), None)
+        owner = getattr(policy, "__self__", policy)
+        self._mask_info, self._mask_needed = getattr(owner, "mask_name", _MASK_INFO), hasattr(owner, "mask_name")
         self._fixed = {"deterministic": deterministic} if "deterministic" in names else {}
         self._count = envs.num_envs
         self._memory: Any = None
@@ -95,6 +100,22 @@ class Actor:
         if state is not None:
             self._keep(state, rows)
         return map_tree(_as_array, actions)
+
+    def masks(self, infos: Any, env_ids: np.ndarray, acting: np.ndarray) -> np.ndarray | None:
+        """What `act` needs of infos; None if the policy takes no masks, or was trained without.
+
+        Args:
+            infos: Gymnasium's dict of arrays.
+            env_ids: of the envs in it.
+            acting: which of them are to act.
+
+        Raises:
+            ConfigError: an env tells none although the policy needs them, or others do.
+        """
+        name = self._mask_info
+        if self._mask_name is None or name is None or not acting.any():
+            return None
+        return action_masks(infos, name, env_ids, acting) if self._mask_needed or name in infos else None
 
     def _turned(self, leaf: Any) -> Any:
         """A memory with its axes of layers and envs exchanged, if it is one that has layers first."""

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import torch
 
+from vecenv._action_masks import action_masks
 from vecenv._cpus import usable_cpus
 from vecenv._exchange import Exchange
 from vecenv._make import make
@@ -69,7 +70,7 @@ class Collector:
         )
         self.normalize = Normalize(1e-8, clip) if normalize_obs else None
         self.scale = RewardScale(gamma, 1e-8) if normalize_reward else None
-        self._clip, self._mask, self.masks = clip, mask, {}
+        self._clip, self.mask, self.masks = clip, mask, {}
         for transform in (self.normalize, self.scale):
             if transform is not None:
                 bound = transform.bind(self.observation_space, self.action_space, self.num_envs)
@@ -83,7 +84,7 @@ class Collector:
             own_seed = None if seed is None else seed + begin
             exchange = env._exchange_reset(own_seed, None)
             self._transform(exchange, begin)
-            self._note_masks(number, exchange, count)
+            self._note_masks(number, exchange, begin)
             first.append(exchange.obs)
         return first
 
@@ -104,7 +105,7 @@ class Collector:
             own + begin if begin else own, exchange.reward, valid, exchange.terminated | exchange.truncated
         )
         self._transform(exchange, begin)
-        self._note_masks(group, exchange, count)
+        self._note_masks(group, exchange, begin)
         return Step(
             obs=exchange.obs, reward=exchange.reward, terminated=exchange.terminated, truncated=exchange.truncated,
             infos=exchange.infos, env_ids=own, ops=exchange.ops, episode_return=exchange.reward,
@@ -155,16 +156,12 @@ class Collector:
             exchange.reward = np.clip(exchange.reward, -self._clip, self._clip)
         exchange.rows = own
 
-    def _note_masks(self, group: int, exchange: Exchange, count: int) -> None:
-        if self._mask is None:
+    def _note_masks(self, group: int, exchange: Exchange, begin: int) -> None:
+        if self.mask is None:
             return
-        found = exchange.infos.get(self._mask)
-        if found is None:
-            raise ConfigError(
-                f"the envs' infos have no {self._mask!r} to mask actions with; they have {list(exchange.infos)}"
-            )
-        masks = np.stack(found) if found.dtype == object else found
-        self.masks[group] = np.ascontiguousarray(masks.reshape(count, -1), np.bool_)
+        acting = ~exchange.done | exchange.rolled  # what is sent to the others resets them
+        masks = action_masks(exchange.infos, self.mask, exchange.rows + begin, acting)
+        self.masks[group] = np.ascontiguousarray(masks, np.bool_)
 
 
 @contextlib.contextmanager

@@ -21,10 +21,16 @@ class Policy:
         network: has `act(obs, state, began, mask, generator)` and `head.to_env(actions)`; see PPO and SAC.
         normalize: of observations, or None.
         seed: of actions that are drawn.
+        mask_name: of the info that held action masks in training; None: there were none.
+
+    Attributes:
+        mask_name: likewise; `evaluate` and `vecenv play` mask actions by that info.
     """
 
-    def __init__(self, network: nn.Module, normalize: Normalize | None, seed: int = 0) -> None:
-        self._network, self._normalize = network.eval(), normalize
+    def __init__(
+        self, network: nn.Module, normalize: Normalize | None, seed: int = 0, mask_name: str | None = None
+    ) -> None:
+        self._network, self._normalize, self.mask_name = network.eval(), normalize, mask_name
         self._seed, self._generator = seed, torch.Generator().manual_seed(seed)
         self._state: Any = None
         self._began: np.ndarray | None = None
@@ -77,13 +83,20 @@ class Policy:
                 map_tree(torch.as_tensor, obs),
                 state,
                 None if episode_start is None else torch.as_tensor(np.asarray(episode_start, np.bool_)),
-                None if action_masks is None else torch.as_tensor(action_masks),
+                None if action_masks is None else torch.as_tensor(_masks(action_masks)),
                 None if deterministic else self._generator,
             )
             return self._network.head.to_env(actions), state  # type: ignore[union-attr,operator]  # as above
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"network": self._network, "normalize": self._normalize, "seed": self._seed}
+        kept = {"network": self._network, "normalize": self._normalize, "seed": self._seed}
+        return {**kept, "mask_name": self.mask_name}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)
+
+
+def _masks(given: Any) -> np.ndarray:
+    """As booleans, from numbers of any type or one object per row."""
+    given = np.asarray(given)
+    return np.asarray(np.stack(given.tolist()) if given.dtype == object else given, np.bool_)

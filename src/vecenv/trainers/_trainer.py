@@ -51,7 +51,8 @@ class Trainer:
     @property
     def policy(self) -> Policy:
         """What was learnt so far; training goes on without changing it."""
-        return Policy(copy.deepcopy(self.network), copy.deepcopy(self.collector.normalize), self.seed)
+        collector = self.collector
+        return Policy(copy.deepcopy(self.network), copy.deepcopy(collector.normalize), self.seed, collector.mask)
 
     def close(self) -> None:
         """Close the envs."""

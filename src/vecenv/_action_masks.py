@@ -1,0 +1,41 @@
+"""Which actions envs allow, as their infos tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vecenv.errors import ConfigError
+
+
+def action_masks(infos: Mapping[str, Any], name: str, env_ids: np.ndarray, acting: np.ndarray) -> np.ndarray:
+    """The masks of a batch, [batch, actions], in the dtype the envs gave them.
+
+    Args:
+        infos: Gymnasium's dict of arrays.
+        name: of the info that holds them.
+        env_ids: of the batch, for errors.
+        acting: where an action is to be chosen; elsewhere there may be no mask.
+
+    Raises:
+        ConfigError: there is no such info, or one of the envs told none, or one that allows nothing.
+    """
+    found = infos.get(name)
+    if found is None:
+        raise ConfigError(f"the envs' infos have no {name!r} to mask actions with; they have {list(infos)}")
+    told = infos.get(f"_{name}", np.ones(len(found), np.bool_))
+    _refuse(env_ids[acting & ~told], f"told no {name!r}", "every info of a reset and a step must have it")
+    if found.dtype == object:
+        values = [np.asarray(found[position]) for position in np.flatnonzero(told)]
+        found = np.ones((len(told), *values[0].shape), values[0].dtype)
+        found[told] = values
+    masks = found.reshape(len(told), -1)
+    _refuse(env_ids[acting & ~masks.any(1)], f"told a {name!r} that allows no action", "one must be allowed")
+    return masks
+
+
+def _refuse(env_ids: np.ndarray, what: str, advice: str) -> None:
+    if len(env_ids):
+        raise ConfigError(f"env {env_ids[0]} {what} ({len(env_ids)} envs at this step); {advice} while masks are used")
