@@ -73,6 +73,61 @@ def test_envs_that_cannot_be_stored_begin_new_episodes(tmp_path):
     assert again.steps == 128
 
 
+def test_episodes_that_begin_anew_do_not_count_what_was_made_before(tmp_path):
+    def envs():
+        return vecenv.make("MountainCar-v0", 2, engine="sync", autoreset="same-step")
+
+    config = PPOConfig(**{**SMALL, "rollout_steps": 150, "normalize_reward": True})
+    PPO(envs(), config, seed=1).learn(300).save(tmp_path / "some.npz")
+    again, records = PPO.load(tmp_path / "some.npz", envs()), []
+    again.learn(900, records.append)
+    lengths = np.concatenate([record.lengths for record in records])
+    assert lengths.tolist() == [200, 200]
+    with pytest.raises(ConfigError, match="of 2 envs, these are 3"):
+        PPO.load(tmp_path / "some.npz", vecenv.make("MountainCar-v0", 3))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_rollout_that_was_broken_off_is_begun_anew(groups):
+    trainer = PPO("CartPole-v1", PPOConfig(**VARIANTS["normalized"] | {"groups": groups}), seed=0).learn(64)
+    receive, calls = trainer.collector.receive, []
+
+    def interrupted(group):
+        calls.append(group)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return receive(group)
+
+    trainer.collector.receive = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        trainer.learn(256)
+    assert trainer.steps == 64
+    trainer.collector.receive, records = receive, []
+    trainer.learn(640, records.append)
+    assert trainer.steps == 640
+    for record in records:
+        np.testing.assert_array_equal(record.returns, record.lengths)
+    assert trainer.buffer.full
+
+
+def test_a_soft_step_that_was_broken_off_is_followed_by_new_episodes():
+    trainer = SAC("Pendulum-v1", SOFT, seed=0).learn(40)
+    receive = trainer.collector.receive
+
+    def interrupted(group):
+        receive(group)
+        raise KeyboardInterrupt
+
+    trainer.collector.receive = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        trainer.learn(80)
+    trainer.collector.receive = receive
+    trainer.learn(80)
+    assert trainer.buffer._ended[:80].reshape(40, 2)[19].all()
+    assert len(trainer.buffer) == 80
+    assert (trainer.collector.episodes.lengths == 20).all()
+
+
 @pytest.mark.parametrize("variant", ["plain", "lstm", "normalized"])
 @pytest.mark.parametrize("mode", ["same-step", "next-step"])
 def test_before_the_first_gradient_step_probabilities_are_those_that_were_stored(variant, mode):
@@ -377,5 +432,5 @@ def test_an_env_that_tells_no_mask_is_refused(mode):
     with pytest.raises(ConfigError, match="env 1 told no 'legal'"):
         trainer(99, 3).learn(64)
     assert vecenv.evaluate(policy, lambda: Doors(silent_after=10), episodes=2).mean == 10.0
-    with pytest.raises(ConfigError, match="env 0 told no 'legal'|have no 'legal'"):
+    with pytest.raises(ConfigError, match=r"env 0 told no 'legal'|have no 'legal'"):
         vecenv.evaluate(policy, lambda: Doors(silent_after=3), episodes=2)

@@ -17,7 +17,7 @@ from vecenv._make import make
 from vecenv._rollout import Snapshot
 from vecenv._step import Step
 from vecenv._vector_env import VectorEnv
-from vecenv.errors import ConfigError, UnsupportedError
+from vecenv.errors import ConfigError, EnvError, NothingPendingError, UnsupportedError
 from vecenv.trainers._progress import Episodes
 from vecenv.wrappers import Transform, Wrapper
 from vecenv.wrappers._normalize_observation import Normalize
@@ -78,10 +78,12 @@ class Collector:
         self.episodes = Episodes(self.num_envs)
 
     def reset(self, seed: int | None) -> list[Any]:
-        """Reset all groups; their observations."""
+        """Reset all groups, whatever they were doing; their observations."""
         first = []
-        for number, (env, (begin, count)) in enumerate(zip(self.envs, self.parts, strict=True)):
+        self.episodes.forget()
+        for number, (env, (begin, _)) in enumerate(zip(self.envs, self.parts, strict=True)):
             own_seed = None if seed is None else seed + begin
+            _drop_pending(env)
             exchange = env._exchange_reset(own_seed, None)
             self._transform(exchange, begin)
             self._note_masks(number, exchange, begin)
@@ -123,7 +125,14 @@ class Collector:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
-        """Bring it back; whether the envs are what they were. If not they must be reset."""
+        """Bring it back; whether the envs are what they were. If not they must be reset.
+
+        Raises:
+            ConfigError: it is of another number of envs.
+        """
+        stored = len(state["episodes"]["totals"])
+        if stored != self.num_envs:
+            raise ConfigError(f"the checkpoint is of {stored} envs, these are {self.num_envs}; pass as many")
         for transform, own in ((self.normalize, state["normalize"]), (self.scale, state["scale"])):
             if transform is not None:
                 transform.load_state_dict(own)
@@ -177,6 +186,14 @@ def torch_threads(count: int | None, numbers: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _drop_pending(env: Any) -> None:
+    """Wait for steps whose results nobody will take: of a rollout that was broken off."""
+    if isinstance(env.unwrapped, VectorEnv):
+        with contextlib.suppress(NothingPendingError, EnvError):  # after an env's error, a reset does the rest
+            while True:
+                env.unwrapped.recv()
 
 
 def _state_of(env: Any) -> dict[str, Any] | None:

@@ -108,6 +108,10 @@ class Episodes:
             self.ended += len(ended)
             self.totals[ended], self.lengths[ended] = 0.0, 0
 
+    def forget(self) -> None:
+        """All envs begin new episodes; what they made of their last ones counts for none."""
+        self.totals[:], self.lengths[:] = 0.0, 0
+
     def news(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns and lengths of the episodes that ended since this was last asked."""
         news, self._news = self._news, []

@@ -78,7 +78,7 @@ class PPO(Trainer):
         rows = self.config.minibatch or self.config.rollout_steps * self.collector.num_envs
         with torch_threads(self.config.torch_threads, self._numbers_at_once(rows)):
             if not self._began:
-                self._begin(self.seed)
+                self._begin(self.seed + self.steps)  # not the same episodes again
             while self.steps < total_steps:
                 left = 1.0 - self.steps / total_steps if self.config.anneal else 1.0
                 memory = self._collect(clock)
@@ -105,9 +105,10 @@ class PPO(Trainer):
         if self.buffer.full:
             with clock.measure("buffer"):
                 self.buffer.restart()
-        memory = list(self._memory)
+        memory, self._began = list(self._memory), False  # one that is broken off is begun anew
         with torch_threads(self.config.torch_threads, self._numbers_at_once(self.collector.num_envs)):
             self._run(clock)
+        self._began = True
         self.steps += self.config.rollout_steps * self.collector.num_envs
         return memory
 
@@ -262,8 +263,6 @@ class PPO(Trainer):
             self.buffer.begin(Storage(self.collector.observation_space, (0,)).nest(state["obs"]), state["began"])
             self._memory = [memory and tuple(memory) for memory in tensors(state["memory"])]
             self._began = True
-        else:
-            self.seed += self.steps  # not the same episodes again
 
 
 def ppo_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip_range: float) -> tuple[Tensor, Tensor]:

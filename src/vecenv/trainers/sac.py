@@ -145,7 +145,9 @@ class SAC(Trainer):
         reported = self.steps
         with torch_threads(config.torch_threads, config.minibatch * max(config.hidden, default=1) ** 2 // 16):
             if self._obs is None:
-                self._obs = map_tree(np.array, self.collector.reset(self.seed)[0])
+                self.buffer.cut()
+                # Not the same episodes again.
+                self._obs = map_tree(np.array, self.collector.reset(self.seed + self.steps)[0])
             while self.steps < total_steps:
                 self._step(clock)
                 with clock.measure("update"):
@@ -165,17 +167,18 @@ class SAC(Trainer):
     def _step(self, clock: Clock) -> None:
         """One step of all envs; random ones at first."""
         count, size = self.collector.num_envs, self.network.head.size
+        obs, self._obs = self._obs, None  # a step that is broken off is followed by new episodes
         with clock.measure("forward"), torch.inference_mode():
             if self.steps < self.config.warmup:
                 drawn = torch.rand(count, size, generator=self.generator) * 2 - 1
             else:
-                drawn, _ = self.network.draw(map_tree(torch.from_numpy, self._obs), self.generator)
+                drawn, _ = self.network.draw(map_tree(torch.from_numpy, obs), self.generator)
             actions = self.network.head.to_env(drawn)
         with clock.measure("env"):
             self.collector.send(0, actions)
             step = self.collector.receive(0)
         with clock.measure("buffer"):
-            self.buffer.add(self._obs, drawn.numpy(), step)
+            self.buffer.add(obs, drawn.numpy(), step)
             self._obs = map_tree(np.array, step.obs)
         self.steps += count
         if self.steps >= self.config.warmup and len(self.buffer):
@@ -226,9 +229,6 @@ class SAC(Trainer):
         self._owed = state["owed"]
         if same_envs and state["obs"] is not None:
             self._obs = Storage(self.collector.observation_space, (0,)).nest(state["obs"])
-        else:
-            self.buffer.cut()
-            self.seed += self.steps  # not the same episodes again
 
 
 _VECTORS = ("flat_actor", "flat_critic", "flat_target", "flat_entropy")
