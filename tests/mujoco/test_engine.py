@@ -70,6 +70,31 @@ def test_one_simulation_goes_wrong(autoreset: str, engine: str) -> None:
             assert "diverged" not in got[4]
 
 
+@pytest.mark.parametrize("way", ["step", "partial", "recv", "rollout"])
+def test_a_warning_that_is_an_error_breaks_nothing(way: str) -> None:
+    """pytest makes errors of warnings, and so may users; here of two envs."""
+    calm = np.zeros((4, 2), np.float32)
+    wild = calm.copy()
+    wild[[1, 2], 0] = 1.0
+    with vecenv.make(Explosive, 4, autoreset="same-step") as envs:
+        envs.reset(seed=0)
+        with pytest.raises(RuntimeWarning, match="env 1 has gone wrong"):
+            if way == "step":
+                envs.step(wild)
+            elif way == "partial":
+                envs.step(wild[1:], [1, 2, 3])
+            elif way == "recv":
+                envs.send(wild)
+                envs.recv()
+            else:
+                envs.rollout(wild[None])
+        obs, reward, *_, infos = envs.step(calm)
+        assert np.isfinite(obs).all()
+        assert reward.tolist() == [1.0] * 4
+        assert "diverged" not in infos
+        envs.reset(seed=1)
+
+
 def test_memory_of_many_is_small() -> None:
     """An env is a row of numbers, not a simulation."""
     with vecenv.make("Ant-v5", 2) as few, vecenv.make("Ant-v5", 258) as many:

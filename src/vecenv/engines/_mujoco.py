@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +26,9 @@ class MujocoEngine(CompiledEngine):
         count: number of rows.
         threads: how many run rows side by side.
         **options: as for `CompiledEngine`.
+
+    Attributes:
+        warnings: what users are to be told when they have their results; the front empties it.
     """
 
     name = "mujoco"
@@ -36,6 +38,7 @@ class MujocoEngine(CompiledEngine):
         threads = min(threads, count)
         self._simulators = [kernel.simulator() for _ in range(threads)]
         self._painter: TaskEnv | None = None
+        self.warnings: list[str] = []
         super().__init__(kernel, count, threads=threads, **options)
         self.batch.step_info, self.batch.elapsed = kernel.step_info, self._columns["ELAPSED"]
         self._pace.together, self._pace.trying = threads > 1, False
@@ -134,10 +137,8 @@ class MujocoEngine(CompiledEngine):
                 mail.info["diverged"] = told
             else:
                 mail.final_info = {**(mail.final_info or {}), "diverged": told}
-            warnings.warn(
+            self.warnings.append(
                 f"the simulation of env {row} has gone wrong (bad {told['kind']}) and its episode is truncated; "
-                "infos['diverged'] has the state that it came from",
-                RuntimeWarning,
-                stacklevel=2,
+                "infos['diverged'] has the state that it came from"
             )
         self._diverged[...] = 0
