@@ -144,6 +144,20 @@ def test_fixed_order_is_the_order_of_sends():
         assert envs.recv(1).env_ids.tolist() == [1]
 
 
+def test_fixed_order_holds_where_episodes_end():
+    """Row 0 alone ends its episode, and begins the next within the same step."""
+    each = [{"max_num_frames_per_episode": 8}, {}, {}]
+    with vecenv.make(PONG, 3, preprocessing=True, order="fixed", autoreset="same-step", env_kwargs=each) as envs:
+        envs.reset(seed=0)
+        ended = 0
+        for _ in range(6):
+            envs.send(np.zeros(3, np.int64))
+            steps = [envs.recv(1) for _ in range(3)]
+            assert [step.env_ids.tolist() for step in steps] == [[0], [1], [2]]
+            ended += steps[0].truncated.sum()
+        assert ended >= 2
+
+
 def test_a_slow_reset_does_not_hold_up_the_others():
     with vecenv.make(PONG, 3, preprocessing=True, batch_size=1) as envs:
         envs.reset(seed=0)

@@ -78,9 +78,15 @@ def test_closing_ends_the_threads():
     assert len(os.listdir("/proc/self/task")) <= before + 1  # Linux may list an ended thread for a moment
 
 
-@pytest.mark.parametrize("batch_size", [3, 1])
-def test_ctrl_c_loses_no_row_for_good(envs, batch_size):
+@pytest.mark.parametrize(("workers", "batch_size"), [(None, 3), (None, 1), (2, 3), (2, 1)])
+def test_ctrl_c_loses_no_row_for_good(workers, batch_size):
     """Interrupts at any moment: whatever was under way, the envs can be reset and go on as if new."""
+    with vecenv.make(PONG, 3, preprocessing=True, workers=workers) as envs:
+        envs.reset(seed=0)
+        disturb(envs, batch_size)
+
+
+def disturb(envs, batch_size):
     stop, main = threading.Event(), threading.main_thread().ident
 
     def interrupt():
@@ -122,6 +128,29 @@ def test_ctrl_c_loses_no_row_for_good(envs, batch_size):
         np.testing.assert_array_equal(obs, fresh.reset(seed=9)[0])
         for _ in range(5):
             np.testing.assert_array_equal(envs.step(np.full(3, 2))[0], fresh.step(np.full(3, 2))[0])
+
+
+class Interrupting(dict):
+    """Raises once, right after results were put in."""
+
+    armed = True
+
+    def update(self, *args, **kwargs):
+        super().update(*args, **kwargs)
+        if self.armed:
+            self.armed = False
+            raise KeyboardInterrupt
+
+
+def test_a_pool_that_was_interrupted_before_it_noted_results_goes_on():
+    with vecenv.make(PONG, 3, preprocessing=True, workers=2) as envs, vecenv.make(PONG, 3, preprocessing=True) as other:
+        envs.reset(seed=0)
+        other.reset(seed=0)
+        envs.send(np.ones(3, np.int64))
+        envs.engine._games.results = Interrupting(envs.engine._games.results)
+        with pytest.raises(KeyboardInterrupt):
+            envs.recv()
+        np.testing.assert_array_equal(envs.recv().obs, other.step(np.ones(3, np.int64))[0])
 
 
 SCRIPT = """

@@ -90,6 +90,8 @@ class AleEngine:
         """ALE's frame number when the running game began."""
         self._rolling: set[int] = set()
         """Rows whose ROLL has ended an episode and begins the next."""
+        self._order: list[int] = []
+        """Rows in the order of their sends, if that is what `recv` keeps to."""
         self._ready: list[int] = []
         """Rows that are done and not received."""
         self._noting: list[int] = []
@@ -113,6 +115,8 @@ class AleEngine:
                 "stepped; make them without `workers`"
             )
         self.batch.options.clear()
+        if self._ordered:
+            self._order = [*self._in_order(), *listed.tolist()]
         self._rolling.difference_update(listed.tolist())
         steps = listed[~resets].tolist()
         self._games.step(steps, actions[~resets].tolist())
@@ -122,22 +126,28 @@ class AleEngine:
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         self._lose_interrupted()
         pending = len(self._ready) + len(self._games.begun)
-        while len(self._ready) < count:
-            if self._ordered and count < pending:
-                wanted = list(self._games.begun)[: count - len(self._ready)]
-                self._games.fetch_all(wanted)
+        first = self._in_order()[:count] if self._ordered and count < pending else []
+        while len(self._ready) < count or not set(first) <= set(self._ready):
+            if first:
+                self._games.fetch_all([row for row in first if row in self._games.begun])
             elif count < pending:
                 self._games.fetch_some()
             else:
                 self._games.fetch_all(list(self._games.begun))
             self._note()
-        chosen, left = self._ready[:count], self._ready[count:]
+        chosen = first or self._ready[:count]
+        left = [row for row in self._ready if row not in first] if first else self._ready[count:]
         if self.batch.mail:
             self._raise_fault(chosen)
         rows = np.array(chosen if left or self._games.begun else sorted(chosen), np.int64)
         self.batch.op[rows] = 0
         self._ready = left
+        self._order = [row for row in self._order if row not in chosen]
         return rows
+
+    def _in_order(self) -> list[int]:
+        """Rows that are under way, in the order of their sends."""
+        return [row for row in self._order if row in self._ready or row in self._games.begun]
 
     def pending(self) -> Rows:
         self._lose_interrupted()

@@ -40,7 +40,9 @@ class Pool:
 
     def fetch_all(self, rows: Iterable[int]) -> None:
         """Run what was begun and put the results into `results`."""
-        rows = sorted(row for row in self.begun if row not in self.results)
+        rows = sorted(self.begun)
+        if all(row in self.results for row in rows):
+            return  # an interrupt came before they were noted
         kinds, numbers = zip(*[self.begun[row] for row in rows], strict=True)
         pool, exchange = self._natives, self._exchange
         if kinds[0] == "reset":
