@@ -159,3 +159,25 @@ def test_buffers_can_be_pickled():
     assert isinstance(again, theirs.ReplayBuffer)
     assert again.size() == 1
     assert again.sample(3).observations.shape == (3, 3)
+
+
+def test_a_second_learn_cuts_the_episode_of_the_first():
+    """SB3 marks the last transition as done when it goes on with a reset; each observation is stored once."""
+    kwargs = {"learning_starts": 20, "batch_size": 8, "buffer_size": 60, "optimize_memory_usage": True}
+    kwargs |= {
+        "policy_kwargs": {"net_arch": [16]},
+        "replay_buffer_class": ours.ReplayBuffer,
+        "device": "cpu",
+        "seed": 1,
+    }
+    walk = gymnasium.wrappers.TimeLimit(gymnasium.make("Pendulum-v1"), 12)
+    model = SAC("MlpPolicy", walk, **kwargs, replay_buffer_kwargs={"handle_timeout_termination": True})
+    model.learn(30)
+    with pytest.warns(UserWarning, match="last trajectory"):
+        model.learn(20)
+    buffer = model.replay_buffer
+    assert buffer.dones[29].all()
+    assert not buffer.dones[28].any()
+    drawn = buffer.ours.gather(np.arange(50))
+    angle = np.arctan2(drawn.obs[:, 1], drawn.obs[:, 0]) + 0.05 * drawn.next_obs[:, 2]
+    np.testing.assert_allclose(np.cos(angle), drawn.next_obs[:, 0], atol=1e-5)  # float32 observations

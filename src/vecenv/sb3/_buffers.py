@@ -167,6 +167,11 @@ class ReplayBuffer(theirs.ReplayBuffer):
         self.pos = (self.pos + 1) % self.buffer_size
         self.full = self.full or self.pos == 0
 
+    @property
+    def dones(self) -> _Dones:
+        """Where episodes ended, by slot and env. Setting some says that all envs were reset by hand."""
+        return _Dones(self.ours)
+
     def reset(self) -> None:
         """Forget everything."""
         super().reset()
@@ -203,6 +208,19 @@ class ReplayBuffer(theirs.ReplayBuffer):
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.as_tensor(array, device=self.device)
+
+
+class _Dones:
+    """What Stable-Baselines3 writes to when `learn` is called again: the last transitions end their episodes."""
+
+    def __init__(self, ours: OurReplayBuffer) -> None:
+        self._ours = ours
+
+    def __getitem__(self, slot: Any) -> np.ndarray:
+        return self._ours._ended.reshape(self._ours.slots, self._ours.lanes)[slot]
+
+    def __setitem__(self, slot: Any, done: bool) -> None:
+        self._ours.cut()
 
 
 def _shaped(tree: Any, shape: Any) -> Any:
