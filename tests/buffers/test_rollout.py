@@ -79,7 +79,7 @@ def test_began_marks_first_observations():
     np.testing.assert_array_equal(buffer.began[1:], buffer.terminated | buffer.truncated)
 
 
-@pytest.mark.parametrize("mode", ["same-step", "next-step"])
+@pytest.mark.parametrize("mode", MODES)
 def test_advantages_are_those_of_the_true_transitions(mode):
     """The value of an observation is its sum here. In next-step mode some rows are no transitions."""
     with make(mode) as envs:
@@ -93,6 +93,8 @@ def test_advantages_are_those_of_the_true_transitions(mode):
             step = envs.recv()
             buffer.add(actions, step)
             made += step.valid
+            if mode == "disabled" and step.done.any():
+                buffer.reset(envs.reset(options={"reset_mask": step.done})[0], step.done)
     values = buffer.obs.sum(-1)
     advantages, _ = buffer.gae(values[:-1], values[-1], buffer.finals()[2].sum(-1), 0.9, 0.8)
     for env in range(ENVS):
@@ -102,6 +104,21 @@ def test_advantages_are_those_of_the_true_transitions(mode):
                           final_value=after.sum(-1))  # fmt: skip
         np.testing.assert_array_equal(advantages[buffer.valid[:, env], env], expected)
         assert truncated.any()
+
+
+def test_an_episode_that_is_reset_before_its_end_is_truncated():
+    with vecenv.make("CartPole-v1", 1, autoreset="disabled") as envs:
+        buffer, everyone = buffer_of(envs, 2, 1), np.ones(1, bool)
+        buffer.begin(envs.reset(seed=SEED)[0])
+        for _ in range(2):
+            envs.send(np.zeros(1, np.int64))
+            buffer.add(np.zeros(1, np.int64), envs.recv())
+            for _ in range(2):  # the second one ends no episode
+                buffer.reset(envs.reset(options={"reset_mask": everyone})[0], everyone)
+    zeros = np.zeros((2, 1), np.float32)
+    advantages, _ = buffer.gae(zeros, zeros[0], np.array([7.0, 0.0], np.float32), 1.0, 1.0)
+    np.testing.assert_array_equal(advantages[:, 0], [8.0, 1.0])
+    assert len(buffer.finals()[0]) == 2
 
 
 def test_tensors_share_the_memory():

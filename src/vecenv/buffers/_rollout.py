@@ -134,17 +134,20 @@ class RolloutBuffer:
     def reset(self, obs: Any, mask: np.ndarray) -> None:
         """Note a partial reset (`options={"reset_mask": mask}`), as "disabled" mode needs: new episodes begin there.
 
+        An episode that had not ended is truncated.
+
         Args:
             obs: of all envs, as the reset returned them.
             mask: which envs were reset.
         """
         rows = np.flatnonzero(mask)
         times = self._times[rows]
-        ended = np.flatnonzero(times > 0)
+        ended = np.flatnonzero((times > 0) & ~self.began[times, rows])
         if len(ended):
-            at = times[ended], rows[ended]
+            at, last = (times[ended], rows[ended]), (times[ended] - 1, rows[ended])
+            self.truncated[last] |= ~self.terminated[last]
             finals = [column[at] for column in self._obs.columns]
-            self._finals.append((times[ended] - 1, rows[ended] + self.first_env, finals))
+            self._finals.append((last[0], last[1] + self.first_env, finals))
         self._obs.write((times, rows), obs, rows)
         self.began[times, rows] = True
 
