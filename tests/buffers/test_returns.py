@@ -66,11 +66,22 @@ def test_gae_is_the_plain_recursion_to_the_last_bit(rollout, masked):
 def test_discounted_returns_are_the_plain_recursion_to_the_last_bit(rollout):
     given, gamma, _, _ = rollout
     del given["value"]
+    if "final_value" not in given:
+        given["truncated"][:] = False
     number, expected = given["last_value"].dtype.type, np.zeros_like(given["reward"])
     given_after = {**given, "value": expected}
     for time, env in places(given):
         expected[time, env] = given["reward"][time, env] + number(gamma) * after(given_after, time, env)
     np.testing.assert_array_equal(discounted_returns(**given, gamma=gamma), expected)
+
+
+def test_discounted_returns_need_to_know_how_truncated_episodes_go_on():
+    rows = {"reward": np.array([1.0, 1.0, 100.0]), "last_value": np.array(0.0), "terminated": np.zeros(3, bool)}
+    rows["truncated"] = np.array([False, True, False])
+    with pytest.raises(ConfigError, match="1 of these rows truncated an episode; pass final_value"):
+        discounted_returns(**rows, gamma=1.0)
+    found = discounted_returns(**rows, gamma=1.0, final_value=np.zeros(3))
+    np.testing.assert_array_equal(found, [2.0, 1.0, 100.0])
 
 
 @given(rollouts(), st.integers(1, 15))

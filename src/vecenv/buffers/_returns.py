@@ -3,7 +3,8 @@
 Everywhere: `reward[t]`, `terminated[t]` and `truncated[t]` belong to the transition that was made in the state of which
 `value[t]` is the value; `last_value` is the value of the state after the last transition. An episode that terminated
 is worth nothing afterwards. One that was truncated goes on, unseen: `final_value[t]` is the value of the observation it
-ended with. Without `final_value` the state of row t + 1 is that observation, as in "next-step" mode.
+ended with. Without `final_value` the state of row t + 1 is that observation, as in "next-step" mode; where there are no
+values (`discounted_returns`), it must be given.
 
 Arrays have the axes [T, ...] (`last_value` without T). All are computed in the dtype of `value`, float32 or float64.
 """
@@ -66,8 +67,16 @@ def discounted_returns(
 ) -> np.ndarray:
     """Discounted sums of rewards to the end of each episode; what is behind the last row is `last_value`.
 
-    Computed in the dtype of `last_value`. Without `final_value` a truncated episode goes on with the row after it.
+    Computed in the dtype of `last_value`.
+
+    Raises:
+        ConfigError: an episode was truncated and there is no `final_value`: there are no values of rows to go on with.
     """
+    if final_value is None and np.any(truncated):
+        raise ConfigError(
+            f"{np.count_nonzero(truncated)} of these rows truncated an episode; pass final_value, the value of what "
+            "each ended with (zeros: nothing is behind it)"
+        )
     value = np.broadcast_to(np.asarray(last_value), np.shape(reward))
     return _run("discounted", reward, value, last_value, terminated, truncated, final_value=final_value,
                 numbers=(gamma,))[1]  # fmt: skip
