@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import vecenv
 from vecenv import Op, Step
 from vecenv.buffers import ReplayBuffer, SumTree
-from vecenv.errors import CallOrderError, ConfigError, SpaceError, UnsafeFile
+from vecenv.errors import CallOrderError, ConfigError, SpaceError, UnknownRow, UnsafeFile
 
 BOX, PICK = spaces.Box(-np.inf, np.inf, (2,)), spaces.Discrete(5)
 
@@ -296,8 +296,32 @@ def test_wrong_priorities_are_refused():
         uniform.update_priorities(np.array([0]), np.array([1.0]))
     with pytest.raises(ConfigError, match="must be positive"):
         weighted.update_priorities(np.array([0]), np.array([0.0]))
+    for infinite in (np.inf, np.nan):
+        with pytest.raises(ConfigError, match="must be positive and finite"):
+            weighted.update_priorities(np.array([0]), np.array([infinite]))
+    total = weighted._tree.total
+    for place in (-3, 8, 1 << 40):
+        with pytest.raises(UnknownRow, match=rf"there is no {place} among 8"):
+            weighted.update_priorities(np.array([0, place]), np.ones(2))
+        with pytest.raises(UnknownRow, match=rf"there is no {place} among 8"):
+            SumTree(8).update([place], 5.0)
+        with pytest.raises(UnknownRow, match=rf"there is no {place} among 8"):
+            uniform.look_ahead(np.array([place, 0]), 2)
+    assert weighted._tree.total == total
+    with pytest.raises(CallOrderError, match="a part of a replay buffer"):
+        ReplayBuffer(BOX, PICK, 8, 2).part(0, 1).look_ahead(np.array([0]), 2)
     with pytest.raises(ConfigError, match="less than one transition"):
         ReplayBuffer(BOX, PICK, 3, 4)
+
+
+def test_runs_are_weighted_as_single_transitions_are():
+    buffer = ReplayBuffer(BOX, PICK, 32, 1, alpha=1.0, seed=3)
+    fill([buffer], 5, 20, 1, chance=0)
+    priority = np.linspace(1, 4, 20)
+    buffer.update_priorities(np.arange(20), priority)
+    drawn = buffer.sample_sequences(12, 3, beta=1.0)
+    weight = 1 / priority[drawn.index[:, 0]]
+    np.testing.assert_allclose(drawn.weight, np.tile((weight / weight.max())[:, None], 3), rtol=1e-6)
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from vecenv.buffers._files import read_arrays, write_arrays
 from vecenv.buffers._frames import Frames, Pairs
 from vecenv.buffers._rollout import Transitions
 from vecenv.buffers._storage import Storage, check_extras, extra_columns, put
-from vecenv.buffers._sum_tree import SumTree, native
+from vecenv.buffers._sum_tree import SumTree, check_places, native
 from vecenv.errors import CallOrderError, ConfigError
 
 
@@ -168,8 +168,10 @@ class ReplayBuffer:
         index = self._draw(count, replace)
         return self.gather(index, self._weights(index, beta))
 
-    def sample_sequences(self, count: int, length: int) -> Transitions:
+    def sample_sequences(self, count: int, length: int, *, beta: float = 0.4) -> Transitions:
         """Draw runs of `length` transitions, each within one episode; arrays have the axes [count, length, ...].
+
+        With priorities runs are drawn by that of their first transition, and weighted so; `beta` as of `sample`.
 
         Raises:
             CallOrderError: hardly any episode is that long.
@@ -184,7 +186,8 @@ class ReplayBuffer:
             raise CallOrderError(f"found too few runs of {length} transitions within an episode; ask for shorter ones")
         starts = np.concatenate(found)[:count]
         index = (starts[:, None] + self.lanes * np.arange(length)) % self.capacity
-        flat = self._rows(index.reshape(-1), index.reshape(-1))
+        weight = self._weights(starts, beta).repeat(length)
+        flat = self._rows(index.reshape(-1), index.reshape(-1), weight=weight)
         shaped = {
             name: map_tree(lambda array: array.reshape(count, length, *array.shape[1:]), value)
             for name, value in vars(flat).items()
@@ -199,22 +202,26 @@ class ReplayBuffer:
         return self._rows(index, last, reward, discount, weight)
 
     def update_priorities(self, index: np.ndarray, priority: np.ndarray) -> None:
-        """Set the priorities of transitions that were drawn, by their `index`; they must be positive.
+        """Set the priorities of transitions that were drawn, by their `index`; they must be positive and finite.
 
         Transitions that are gone by now keep a priority of zero.
         """
         if self._tree is None or self.alpha is None:
             raise CallOrderError("this buffer draws uniformly; make it with alpha=0.6 or so")
         priority = np.asarray(priority, np.float64)
-        if not (priority > 0).all():
-            raise ConfigError("priorities must be positive; add a small number to errors")
+        if not ((priority > 0) & np.isfinite(priority)).all():
+            raise ConfigError("priorities must be positive and finite; add a small number to errors")
+        check_places(np.asarray(index), self.capacity)
         weights = np.where(self._tree[index] > 0, priority**self.alpha, 0.0)
         self._highest[0] = max(self._highest[0], weights.max(initial=0.0))
         self._tree.update(index, weights)
 
-    def _draw(self, count: int, replace: bool) -> np.ndarray:
+    def _check_whole(self) -> None:
         if self.num_envs != self.lanes:
             raise CallOrderError("this is a part of a replay buffer, to add to; draw from the whole")
+
+    def _draw(self, count: int, replace: bool) -> np.ndarray:
+        self._check_whole()
         total = len(self)
         if not total or (not replace and count > total):
             raise CallOrderError(f"cannot draw {count} transitions from {total}; add() more first")
@@ -241,7 +248,9 @@ class ReplayBuffer:
 
     def look_ahead(self, index: np.ndarray, horizon: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Rewards, discounts, places of the last step and numbers of steps of runs of at most `horizon` steps."""
+        self._check_whole()
         index, count = np.ascontiguousarray(index, np.int64), len(index)
+        check_places(index, self.capacity)
         reward, discount = np.empty(count, np.float32), np.empty(count, np.float32)
         last, steps = np.empty(count, np.int64), np.empty(count, np.int64)
         newest, gamma = (self._head - 1) % self.slots, np.array([self.gamma])

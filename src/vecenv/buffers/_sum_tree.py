@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from vecenv._native_function import address_of, native_function
+from vecenv.errors import UnknownRow
 
 
 class SumTree:
@@ -34,8 +35,13 @@ class SumTree:
         return self.nodes[self.leaves + np.asarray(index)]
 
     def update(self, index: np.ndarray, weights: np.ndarray | float) -> None:
-        """Set weights; of an index that comes twice the last one counts."""
+        """Set weights; of an index that comes twice the last one counts.
+
+        Raises:
+            UnknownRow: an index is not in [0, size).
+        """
         index = np.ascontiguousarray(index, np.int64)
+        check_places(index, self.size)
         weights = np.ascontiguousarray(np.broadcast_to(np.asarray(weights, np.float64), index.shape))
         self._run("update_tree", index, weights)
 
@@ -56,6 +62,13 @@ class SumTree:
         table = np.array(words, np.int64)
         with self._lock:
             native(name)(address_of(table))
+
+
+def check_places(index: np.ndarray, size: int) -> None:
+    """Raise UnknownRow unless all are in [0, size); native code does not look."""
+    if len(index) and (index.min() < 0 or index.max() >= size):
+        wrong = index[(index < 0) | (index >= size)][0]
+        raise UnknownRow(f"there is no {wrong} among {size} places; pass the `index` of what was drawn")
 
 
 @functools.cache
