@@ -119,6 +119,12 @@ def make(
     _check_choice("on_error", on_error, ("raise", "restart"))
     _check_choice("order", order, ("first-ready", "fixed"))
     _check_choice("precision", precision, ("exact", "fast"))
+    mode = parse_mode(autoreset)
+    check_observation_mode(observation_mode)
+    timeout = None if timeout is None else patience(positive_seconds("timeout", timeout))
+    start_timeout = positive_seconds("start_timeout", start_timeout)
+    check_context(context)
+    _check_for_ray(engine, ray_address=ray_address, num_cpus=num_cpus, local_engine=local_engine)
     register_games(env)
     if preprocessing is not None or engine == "ale" or are_games(env, engine):
         from vecenv.atari._make import make_games
@@ -128,14 +134,8 @@ def make(
     source = resolve(env, num_envs, env_kwargs, wrappers, kwargs)
     kernel, env_fns, env_kwargs, spec = source.kernel, source.env_fns, source.env_kwargs, source.spec
     count = len(env_fns)
-    mode = parse_mode(autoreset)
-    check_observation_mode(observation_mode)
-    timeout = None if timeout is None else patience(positive_seconds("timeout", timeout))
-    start_timeout = positive_seconds("start_timeout", start_timeout)
-    check_context(context)
-    if batch_size is not None and not 1 <= positive_int("batch_size", batch_size) <= count:
-        raise ConfigError(f"batch_size must be in 1 ... num_envs = {count}, got {batch_size}")
-    workers = _workers(workers, count, caller_works)
+    check_batch_size(batch_size, count)
+    workers = count_workers(workers, count, caller_works)
     asked = {"wrappers": wrappers, "observation_mode": observation_mode, "timeout": timeout}
     asked["caller_works"] = caller_works
     native = Native(
@@ -144,7 +144,6 @@ def make(
         source.task,
         refuses_task(source.task, source.task_kernel, env_kwargs, **asked),
     )
-    _check_for_ray(engine, ray_address=ray_address, num_cpus=num_cpus, local_engine=local_engine)
     name, reason = _choose(engine, env_fns, workers, timeout, caller_works, native)
     front: dict[str, Any] = {"autoreset": mode, "batch_size": batch_size, "copy": copy, "seeding": seeding}
     front["engine_reason"] = reason
@@ -352,7 +351,14 @@ def _time_steps(factory: Factory) -> float:
         env.close()
 
 
-def _workers(workers: Any, count: int, caller_works: bool) -> int:
+def check_batch_size(batch_size: Any, count: int) -> None:
+    """Raise unless so many of `count` envs can be received."""
+    if batch_size is not None and not 1 <= positive_int("batch_size", batch_size) <= count:
+        raise ConfigError(f"batch_size must be in 1 ... num_envs = {count}, got {batch_size}")
+
+
+def count_workers(workers: Any, count: int, caller_works: bool = False) -> int:
+    """How many workers share `count` envs."""
     if caller_works and count < 2:
         raise ConfigError("caller_works shares envs between the caller and workers, and there is only one env")
     most = count - caller_works

@@ -65,6 +65,12 @@ def test_arguments_may_differ_from_game_to_game():
         assert [spec.repeat_action_probability for spec in envs.engine.specs] == [0.0, 0.5]
 
 
+def test_a_limit_beyond_what_ale_counts_is_none():
+    with vecenv.make(PONG, 1, preprocessing=True, max_num_frames_per_episode=2**31) as envs:
+        assert envs.engine.name == "ale"
+        envs.reset(seed=0)
+
+
 MISTAKES = [
     (("ALE/Pnog-v5",), {}, errors.UnknownEnv, "did you mean 'ALE/Pong-v5'"),
     (("CartPole-v1",), {}, errors.ConfigError, "CartPole-v1 is none"),
@@ -79,7 +85,13 @@ MISTAKES = [
     ((PONG,), {"repeat_action_probability": 2}, errors.ConfigError, "in 0 ... 1"),
     ((PONG,), {"obs_type": "ram"}, errors.ConfigError, "leave preprocessing out"),
     ((PONG,), {"preprocessing": None, "engine": "ale"}, errors.EngineRefused, "older screen"),
+    (("CartPole-v1",), {"preprocessing": None, "engine": "ale"}, errors.ConfigError, "CartPole-v1 is none"),
     ((PONG, 2), {"batch_size": 3}, errors.ConfigError, "batch_size"),
+    ((PONG, 2), {"batch_size": 1.5}, errors.ConfigTypeError, "batch_size"),
+    ((PONG, 2), {"workers": 50}, errors.ConfigError, "workers"),
+    ((PONG, 2), {"ray_address": "x:1"}, errors.ConfigError, "ray_address"),
+    ((PONG, 2), {"context": "nonsense"}, errors.ConfigError, "nonsense"),
+    ((PONG, 2), {"start_timeout": -3}, errors.ConfigError, "start_timeout"),
     ((PONG,), {"timeout": 1.0, "engine": "ale"}, errors.EngineRefused, "cannot be interrupted"),
     (([PONG] * 3, 2), {}, errors.ConfigError, "leave num_envs out"),
     (([PONG, "ALE/Breakout-v5"],), {"full_action_space": False}, errors.SpaceError, "full_action_space=True"),

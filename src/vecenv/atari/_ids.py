@@ -70,7 +70,7 @@ def find_game(env: Any) -> EnvSpec:
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "ale-py has ids like 'ALE/Pong-v5'"
         raise UnknownEnv(f"there is no game {env!r}; {hint}") from None
     if spec.entry_point != _OF_ALE:
-        raise ConfigError(f"preprocessing is for Atari games, and {spec.id} is none; use wrappers instead")
+        raise ConfigError(f"preprocessing and engine='ale' are for Atari games, and {spec.id} is none; use wrappers")
     return spec
 
 

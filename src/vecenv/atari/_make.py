@@ -11,7 +11,6 @@ from gymnasium.envs.registration import EnvSpec
 from vecenv import _make
 from vecenv._autoreset import parse_mode
 from vecenv._builds import refuses_native
-from vecenv._checks import positive_int
 from vecenv._factories import MakeEnv, check_wrappers, kwargs_per_env
 from vecenv._vector_env import VectorEnv
 from vecenv.atari._env import MakeGame
@@ -38,9 +37,9 @@ def make_games(*, env: Any, num_envs: int, engine: str, preprocessing: Any, env_
     ids = list(env) if isinstance(env, (list, tuple)) else [env] * num_envs
     if len(ids) != num_envs and num_envs != 1:
         raise ConfigError(f"num_envs={num_envs}, but the list has {len(ids)} games; leave num_envs out")
+    specs = [find_game(id) for id in ids]
     if preprocessing is None and engine == "ale":
         raise EngineRefused(_PLAIN)
-    specs = [find_game(id) for id in ids]
     rows: list[Mapping[str, Any]] = kwargs_per_env(env_kwargs, len(ids))
     if len({spec.kwargs["game"] for spec in specs}) > 1:
         rows = [{"full_action_space": True, **row} for row in rows]
@@ -78,15 +77,12 @@ def _make_preprocessed(
 def _make_native(games: list[GameSpec], engine: str, options: Preprocessing, asked: dict[str, Any]) -> VectorEnv:
     from vecenv.engines._ale import AleEngine
 
-    batch_size = asked["batch_size"]
-    if batch_size is not None and not 1 <= batch_size <= len(games):
-        raise ConfigError(f"batch_size must be in 1 ... num_envs = {len(games)}, got {batch_size}")
-    mode = parse_mode(asked["autoreset"])
-    threads = None if asked["workers"] is None else positive_int("workers", asked["workers"])
+    _make.check_batch_size(asked["batch_size"], len(games))
+    threads = None if asked["workers"] is None else _make.count_workers(asked["workers"], len(games))
     return VectorEnv(
         AleEngine(games, options, ordered=asked["order"] == "fixed", threads=threads),
-        autoreset=mode,
-        batch_size=batch_size,
+        autoreset=parse_mode(asked["autoreset"]),
+        batch_size=asked["batch_size"],
         copy=asked["copy"],
         seeding=asked["seeding"],
         engine_reason=f"engine={engine!r} was asked for" if engine == "ale" else "ale-py's native games, preprocessed",

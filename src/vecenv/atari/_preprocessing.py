@@ -120,4 +120,4 @@ def ale_seed(seed: int) -> int:
 
 def frame_limit(max_frames: int | None) -> int:
     """Frames of an episode, as ale-py wants it."""
-    return _NO_LIMIT if max_frames is None else positive_int("max_num_frames_per_episode", max_frames)
+    return _NO_LIMIT if max_frames is None else min(positive_int("max_num_frames_per_episode", max_frames), _NO_LIMIT)
