@@ -101,7 +101,12 @@ def refuses_native(wrappers: Any, observation_mode: Any, timeout: float | None, 
 
 
 def split_parameters(kernel: Kernel, env_kwargs: Any, count: int) -> Any:
-    """Arguments of Python envs of a kernel: where a parameter has one value per env, every env gets its own."""
+    """Arguments of Python envs of a kernel: where a parameter has one value per env, every env gets its own.
+
+    Numbers are Python's: a NumPy scalar would change the type of what an env computes with it.
+    """
+    if isinstance(env_kwargs, (list, tuple)):
+        return [_with_plain_numbers(kernel, row) if isinstance(row, Mapping) else row for row in env_kwargs]
     if not isinstance(env_kwargs, Mapping):
         return env_kwargs
     several = [
@@ -110,8 +115,18 @@ def split_parameters(kernel: Kernel, env_kwargs: Any, count: int) -> Any:
         if name in kernel.params and np.ndim(value) == len(kernel.params[name].shape) + 1 and len(value) == count
     ]
     if not several:
-        return env_kwargs
-    return [{**env_kwargs, **{name: env_kwargs[name][row] for name in several}} for row in range(count)]
+        return _with_plain_numbers(kernel, env_kwargs)
+    rows = [{**env_kwargs, **{name: env_kwargs[name][row] for name in several}} for row in range(count)]
+    return [_with_plain_numbers(kernel, row) for row in rows]
+
+
+def _with_plain_numbers(kernel: Kernel, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value.item()
+        if name in kernel.params and isinstance(value, (np.generic, np.ndarray)) and not value.ndim
+        else value
+        for name, value in kwargs.items()
+    }
 
 
 def _is_gymnasiums(kernel: Kernel) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils.env_checker import data_equivalence
 
 from vecenv._builds import NAMESPACE, compiled_kwargs, refuses_native, time_limit
 from vecenv._vector_env import VectorEnv
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _STRUCTURE = ("xml_file", "frame_skip")
 """Arguments that decide what is compiled; they are the same for all envs."""
+_SHARED = f"envs of a task share {', '.join(_STRUCTURE)} and the camera; give all rows the same"
 
 
 def is_installed() -> bool:
@@ -43,10 +45,10 @@ def _task_env(task: type[Task], **kwargs: Any) -> Any:
 
 
 def task_kernel(task: type[Task], env_kwargs: Any) -> Kernel | None:
-    """The kernel of a task with the model that is asked for, None without MuJoCo.
+    """The kernel of a task with the model that is asked for, None without MuJoCo or if envs are to have different ones.
 
     Raises:
-        ConfigError: the model cannot be had, or envs are to have different ones.
+        ConfigError: the model cannot be had, or envs of a user's task are to have different ones.
         MissingExtra: there is no MuJoCo, and no Python env either that could say so.
     """
     if not is_installed():
@@ -57,8 +59,10 @@ def task_kernel(task: type[Task], env_kwargs: Any) -> Kernel | None:
 
     rows = env_kwargs if isinstance(env_kwargs, (list, tuple)) else [env_kwargs]
     shared = [{name: row[name] for name in (*_STRUCTURE, *CAMERA) if name in row} for row in map(_mapping, rows)]
-    if any(entry != shared[0] for entry in shared):
-        raise ConfigError(f"envs of a task share {', '.join(_STRUCTURE)} and the camera; give all rows the same")
+    if not all(data_equivalence(entry, shared[0]) for entry in shared):
+        if task.id in GYMNASIUM:
+            return None
+        raise ConfigError(_SHARED)
     return build_task(task, shared[0])[0]
 
 
@@ -78,6 +82,8 @@ def refuses_task(
             "there is no MuJoCo task of this env; write one (vecenv.mujoco.Task), or use engine='sync', 'thread' or "
             "'process'"
         )
+    if kernel is None and is_installed():
+        return _SHARED
     if kernel is None:
         return "MuJoCo is not installed; pip install 'vecenv[mujoco]'"
     unfit = refuses_native(wrappers, observation_mode, timeout, caller_works)

@@ -51,6 +51,38 @@ def test_options_may_differ_per_env() -> None:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"ctrl_cost_weight": np.array([0.1, 0.3])},
+        {"ctrl_cost_weight": np.float64(0.3)},
+        {"env_kwargs": [{"ctrl_cost_weight": np.float64(0.1)}, {"ctrl_cost_weight": np.array(0.3)}]},
+    ],
+)
+def test_numbers_of_numpy_are_plain_numbers(given: dict) -> None:
+    """Gymnasium would compute with np.float64(0.1) in another precision than with 0.1; engines do not differ."""
+    with (
+        vecenv.make("HalfCheetah-v5", 2, engine="mujoco", **given) as ours,
+        vecenv.make("HalfCheetah-v5", 2, engine="sync", **given) as python,
+    ):
+        play(ours, python, 20, 0, AutoresetMode.NEXT_STEP)
+
+
+@pytest.mark.timeout(180)
+def test_envs_with_different_models_are_gymnasiums() -> None:
+    looks = [{"default_camera_config": {"lookat": np.zeros(3)}}, {"default_camera_config": {"lookat": np.ones(3)}}]
+    for each in ([{"frame_skip": 1}, {"frame_skip": 2}], looks):
+        with vecenv.make("Swimmer-v5", 2, env_kwargs=each) as envs:
+            assert envs.engine.name in ("sync", "process")
+            assert "share xml_file, frame_skip and the camera" in envs.engine_reason
+            envs.reset(seed=0)
+        with pytest.raises(vecenv.errors.EngineRefused, match="share xml_file, frame_skip and the camera"):
+            vecenv.make("Swimmer-v5", 2, env_kwargs=each, engine="mujoco")
+    with vecenv.make("Swimmer-v5", 2, env_kwargs=[looks[0], {**looks[0]}]) as envs:
+        assert envs.engine.name == "mujoco"
+
+
+@pytest.mark.timeout(180)
 def test_custom_model(tmp_path) -> None:
     """`xml_file`: another body, other sizes."""
     from vecenv.mujoco._kernel import ASSETS

@@ -1,7 +1,11 @@
 """Tasks of one's own: native code, Python and plain Gymnasium agree; parameters of the model per env."""
 
+import inspect
 import pickle
+import sys
 import warnings
+from pathlib import Path
+from types import ModuleType
 
 import gymnasium
 import numpy as np
@@ -15,6 +19,7 @@ from wrong_tasks import Early, Missing, Overwrites, OverwritesLater, Twice
 import vecenv
 from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, KernelError
 from vecenv.mujoco import Task
+from vecenv.mujoco._kernel import _found
 
 MODES = list(AutoresetMode)
 RANDOM = np.random.default_rng(0)
@@ -203,3 +208,13 @@ def test_main_body_may_differ_per_env() -> None:
     theirs = SyncVectorEnv([lambda body=body: gymnasium.make("Ant-v5", main_body=body) for body in bodies.tolist()])
     with vecenv.make("Ant-v5", 2, engine="mujoco", main_body=bodies) as ours:
         play(ours, theirs, 20, 0, AutoresetMode.NEXT_STEP)
+
+
+def test_a_task_without_a_file_finds_its_model_where_it_is(tmp_path, monkeypatch) -> None:
+    """As in a notebook; the tests of this folder run in one of their own."""
+    (tmp_path / "arm.xml").write_text(ARM)
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    task = type("Typed", (Arm,), {"__module__": "__main__", "model": "arm.xml"})
+    with pytest.raises(OSError):
+        inspect.getsourcefile(task)
+    assert Path(_found("arm.xml", task)).read_text() == ARM

@@ -168,8 +168,10 @@ def _found(source: str, task: type[Task]) -> str:
         return source
     if source.startswith((".", "/", "~")):
         return str(Path(source).expanduser())
-    file = inspect.getsourcefile(task)
-    beside = Path(file).with_name(source) if file else Path(source)
+    try:
+        beside = Path(inspect.getsourcefile(task) or "").with_name(source)
+    except (OSError, TypeError, ValueError):  # of a notebook or a prompt
+        beside = Path(source)
     return str(next((path for path in (beside, ASSETS / source) if path.exists()), source))
 
 
