@@ -15,6 +15,7 @@ import vecenv
 from vecenv import Op, Step
 from vecenv.buffers import ReplayBuffer, SumTree
 from vecenv.errors import CallOrderError, ConfigError, SpaceError, UnknownRow, UnsafeFile
+from vecenv.trainers._checkpoint import save_tree
 
 BOX, PICK = spaces.Box(-np.inf, np.inf, (2,)), spaces.Discrete(5)
 
@@ -347,6 +348,9 @@ def test_files_of_other_buffers_and_damaged_files_are_refused(tmp_path):
     buffer.save(tmp_path / "buffer.npz")
     with pytest.raises(ConfigError, match="make them alike"):
         ReplayBuffer(BOX, PICK, 20, 2).load(tmp_path / "buffer.npz")
+    save_tree(tmp_path / "checkpoint.npz", {"algorithm": "PPO"})
+    with pytest.raises(UnsafeFile, match="no replay buffer"):
+        buffer.load(tmp_path / "checkpoint.npz")
     np.savez(tmp_path / "pickle.npz", about=np.array({}, dtype=object))
     for name in ("pickle.npz", "text.npz"):
         if name == "text.npz":

@@ -1,6 +1,7 @@
 """The door: help, wrong arguments, exit codes, laziness."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +95,8 @@ def test_module_and_script_are_the_same(command):
         (["train", "runs/none"], "there is no checkpoint or run 'runs/none'"),
         (["eval", "runs/none"], "there is no checkpoint or run"),
         (["eval", "nothing.npz"], "there is no checkpoint or run"),
+        (["train", "./none.py:Env"], "there is no file ./none.py"),
+        (["play", "/none.py:Env"], "there is no file /none.py"),
         (["play", "Nothing-v7"], "there is no env 'Nothing-v7'"),
         (["play", "CartPole-v1", "--out", "a.txt"], ".gif"),
         (["check", "cli_envs:Wlak"], "did you mean 'Walk'"),
@@ -111,6 +114,33 @@ def test_mistakes_are_told_in_words_and_exit_with_2(inside, arguments, told):
     assert told in err
     assert "Traceback" not in err
     assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--csv", "none/x.csv"], "there is no directory none"),
+        (["--plot", "none/x.png"], "there is no directory none"),
+        (["--plot", "x.xyz"], "x.xyz cannot be drawn: .xyz is none of"),
+    ],
+)
+def test_files_that_cannot_be_written_are_told_before_the_work(inside, trained, monkeypatch, options, told):
+    monkeypatch.setattr("vecenv.evaluation.evaluate", None)
+    assert told in inside("eval", trained[0], *options, code=2)[1]
+
+
+def test_what_the_system_refuses_is_one_line(inside, tmp_path):
+    (tmp_path / "file").write_text("")
+    out, err = inside("train", "CartPole-v1", "--runs-dir", tmp_path / "file" / "runs", code=1)
+    assert len(err.splitlines()) == 1
+    assert "file" in err
+    assert out == ""
+
+
+def test_other_files_among_the_checkpoints_are_passed_over(inside, trained, tmp_path):
+    shutil.copytree(trained[0], tmp_path / "copy")
+    (tmp_path / "copy" / "checkpoints" / "step-final.npz").write_bytes(b"")
+    assert "step-8192.npz" in inside("eval", tmp_path / "copy", "--episodes", 2, "--json")[0]
 
 
 def test_a_damaged_checkpoint_is_a_failure_without_a_traceback(inside, tmp_path):

@@ -116,7 +116,9 @@ def test_going_on_gives_the_weights_of_an_unbroken_run(inside, tmp_path):
     usual = ("--eval-episodes", 0, "--set", "anneal=False")
     inside("train", "CartPole-v1", "--steps", 4096, "--name", "whole", *usual)
     inside("train", "CartPole-v1", "--steps", 2048, "--name", "parts", *usual)
-    inside("train", "runs/parts", "--steps", 4096, "--eval-episodes", 0)
+    line, _ = inside("train", "runs/parts", "--steps", 4096, "--eval-episodes", 0)
+    assert "CartPole-v1 PPO: 2,048 steps in" in line
+    assert "4,096 in all" in line
     whole, parts = (PPO.load(tmp_path / f"runs/{name}/checkpoints/step-4096.npz") for name in ("whole", "parts"))
     for one, other in zip(whole.network.parameters(), parts.network.parameters()):
         assert one.equal(other)
@@ -124,6 +126,12 @@ def test_going_on_gives_the_weights_of_an_unbroken_run(inside, tmp_path):
     assert columns[0].equals(columns[1])
     whole.close()
     parts.close()
+
+
+def test_a_file_can_be_trained_on_by_any_path(inside, tmp_path):
+    (tmp_path / "own_env.py").write_text("from cli_envs import Walk\n\n\nclass Own(Walk):\n    pass\n")
+    for path in ("./own_env.py", tmp_path / "own_env.py"):
+        inside("train", f"{path}:Own", "--steps", 64, "--envs", 2, "--set", "rollout_steps=32", "--eval-episodes", 0)
 
 
 def test_going_on_needs_more_steps_and_takes_no_other_settings(inside):

@@ -18,7 +18,7 @@ from vecenv.buffers._frames import Frames, Pairs
 from vecenv.buffers._rollout import Transitions
 from vecenv.buffers._storage import Storage, check_extras, extra_columns, put
 from vecenv.buffers._sum_tree import SumTree, check_places, native
-from vecenv.errors import CallOrderError, ConfigError
+from vecenv.errors import CallOrderError, ConfigError, UnsafeFile
 
 
 class ReplayBuffer:
@@ -318,6 +318,8 @@ class ReplayBuffer:
             UnsafeFile: it is damaged, or not such a file.
         """
         about, arrays = read_arrays(path, "replay buffer")
+        if not isinstance(about, dict) or not about.keys() >= {"layout", "generator"}:
+            raise UnsafeFile(f"{path} is no replay buffer of vecenv; it must be what ReplayBuffer.save wrote")
         self.load_state_dict({"arrays": arrays, **about})
 
     def _arrays(self) -> dict[str, np.ndarray]:

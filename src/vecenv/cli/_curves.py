@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from vecenv.cli._sources import read_run
-from vecenv.errors import ConfigError, MissingExtra
+from vecenv.errors import ConfigError
 from vecenv.evaluation import bootstrap
+from vecenv.evaluation._plot import new_figure
+from vecenv.evaluation._statistics import mean as mean_of
 from vecenv.wrappers._results_file import SUFFIX
 
 POINTS, PER_POINT, RESAMPLES = 60, 10, 500
@@ -107,12 +108,8 @@ def curve_of(label: str, runs: Sequence[Episodes]) -> Curve:
     for place, sample in enumerate(samples):
         if len(sample):
             mean[place] = np.mean(sample)
-            low[place], high[place] = bootstrap((sample,), _mean, resamples=RESAMPLES)
+            low[place], high[place] = bootstrap((sample,), mean_of, resamples=RESAMPLES)
     return Curve(label, len(runs), (edges[:-1] + edges[1:]) / 2, mean, low, high)
-
-
-def _mean(values: np.ndarray) -> np.ndarray:
-    return np.mean(values, axis=-1)
 
 
 def _filled(values: Any) -> np.ndarray:
@@ -139,27 +136,6 @@ def draw_curves(curves: Sequence[Curve], path: str | Path, title: str) -> None:
     if len(curves) > 1:
         axes.legend(frameon=False)
     figure.savefig(path, dpi=130)
-
-
-def need_matplotlib() -> None:
-    """Raise MissingExtra now rather than after the work."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtra("pictures need Matplotlib: pip install 'vecenv[cli]'")
-
-
-def new_figure(size: tuple[float, float]) -> tuple[Any, Any]:
-    """A figure of one plot, in the style of all of ours. It touches no window and no global state."""
-    need_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    axes.grid(alpha=0.25)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    return figure, axes
 
 
 def _steps(value: float, _: object) -> str:

@@ -60,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MissingExtra, VecenvError) as error:
         wrong = isinstance(error, ConfigError) and not isinstance(error, MissingExtra)
         return _complain(str(error), 2 if wrong else 1)
+    except OSError as error:  # files that cannot be read or written
+        return _complain(str(error), 1)
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -141,7 +141,9 @@ def space_words(space: gymnasium.Space[Any]) -> str:
 
 
 def looks_like_path(name: str) -> bool:
-    """Whether a checkpoint or a run is meant rather than an env."""
+    """Whether a checkpoint or a run is meant rather than an env, such as path/file.py:Class."""
+    if name.partition(":")[0].endswith(".py"):
+        return False
     return Path(name).exists() or name.endswith(SUFFIX) or name.startswith(("./", "../", "/", "runs/"))
 
 
@@ -158,7 +160,8 @@ def find_checkpoint(name: str) -> Checkpoint:
         raise ConfigError(f"there is no checkpoint or run {name!r}{near}")
     if path.is_dir():
         inside = path if path.name == CHECKPOINTS else path / CHECKPOINTS
-        files = sorted(inside.glob(f"step-*{SUFFIX}"), key=lambda file: int(file.stem.partition("-")[2]))
+        numbered = [file for file in inside.glob(f"step-*{SUFFIX}") if file.stem.partition("-")[2].isdecimal()]
+        files = sorted(numbered, key=lambda file: int(file.stem.partition("-")[2]))
         if not files:
             raise ConfigError(f"the run {name!r} has no checkpoints ({inside}/step-N{SUFFIX})")
         path = files[-1]

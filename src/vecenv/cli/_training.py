@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import vecenv
-from vecenv.cli._curves import curve_of, draw_curves, need_matplotlib, read_episodes
+from vecenv.cli._curves import curve_of, draw_curves, read_episodes
 from vecenv.cli._options import nearest, pairs
 from vecenv.cli._policies import acting
 from vecenv.cli._run_files import RunFiles, new_run
@@ -19,6 +19,7 @@ from vecenv.cli._screen import Screen, short, sparkline
 from vecenv.cli._signals import Wish, stop_wish
 from vecenv.cli._sources import Checkpoint, Source, env_of, find_checkpoint, find_env, load_trainer
 from vecenv.errors import ConfigError, VecenvError
+from vecenv.evaluation._plot import need_matplotlib
 from vecenv.trainers import PPO, SAC, a2c
 
 STEPS = {
@@ -93,7 +94,7 @@ def continued_job(checkpoint: Checkpoint, steps: int | None) -> Job:
     return Job(trainer, source, files, about["algo"], steps)
 
 
-def carry_out(job: Job, options: Any, screen: Screen, started: float) -> int:
+def carry_out(job: Job, options: Any, screen: Screen) -> int:
     """Train, evaluate, draw, record, and say what happened."""
     screen.note(f"{job.files.path}: {_describe(job)}")
     with stop_wish(lambda: screen.note("stopping and saving; once more to stop at once")) as wish:
@@ -149,6 +150,7 @@ def _learn(job: Job, options: Any, screen: Screen, wish: Wish) -> dict[str, Any]
     assert last is not None
     return {
         "steps": trainer.steps,
+        "steps_before": steps_before,
         "seconds": last.seconds,
         "steps_per_second": last.steps_per_second,
         "episodes": last.episodes,
@@ -190,7 +192,9 @@ def _record(job: Job, screen: Screen) -> dict[str, Path]:
 
 def _sentence(result: dict[str, Any]) -> str:
     """One line of what happened."""
-    rate = f"{result['steps']:,} steps in {result['seconds']:.1f} s ({short(result['steps_per_second'])} steps/s)"
+    made, in_all = result["steps"] - result["steps_before"], f", {result['steps']:,} in all"
+    rate = f"{made:,} steps in {result['seconds']:.1f} s ({short(result['steps_per_second'])} steps/s)"
+    rate += in_all if result["steps_before"] else ""
     found = result.get("evaluation")
     if found is not None:
         told = f"return {found['mean']:.1f} over {found['episodes']} new episodes"

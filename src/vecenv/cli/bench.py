@@ -63,7 +63,7 @@ class Options:
 def run(options: Options, screen: Screen) -> int:
     """Measure, print a table, write JSON and a picture."""
     from vecenv.cli._contestants import contestants
-    from vecenv.cli._curves import need_matplotlib
+    from vecenv.evaluation._plot import need_matplotlib
 
     need_matplotlib()
     sizes = sorted(set(options.sizes))
@@ -177,7 +177,8 @@ def _times(ratio: float) -> str:
 
 
 def _draw(rates: dict[str, dict[int, float]], path: Path, title: str) -> None:
-    from vecenv.cli._curves import COLOURS, new_figure
+    from vecenv.cli._curves import COLOURS
+    from vecenv.evaluation._plot import new_figure
 
     figure, axes = new_figure((7.5, 4.2))
     drawn = {name: by_size for name, by_size in rates.items() if by_size}

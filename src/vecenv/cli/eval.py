@@ -56,6 +56,13 @@ class Options:
 
 def run(options: Options, screen: Screen) -> int:
     """Evaluate, and print the table."""
+    for path in (options.csv, options.plot):
+        if path is not None and not path.parent.is_dir():
+            raise ConfigError(f"{path} cannot be written: there is no directory {path.parent}")
+    if options.plot is not None:
+        from vecenv.evaluation._plot import check_picture
+
+        check_picture(options.plot)
     checkpoint = find_checkpoint(options.checkpoint)
     scenarios = _scenarios(options.scenarios)
     with screen.waiting("loading torch"):

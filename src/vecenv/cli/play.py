@@ -96,7 +96,7 @@ def run(options: Options, screen: Screen) -> int:
 def _what(options: Options, screen: Screen) -> tuple[Any, Any, Path]:
     """The env, the policy (None: random), and where the recording goes."""
     kwargs = pairs(options.kwargs, "--kwargs")
-    if not looks_like_path(options.what) or options.what.partition(":")[0].endswith(".py"):
+    if not looks_like_path(options.what):
         source = find_env(options.what, kwargs)
         return source, None, Path(f"{source.title}.gif")
     checkpoint = find_checkpoint(options.what)

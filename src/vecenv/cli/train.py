@@ -15,7 +15,6 @@ Examples:
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -83,7 +82,7 @@ def run(options: Options, screen: Screen) -> int:
         from vecenv.cli import _training
     job = _training.new_job(options) if checkpoint is None else _training.continued_job(checkpoint, options.steps)
     try:
-        return _training.carry_out(job, options, screen, time.perf_counter())
+        return _training.carry_out(job, options, screen)
     finally:
         job.close()
 

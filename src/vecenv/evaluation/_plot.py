@@ -1,13 +1,14 @@
-"""The picture of an evaluation. The only module here that knows Matplotlib."""
+"""Pictures: that of an evaluation, and what all have in common. The only module here that knows Matplotlib."""
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vecenv.errors import MissingExtra
+from vecenv.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from vecenv.evaluation._result import Evaluation
@@ -17,16 +18,9 @@ _COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
 
 def draw(evaluation: Evaluation, path: str | Path) -> None:
     """One line per scenario: dots for episodes, a bar for the interval of the interquartile mean."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtra("plots need Matplotlib: pip install 'vecenv[plot]'") from error
     rows = evaluation.summary
     groups = list(dict.fromkeys(row.group for row in rows))
-    figure = Figure(figsize=(8, 1.4 + 0.45 * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
+    figure, axes = new_figure((8, 1.4 + 0.45 * len(rows)), grid="x")
     spread = np.random.default_rng(0)
     for place, row in enumerate(rows):
         mine = np.array(evaluation.scenarios) == row.scenario
@@ -41,8 +35,39 @@ def draw(evaluation: Evaluation, path: str | Path) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlabel(f"return (circle: interquartile mean, bar: its {100 * evaluation.confidence:g} % interval)")
     axes.set_title(f"{evaluation.env}: {len(evaluation)} episodes", loc="left")
-    axes.grid(axis="x", alpha=0.3)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     figure.savefig(path, dpi=120)
+
+
+def need_matplotlib() -> None:
+    """Raise MissingExtra now rather than after the work."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtra("pictures need Matplotlib: pip install 'vecenv[plot]' or 'vecenv[cli]'")
+
+
+def check_picture(path: Path) -> None:
+    """Raise ConfigError now rather than after the work, if Matplotlib draws no such files."""
+    need_matplotlib()
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    kind = path.suffix[1:].lower()
+    if kind and kind not in FigureCanvasBase.filetypes:
+        raise ConfigError(
+            f"{path} cannot be drawn: {path.suffix} is none of {', '.join(sorted(FigureCanvasBase.filetypes))}"
+        )
+
+
+def new_figure(size: tuple[float, float], grid: str = "both") -> tuple[Any, Any]:
+    """A figure of one plot, in the style of all of ours. It touches no window and no global state."""
+    need_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.grid(axis=grid, alpha=0.25)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return figure, axes
