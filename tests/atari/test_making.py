@@ -1,5 +1,6 @@
 """Which engine runs games, and what is said when none can."""
 
+import subprocess
 import sys
 
 import gymnasium
@@ -138,3 +139,19 @@ def test_another_ale_py_is_not_trusted_with_native_games(monkeypatch):
     monkeypatch.setattr(ale_py, "__version__", "0.13.0")
     with pytest.raises(errors.EngineRefused, match=r"this is 0\.13\.0"):
         vecenv.make(PONG, 2, preprocessing=True, engine="ale")
+
+
+OLD = """
+import sys, vecenv
+
+assert vecenv.make("CartPole-v0", 1).engine.name
+assert "ale_py" not in sys.modules
+for id in ("Pong-v4", "Breakout-v4"):
+    with vecenv.make(id, 1, engine="sync") as envs:
+        print(envs.reset(seed=0)[0].shape)
+"""
+
+
+def test_ids_of_older_games_need_no_import():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", OLD], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["(1, 210, 160, 3)"] * 2, done.stderr

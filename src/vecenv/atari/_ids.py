@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
 import re
@@ -12,8 +13,12 @@ from gymnasium.envs.registration import EnvSpec, registry
 
 from vecenv._factories import find_spec
 from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra, UnknownEnv
+from vecenv.kernel._registry import find_kernel
+from vecenv.mujoco._registry import find_task
 
 _OURS = re.compile(r"ALE/|\w+NoFrameskip-v[04]$")
+_PERHAPS = re.compile(r"\w+-v[04]$")
+"""Ids of older games, but of others' envs as well."""
 _OF_ALE = "ale_py.env:AtariEnv"
 NATIVE_VERSION = "0.12."
 """Of ale-py, whose native envs are known to give the same results as `AtariGame`."""
@@ -26,8 +31,13 @@ def register_games(env: Any) -> None:
         MissingExtra: there is no ale-py, and only it can have the id.
     """
     for id in env if isinstance(env, (list, tuple)) else [env]:
-        if isinstance(id, str) and _OURS.match(id) and id not in registry:
+        if not isinstance(id, str) or id in registry:
+            continue
+        if _OURS.match(id):
             load_ale(id)
+        elif _PERHAPS.match(id) and find_kernel(id) is None and find_task(id) is None:
+            with contextlib.suppress(MissingExtra):  # then it is an unknown id
+                load_ale(id)
 
 
 def are_games(env: Any, engine: str) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gymnasium.envs.registration import registry
+from gymnasium.envs.registration import EnvSpec, registry
 
 if TYPE_CHECKING:
     from vecenv.mujoco._task import Task
 
 GYMNASIUM = {
     "Ant-v5": "ant",
+    "HalfCheetah-v4": "half_cheetah",
     "HalfCheetah-v5": "half_cheetah",
     "Hopper-v5": "hopper",
     "Humanoid-v5": "humanoid",
@@ -20,6 +21,7 @@ GYMNASIUM = {
     "InvertedPendulum-v5": "pendulums",
     "Pusher-v5": "pusher",
     "Reacher-v5": "reacher",
+    "Swimmer-v4": "swimmer",
     "Swimmer-v5": "swimmer",
     "Walker2d-v5": "walker2d",
 }
@@ -35,11 +37,13 @@ def add_task(task: type[Task]) -> None:
 
 
 def find_task(env: Any) -> type[Task] | None:
-    """The task that a class or an id stands for. Those of Gymnasium only as long as the id is Gymnasium's own."""
+    """The task that a class, an id or a spec stands for. Those of Gymnasium only as long as these are Gymnasium's own."""
     if isinstance(env, type):
         from vecenv.mujoco._task import Task
 
         return env if issubclass(env, Task) and env is not Task else None
+    if isinstance(env, EnvSpec) and env.id in GYMNASIUM and env == registry.get(env.id):
+        env = env.id
     if not isinstance(env, str):
         return None
     if env in GYMNASIUM:
