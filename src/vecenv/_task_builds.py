@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from vecenv._builds import NAMESPACE, compiled_kwargs, refuses_native, time_limit
 from vecenv._vector_env import VectorEnv
-from vecenv.errors import ConfigError, MissingExtra
+from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra
 from vecenv.mujoco._registry import GYMNASIUM
 
 if TYPE_CHECKING:
@@ -63,6 +63,9 @@ def task_kernel(task: type[Task], env_kwargs: Any) -> Kernel | None:
         if task.id in GYMNASIUM:
             return None
         raise ConfigError(_SHARED)
+    if task.id in GYMNASIUM and task.id.endswith("-v4"):
+        for name in shared[0].keys() & {*_STRUCTURE, "default_camera_config"}:
+            raise ConfigTypeError(f"{task.id} has no argument {name!r}; v5 has")
     return build_task(task, shared[0])[0]
 
 

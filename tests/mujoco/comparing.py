@@ -10,6 +10,7 @@ import vecenv
 
 IDS = [
     "Ant-v5",
+    "HalfCheetah-v4",
     "HalfCheetah-v5",
     "Hopper-v5",
     "Humanoid-v5",
@@ -18,6 +19,7 @@ IDS = [
     "InvertedPendulum-v5",
     "Pusher-v5",
     "Reacher-v5",
+    "Swimmer-v4",
     "Swimmer-v5",
     "Walker2d-v5",
 ]
@@ -35,6 +37,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {**POSITIONS, "include_cfrc_ext_in_observation": False, "main_body": "front_left_leg", "frame_skip": 3},
         {**STANDING, "contact_cost_weight": 0.1, "contact_force_range": (-0.3, 0.6), "healthy_z_range": (0.4, 0.8)},
     ],
+    "HalfCheetah-v4": [{**POSITIONS, **FORWARD}],
     "HalfCheetah-v5": [{**POSITIONS, **FORWARD}, {"frame_skip": 2, "ctrl_cost_weight": 0}],
     "Hopper-v5": [
         {**POSITIONS, "healthy_state_range": (-1.0, 1.0), "healthy_angle_range": (-0.1, 0.3)},
@@ -56,6 +59,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"reward_near_weight": 0.1, "reward_dist_weight": 0.2, "reward_control_weight": 0.3, "frame_skip": 2}
     ],
     "Reacher-v5": [{"reward_dist_weight": 0.3, "reward_control_weight": 0.7, "frame_skip": 3}],
+    "Swimmer-v4": [{**POSITIONS, **FORWARD}],
     "Swimmer-v5": [{**POSITIONS, **FORWARD}, {"frame_skip": 2}],
     "Walker2d-v5": [
         {**POSITIONS, "healthy_angle_range": (-0.2, 0.3)},

@@ -1,4 +1,6 @@
-"""Gymnasium's eleven tasks: the same bits as Gymnasium's own envs, in every autoreset mode and with every option."""
+"""Gymnasium's tasks: the same bits as Gymnasium's own envs, in every autoreset mode and with every option."""
+
+import copy
 
 import gymnasium
 import numpy as np
@@ -8,6 +10,7 @@ from gymnasium.vector import AutoresetMode
 
 import vecenv
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")  # Gymnasium's, of v4
 MODES = list(AutoresetMode)
 CASES = [(id, options) for id in IDS for options in [{}, *OPTIONS[id]]]
 NAMES = [f"{id}-{number}" for id in IDS for number in range(1 + len(OPTIONS[id]))]
@@ -32,9 +35,9 @@ def test_options(id: str, options: dict) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("id", "options"), CASES, ids=NAMES)
 def test_bits_for_long(id: str, options: dict) -> None:
-    """Eight seeds, a thousand steps, with the task's own time limit."""
+    """Eight seeds, a thousand steps, several episodes each."""
     for mode in MODES if not options else [AutoresetMode.SAME_STEP]:
-        compare(id, count=8, steps=1000, mode=mode, seed=1, **options)
+        assert compare(id, count=8, steps=1000, mode=mode, seed=1, max_episode_steps=300, **options) >= 16
 
 
 @pytest.mark.timeout(180)
@@ -124,3 +127,19 @@ def test_facts() -> None:
         assert envs.action_space == theirs.action_space
         assert envs.metadata["render_fps"] == theirs.envs[0].metadata["render_fps"]
     theirs.close()
+
+
+def test_a_registered_spec_is_its_id_and_a_changed_one_is_not() -> None:
+    spec = gymnasium.spec("Swimmer-v5")
+    with vecenv.make(spec, 2) as envs:
+        assert envs.engine.name == "mujoco"
+    changed = copy.deepcopy(spec)
+    changed.max_episode_steps = 7
+    with vecenv.make(changed, 1) as envs:
+        assert envs.engine.name == "sync"
+
+
+def test_older_tasks_take_no_more_arguments_than_gymnasiums() -> None:
+    for engine in ("mujoco", "sync"):
+        with pytest.raises((TypeError, vecenv.errors.EnvError), match="xml_file"):
+            vecenv.make("Swimmer-v4", 1, engine=engine, xml_file="swimmer.xml")

@@ -37,7 +37,7 @@ def add_task(task: type[Task]) -> None:
 
 
 def find_task(env: Any) -> type[Task] | None:
-    """The task that a class, an id or a spec stands for. Those of Gymnasium only as long as these are Gymnasium's own."""
+    """The task that a class, an id or a spec stands for. Gymnasium's only as long as id and spec are its own."""
     if isinstance(env, type):
         from vecenv.mujoco._task import Task
 

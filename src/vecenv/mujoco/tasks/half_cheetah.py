@@ -46,3 +46,25 @@ class HalfCheetah(Task, id="HalfCheetah-v5", max_episode_steps=1000):
     def observe(s: Any, obs: Any, p: Any) -> None:
         at = put(obs, 0, s.qpos, 1 if p.exclude_current_positions_from_observation else 0)
         put(obs, at, s.qvel, 0)
+
+
+class HalfCheetah4(HalfCheetah, id="HalfCheetah-v4", max_episode_steps=1000):
+    """Gymnasium's HalfCheetah-v4: other infos."""
+
+    info = {}
+    step_info = {"x_position": float, "x_velocity": float, "reward_run": float, "reward_ctrl": np.float32}
+    state = {"x_before": float}
+
+    def reset(s: Any, rng: Any, p: Any) -> None:
+        add_uniform(s.qpos, rng, p.reset_noise_scale)
+        add_normal(s.qvel, rng, p.reset_noise_scale)
+        s.x_before = s.qpos[0]
+
+    def reward(s: Any, action: Any, p: Any) -> float:
+        s.x_position = s.qpos[0]
+        s.x_velocity = (s.x_position - s.x_before) / p.dt
+        s.x_before = s.x_position
+        s.reward_run = p.forward_reward_weight * s.x_velocity
+        cost = control_cost_32(action, p.ctrl_cost_weight)
+        s.reward_ctrl = -cost
+        return s.reward_run - cost
