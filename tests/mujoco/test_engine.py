@@ -12,6 +12,7 @@ import vecenv
 from vecenv.engines._mujoco import MujocoEngine
 from vecenv.errors import ConfigError, EngineRefused
 from vecenv.mujoco._kernel import build_task
+from vecenv.mujoco._simulator import BAD, what_is_bad
 from vecenv.testing import check_engine
 
 PATHS = os.pathsep.join(map(os.path.abspath, sys.path))
@@ -70,7 +71,34 @@ def test_one_simulation_goes_wrong(autoreset: str, engine: str) -> None:
             assert "diverged" not in got[4]
 
 
-@pytest.mark.parametrize("way", ["step", "partial", "recv", "rollout"])
+def test_warnings_of_this_mujoco_are_where_they_are_looked_for() -> None:
+    """Versions differ in where, but all have these four in a row."""
+    import mujoco
+
+    kinds = [f"mjWARN_BAD{name}" for name in ("QPOS", "QVEL", "QACC", "CTRL")]
+    numbers = [int(getattr(mujoco.mjtWarning, name)) for name in kinds]
+    assert numbers == list(range(numbers[0], numbers[0] + 4))
+    simulator = build_task(Arm, {})[0].simulator()
+    for kind, number in enumerate(numbers):
+        simulator.data.warning.number[number] = 1
+        assert what_is_bad(simulator.trouble()) == BAD[kind]
+        assert simulator.trouble() == 0
+
+
+def send_and_recv(envs, actions) -> None:
+    envs.send(actions)
+    envs.recv()
+
+
+WAYS = {
+    "step": lambda envs, actions: envs.step(actions),
+    "partial": lambda envs, actions: envs.step(actions[1:], [1, 2, 3]),
+    "recv": send_and_recv,
+    "rollout": lambda envs, actions: envs.rollout(actions[None]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_warning_that_is_an_error_breaks_nothing(way: str) -> None:
     """pytest makes errors of warnings, and so may users; here of two envs."""
     calm = np.zeros((4, 2), np.float32)
@@ -79,15 +107,7 @@ def test_a_warning_that_is_an_error_breaks_nothing(way: str) -> None:
     with vecenv.make(Explosive, 4, autoreset="same-step") as envs:
         envs.reset(seed=0)
         with pytest.raises(RuntimeWarning, match="env 1 has gone wrong"):
-            if way == "step":
-                envs.step(wild)
-            elif way == "partial":
-                envs.step(wild[1:], [1, 2, 3])
-            elif way == "recv":
-                envs.send(wild)
-                envs.recv()
-            else:
-                envs.rollout(wild[None])
+            WAYS[way](envs, wild)
         obs, reward, *_, infos = envs.step(calm)
         assert np.isfinite(obs).all()
         assert reward.tolist() == [1.0] * 4
@@ -133,6 +153,13 @@ with vecenv.make("Hopper-v5", 3, render_mode="rgb_array", width=64, height=48) a
     (only,) = envs.render([2])
     assert np.array_equal(only, wanted)
     assert not np.array_equal(frames[0], frames[2])
+    begun = wanted.astype(int)
+    for action in np.random.default_rng(0).uniform(-1, 1, (20, 3)).astype(np.float32):
+        envs.step(np.repeat(action[None], 3, axis=0))
+        env.step(action)
+    later, (ours,) = env.render().astype(int), envs.render([2])
+    moved, apart = np.abs(later - begun).mean(), np.abs(later - ours).mean()
+    assert apart < moved / 3, (apart, moved)  # Gymnasium draws where bodies were a MuJoCo step before
     env.close()
 print("drawn")
 """

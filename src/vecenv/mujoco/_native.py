@@ -17,8 +17,8 @@ from vecenv.kernel._math import EXACT, _address
 
 _OPTIONS: dict[str, Any] = {**EXACT, **ALONE}
 _WORD = ir.IntType(64)
-_BAD = (3, 4, 5, 6)
-"""Warnings of a simulation that has gone wrong: position, velocity, acceleration, control."""
+_BAD = 4
+"""Kinds of warnings of a simulation that has gone wrong: position, velocity, acceleration, control."""
 
 
 def _caller(count: int) -> Any:
@@ -118,19 +118,19 @@ def advance(words: Any) -> None:
 @njit(**_OPTIONS)
 def trouble(words: Any) -> Any:
     found = 0
-    for kind in _BAD:
+    for kind in range(_BAD):
         number = words[10] + kind * words[11]
         if read_int32(number) != 0:
             clear_int32(number)
-            found = kind if found == 0 else found
+            found = kind + 1 if found == 0 else found
     for place in range(words[13]):
         value = read_float64(words[12] + 8 * place)
         if found == 0 and value - value != 0.0:
-            found = 3
+            found = 1
     for place in range(words[15]):
         value = read_float64(words[14] + 8 * place)
         if found == 0 and value - value != 0.0:
-            found = 4
+            found = 2
     return found
 
 

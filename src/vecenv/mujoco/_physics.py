@@ -45,7 +45,7 @@ def advance(simulator: Any) -> None:
 
 @twin(_NATIVE)
 def trouble(simulator: Any) -> int:
-    """The kind of MuJoCo's warning (`mjtWarning`) if the simulation has gone wrong since the last call, else 0."""
+    """What is bad if the simulation has gone wrong since the last call, 1 for the first of `BAD`, else 0."""
     return simulator.trouble()
 
 

@@ -16,7 +16,8 @@ from vecenv.errors import ConfigError, MissingExtra
 WORDS = 16
 """Of a simulator, for native code: addresses of mj_step, mj_rnePostConstraint (0: not wanted), mj_forward,
 mj_resetData, mj_getState, mj_setState, of the model and the data; frame_skip; which parts a state has; address of the
-first counter of warnings and bytes to the next; address and number of positions; address and number of velocities."""
+first counter of the warnings `BAD` and bytes to the next; address and number of positions; address and number of
+velocities."""
 _FUNCTIONS = ("mj_step", "mj_rnePostConstraint", "mj_forward", "mj_resetData", "mj_getState", "mj_setState")
 _AFTERWARDS = frozenset({"cfrc_ext", "cfrc_int", "cacc"})
 """Fields that MuJoCo computes only when it is asked to."""
@@ -26,7 +27,8 @@ STATE_FIELDS = frozenset(
     {"qpos", "qvel", "act", "ctrl", "qfrc_applied", "xfrc_applied", "mocap_pos", "mocap_quat", "userdata"}
 )
 """Fields that a state holds; all others are computed from them by a step."""
-_BAD = {3: "position", 4: "velocity", 5: "acceleration", 6: "control"}
+BAD = ("position", "velocity", "acceleration", "control")
+"""What MuJoCo warns of when a simulation has gone wrong: four kinds in a row, from `mjWARN_BADQPOS` on."""
 
 
 def mujoco() -> Any:
@@ -127,7 +129,7 @@ class Simulator:
     def words(self) -> np.ndarray:
         """What native code needs, see `WORDS`."""
         step, afterwards, *others = _addresses()
-        data, warnings = self.data, self.data.warning.number
+        data, warnings = self.data, self._warnings()
         words = [step, afterwards if self.computes_afterwards else 0, *others]
         words += [self.model._address, data._address, self.frame_skip, self._parts]
         words += [warnings.ctypes.data, warnings.strides[0], data.qpos.ctypes.data, data.qpos.size]
@@ -159,15 +161,20 @@ class Simulator:
             self._mujoco.mj_rnePostConstraint(self.model, self.data)
 
     def trouble(self) -> int:
-        """The kind of a warning that says that the simulation has gone wrong, else 0."""
-        numbers = self.data.warning.number
-        found = next((kind for kind in _BAD if numbers[kind]), 0)
-        numbers[list(_BAD)] = 0
-        for kind, values in ((3, self.data.qpos), (4, self.data.qvel)):
+        """What is bad if the simulation has gone wrong, 1 for the first of `BAD`, else 0."""
+        numbers = self._warnings()
+        found = next((kind for kind, number in enumerate(numbers, 1) if number), 0)
+        numbers[...] = 0
+        for kind, values in ((1, self.data.qpos), (2, self.data.qvel)):
             found = found or (0 if np.isfinite(values).all() else kind)
         return found
 
+    def _warnings(self) -> np.ndarray:
+        """Counters of the warnings `BAD`; where they are among all depends on the version of MuJoCo."""
+        first = int(self._mujoco.mjtWarning.mjWARN_BADQPOS)
+        return self.data.warning.number[first : first + len(BAD)]
+
 
 def what_is_bad(kind: int) -> str:
-    """The kind of a warning in words."""
-    return _BAD.get(kind, "state")
+    """What `Simulator.trouble` found, in words."""
+    return BAD[kind - 1]

@@ -31,8 +31,8 @@ class Task:
         Params: a class of default values; what envs may differ in.
         model_params: names of model fields (`body_mass`, `geom_friction`, `gravity`, ...) that are parameters too:
             every env may have its own, and functions read them as `p.body_mass`.
-        fixed: names of Params that `configure` finds in the model, such as numbers of bodies. `set_attr` and reset options
-            refuse them, and `make` too unless `configure` names them: native code does not check indices.
+        fixed: names of Params that `configure` finds in the model, such as numbers of bodies. `set_attr` and reset
+            options refuse them, and `make` too unless `configure` names them: native code does not check indices.
         camera: from where it is looked at, Gymnasium's `default_camera_config`.
         metadata: as in Gymnasium.
     """
