@@ -209,6 +209,26 @@ class Turn(enum.IntEnum):
 NO_RETURN_ADDED = {name for name, (_, words) in STEP.items() if "without a return" in words}
 
 
+def test_a_builtin_that_somebody_has_replaced_is_still_one(monkeypatch):
+    monkeypatch.setattr("builtins.print", lambda *args: None)
+    with pytest.raises(KernelError, match=r"print\(\) has no native form"):
+
+        @vecenv.kernel("Wrong-v0", max_episode_steps=9)
+        class Wrong:
+            observation_space, action_space = Box(-1, 1, (1,)), Discrete(2)
+            state = {"x": float}
+
+            def reset(s, rng, p):
+                s.x = 0.0
+
+            def step(s, action, rng, p):
+                print(s.x)
+                return 1.0, False
+
+            def observe(s, obs, p):
+                obs[0] = s.x
+
+
 @pytest.mark.parametrize("case", STEP)
 def test_a_wrong_step_is_refused_with_its_line(case: str, tmp_path: Path) -> None:
     body, words = STEP[case]

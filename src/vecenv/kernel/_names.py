@@ -142,7 +142,10 @@ def _check_call(scope: Scope, node: ast.Call) -> Helper | None:
         return None
     if twin_module(callee):
         return None
-    if isinstance(callee, FunctionType) and module.partition(".")[0] not in ("numpy", *forbidden.MODULES_INSTEAD):
+    theirs = module.partition(".")[0] in ("numpy", *forbidden.MODULES_INSTEAD)
+    if isinstance(function, ast.Name) and getattr(builtins, function.id, None) is callee:
+        theirs, name = True, function.id  # also if somebody has replaced it, as Ray does with print
+    if isinstance(callee, FunctionType) and not theirs:
         return _helper(scope, node, callee)
     _check_callee(scope, node, callee, name)
     return None
