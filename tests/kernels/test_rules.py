@@ -228,6 +228,8 @@ def test_a_builtin_that_somebody_has_replaced_is_still_one(monkeypatch):
             def observe(s, obs, p):
                 obs[0] = s.x
 
+        vecenv.make(Wrong, 1)
+
 
 @pytest.mark.parametrize("case", STEP)
 def test_a_wrong_step_is_refused_with_its_line(case: str, tmp_path: Path) -> None:
