@@ -384,3 +384,11 @@ def test_frame_stacks_of_the_wrapper_can_be_stored_once():
         obs = step.obs
     np.testing.assert_array_equal(everything(full).obs, everything(lean).obs)
     np.testing.assert_array_equal(everything(full).next_obs, everything(lean).next_obs)
+
+
+def test_stacks_may_hold_nan():
+    buffer, no, who = ReplayBuffer(spaces.Box(-9, 9, (2,)), PICK, 8, 1, stack=2), np.zeros(1, bool), np.zeros(1, int)
+    for frames in ([0.0, np.nan, 2.0], [np.nan, 2.0, 3.0]):
+        obs, after = np.array([frames[:2]], np.float32), np.array([frames[1:]], np.float32)
+        buffer.add(obs, np.zeros(1, int), step_of(after, np.ones(1), no, no, who))
+    np.testing.assert_array_equal(everything(buffer).obs, [[0.0, np.nan], [np.nan, 2.0]])

@@ -132,13 +132,11 @@ class Frames:
     def _check(self, column: np.ndarray, k: int, lanes: np.ndarray, now: np.ndarray, after: np.ndarray) -> None:
         if not self._checks or column.dtype == object:
             return
-        same = np.array_equal(
-            self._frame(now, k, k - 1),
-            column[self._place(self._written[lanes] - 1, lanes)],
-            equal_nan=column.dtype.kind == "f",
-        )
+        nan = column.dtype.kind == "f"
+        stored = column[self._place(self._written[lanes] - 1, lanes)]
+        same = np.array_equal(self._frame(now, k, k - 1), stored, equal_nan=nan)
         for position in range(1, k):
-            same &= np.array_equal(self._frame(now, k, position), self._frame(after, k, position - 1))
+            same &= np.array_equal(self._frame(now, k, position), self._frame(after, k, position - 1), equal_nan=nan)
         if not same:
             raise SpaceError(
                 f"observations are no stacks of {k} frames that follow each other (newest last, axis {self._axis}); "

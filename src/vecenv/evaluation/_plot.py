@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def check_picture(path: Path) -> None:
         )
 
 
-def new_figure(size: tuple[float, float], grid: str = "both") -> tuple[Any, Any]:
+def new_figure(size: tuple[float, float], grid: Literal["both", "x"] = "both") -> tuple[Any, Any]:
     """A figure of one plot, in the style of all of ours. It touches no window and no global state."""
     need_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -168,7 +168,7 @@ class ReplayBuffer(theirs.ReplayBuffer):
         self.full = self.full or self.pos == 0
 
     @property
-    def dones(self) -> _Dones:
+    def dones(self) -> _Dones:  # type: ignore[override]  # theirs is an array
         """Where episodes ended, by slot and env. Setting some says that all envs were reset by hand."""
         return _Dones(self.ours)
 

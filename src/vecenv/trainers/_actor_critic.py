@@ -9,6 +9,7 @@ from gymnasium import Space
 from torch import Tensor, nn
 
 from vecenv._layout import map_tree
+from vecenv.errors import CallOrderError
 from vecenv.trainers._distributions import head_of
 from vecenv.trainers._networks import Encoder, Stacks, orthogonal
 from vecenv.trainers._ppo_config import PPOConfig
@@ -71,7 +72,12 @@ class ActorCritic(nn.Module):
 
     def _remember(self, features: Tensor, state: Any, began: Tensor | None) -> tuple[Tensor, Any]:
         assert self.memory is not None
-        if state is None or len(state[0]) != len(features):
+        if state is not None and len(state[0]) != len(features):
+            raise CallOrderError(
+                f"the memory is of {len(state[0])} rows, there are {len(features)} observations; call reset() before "
+                "other envs are acted for, or keep their states and pass them to predict()"
+            )
+        if state is None:
             state = (features.new_zeros(len(features), self.memory.hidden_size),) * 2
         if began is not None:
             goes_on = ~began.unsqueeze(-1)

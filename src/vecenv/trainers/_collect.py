@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 
 from vecenv._action_masks import action_masks
 from vecenv._cpus import usable_cpus
@@ -61,6 +62,11 @@ class Collector:
         elif isinstance(envs, gymnasium.vector.VectorEnv):
             envs = [envs]
         self.envs = [env if isinstance(env, (VectorEnv, Wrapper)) else Wrapper(env, Transform()) for env in envs]
+        if any(env.autoreset_mode == AutoresetMode.DISABLED for env in self.envs):
+            raise ConfigError(
+                'trainers need envs that begin new episodes themselves; make them with autoreset="same-step", '
+                'not "disabled"'
+            )
         counts = [env.num_envs for env in self.envs]
         self.parts = [(sum(counts[:place]), count) for place, count in enumerate(counts)]
         self.num_envs = sum(counts)
@@ -111,7 +117,7 @@ class Collector:
         return Step(
             obs=exchange.obs, reward=exchange.reward, terminated=exchange.terminated, truncated=exchange.truncated,
             infos=exchange.infos, env_ids=own, ops=exchange.ops, episode_return=exchange.reward,
-            episode_length=own, final_obs=exchange.final_obs, _successors=exchange.by_value,
+            episode_length=own, final_obs=exchange.final_obs, _successors=exchange.successors,
         )  # fmt: skip
 
     def state_dict(self) -> dict[str, Any]:

@@ -24,7 +24,6 @@ class Encoder(nn.Module):
 
     Attributes:
         features: how many numbers come out.
-        learns: whether it has parameters.
     """
 
     def __init__(self, space: Space[Any], image_features: int = 512) -> None:
@@ -33,7 +32,6 @@ class Encoder(nn.Module):
         self._tree.check_plain("learning")
         self.parts = nn.ModuleList(_part_of(leaf, image_features) for leaf in self._tree.layout.leaves)
         self.features = sum(int(part.features) for part in self.parts)  # type: ignore[arg-type]  # each part has it
-        self.learns = any(True for _ in self.parameters())
 
     def forward(self, obs: Any) -> Tensor:
         """Features [batch, features] of a batch of observations, nested like the space."""
