@@ -9,8 +9,9 @@ import torch
 from gymnasium import spaces
 
 import vecenv
-from vecenv.errors import ConfigError
+from vecenv.errors import CallOrderError, ConfigError
 from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig, a2c
+from vecenv.trainers._collect import Collector
 from vecenv.trainers._progress import Clock
 
 SMALL = {"num_envs": 4, "rollout_steps": 16, "minibatch": 32, "epochs": 2, "hidden": (16,)}
@@ -278,6 +279,10 @@ def test_a_policy_with_a_memory_forgets_on_reset():
     fresh(obs[3])
     torch.testing.assert_close(state[0], fresh._state[0][0])
     assert not torch.allclose(state[1], fresh._state[0][1])
+    with pytest.raises(CallOrderError, match="memory is of 3 rows, there are 2"):
+        policy(obs[3][:2])
+    policy.reset()
+    assert policy(obs[3][:2]).shape == (2,)
 
 
 # --- groups, progress ------------------------------------------------------------------------------------------------
@@ -290,19 +295,62 @@ def test_groups_that_step_in_turn_see_the_episodes_of_one_group():
     for trainer in (single, double):
         trainer._begin(5)
     np.testing.assert_array_equal(single.buffer.obs[0], double.buffer.obs[0])
+    generator = np.random.default_rng(0)
+    for _ in range(100):
+        actions, seen = generator.integers(0, 2, 4), []
+        for trainer in (single, double):
+            parts = trainer.collector.parts
+            for group, (begin, count) in enumerate(parts):
+                trainer.collector.send(group, actions[begin : begin + count])
+            steps = [trainer.collector.receive(group) for group in range(len(parts))]
+            seen.append(
+                [np.concatenate([getattr(step, name) for step in steps]) for name in ("next_obs", "terminated")]
+            )
+        for one, other in zip(*seen, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert single.collector.episodes.recent == double.collector.episodes.recent
+    assert single.collector.episodes.ended > 10
     with pytest.raises(ConfigError, match="4 envs cannot be split into 3"):
         PPO("CartPole-v1", PPOConfig(**{**SMALL, "groups": 3}))
 
 
-def test_groups_in_processes_are_repeatable_and_store_true_transitions():
+@pytest.mark.parametrize("variant", ["plain", "lstm", "normalized"])
+def test_groups_in_processes_are_repeatable_and_store_true_transitions(variant):
     def train():
         envs = [vecenv.make("CartPole-v1", 2, engine="process", workers=1, autoreset="same-step") for _ in range(2)]
-        trainer = PPO(envs, PPOConfig(**VARIANTS["normalized"]), seed=1)
+        trainer = PPO(envs, PPOConfig(**VARIANTS[variant]), seed=1)
         trainer.learn(128)
         trainer.close()
+        moves = trainer.buffer.transitions()
+        assert len(moves) == 64
+        assert moves.terminated.any()
+        if variant != "normalized":  # Euler steps: each position is the last one and 0.02 of its speed
+            np.testing.assert_allclose(moves.next_obs[:, 0], moves.obs[:, 0] + 0.02 * moves.obs[:, 1], atol=1e-6)
+            angle = moves.obs[:, 2] + 0.02 * moves.obs[:, 3]
+            np.testing.assert_allclose(moves.next_obs[:, 2], angle, atol=1e-6)
+            pushed = np.where(moves.actions[:, 0] == 1, 1, -1)
+            assert (np.sign(moves.next_obs[:, 1] - moves.obs[:, 1]) == pushed).all()
         return vector(trainer)
 
     assert torch.equal(train(), train())
+
+
+def test_successors_of_observations_without_a_fixed_size_are_those_of_the_step():
+    class Word(gymnasium.Env):
+        observation_space, action_space = spaces.Text(8), spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return "begin", {}
+
+        def step(self, action):
+            return "end", 1.0, True, False, {}
+
+    collector = Collector(vecenv.make(Word, 2, engine="sync", autoreset="same-step"), 2, 1)
+    collector.reset(0)
+    collector.send(0, np.zeros(2, np.int64))
+    step = collector.receive(0)
+    assert tuple(step.obs) == ("begin", "begin")
+    assert tuple(step.next_obs) == ("end", "end")
 
 
 def test_progress_tells_what_happened():
@@ -333,6 +381,8 @@ def test_threads_of_torch_are_what_they_were():
 def test_wrong_settings_are_refused():
     with pytest.raises(ConfigError, match="epochs must be at least 1"):
         PPOConfig(epochs=0)
+    with pytest.raises(ConfigError, match="begin new episodes themselves"):
+        PPO(vecenv.make("CartPole-v1", 2, autoreset="disabled"))
     with pytest.raises(ConfigError, match="one vector env"):
         SAC([vecenv.make("Pendulum-v1", 1), vecenv.make("Pendulum-v1", 1)], SOFT)
 
