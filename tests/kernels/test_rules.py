@@ -210,24 +210,23 @@ NO_RETURN_ADDED = {name for name, (_, words) in STEP.items() if "without a retur
 
 
 def test_a_builtin_that_somebody_has_replaced_is_still_one(monkeypatch):
+    @vecenv.kernel("Wrong-v0", max_episode_steps=9)
+    class Wrong:
+        observation_space, action_space = Box(-1, 1, (1,)), Discrete(2)
+        state = {"x": float}
+
+        def reset(s, rng, p):
+            s.x = 0.0
+
+        def step(s, action, rng, p):
+            print(s.x)
+            return 1.0, False
+
+        def observe(s, obs, p):
+            obs[0] = s.x
+
     monkeypatch.setattr("builtins.print", lambda *args: None)
     with pytest.raises(KernelError, match=r"print\(\) has no native form"):
-
-        @vecenv.kernel("Wrong-v0", max_episode_steps=9)
-        class Wrong:
-            observation_space, action_space = Box(-1, 1, (1,)), Discrete(2)
-            state = {"x": float}
-
-            def reset(s, rng, p):
-                s.x = 0.0
-
-            def step(s, action, rng, p):
-                print(s.x)
-                return 1.0, False
-
-            def observe(s, obs, p):
-                obs[0] = s.x
-
         vecenv.make(Wrong, 1)
 
 
