@@ -1,11 +1,8 @@
 """What the tests of Atari games share: recorded actions, and the game in Python that native ones are compared with."""
 
 import numpy as np
-import pytest
 
 import vecenv
-
-pytest.importorskip("ale_py")
 
 
 def actions(count, steps, number, seed=0):

@@ -185,7 +185,8 @@ def test_action_masks_reach_a_policy_that_wants_them():
 
 
 def test_torch_modules_act_by_their_scores_and_stay_in_training_mode():
-    torch = pytest.importorskip("torch")
+    import torch
+
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2))
     first = vecenv.evaluate(net, Drift, episodes=5, num_envs=1)
@@ -199,7 +200,8 @@ def test_torch_modules_act_by_their_scores_and_stay_in_training_mode():
 
 
 def test_stable_baselines_models_are_evaluated_as_its_own_function_does():
-    stable_baselines3 = pytest.importorskip("stable_baselines3")
+    import stable_baselines3
+
     model = stable_baselines3.PPO("MlpPolicy", "CartPole-v1", seed=0, device="cpu")
     result = vecenv.evaluate(model, "CartPole-v1", episodes=5)
     env = vecenv.make_env("CartPole-v1")

@@ -91,7 +91,8 @@ def test_text_and_rich_tables_show_every_row(result):
     assert lines[0] == "vecenv/Drift-v0, 48 episodes"
     assert len(lines) == 3 + 9 + 1
     assert lines[-1].startswith("generalisation gap: ")
-    rich_console = pytest.importorskip("rich.console")
+    import rich.console as rich_console
+
     console = rich_console.Console(width=80)
     with console.capture() as capture:
         console.print(result)
@@ -100,7 +101,6 @@ def test_text_and_rich_tables_show_every_row(result):
 
 
 def test_a_plot_is_a_picture(result, tmp_path):
-    pytest.importorskip("matplotlib")
     result.plot(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 

@@ -1,11 +1,6 @@
-"""Without MuJoCo, or without what Gymnasium's MuJoCo envs need, there is nothing to test here."""
-
-import importlib.util
+"""What all tests of MuJoCo need."""
 
 import pytest
-
-NEEDED = ("mujoco", "imageio")
-collect_ignore_glob = [] if all(map(importlib.util.find_spec, NEEDED)) else ["test_*.py"]
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,6 @@ import pytest
 from vecenv.run_training.__main__ import main
 from vecenv.run_training._arguments import Arguments, directory, parse
 
-pytest.importorskip("tyro")
-
 
 def ray_runs():
     return "ray" in sys.modules and sys.modules["ray"].is_initialized()

@@ -2,10 +2,6 @@
 
 import io
 
-import pytest
-
-pytest.importorskip("rich")
-
 from rich.console import Console
 
 from vecenv.run_training._arguments import Arguments

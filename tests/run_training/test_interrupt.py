@@ -11,8 +11,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytest.importorskip("ray")
-
 LONG = "--mode vec --num-envs 16 --minibatch 128 --iterations 100000".split()
 
 

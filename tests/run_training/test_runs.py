@@ -6,11 +6,10 @@ import logging
 import warnings
 
 import pytest
+import ray
 
 from vecenv.run_training.__main__ import main
 from vecenv.run_training._arguments import MODES
-
-ray = pytest.importorskip("ray")
 
 SMALL = "--mode all --num-envs 16 --train-batch 512 --minibatch 128 --iterations 2 --seed 3".split()
 
