@@ -79,11 +79,9 @@ class _VectorRunner(SingleAgentEnvRunner):
 
     def _try_env_step(self, actions: Any) -> Any:
         """Step with actions inside the space, as `normalize_actions` and `clip_actions` ask."""
-        struct = get_base_struct_from_space(self.envs.single_action_space)
-        if self.config.normalize_actions and self._chosen:
-            actions = unsquash_action(actions, struct)
-        elif self.config.clip_actions and self._chosen:
-            actions = clip_action(actions, struct)
+        fit = unsquash_action if self.config.normalize_actions else clip_action if self.config.clip_actions else None
+        if fit is not None and self._chosen:
+            actions = fit(actions, get_base_struct_from_space(self.envs.single_action_space))
         return super()._try_env_step(actions)
 
     def _log_env_steps(self, metric: Any, num_steps: int) -> None:
