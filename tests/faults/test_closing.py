@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 import warnings
+from functools import partial
+from typing import ClassVar
 
 import psutil
 import pytest
@@ -74,6 +77,26 @@ def test_an_env_that_hangs_in_close_does_not_keep_others_from_closing_well() -> 
         envs.reset(seed=40)
         with pytest.warns(RuntimeWarning, match="env 3 "):
             envs.close(timeout=0.3)
+
+
+class ClosesAlone(FaultEnv):
+    """Notes whether another env of this process is in close() at the same time, as pygame's shutdown must not be."""
+
+    closing: ClassVar[set[int]] = set()
+    together: ClassVar[list[set[int]]] = []
+
+    def close(self) -> None:
+        self.closing.add(self.index)
+        time.sleep(0.05)
+        self.together.append(set(self.closing))
+        self.closing.discard(self.index)
+
+
+def test_threads_close_their_envs_one_after_another() -> None:
+    envs = vecenv.make([partial(ClosesAlone, index) for index in range(4)], engine="thread", workers=4)
+    envs.reset(seed=40)
+    envs.close()
+    assert sorted(ClosesAlone.together, key=min) == [{0}, {1}, {2}, {3}]
 
 
 @on_every_engine

@@ -54,6 +54,10 @@ class ThreadEngine(LocalEngine):
         self._sends = 0
         self._numbers = np.zeros(len(self.envs), np.int64)
         """In which `send` each row was last sent, 0 once it began to run. A task with another number is not due."""
+        self._closing = threading.Lock()
+        """Held while a thread closes its envs: libraries that draw and play sound crash if two shut them down."""
+        self._turn_seconds = 0.0
+        """How long a thread waits for its turn to close; behind a close() that hangs it goes on."""
         self._queues: list[queue.SimpleQueue[Task | None]] = [queue.SimpleQueue() for _ in self._runners]
         self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in self._bounds])
         self._threads = [
@@ -118,6 +122,7 @@ class ThreadEngine(LocalEngine):
     def close(self, timeout: float = 5.0) -> None:
         if self._closed:
             return
+        self._turn_seconds = timeout / 2
         self._closed = True
         for inbox in self._queues:
             inbox.put(None)
@@ -140,7 +145,12 @@ class ThreadEngine(LocalEngine):
                 if self._numbers[runner.first + row] == number:
                     self._numbers[runner.first + row] = 0
                     self._run_row(runner, row)
-        self._complaints += runner.close()
+        alone = self._closing.acquire(timeout=self._turn_seconds)
+        try:
+            self._complaints += runner.close()
+        finally:
+            if alone:
+                self._closing.release()
 
     def _run_row(self, runner: RowRunner, row: int) -> None:
         runner.run_whatever_happens([row])
