@@ -19,7 +19,10 @@ from vecenv.errors import EnvError, NothingPendingError, NotResetError, PendingE
 
 @contextlib.contextmanager
 def interrupt_after(seconds: float) -> Iterator[None]:
-    """Raise KeyboardInterrupt in the block after this time, unless it has ended by then."""
+    """Raise KeyboardInterrupt in the block after this time, unless it has ended by then.
+
+    No garbage is collected meanwhile: an interrupt in a `__del__` or in somebody's gc callback is swallowed by Python.
+    """
     inside = [True]
 
     def handler(number: int, frame: Any) -> None:
@@ -28,11 +31,13 @@ def interrupt_after(seconds: float) -> Iterator[None]:
             raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, handler)
+    gc.disable()
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         inside[0] = False
+        gc.enable()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
