@@ -37,6 +37,8 @@ class PostRoom:
         """
         for worker in workers:
             while worker.mails_read < worker.control.worker[MAILS]:  # type: ignore[union-attr]  # set once attached
+                if worker.error is not None:
+                    break  # what it did not say before it died concerns nobody any more
                 worker.channel.drain()
                 if worker.channel.ended and not worker.channel.inbox:
                     return worker

@@ -239,7 +239,7 @@ class ProcessEngine:
         block = self._block = SharedBlock.map(memory, *layouts, self._bounds)
         block.clear()
         self.batch = block.batch
-        words = [block.control(worker.number).worker for worker in self._workers]
+        words = [self._world.control(block, worker.number).worker for worker in self._workers]
         self._ledger = Ledger(self._bounds, words, block.requests, block.answers)
         self._post = PostRoom(self.batch, self._ledger)
         self._waiting = WaitingRoom(self._world, block, self._staff, self._post, self._on_error, self._start_timeout)

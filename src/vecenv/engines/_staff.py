@@ -101,7 +101,7 @@ class Staff:
         """Give a worker whose envs are built the shared block."""
         self._block.front[worker.number, [RING, MESSAGES]] = 0  # the other words are about the front, not the worker
         self._block.worker[worker.number] = 0
-        worker.control = self._block.control(worker.number)
+        worker.control = self._world.control(self._block, worker.number)
         worker.current = self._block.clocks[worker.number].current
         attachment = Attachment(
             size=SharedBlock.size(self._facts.observation_layout, self._facts.action_layout, self._bounds),

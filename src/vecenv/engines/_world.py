@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from vecenv._memory import SharedMemory
 from vecenv.engines._channel import wait
-from vecenv.engines._control import give_way
+from vecenv.engines._control import Control, SharedBlock, give_way
 from vecenv.engines._facts import EnvFacts
 from vecenv.engines._start import pickled_factories, start_context
 from vecenv.engines._worker import Assignment, Attachment
@@ -52,6 +52,10 @@ class World(Protocol):
         """Give a worker whose envs are built the shared block, and wait until it is at its post."""
         ...
 
+    def control(self, block: SharedBlock, number: int) -> Control:
+        """The control words of a worker."""
+        ...
+
     def watch(self, worker: Worker) -> None:
         """From now on, `poll` tells of this worker."""
         ...
@@ -84,6 +88,7 @@ class Processes:
     give_way = staticmethod(give_way)
     pause = staticmethod(time.sleep)
     reserve = staticmethod(SharedMemory.create)
+    control = staticmethod(SharedBlock.control)
     close = staticmethod(close_workers)
 
     def __init__(self, context: Any) -> None:
