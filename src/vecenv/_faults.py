@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -95,6 +96,7 @@ class RestartPolicy:
 
     row: int
     recent: list[tuple[int, Fault]] = field(default_factory=list)
+    pause: Callable[[float], None] = time.sleep
 
     def allow(self, fault: Fault, now: int) -> None:
         """Count a restart and pause; raise RestartLimit if there were too many. `now` counts the env's ops."""
@@ -111,7 +113,7 @@ class RestartPolicy:
             )
             error.causes = tuple(cause.to_error(self.row) for cause in causes)
             raise error
-        time.sleep(min(_FIRST_PAUSE * 2 ** len(self.recent), _LONGEST_PAUSE))
+        self.pause(min(_FIRST_PAUSE * 2 ** len(self.recent), _LONGEST_PAUSE))
         self.recent.append((now, fault))
 
 

@@ -1,7 +1,8 @@
 """Framed messages between the front's process and a worker: everything that is not a column.
 
-The front's end never blocks on a full socket: while it cannot write it reads, so two ends that both have much to say
-cannot wait for each other for ever.
+The front's end never blocks: what does not fit into the socket is kept, and written while the front waits for answers.
+So two ends that both have much to say cannot wait for each other for ever, nor can the front for a worker that does not
+read. Frames are numbered; one that comes twice is heard once.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import struct
 from collections import deque
 from typing import Any
 
-_HEADER = struct.Struct("!Q")
+_HEADER = struct.Struct("!QQ")
+"""Length of a message and its number."""
 _WAKE = b""
 
 
@@ -23,13 +25,20 @@ class Channel:
     def __init__(self, sock: socket.socket, *, blocking: bool) -> None:
         sock.setblocking(blocking)
         self.sock = sock
+        self._blocking = blocking
         self.inbox: deque[bytes] = deque()
         """Complete messages that `drain` found."""
         self.ended = False
-        """The other end is gone and everything it sent was read."""
+        """Nothing more can be read."""
+        self.deaf = False
+        """Nothing more can be written."""
+        self.failure: OSError | None = None
+        """Why, if it is not just that the other end is gone. All three are of non-blocking ends; others raise."""
         self.unsent = bytearray()
         """Frames that are still to be written."""
         self._partial = bytearray()
+        self._numbered = 0
+        self._heard = 0
 
     def fileno(self) -> int:
         return self.sock.fileno()
@@ -41,42 +50,48 @@ class Channel:
     def send(self, message: Any) -> None:
         self.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
 
-    def send_bytes(self, payload: bytes) -> None:
-        """Send one message whole. A dead peer is not an error here: `ended` or its process tells.
+    def frame(self, payload: bytes) -> bytes:
+        """The payload as it goes over the wire."""
+        self._numbered += 1
+        return _HEADER.pack(len(payload), self._numbered) + payload
 
-        On a non-blocking end, incoming messages are moved to the inbox while the socket is full.
-        """
-        self.unsent += frame(payload)
+    def send_bytes(self, payload: bytes) -> None:
+        """Send one message, or as much of it as the socket takes now if this end is non-blocking."""
+        self.unsent += self.frame(payload)
         self.flush()
 
     def flush(self) -> None:
-        """Write what is left of messages, also of one that an interrupt cut short."""
-        try:
-            while self.unsent:
-                try:
-                    # By `map`: after a call a signal handler may run and raise, and then nobody would know the count.
-                    (count,) = map(self.sock.send, (self.unsent,))
-                    del self.unsent[:count]
-                except BlockingIOError:
-                    wait([self.sock.fileno()], [self.sock.fileno()])
-                    self.drain()
-        except (BrokenPipeError, ConnectionResetError):
-            self.ended = True
-            self.unsent.clear()
+        """Write what is left of messages, also of one that an interrupt cut short.
+
+        On a non-blocking end a peer that is gone is not an error here: `deaf` tells.
+        """
+        while self.unsent:
+            try:
+                # By `map`: after a call a signal handler may run and raise, and then nobody would know the count.
+                (count,) = map(self.sock.send, (self.unsent,))
+                del self.unsent[:count]
+            except InterruptedError:
+                continue
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self.unsent.clear()
+                self.deaf = self._is_over(error)
 
     def drain(self) -> None:
         """Move everything that has arrived to the inbox, without waiting (non-blocking ends only)."""
         while not self.ended:
             try:
                 (chunk,) = map(self.sock.recv, (1 << 18,))  # as in `flush`: bytes taken from the socket are never lost
+            except InterruptedError:
+                continue
             except BlockingIOError:
                 break
-            except ConnectionResetError:
-                chunk = b""
-            if not chunk:
-                self.ended = True
+            except OSError as error:
+                self.ended = self._is_over(error)
                 break
             self._partial += chunk
+            self.ended = not chunk
         self._cut()
 
     def receive_bytes(self) -> bytes:
@@ -85,22 +100,20 @@ class Channel:
         Raises:
             EOFError: the other end is gone.
         """
-        while True:
-            payload = self._exactly(_HEADER.unpack(self._exactly(_HEADER.size))[0])
-            if payload != _WAKE:
-                return payload
+        while not (payload := self._next()):
+            pass
+        return payload
 
     def consume_wake(self) -> bytes | None:
         """Read one frame: None for a wake-up, else the message (blocking ends only)."""
-        payload = self._exactly(_HEADER.unpack(self._exactly(_HEADER.size))[0])
-        return payload if payload != _WAKE else None
+        return self._next() or None
 
     def send_descriptors(self, descriptors: list[int]) -> None:
         """Give the other end a copy of these file descriptors."""
         try:
             socket.send_fds(self.sock, [b"f"], descriptors)
-        except (BrokenPipeError, ConnectionResetError):
-            self.ended = True
+        except OSError as error:
+            self.deaf = self._is_over(error)
 
     def receive_descriptors(self, count: int) -> list[int]:
         """Wait for `count` file descriptors (blocking ends only)."""
@@ -111,6 +124,20 @@ class Channel:
 
     def close(self) -> None:
         self.sock.close()
+
+    def _is_over(self, error: OSError) -> bool:
+        if self._blocking:
+            raise error
+        if not isinstance(error, (BrokenPipeError, ConnectionResetError)):
+            self.failure = error
+        return True
+
+    def _next(self) -> bytes:
+        """The next frame's message; an empty one for a frame that was heard before."""
+        length, number = _HEADER.unpack(self._exactly(_HEADER.size))
+        payload, again = self._exactly(length), number <= self._heard
+        self._heard = max(self._heard, number)
+        return _WAKE if again else payload
 
     def _exactly(self, count: int) -> bytes:
         parts = bytearray()
@@ -123,16 +150,18 @@ class Channel:
 
     def _cut(self) -> None:
         """Cut complete frames off the bytes that arrived."""
-        start, available = 0, len(self._partial)
+        start, available, heard = 0, len(self._partial), self._heard
         complete: list[bytes] = []
         while available - start >= _HEADER.size:
-            (length,) = _HEADER.unpack_from(self._partial, start)
+            length, number = _HEADER.unpack_from(self._partial, start)
             if available - start - _HEADER.size < length:
                 break
             start += _HEADER.size
-            if length:
+            if length and number > heard:
                 complete.append(bytes(self._partial[start : start + length]))
+            heard = max(heard, number)
             start += length
+        self._heard = heard
         self.inbox += complete
         del self._partial[:start]
 
@@ -143,8 +172,3 @@ def wait(readable: list[int], writable: list[int], seconds: float | None = None)
     for descriptor in {*readable, *writable}:
         poll.register(descriptor, select.POLLIN * (descriptor in readable) | select.POLLOUT * (descriptor in writable))
     return {descriptor for descriptor, _ in poll.poll(None if seconds is None else seconds * 1000)}
-
-
-def frame(payload: bytes) -> bytes:
-    """The payload as it goes over the wire."""
-    return _HEADER.pack(len(payload)) + payload

@@ -1,9 +1,4 @@
-"""The shared block of the process engine: control words, tickets, and the batch itself.
-
-Every exchange of a row has a ticket: generation of its worker in the high bits, a sequence number in the low ones. The
-front writes a row's columns, then its ticket into `requests`; the worker runs the row, writes its columns, then copies
-the ticket into `answers`. A row is done when the two are equal, so an answer to anything but the last request of the
-living worker is not an answer.
+"""The shared block of the process engine: control words, tickets (see `_ledger.py`), and the batch itself.
 
 Control words of the two sides are on cache lines of their own. x86 keeps the order of stores, which the spinning
 waits rely on; on other machines `SPIN_SECONDS` is zero and every exchange goes through the kernel.
@@ -31,7 +26,6 @@ RING, MESSAGES, WAITING, EAGER = range(4)
 DONE, MAILS, PARKED, CLOSING = range(4)
 """Words of a worker: rows done since it started, messages sent, whether it is parked, whether it closes its envs."""
 
-_GENERATION_SHIFT = 40
 _ORDERED_STORES = platform.machine().lower() in {"x86_64", "amd64", "i686", "i386"}
 SPIN_SECONDS = 0.0003 if _ORDERED_STORES else 0.0
 WORKER_SPIN_SECONDS = 0.001 if _ORDERED_STORES else 0.0
@@ -45,11 +39,6 @@ def fence() -> None:
     """Order all earlier stores before all later loads: the lock's atomic instruction does."""
     with _fence_lock:
         pass
-
-
-def ticket(generation: int, sequence: int) -> int:
-    """The ticket of an exchange."""
-    return generation << _GENERATION_SHIFT | sequence
 
 
 @dataclass

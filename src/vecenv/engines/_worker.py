@@ -18,7 +18,6 @@ from multiprocessing import forkserver
 from typing import Any
 
 import gymnasium
-import numpy as np
 
 from vecenv._batch import Mail
 from vecenv._envs import Factory, build_envs
@@ -29,7 +28,6 @@ from vecenv._rows import RowRunner
 from vecenv.engines._channel import Channel
 from vecenv.engines._control import (
     CLOSING,
-    DONE,
     EAGER,
     MAILS,
     MESSAGES,
@@ -42,6 +40,7 @@ from vecenv.engines._control import (
     spin,
 )
 from vecenv.engines._facts import EnvFacts
+from vecenv.engines._ledger import Docket
 from vecenv.engines._sendable import drop_unsendable, dumps, picklable, sendable, unsendable
 from vecenv.errors import EnvError, SpaceError
 
@@ -193,7 +192,7 @@ class Server:
         start, stop = bounds
         self._channel = channel
         self._control = block.control(number)
-        self._requests, self._answers = block.requests[start:stop], block.answers[start:stop]
+        self._docket = Docket(block.requests[start:stop], block.answers[start:stop], self._control.worker)
         self._batch = block.batch.rows(start, stop)
         self._runner = RowRunner(
             envs,
@@ -206,7 +205,7 @@ class Server:
             lost=attachment.lost,
             watched=True,
         )
-        self._everyone = list(range(len(envs)))
+        self._everyone = self._docket.everyone
         self._messages_read = 0
         self._unsendable: set[str] = set()
         self._open = True
@@ -248,11 +247,9 @@ class Server:
         worker[PARKED] = 0
 
     def _run(self) -> None:
-        asked = self._requests != self._answers
-        count = np.count_nonzero(asked)
-        if not count:
+        rows = self._docket.asked()
+        if not rows:
             return
-        rows = self._everyone if count == len(self._everyone) else np.flatnonzero(asked).tolist()
         if self._control.front[EAGER]:
             for row in rows:
                 self._runner.run_whatever_happens([row])
@@ -267,8 +264,7 @@ class Server:
             mail = self._collect_mail(rows)
             if mail:
                 self._send_mail(mail)
-        self._answers[index] = self._requests[index]
-        self._control.worker[DONE] += len(rows)
+        self._docket.answer(index, len(rows))
         fence()
         if self._control.front[WAITING]:
             self._channel.wake()
@@ -290,7 +286,7 @@ class Server:
         first = self._runner.first
         try:
             payload = dumps(
-                ("mail", {first + row: (int(self._requests[row]), *content) for row, content in mail.items()})
+                ("mail", {first + row: (int(self._docket.requests[row]), *content) for row, content in mail.items()})
             )
         except Exception:
             mail = {row: self._sendable_mail(row, *content) for row, content in mail.items()}

@@ -11,43 +11,49 @@ import time
 from typing import Any
 
 from vecenv._faults import Fault
-from vecenv.engines._channel import Channel, frame, wait
+from vecenv.engines._channel import Channel, wait
 from vecenv.engines._control import CLOSING, MESSAGES, PARKED, RING, Control, fence
 from vecenv.engines._start import no_main_module, start
 from vecenv.engines._worker import Assignment, main
 from vecenv.errors import EnvError, Phase, WorkerDied, WorkerTimeout
 
 _TERMINATE_SECONDS = 0.5
+_DYING_SECONDS = 1.0
 
 
 class Worker:
     """One worker process and what the front knows of it.
 
     Attributes:
-        target: value of its DONE word once every row sent to it is done.
         mails_read: messages taken from it, to compare with its MAILS word.
         error: why it is gone, once it is.
         hung: why we killed it, if we did.
     """
 
-    def __init__(self, context: Any, assignment: Assignment, generation: int) -> None:
+    def __init__(self, context: Any, assignment: Assignment) -> None:
         self.number = assignment.number
         self.start, self.stop = assignment.bounds[assignment.number]
-        self.generation = generation
-        self.target = 0
         self.mails_read = 0
         self.error: WorkerDied | None = None
         self.hung: EnvError | None = None
         self.control: Control | None = None
         self.current: Any = None
         """One word: the row it is at, counted from its first, or -1."""
-        self._trace = os.memfd_create("vecenv-trace") if hasattr(os, "memfd_create") else os.open(os.devnull, os.O_RDWR)
+        self._trace = -1
         ours, theirs = socket.socketpair()
         self.process = context.Process(target=main, args=(theirs, assignment), name=f"vecenv-worker-{self.number}")
         self.process.daemon = True  # or multiprocessing would wait for it at exit before anybody could close it
-        with no_main_module():
-            start(self.process, context)
-        theirs.close()
+        try:
+            self._trace = _trace_file()
+            with no_main_module():
+                start(self.process, context)
+        except BaseException:
+            ours.close()
+            if self._trace >= 0:
+                os.close(self._trace)
+            raise
+        finally:
+            theirs.close()
         self.channel = Channel(ours, blocking=False)
         self.channel.send_descriptors([self._trace])
         self.liveness = _liveness(self.process)
@@ -72,7 +78,7 @@ class Worker:
     def post(self, payload: bytes) -> None:
         """Send a message. The counter goes first, so that a spinning worker reads while we write."""
         assert self.control is not None
-        front, framed = self.control.front, frame(payload)
+        front, framed = self.control.front, self.channel.frame(payload)
         # No call between these lines: a signal handler must not separate the counter from the message.
         front[MESSAGES] += 1
         front[RING] += 1
@@ -106,6 +112,8 @@ class Worker:
             "SIGSEGV": "native code of the env crashed, see the stack",
             "SIGABRT": "native code of the env aborted, see the stack",
         }.get(name or "", "see what the env printed")
+        if self.channel.failure is not None:
+            advice = f"its channel had failed: {self.channel.failure}"
         stack = self.stack()
         how = f"by {name}" if name else f"with exit code {code}"
         error = WorkerDied(
@@ -177,7 +185,7 @@ def close_workers(workers: list[Worker], timeout: float) -> list[str]:
     farewell = pickle.dumps(("close",))
     for worker in workers:
         with contextlib.suppress(Exception):
-            if worker.control is not None and not worker.channel.ended and _may_write(worker):
+            if worker.control is not None and not worker.channel.deaf and _may_write(worker):
                 worker.post(farewell)
             else:
                 worker.channel.sock.shutdown(socket.SHUT_RDWR)
@@ -219,6 +227,7 @@ def _join(workers: list[Worker], timeout: float) -> None:
     while alive := [worker for worker in alive if _is_alive(worker)]:
         for worker in alive:
             worker.channel.drain()  # a worker that is still talking could otherwise never finish
+            worker.channel.flush()
         left = deadline - time.monotonic()
         if left <= 0:
             return
@@ -232,12 +241,25 @@ def _is_alive(worker: Worker) -> bool:
         return False
 
 
+def _trace_file() -> int:
+    return os.memfd_create("vecenv-trace") if hasattr(os, "memfd_create") else os.open(os.devnull, os.O_RDWR)
+
+
 def _liveness(process: Any) -> int:
     """A descriptor that becomes readable when the process dies, even if children of it live on."""
     if hasattr(os, "pidfd_open"):
         with contextlib.suppress(OSError):
             return os.pidfd_open(process.pid)
     return process.sentinel
+
+
+def cut_off(worker: Worker) -> bool:
+    """Whether a worker can no longer be talked to. It is dying; one that is not after a second is killed."""
+    if not worker.channel.ended and not worker.channel.deaf:
+        return False
+    if not wait([worker.liveness], [], _DYING_SECONDS):
+        worker.kill(signal.SIGKILL)
+    return True
 
 
 def first_message(worker: Worker, deadline: float) -> Any:
@@ -254,7 +276,7 @@ def first_message(worker: Worker, deadline: float) -> Any:
             raise worker.late(worker.start, round(time.monotonic() - started, 1), "make")
         readable = wait([worker.channel.fileno(), worker.liveness], [], min(left, 1.0))
         worker.channel.drain()
-        if worker.liveness in readable and not worker.channel.inbox:
+        if (worker.liveness in readable or cut_off(worker)) and not worker.channel.inbox:
             raise worker.died(worker.start, "make", None, None)
     kind, *content = pickle.loads(worker.channel.inbox.popleft())
     if kind == "refused":

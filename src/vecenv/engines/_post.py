@@ -1,0 +1,98 @@
+"""What workers say beyond their columns: mail of rows, replies to questions, warnings."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+from vecenv._batch import Batch, Mail, Op
+from vecenv._faults import Fault
+from vecenv.engines._control import MAILS
+from vecenv.engines._ledger import Ledger
+from vecenv.engines._workers import Worker
+from vecenv.errors import Phase, SpaceError
+
+
+class PostRoom:
+    """Takes the messages of workers.
+
+    Attributes:
+        questions: what each worker was asked last, until all have replied or something else is asked.
+        replies: to that question, by row.
+    """
+
+    def __init__(self, batch: Batch, ledger: Ledger) -> None:
+        self._batch = batch
+        self._ledger = ledger
+        self._warned: set[str] = set()
+        self.questions: list[bytes] = []
+        self.replies: dict[int, Any] = {}
+
+    def read(self, workers: list[Worker]) -> Worker | None:
+        """Take everything that was said so far.
+
+        Returns:
+            A worker whose messages are lost, if there is one.
+        """
+        for worker in workers:
+            while worker.mails_read < worker.control.worker[MAILS]:  # type: ignore[union-attr]  # set once attached
+                if worker.error is not None:
+                    break  # what it did not say before it died concerns nobody any more
+                worker.channel.drain()
+                if worker.channel.ended and not worker.channel.inbox:
+                    return worker
+                self.take(worker)
+        return None
+
+    def take(self, worker: Worker) -> None:
+        """Take the messages that have arrived from a worker."""
+        inbox = worker.channel.inbox
+        while inbox:
+            try:
+                message = pickle.loads(inbox[0])
+            except Exception as error:
+                self._take_unreadable(worker, error)
+            else:
+                self._take_message(*message)
+            del inbox[0]  # only now: what an interrupt cut short is done again
+            worker.mails_read += 1
+
+    def phase(self, row: int) -> Phase:
+        """What a row was last asked to do."""
+        if self.questions:
+            return "call"
+        return "reset" if self._ledger.sent_ops[row] == Op.RESET else "step"
+
+    def _take_unreadable(self, worker: Worker, error: Exception) -> None:
+        """A message that raises when it is unpickled: whatever it was about has failed."""
+        reason = SpaceError(
+            f"what worker {worker.number} sent cannot be unpickled here: {type(error).__name__}: {error}"
+        )
+        if self.questions:
+            self.replies.update(dict.fromkeys(worker.rows, Fault.of(reason, "call")))
+        for row in worker.rows:
+            if self._ledger.pending[row]:
+                self._batch.mail[row] = Mail(fault=Fault.of(reason, self.phase(row)))
+
+    def _take_message(self, kind: str, *content: Any) -> None:
+        if kind == "reply":
+            number, results = content
+            if number == self._ledger.sequence:
+                self.replies.update(results)
+        elif kind == "dropped":
+            (text,) = content
+            if text not in self._warned:
+                self._warned.add(text)
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+        else:
+            self._take_mail(*content)
+
+    def _take_mail(self, letters: dict[int, tuple[int, Any, list[Any]]]) -> None:
+        for row, (number, mail, objects) in letters.items():
+            if number != self._ledger.requests[row]:
+                continue  # an answer to an exchange that was given up
+            if mail is not None:
+                self._batch.mail[row] = mail
+            for leaf, (obs, final) in zip(self._batch.observation_layout.by_value, objects, strict=False):
+                self._batch.obs[leaf][row], self._batch.final_obs[leaf][row] = obs, final

@@ -1,0 +1,234 @@
+"""The workers of the process engine, from their start to their burial, and who takes their place."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vecenv._batch import Batch, Rows
+from vecenv._envs import Factory
+from vecenv._faults import Fault, OnError, RestartPolicy
+from vecenv._memory import SharedMemory
+from vecenv._seeding import NO_SEED
+from vecenv.engines._control import MESSAGES, RING, SharedBlock
+from vecenv.engines._facts import BatchFacts, EnvFacts
+from vecenv.engines._ledger import Ledger
+from vecenv.engines._local import take_mail
+from vecenv.engines._post import PostRoom
+from vecenv.engines._worker import Assignment, Attachment
+from vecenv.engines._workers import Worker
+from vecenv.engines._world import World
+from vecenv.errors import EnvError, RestartLimit
+
+
+class Staff:
+    """All workers of an engine. First `hire`, then `settle_in`.
+
+    Args:
+        bounds: first row and end of each worker, and of the caller's own rows if it has any.
+        start_timeout: seconds that building the envs may take.
+
+    Attributes:
+        disturbed: some worker is dead and not replaced, or an interrupt cut a send short.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        factories: Sequence[Factory],
+        bounds: list[tuple[int, int]],
+        *,
+        on_error: OnError,
+        origin: int,
+        start_timeout: float,
+    ) -> None:
+        self.workers: list[Worker] = []
+        self.disturbed = False
+        self._world = world
+        self._factories = factories
+        self._bounds = bounds
+        self._on_error: OnError = on_error
+        self._origin = origin
+        self._start_timeout = start_timeout
+        self._policies = [RestartPolicy(start, pause=world.pause) for start, _ in bounds]
+        self._delivered: list[np.ndarray] = []
+        """The observations delivered last. A restart shows these: what a dead worker left may be half written."""
+
+    # --- starting ----------------------------------------------------------------------------------------------------
+
+    def deadline(self) -> float:
+        """By when workers that are started now must be at their posts."""
+        return self._world.clock() + self._start_timeout
+
+    def hire(self, count: int, deadline: float) -> list[EnvFacts]:
+        """Start the workers; returns what their envs are."""
+        for number in range(count):
+            self.workers.append(self._start(number))
+        return [fact for worker in self.workers for fact in self._world.facts(worker, deadline)]
+
+    def settle_in(
+        self,
+        facts: BatchFacts,
+        memory: SharedMemory,
+        block: SharedBlock,
+        ledger: Ledger,
+        post: PostRoom,
+        deadline: float,
+    ) -> None:
+        """Give every worker the shared block."""
+        self._facts, self._memory, self._block, self._ledger, self._post = facts, memory, block, ledger, post
+        self._batch: Batch = block.batch
+        if self._on_error == "restart":
+            self._delivered = [column.copy() for column in self._batch.obs]
+        for worker in self.workers:
+            self._attach(worker, deadline, lost={})
+
+    def _start(self, number: int) -> Worker:
+        start, stop = self._bounds[number]
+        assignment = Assignment(
+            number=number,
+            bounds=self._bounds,
+            factories=self._factories[start:stop],
+            on_error=self._on_error,
+            origin=self._origin,
+        )
+        return self._world.start(assignment, self.workers)
+
+    def _attach(self, worker: Worker, deadline: float, lost: dict[int, Fault]) -> None:
+        """Give a worker whose envs are built the shared block."""
+        self._block.front[worker.number, [RING, MESSAGES]] = 0  # the other words are about the front, not the worker
+        self._block.worker[worker.number] = 0
+        worker.control = self._world.control(self._block, worker.number)
+        worker.current = self._block.clocks[worker.number].current
+        attachment = Attachment(
+            size=SharedBlock.size(self._facts.observation_layout, self._facts.action_layout, self._bounds),
+            observation=self._facts.single_observation_space,
+            action=self._facts.single_action_space,
+            lost=lost,
+        )
+        self._world.attach(worker, attachment, self._memory, deadline)
+        self._world.watch(worker)
+
+    # --- who is where ------------------------------------------------------------------------------------------------
+
+    def worker_of(self, row: int) -> Worker:
+        """The worker of a row that is not the caller's own."""
+        return self.workers[self._ledger.part_of[row]]
+
+    def home(self, row: int) -> tuple[int | None, int | None]:
+        """Worker and process id of a row, if it is not the caller's own."""
+        part = int(self._ledger.part_of[row])
+        return (part, self.workers[part].process.pid) if part < len(self.workers) else (None, None)
+
+    def at(self, worker: Worker) -> int:
+        """The row a worker is running, or the first it was asked for."""
+        current = int(worker.current[0])
+        return worker.start + current if current >= 0 else self._ledger.open_row(worker.number)
+
+    def late(self, timeout: float | None) -> EnvError:
+        """The error for a worker that owes rows and does not deliver."""
+        worker = self.workers[self._ledger.owing() or 0]
+        row = self.at(worker)
+        return worker.late(row, timeout, self._post.phase(row), *self._context_of(row))
+
+    def _context_of(self, row: int) -> tuple[Any, int | None]:
+        """Last action and seed of a row, for error texts."""
+        action = self._batch.action_layout.reader([column.copy() for column in self._batch.actions])(row)
+        seed = int(self._batch.last_seed[row])
+        return action, None if seed == NO_SEED else seed
+
+    # --- deaths ------------------------------------------------------------------------------------------------------
+
+    def kill(self, row: int) -> None:
+        """Kill the worker of a row, unless that is the caller's own."""
+        part = int(self._ledger.part_of[row])
+        if part < len(self.workers):
+            self.workers[part].kill(signal.SIGKILL)
+
+    def delivered(self, rows: Rows) -> None:
+        """The user is about to get these rows."""
+        for kept, column in zip(self._delivered, self._batch.obs, strict=False):
+            kept[rows] = column[rows]
+
+    def bury(self, worker: Worker) -> None:
+        """A worker is dead: start it again or raise WorkerDied, as `on_error` says."""
+        self.disturbed = True
+        if worker.error is None:
+            worker.channel.drain()
+            self._post.take(worker)
+            row = self.at(worker)
+            worker.error = worker.died(row, self._post.phase(row), *self._context_of(row))
+        self._world.unwatch(worker)
+        if self._on_error == "raise":
+            self._give_up(worker)
+            raise worker.error
+        self._restart(worker, worker.hung or worker.error)
+        self.calm_down()
+
+    def bury_again(self) -> None:
+        """Finish what an interrupt cut short: no rows are left with a dead worker."""
+        for worker in self.workers:
+            if worker.error is not None and self._ledger.owed(worker.number):
+                self.bury(worker)
+
+    def revive_for(self, rows: Rows) -> None:
+        """Start dead workers again whose rows are asked for."""
+        for worker in self.workers:
+            if worker.error is not None and bool(np.isin(rows, worker.rows).any()):
+                self._replace(worker, lost={})
+        self.calm_down()
+
+    def calm_down(self) -> None:
+        """See whether anything is still out of the ordinary."""
+        self.disturbed = any(worker.error is not None for worker in self.workers)
+
+    def _give_up(self, worker: Worker) -> None:
+        """Hand back what a dead worker was asked for; the next RESET of its rows starts it again."""
+        take_mail(self._batch, worker.rows)
+        self._ledger.give_up(worker.number)
+
+    def _restart(self, worker: Worker, error: EnvError) -> None:
+        """Start a dead worker again as often as the policy allows; its rows report the episode they lost."""
+        cause = Fault.of(error, self._post.phase(worker.start if error.row is None else error.row), error=error)
+        mine, fault = np.arange(worker.start, worker.stop), cause
+        take_mail(self._batch, worker.rows)
+        while worker is self.workers[worker.number]:
+            try:
+                self._policies[worker.number].allow(fault, self._ledger.sequence)
+                for kept, column in zip(self._delivered, self._batch.obs, strict=True):
+                    column[mine] = kept[mine]
+                self._batch.restarts[mine] += 1
+                self._replace(worker, lost=dict.fromkeys(range(len(mine)), cause))
+            except RestartLimit as limit:
+                limit.rows = worker.rows
+                self._give_up(worker)
+                raise
+            except EnvError as failure:  # it could not be built again
+                fault = Fault.of(failure, "make", error=failure)
+
+    def _replace(self, dead: Worker, lost: dict[int, Fault]) -> None:
+        """Start a worker anew, and ask it again for what is pending.
+
+        Args:
+            lost: why the episodes of its rows ended, to be reported with their next op.
+        """
+        deadline = self.deadline()
+        dead.kill(signal.SIGKILL)
+        pending = self._ledger.renew(dead.number)
+        self._batch.op[pending] = self._ledger.sent_ops[pending]
+        worker = self._start(dead.number)
+        try:
+            self._world.facts(worker, deadline)
+            self._attach(worker, deadline, lost)
+            if self._post.questions:
+                worker.post(self._post.questions[worker.number])
+            worker.ring()
+            self.workers[worker.number] = worker
+        except BaseException:
+            self._world.unwatch(worker)
+            self._world.close([worker], 0.0)
+            raise
+        dead.release()

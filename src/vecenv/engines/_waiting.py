@@ -1,0 +1,91 @@
+"""How the front waits for workers: it spins for a while, then parks, and sees who dies or is late meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vecenv._faults import OnError
+from vecenv.engines._control import EAGER, SPIN_SECONDS, WAITING, SharedBlock, fence
+from vecenv.engines._post import PostRoom
+from vecenv.engines._staff import Staff
+from vecenv.engines._world import World
+from vecenv.errors import EnvError
+
+_LOOK_UP_SECONDS = 1.0
+"""A parked front looks up this often, should a wake-up ever be lost."""
+
+
+class WaitingRoom:
+    """Waits until something is done.
+
+    Args:
+        start_timeout: seconds that a worker which was killed for being late has to be started again.
+    """
+
+    def __init__(
+        self, world: World, block: SharedBlock, staff: Staff, post: PostRoom, on_error: OnError, start_timeout: float
+    ) -> None:
+        self._world = world
+        self._clock, self._give_way = world.clock, world.give_way
+        self._words = block.front
+        self._staff = staff
+        self._post = post
+        self._on_error: OnError = on_error
+        self._start_timeout = start_timeout
+
+    def until(self, satisfied: Callable[[], bool], timeout: float | None, *, eager: bool = False) -> None:
+        """Return once `satisfied`. Raises if a worker dies or time runs out, as `on_error` says.
+
+        Args:
+            eager: workers are to hand over rows one by one.
+        """
+        if eager:
+            self._words[:, EAGER] = 1
+        clock, give_way = self._clock, self._give_way
+        started = clock()
+        limit = started + (SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout))
+        while not satisfied():
+            give_way()
+            if clock() > limit:
+                self.park(satisfied, timeout, started, lambda: self._staff.late(timeout))
+                return
+
+    def park(
+        self, satisfied: Callable[[], bool], timeout: float | None, started: float, late: Callable[[], EnvError]
+    ) -> None:
+        """Like `until`, without spinning. `late` makes the error for the time being up."""
+        deadline, killed = None if timeout is None else started + timeout, False
+        self._words[:, WAITING] = 1
+        try:
+            fence()
+            while not satisfied():
+                left = _LOOK_UP_SECONDS if deadline is None else min(_LOOK_UP_SECONDS, deadline - self._clock())
+                if left <= 0:
+                    self._kill_or_raise(late())
+                    deadline, killed = self._clock() + self._start_timeout, True
+                    continue
+                if self._look_up(satisfied, left) and killed and timeout is not None:
+                    deadline, killed = self._clock() + timeout, False
+        finally:
+            self._words[:, WAITING] = 0
+
+    def _look_up(self, satisfied: Callable[[], bool], seconds: float) -> bool:
+        """Hear what workers have to say; True if one of them was dead and is replaced."""
+        staff, replaced = self._staff, False
+        ready = self._world.poll(staff.workers, seconds)
+        for worker in staff.workers:
+            if worker.error is not None:
+                continue
+            if worker.channel.fileno() in ready:
+                worker.channel.drain()
+            if self._world.is_gone(worker, ready) and not satisfied():
+                staff.bury(worker)
+                replaced = True
+        return replaced
+
+    def _kill_or_raise(self, error: EnvError) -> None:
+        """A worker is late: kill it, so that it is started again, where the user has asked for that."""
+        if self._on_error == "raise" or error.row is None or self._post.questions:
+            raise error
+        self._staff.worker_of(error.row).hung = error
+        self._staff.kill(error.row)

@@ -1,0 +1,163 @@
+"""The world around the process engine: how workers are started, waited for and ended.
+
+The engine touches processes, descriptors and clocks only through this, so that tests can give it another world.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import select
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from vecenv._memory import SharedMemory
+from vecenv.engines._channel import wait
+from vecenv.engines._control import Control, SharedBlock, give_way
+from vecenv.engines._facts import EnvFacts
+from vecenv.engines._start import pickled_factories, start_context
+from vecenv.engines._worker import Assignment, Attachment
+from vecenv.engines._workers import Worker, close_workers, cut_off, first_message
+from vecenv.errors import WorkerError
+
+
+class World(Protocol):
+    """What the engine asks of its surroundings."""
+
+    def clock(self) -> float:
+        """Seconds that only grow; deadlines are of this clock."""
+        ...
+
+    def give_way(self) -> object:
+        """Let another process have this core."""
+        ...
+
+    def pause(self, seconds: float, /) -> None:
+        """Wait before a worker is started once more."""
+        ...
+
+    def reserve(self, size: int, purpose: str) -> SharedMemory:
+        """The block that is shared with the workers."""
+        ...
+
+    def start(self, assignment: Assignment, siblings: Sequence[Worker]) -> Worker:
+        """Start a worker and return at once."""
+        ...
+
+    def facts(self, worker: Worker, deadline: float) -> list[EnvFacts]:
+        """Wait until a worker has built its envs."""
+        ...
+
+    def attach(self, worker: Worker, attachment: Attachment, memory: SharedMemory, deadline: float) -> None:
+        """Give a worker whose envs are built the shared block, and wait until it is at its post."""
+        ...
+
+    def control(self, block: SharedBlock, number: int) -> Control:
+        """The control words of a worker."""
+        ...
+
+    def watch(self, worker: Worker) -> None:
+        """From now on, `poll` tells of this worker."""
+        ...
+
+    def unwatch(self, worker: Worker) -> None:
+        """No longer tell of this worker, if it is watched."""
+        ...
+
+    def poll(self, workers: Sequence[Worker], seconds: float) -> set[int]:
+        """Wait until a worker says something or dies, or for this long. What cannot be sent yet is sent meanwhile.
+
+        Returns:
+            Descriptors that have something to say: of channels, and of the liveness of processes.
+        """
+        ...
+
+    def is_gone(self, worker: Worker, ready: set[int]) -> bool:
+        """Whether a worker is dead or out of reach, after a `poll` that returned `ready`."""
+        ...
+
+    def close(self, workers: list[Worker], timeout: float) -> list[str]:
+        """End workers, see `close_workers`."""
+        ...
+
+
+class Processes:
+    """The real world: processes of this machine."""
+
+    clock = staticmethod(time.monotonic)
+    give_way = staticmethod(give_way)
+    pause = staticmethod(time.sleep)
+    reserve = staticmethod(SharedMemory.create)
+    control = staticmethod(SharedBlock.control)
+    close = staticmethod(close_workers)
+
+    def __init__(self, context: Any) -> None:
+        self._context = start_context(context)
+        self._poll = select.poll()
+        self._stalled: set[int] = set()
+        """Channels with something unsent."""
+
+    def start(self, assignment: Assignment, siblings: Sequence[Worker]) -> Worker:
+        first, _ = assignment.bounds[assignment.number]
+        if self._context.get_start_method() == "fork":
+            foreign = tuple(descriptor for worker in siblings for descriptor in worker.descriptors())
+            assignment = dataclasses.replace(assignment, foreign=foreign)
+        else:
+            factories = pickled_factories(assignment.factories, first)  # type: ignore[arg-type]  # not pickled yet
+            assignment = dataclasses.replace(assignment, factories=factories)
+        try:
+            return Worker(self._context, assignment)
+        except OSError as error:
+            raise WorkerError(
+                f"worker {assignment.number} could not be started: {error}; close what is not needed, or use fewer "
+                "workers",
+                row=first,
+                rows=tuple(range(*assignment.bounds[assignment.number])),
+                phase="make",
+                worker=assignment.number,
+            ) from error
+
+    def facts(self, worker: Worker, deadline: float) -> list[EnvFacts]:
+        return first_message(worker, deadline)
+
+    def attach(self, worker: Worker, attachment: Attachment, memory: SharedMemory, deadline: float) -> None:
+        channel = worker.channel
+        channel.send(attachment)
+        while channel.unsent and time.monotonic() < deadline:
+            wait([worker.liveness], [channel.fileno()], deadline - time.monotonic())
+            channel.flush()
+        if not channel.unsent:
+            channel.send_descriptors([memory.descriptor])
+        first_message(worker, deadline)
+
+    def watch(self, worker: Worker) -> None:
+        self._poll.register(worker.channel.fileno(), select.POLLIN)
+        self._poll.register(worker.liveness, select.POLLIN)
+
+    def unwatch(self, worker: Worker) -> None:
+        for descriptor in (worker.channel.fileno(), worker.liveness):
+            try:
+                self._poll.unregister(descriptor)
+            except (KeyError, ValueError):
+                continue
+        self._stalled.discard(worker.channel.fileno())
+
+    def poll(self, workers: Sequence[Worker], seconds: float) -> set[int]:
+        for worker in workers:
+            if (worker.channel.unsent or self._stalled) and worker.error is None:
+                self._send_on(worker)
+        return {descriptor for descriptor, _ in self._poll.poll(seconds * 1000)}
+
+    def is_gone(self, worker: Worker, ready: set[int]) -> bool:
+        return worker.liveness in ready or cut_off(worker)
+
+    def _send_on(self, worker: Worker) -> None:
+        """Send what is unsent, and be told when there is room for the rest."""
+        descriptor = worker.channel.fileno()
+        worker.channel.flush()
+        if worker.channel.unsent:
+            self._poll.modify(descriptor, select.POLLIN | select.POLLOUT)
+            self._stalled.add(descriptor)
+        elif descriptor in self._stalled:
+            self._poll.modify(descriptor, select.POLLIN)
+            self._stalled.discard(descriptor)
