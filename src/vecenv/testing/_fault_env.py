@@ -70,7 +70,7 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         self.action_space = gymnasium.spaces.Discrete(1000)
         self.index, self.length, self.seconds, self.pause = index, length, seconds, pause
         self.talks, self.fuse, self.where, self.at, self.p, self.seed = talks, fuse, where, at, p, seed
-        self.fails = env is None or index == env
+        self.fails = (env is None or index == env) and list(kinds) != ["none"]
         self.kinds = list(kinds)
         self.weights = np.array(list(kinds.values())) / sum(kinds.values())
         self.episode = self.steps = 0
