@@ -13,6 +13,7 @@ from typing import Any
 from vecenv._faults import Fault
 from vecenv.engines._channel import Channel, frame, wait
 from vecenv.engines._control import CLOSING, MESSAGES, PARKED, RING, Control, fence
+from vecenv.engines._guard import Guard
 from vecenv.engines._start import no_main_module, start
 from vecenv.engines._worker import Assignment, main
 from vecenv.errors import EnvError, Phase, WorkerDied, WorkerTimeout
@@ -30,7 +31,7 @@ class Worker:
         hung: why we killed it, if we did.
     """
 
-    def __init__(self, context: Any, assignment: Assignment, generation: int) -> None:
+    def __init__(self, context: Any, assignment: Assignment, generation: int, guard: Guard) -> None:
         self.number = assignment.number
         self.start, self.stop = assignment.bounds[assignment.number]
         self.generation = generation
@@ -51,6 +52,8 @@ class Worker:
         self.channel = Channel(ours, blocking=False)
         self.channel.send_descriptors([self._trace])
         self.liveness = _liveness(self.process)
+        self._guard, self._mark = guard, assignment.mark
+        guard.watch(self.process.pid, self._mark)
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -164,6 +167,8 @@ class Worker:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self._trace = self.liveness = -1
+        with contextlib.suppress(ValueError):
+            self._guard.forget(self.process.pid, self._mark, ended_well=self.process.exitcode == 0)
         with contextlib.suppress(ValueError):
             self.process.close()
 
