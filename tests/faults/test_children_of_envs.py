@@ -11,7 +11,7 @@ import pytest
 from faulty import START_METHODS, actions, fails, faulty, until, walk, with_every_start_method
 from programs import program
 
-from vecenv.engines._guard import Guard
+from vecenv.engines._guard import GUARD
 from vecenv.errors import WorkerDied
 
 CHILDREN = ("fork-child", "session-child")
@@ -19,7 +19,8 @@ of_every_child = pytest.mark.parametrize("kind", CHILDREN)
 BODY = """
 envs = start({context!r}, {kind!r})
 envs.step([0] * 4)
-print(envs.engine._guard._token)
+from vecenv.engines._guard import GUARD
+print(GUARD.token)
 ready()
 """
 
@@ -113,14 +114,13 @@ def test_a_forked_child_of_the_front_does_not_keep_the_guard(tmp_path: Path) -> 
 def test_a_guard_that_is_gone_or_cannot_be_had_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     with faulty("process") as envs:
         envs.reset(seed=40)
-        for pid in guards(envs.engine._guard._token):  # type: ignore[attr-defined]
+        for pid in guards(GUARD.token):
             os.kill(pid, signal.SIGKILL)
         envs.engine.kill(1)  # type: ignore[attr-defined]
         fails(envs, 1, WorkerDied)
         envs.reset(seed=40)
         walk(envs, 1, 2)
     monkeypatch.setattr("vecenv.engines._guard._SHELL", "/no/such/shell")
-    Guard().close()
     with faulty("process") as envs:
         envs.reset(seed=40)
         envs.step(actions(1))

@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import subprocess
-import weakref
+import threading
 
 MARK = "VECENV_WORKER"
 """Environment variable of a worker, for its envs' children to inherit: they are known by it wherever they are."""
@@ -46,60 +46,50 @@ exec 3<&0
 class Guard:
     """Ends the process groups of workers, and what bears their mark, once the front is gone or says so.
 
-    It waits at a pipe whose other end only the front holds, so it learns of the front's end however that came, and is
-    gone itself a moment later. Without /bin/sh there is no guard; workers end with the front all the same.
+    The guard's process is there while there are workers. It waits at a pipe whose other end only the front holds, so it
+    learns of the front's end however that comes, and is gone itself a moment later. Without /bin/sh there is none;
+    workers end with the front all the same.
     """
 
     def __init__(self) -> None:
-        self._token = secrets.token_hex(8)
-        self._count = 0
         self._pipe = -1
-        theirs, ours = os.pipe()
-        try:
-            # Its environment is empty: else, in a worker of another pool, it would bear that one's mark.
-            subprocess.run(
-                [_SHELL, "-c", _SCRIPT, "vecenv-guard", self._token],
-                stdin=theirs,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env={"PATH": "/usr/bin:/bin"},
-                start_new_session=True,
-                check=False,
-            )
-        except BaseException as error:
-            os.close(ours)
-            if isinstance(error, OSError):
-                return
-            raise
-        finally:
-            os.close(theirs)
-        os.set_blocking(ours, False)
-        self._pipe = ours
-        _GUARDS.add(self)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin anew, without workers; in a forked child too, for those of its parent are not its own."""
+        if self._pipe >= 0:
+            os.close(self._pipe)
+        self._pipe = -1
+        self.token = secrets.token_hex(8)
+        self._count = 0
+        self._watched: set[int] = set()
+        self._lock = threading.RLock()
 
     def new_mark(self) -> str:
-        """A mark for one more worker."""
-        self._count += 1
-        return f"{self._token}.{self._count}."
+        """A mark for a worker that is about to start."""
+        with self._lock:
+            if self._pipe < 0:
+                self._pipe = _start(self.token)
+            self._count += 1
+            return f"{self.token}.{self._count}."
 
-    def watch(self, pid: int, mark: str) -> None:
+    def watch(self, pid: int) -> None:
         """A worker was started, which leads a process group."""
-        self._tell(f"+ {pid} {mark}")
+        with self._lock:
+            self._watched.add(pid)
+            self._tell(f"+ {pid}")
 
     def forget(self, pid: int, mark: str, ended_well: bool) -> None:
         """A worker is gone. What is left of its group gets a second to end; if it did not end well, none.
 
         Children with a session of their own are left alone if their env had its chance to end them.
         """
-        self._tell(f"{'-' if ended_well else 'x'} {pid} {mark}")
-
-    def close(self) -> None:
-        """Let the guard go, when it is done."""
-        _GUARDS.discard(self)
-        if self._pipe >= 0:
-            os.close(self._pipe)
-            self._pipe = -1
+        with self._lock:
+            self._watched.discard(pid)
+            self._tell(f"{'-' if ended_well else 'x'} {pid} {mark}")
+            if not self._watched and self._pipe >= 0:
+                os.close(self._pipe)
+                self._pipe = -1
 
     def _tell(self, line: str) -> None:
         if self._pipe >= 0:
@@ -107,13 +97,32 @@ class Guard:
                 os.write(self._pipe, f"{line}\n".encode())
 
 
-_GUARDS: weakref.WeakSet[Guard] = weakref.WeakSet()
+def _start(token: str) -> int:
+    """Start the guard's process; the front's end of its pipe, or -1 if there can be none."""
+    theirs, ours = os.pipe()
+    os.set_blocking(ours, False)
+    try:
+        # Its environment is empty: else, in a worker of another front, it would bear that one's mark.
+        subprocess.run(
+            [_SHELL, "-c", _SCRIPT, "vecenv-guard", token],
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin"},
+            start_new_session=True,
+            check=False,
+        )
+    except BaseException as error:
+        os.close(ours)
+        if isinstance(error, OSError):
+            return -1
+        raise
+    finally:
+        os.close(theirs)
+    return ours
 
 
-def _close_in_child() -> None:
-    """A forked child must not hold the front's end of a pipe."""
-    for guard in list(_GUARDS):
-        guard.close()
-
-
-os.register_at_fork(after_in_child=_close_in_child)
+GUARD = Guard()
+"""The guard of this process."""
+os.register_at_fork(after_in_child=GUARD.begin)

@@ -35,7 +35,6 @@ from vecenv.engines._control import (
     ticket,
 )
 from vecenv.engines._facts import EnvFacts, agree, check_observation_mode
-from vecenv.engines._guard import Guard
 from vecenv.engines._local import first_fault, hand_over, results_or_raise, split, take_mail, warn_of
 from vecenv.engines._sendable import dumps
 from vecenv.engines._start import pickled_factories, start_context
@@ -108,8 +107,7 @@ class ProcessEngine:
         self._caller: RowRunner | None = None
         self._caller_rows: list[int] = []
         self._poll = select.poll()
-        self._guard = Guard()
-        self._close = Finalize(self, _close_all, args=(self._workers, self._blocks, self._guard, 1.0), exitpriority=100)
+        self._close = Finalize(self, _close_all, args=(self._workers, self._blocks, 1.0), exitpriority=100)
         try:
             self._start(observation_mode, caller_works)
         except BaseException:
@@ -188,7 +186,7 @@ class ProcessEngine:
     def close(self, timeout: float = 5.0) -> None:
         if self._close.still_active():
             self._close.cancel()
-            complaints = _close_all(self._workers, self._blocks, self._guard, timeout)
+            complaints = _close_all(self._workers, self._blocks, timeout)
             if self._caller is not None:
                 complaints += self._caller.close()
             warn_of(complaints)
@@ -279,9 +277,8 @@ class ProcessEngine:
             on_error=self._on_error,
             origin=self._origin,
             foreign=tuple(fd for worker in self._workers for fd in worker.descriptors()) if forked else (),
-            mark=self._guard.new_mark(),
         )
-        return Worker(self._context, assignment, generation, self._guard)
+        return Worker(self._context, assignment, generation)
 
     def _attach(self, worker: Worker, deadline: float, lost: dict[int, Fault]) -> None:
         """Give a worker whose envs are built the shared block."""
@@ -652,10 +649,9 @@ class ProcessEngine:
         dead.release()
 
 
-def _close_all(workers: list[Worker], blocks: list[SharedMemory], guard: Guard, timeout: float) -> list[str]:
+def _close_all(workers: list[Worker], blocks: list[SharedMemory], timeout: float) -> list[str]:
     """Everything that must be given back. Not a method, so that it can run when the engine is gone."""
     complaints = close_workers(workers, timeout)
     for block in blocks:
         block.close_descriptor()
-    guard.close()
     return complaints
