@@ -25,7 +25,7 @@ from faulty import (
 import vecenv
 from vecenv.errors import EnvError, NotResetError, PendingError
 from vecenv.testing import FaultEnv
-from vecenv.testing._fault_env import TwoArgumentsError, UnpicklableError
+from vecenv.testing._fault_kinds import TwoArgumentsError, UnpicklableError
 
 RAISED: dict[str, tuple[type[BaseException], str]] = {
     "raise": (ValueError, "boom in env 1"),

@@ -1,136 +1,110 @@
-"""However the program ends, its workers end too, and nothing is left on disk."""
+"""However the program ends, whatever its workers are doing: they end too, and nothing is left on disk."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import subprocess
-import sys
-import textwrap
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty import START_METHODS, until, within
+from faulty import START_METHODS, within
+from programs import Program, own_words, program
 
-MARKER = "VECENV_TEST_RUN"
-PREAMBLE = """
-import atexit, os, signal, sys, threading, time
-import vecenv
-from vecenv.testing import FaultEnv
+PARTS = """
+class Done(Exception):
+    pass
 
-def start(context, kind="none"):
-    envs = vecenv.make(FaultEnv.many(4, kind=kind), engine="process", workers=2, context=context)
-    envs.reset(seed=0)
-    return envs
+def act(number, frame):
+    {act}
 
-def ready():
-    print("ready", flush=True)
+signal.signal(signal.SIGUSR1, act)
+envs = None
+fault = dict(seconds=600.0, fuse={sign!r})
+
+def make(**fault):
+    return vecenv.make(FaultEnv.many(2, length=10**9, **fault), engine="process", workers=2, context={context!r})
+
+try:
+    {state}
+except Done:
+    pass
+{finally_}
 """
-BODIES = {
-    "idle": "envs = start({context!r}); ready(); time.sleep(60)",
-    "hang": "envs = start({context!r}, 'hang'); envs.send([0] * 4); time.sleep(0.1); ready(); envs.recv()",
-    "hang-with-gil": "envs = start({context!r}, 'hang-with-gil'); envs.send([0] * 4); time.sleep(0.1); ready(); "
-    "envs.recv()",
+WAYS: dict[str, tuple[Any, str, int]] = {
+    # from inside: what a signal handler does in the middle of it; from outside: the signal, and to whom
+    "normal": ("raise Done", "if envs is not None: envs.close(timeout=0.5)", 0),
+    "no close": ("raise Done", "", 0),
+    "exception": ("raise ValueError('the end')", "", 1),
+    "sys.exit": ("sys.exit(3)", "", 3),
+    "os._exit": ("os._exit(3)", "", 3),
+    "segfault": ("ctypes.string_at(0)", "", -signal.SIGSEGV),
+    "SIGINT": ((os.kill, signal.SIGINT), "", -signal.SIGINT),
+    "SIGINT group": ((os.killpg, signal.SIGINT), "", -signal.SIGINT),
+    "SIGTERM": ((os.kill, signal.SIGTERM), "", -signal.SIGTERM),
+    "SIGHUP": ((os.kill, signal.SIGHUP), "", -signal.SIGHUP),
+    "SIGKILL": ((os.kill, signal.SIGKILL), "", -signal.SIGKILL),
+    "SIGKILL group": ((os.killpg, signal.SIGKILL), "", -signal.SIGKILL),
 }
+_STEP = "envs = make({fault}**fault); envs.reset(seed=0); envs.step([0, 0])"
+STATES = {
+    "idle": "envs = make(); envs.reset(seed=0); ready(); time.sleep(600)",
+    "stepping": "envs = make(); envs.reset(seed=0); ready()\n    while True: envs.step([0, 0]); time.sleep(1e-4)",
+    "hung": _STEP.format(fault="kind='hang', "),
+    "hung with the GIL": _STEP.format(fault="kind='hang-with-gil', "),
+    "in reset": "envs = make(kind='hang', where='reset', **fault); envs.reset(seed=0)",
+    "in start": "envs = make(kind='hang', where='make', **fault)",
+}
+SECONDS = 4.0
+"""A program may take this long to end; what it leaves, two seconds more."""
 
 
-def seldom(*values: Any) -> list[Any]:
-    """Parameters that take the same road as others and are only run with `-m slow`."""
-    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_is_left_whenever_and_however_a_program_ends(way: str, turn: int, tmp_path: Path) -> None:
+    """Turn 0 has each way with each state and each start method, and each state with each of these."""
+    with contextlib.ExitStack() as stack:
+        running = []
+        for number, state in enumerate(STATES):
+            context = START_METHODS[(list(WAYS).index(way) + number + turn) % 3]
+            folder = tmp_path / str(number)
+            sign = folder / "sign"
+            running.append((state, context, sign, stack.enter_context(_started(way, state, context, sign, folder))))
+        failures = {}
+        for state, context, sign, one in running:
+            try:
+                _end(one, way, state, sign)
+            except AssertionError as error:
+                failures[state, context] = str(error)
+    assert not failures
 
 
-class Program:
-    """A script in a process of its own, with a temporary directory of its own and a mark on all it starts."""
-
-    def __init__(self, body: str, tmp_path: Path) -> None:
-        self.mark = f"{MARKER}={uuid.uuid4().hex}"
-        self.temporary = tmp_path / "temporary"
-        self.temporary.mkdir()
-        self.shared = set(os.listdir("/dev/shm"))
-        script = tmp_path / "script.py"
-        script.write_text(textwrap.dedent(PREAMBLE) + textwrap.dedent(body))
-        name, value = self.mark.split("=")
-        self.process = subprocess.Popen(
-            [sys.executable, str(script)],
-            env={**os.environ, name: value, "TMPDIR": str(self.temporary)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def wait_ready(self) -> None:
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n", self.process.communicate(timeout=10)[1]
-
-    def alive(self) -> list[int]:
-        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self.mark in _environment(pid)]
-
-    def assert_nothing_left(self) -> None:
-        assert until(lambda: not self.alive(), 2.0), [Path(f"/proc/{pid}/cmdline").read_text() for pid in self.alive()]
-        assert list(self.temporary.iterdir()) == []
-        assert set(os.listdir("/dev/shm")) <= self.shared
+def _started(way: str, state: str, context: str, sign: Path, folder: Path) -> Any:
+    how, finally_, _ = WAYS[way]
+    act = how if isinstance(how, str) else "pass"
+    body = PARTS.format(act=act, sign=str(sign), context=context, state=STATES[state], finally_=finally_)
+    return program(body, folder)
 
 
-def _environment(pid: int) -> str:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return "" if state == "Z" else Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-@contextlib.contextmanager
-def program(body: str, tmp_path: Path) -> Iterator[Program]:
-    running = Program(body, tmp_path)
-    try:
-        yield running
-    finally:
-        for pid in running.alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        running.process.communicate()
-
-
-@pytest.mark.parametrize("context", START_METHODS)
-@pytest.mark.parametrize("state", ["hang-with-gil", *seldom("idle", "hang")])
-@pytest.mark.parametrize("number", [signal.SIGKILL, *seldom(signal.SIGTERM)])
-def test_no_worker_outlives_a_program_that_is_killed(
-    number: signal.Signals, state: str, context: str, tmp_path: Path
-) -> None:
-    with program(BODIES[state].format(context=context), tmp_path) as running:
-        running.wait_ready()
-        running.process.send_signal(number)
-        running.process.wait(2.0)
-        running.assert_nothing_left()
-
-
-@pytest.mark.parametrize("state", ["hang-with-gil", "idle", *seldom("hang")])
-@pytest.mark.parametrize("whom", ["main", "group"])
-def test_ctrl_c_ends_the_program_promptly(whom: str, state: str, tmp_path: Path) -> None:
-    with program(BODIES[state].format(context="fork"), tmp_path) as running:
-        running.wait_ready()
-        with within(4.0):
-            if whom == "main":
-                running.process.send_signal(signal.SIGINT)
-            else:
-                os.killpg(running.process.pid, signal.SIGINT)
-            _, errors = running.process.communicate(timeout=10)
-        assert running.process.returncode in (130, -signal.SIGINT)
-        assert errors.count("Traceback") == 1, errors
-        assert errors.rstrip().endswith("KeyboardInterrupt")
-        running.assert_nothing_left()
+def _end(running: Program, way: str, state: str, sign: Path) -> None:
+    how, _, code = WAYS[way]
+    running.wait_ready(None if "ready()" in STATES[state] else sign)
+    send, number = (os.kill, signal.SIGUSR1) if isinstance(how, str) else how
+    with within(SECONDS):
+        send(running.process.pid, number)
+        assert running.end(3 * SECONDS) == code, running.stderr
+    running.assert_nothing_left()
+    assert len(own_words(running.stderr)) <= 5, running.stderr
+    last = {"exception": "ValueError: the end", "SIGINT": "KeyboardInterrupt", "SIGINT group": "KeyboardInterrupt"}
+    if way in last:
+        assert running.stderr.count("Traceback") == 1, running.stderr
+        assert running.stderr.rstrip().endswith(last[way]), running.stderr
+    elif way != "segfault":
+        assert running.stderr == ""
 
 
 ENDINGS = {
-    "without close": ("envs = start({context!r})", 0),
-    "by sys.exit": ("envs = start({context!r}); sys.exit(3)", 3),
-    "by an exception": ("envs = start({context!r}); raise ValueError('the end')", 1),
-    "after close": ("envs = start({context!r}); envs.close()", 0),
     "closing at exit": ("envs = start({context!r}); atexit.register(envs.close)", 0),
     "with a step pending": ("envs = start({context!r}); envs.send([0] * 4)", 0),
     "after a crash": (
@@ -146,52 +120,43 @@ except vecenv.errors.WorkerDied:
 }
 
 
-@pytest.mark.parametrize("context", ["fork", *seldom("forkserver", "spawn")])
+@pytest.mark.parametrize(
+    "context", ["fork", *(pytest.param(name, marks=pytest.mark.slow) for name in ("forkserver", "spawn"))]
+)
 @pytest.mark.parametrize("how", ENDINGS)
 def test_a_program_that_ends_leaves_nothing(how: str, context: str, tmp_path: Path) -> None:
     body, code = ENDINGS[how]
     with program(body.format(context=context), tmp_path) as running, within(10.0):
-        _, errors = running.process.communicate(timeout=20)
-        assert running.process.returncode == code
-        assert errors.rstrip().endswith("ValueError: the end") if how == "by an exception" else errors == ""
+        assert running.end(20.0) == code
+        assert running.stderr == ""
         running.assert_nothing_left()
 
 
-@pytest.mark.parametrize("context", START_METHODS)
-def test_a_vector_env_outlives_the_thread_that_made_it(context: str, tmp_path: Path) -> None:
-    body = f"""
+IN_A_THREAD = """
 made = []
-thread = threading.Thread(target=lambda: made.append(start({context!r})))
+thread = threading.Thread(target=lambda: made.append(start({context!r}, {kind!r}, fuse={sign!r})))
 thread.start()
 thread.join()
 time.sleep(0.3)
 (envs,) = made
-for _ in range(3):
-    envs.step([0] * 4)
-ready()
-envs.close()
 """
-    with program(body, tmp_path) as running:
+
+
+@pytest.mark.parametrize("context", START_METHODS)
+def test_a_vector_env_outlives_the_thread_that_made_it(context: str, tmp_path: Path) -> None:
+    body = IN_A_THREAD.format(context=context, kind="none", sign="")
+    with program(body + "for _ in range(3): envs.step([0] * 4)\nready(); envs.close()", tmp_path) as running:
         running.wait_ready()
-        running.process.wait(5.0)
+        assert running.end(5.0) == 0
         running.assert_nothing_left()
 
 
 @pytest.mark.parametrize("context", START_METHODS)
-@pytest.mark.parametrize("kind", ["hang-with-gil", *seldom("none", "hang")])
-def test_no_worker_made_in_a_thread_outlives_a_program_that_is_killed(kind: str, context: str, tmp_path: Path) -> None:
-    body = f"""
-made = []
-thread = threading.Thread(target=lambda: made.append(start({context!r}, {kind!r})))
-thread.start()
-thread.join()
-made[0].send([0] * 4)
-time.sleep(0.1)
-ready()
-time.sleep(60)
-"""
-    with program(body, tmp_path) as running:
-        running.wait_ready()
+def test_no_worker_made_in_a_thread_outlives_a_program_that_is_killed(context: str, tmp_path: Path) -> None:
+    sign = tmp_path / "sign"
+    body = IN_A_THREAD.format(context=context, kind="hang-with-gil", sign=str(sign))
+    with program(body + "envs.step([0] * 4)", tmp_path) as running:
+        running.wait_ready(sign)
         running.process.kill()
-        running.process.wait(2.0)
+        running.end(2.0)
         running.assert_nothing_left()

@@ -125,20 +125,23 @@ def _lasting_thread(pid: int) -> queue.SimpleQueue[tuple[Callable[[], None], Fut
 def _run_fork_server() -> None:
     """Make sure that there is a fork server, without a name in the file system that a killed program leaves behind.
 
-    Its socket is reached by an open descriptor instead. There is no public way to do this.
+    Its socket is made and reached by an open descriptor instead; so the temporary directory's name may also be longer
+    than the 107 bytes that a socket's may have. There is no public way to do this.
     """
     server: Any = forkserver._forkserver
     config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
     theirs = config.get("tempdir")
-    with tempfile.TemporaryDirectory(prefix="vecenv-") as directory:
-        config["tempdir"] = directory
+    with tempfile.TemporaryDirectory(prefix="vecenv-") as path:
+        directory = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        config["tempdir"] = f"{_OWN_DESCRIPTORS}/{directory}"
         try:
             forkserver.ensure_running()
-            if str(server._forkserver_address).startswith(directory):
+            if str(server._forkserver_address).startswith(f"{config['tempdir']}/"):
                 descriptor = os.open(server._forkserver_address, os.O_PATH | os.O_CLOEXEC)
                 server._forkserver_address = f"{_OWN_DESCRIPTORS}/{descriptor}"
         finally:
             config["tempdir"] = theirs
+            os.close(directory)
 
 
 @contextlib.contextmanager

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
-import sys
-import threading
-import time
+import subprocess
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -15,48 +12,9 @@ import gymnasium
 import numpy as np
 
 from vecenv.errors import ConfigError
+from vecenv.testing._fault_kinds import FAILURES, SPOILERS, Kind
 
 Where = Literal["make", "reset", "step", "call", "close"]
-Kind = Literal[
-    "none",
-    "raise",
-    "percent",
-    "two-args",
-    "unpicklable",
-    "system-exit",
-    "keyboard-interrupt",
-    "os-exit",
-    "kill",
-    "segfault",
-    "fork-and-die",
-    "hang",
-    "hang-with-gil",
-    "four-values",
-    "no-values",
-    "reward-none",
-    "reward-string",
-    "flag-string",
-    "obs-shape",
-    "obs-scalar",
-    "obs-none",
-    "info-list",
-    "info-unpicklable",
-]
-
-
-class TwoArgumentsError(Exception):
-    """An exception that pickle cannot build again: its arguments are not what its constructor takes."""
-
-    def __init__(self, first: str, second: str) -> None:
-        super().__init__(f"{first} and {second}")
-
-
-class UnpicklableError(Exception):
-    """An exception that holds a lock."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.lock = threading.Lock()
 
 
 class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
@@ -64,19 +22,27 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     The observation is `(index, episode, step, last action, noise)`: `episode` counts the resets of this object, `step`
     those since the last of them, `noise` is drawn from `np_random` with every observation. The reward is
-    `1000 * index + step`. Episodes end after `length + index` steps.
+    `1000 * index + step`. Episodes end after `length + index` steps. What goes wrong changes none of these, unless it
+    is a wrong observation or reward.
+
+    With `p` faults are random: each call of `where` fails with this probability. The random stream is a function of
+    `seed`, the index and the seed of the last seeded reset, so a run can be repeated, and an env that is built again
+    and gets a new seed does not fail at the same call again. Random faults of "make" are the same in every life.
 
     Args:
         index: number of the env.
-        kind: what goes wrong.
+        kind: what goes wrong; or a mixture, the weight of each kind.
         where: in which call.
         at: in the how manyth such call of this object.
-        env: index of the env in which it goes wrong.
+        env: index of the env in which it goes wrong, None for all.
         length: steps of an episode of env 0.
-        seconds: how long a hang takes.
+        seconds: how long a hang takes, and a child lives.
         talks: infos are `{"at": step}`; else they are empty.
         fuse: a path; it goes wrong only while no such file exists, and then the file is made. So a fault happens once,
             however often the env is built again.
+        p: probability of a fault in each call, instead of `at`.
+        seed: of the faults.
+        pause: mean seconds of a "slow" call; they are distributed exponentially.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  # Gymnasium reads it from the class
@@ -84,29 +50,39 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
     def __init__(
         self,
         index: int = 0,
-        kind: Kind = "none",
+        kind: Kind | Mapping[Kind, float] = "none",
         where: Where = "step",
         at: int = 1,
-        env: int = 1,
+        env: int | None = 1,
         length: int = 5,
         seconds: float = 60.0,
         talks: bool = False,
         fuse: str | None = None,
+        p: float | None = None,
+        seed: int = 0,
+        pause: float = 0.005,
     ) -> None:
-        if kind not in get_args(Kind):
-            raise ConfigError(f"kind must be one of {', '.join(get_args(Kind))}; got {kind!r}")
+        kinds = {kind: 1.0} if isinstance(kind, str) else dict(kind)
+        for name in kinds:
+            if name not in get_args(Kind):
+                raise ConfigError(f"kind must be one of {', '.join(get_args(Kind))}; got {name!r}")
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (5,), np.float64)
         self.action_space = gymnasium.spaces.Discrete(1000)
-        self.index, self.length, self.seconds, self.talks, self.fuse = index, length, seconds, talks, fuse
-        self.kind, self.where, self.at = kind if index == env else "none", where, at
+        self.index, self.length, self.seconds, self.pause = index, length, seconds, pause
+        self.talks, self.fuse, self.where, self.at, self.p, self.seed = talks, fuse, where, at, p, seed
+        self.fails = (env is None or index == env) and list(kinds) != ["none"]
+        self.kinds = list(kinds)
+        self.weights = np.array(list(kinds.values())) / sum(kinds.values())
         self.episode = self.steps = 0
         self.last_action = -1
+        self.children: list[subprocess.Popen[bytes]] = []
+        self.chance = np.random.default_rng([seed, index])
         self._calls = dict.fromkeys(get_args(Where), 0)
         self._fail_if_due("make")
 
     @classmethod
     def many(cls, count: int, **options: Any) -> list[partial[FaultEnv]]:
-        """Factories of `count` envs, of which one fails."""
+        """Factories of `count` envs, of which one fails, or each."""
         return [partial(cls, index, **options) for index in range(count)]
 
     def reset(
@@ -114,18 +90,28 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin an episode."""
         super().reset(seed=seed)
+        if seed is not None and self.p is not None:
+            self.chance = np.random.default_rng([self.seed, self.index, seed])
         self.episode += 1
         self.steps, self.last_action = 0, -1
-        self._fail_if_due("reset")
-        return self._observation(), self._info()
+        kind = self._fail_if_due("reset")
+        return _spoilt(kind, {"obs": self._observation(), "info": self._info()})
 
     def step(self, action: np.int64) -> Any:
         """Count a step."""
         self.steps += 1
         self.last_action = int(action)
-        self._fail_if_due("step")
-        ended = self.steps >= self.length + self.index
-        return self._spoilt(self._observation(), 1000.0 * self.index + self.steps, ended, False, self._info())
+        kind = self._fail_if_due("step")
+        return _spoilt(
+            kind,
+            {
+                "obs": self._observation(),
+                "reward": 1000.0 * self.index + self.steps,
+                "terminated": self.steps >= self.length + self.index,
+                "truncated": False,
+                "info": self._info(),
+            },
+        )
 
     def poke(self, value: int = 0) -> int:
         """Something to `call`: answers with the env's index plus `value`."""
@@ -147,8 +133,18 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
     def _info(self) -> dict[str, Any]:
         return {"at": self.steps} if self.talks else {}
 
+    def _fail_if_due(self, where: str) -> str | None:
+        """Count a call, and fail if it is time for that. Returns the kind of a fault that did not end the call."""
+        self._calls[where] += 1
+        if not (self.fails and self.where == where and self._due(where) and self._lit()):
+            return None
+        kind = self.kinds[0] if len(self.kinds) == 1 else self.chance.choice(self.kinds, p=self.weights)
+        if kind in FAILURES:
+            FAILURES[kind](self)
+        return kind
+
     def _due(self, where: str) -> bool:
-        return self.where == where and self._calls[where] == self.at and self._lit()
+        return self._calls[where] == self.at if self.p is None else self.chance.random() < self.p
 
     def _lit(self) -> bool:
         if self.fuse is None:
@@ -159,96 +155,7 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
             return False
         return True
 
-    def _fail_if_due(self, where: str) -> None:
-        self._calls[where] += 1
-        failure = _FAILURES.get(self.kind)
-        if failure is not None and self._due(where):
-            failure(self)
 
-    def _spoilt(self, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
-        """What `step` returns, wrong if it is time for that."""
-        right = obs, reward, terminated, truncated, info
-        if self.kind in _FAILURES or self.kind == "none" or not self._due("step"):
-            return right
-        return {
-            "four-values": (obs, reward, terminated, info),
-            "no-values": None,
-            "reward-none": (obs, None, terminated, truncated, info),
-            "reward-string": (obs, "1.0", terminated, truncated, info),
-            "flag-string": (obs, reward, "False", truncated, info),
-            "obs-shape": (obs[:3], reward, terminated, truncated, info),
-            "obs-scalar": (np.float64(1.0), reward, terminated, truncated, info),
-            "obs-none": (None, reward, terminated, truncated, info),
-            "info-list": (obs, reward, terminated, truncated, [1]),
-            "info-unpicklable": (obs, reward, terminated, truncated, {"lock": threading.Lock(), "fine": self.steps}),
-        }[self.kind]
-
-
-def _raise(env: FaultEnv) -> None:
-    raise ValueError(f"boom in env {env.index}")
-
-
-def _percent(env: FaultEnv) -> None:
-    raise ValueError("100 % wrong: %s %d %(name)s")
-
-
-def _two_arguments(env: FaultEnv) -> None:
-    raise TwoArgumentsError("one", "two")
-
-
-def _unpicklable(env: FaultEnv) -> None:
-    raise UnpicklableError("it holds a lock")
-
-
-def _system_exit(env: FaultEnv) -> None:
-    sys.exit(7)
-
-
-def _keyboard_interrupt(env: FaultEnv) -> None:
-    raise KeyboardInterrupt
-
-
-def _os_exit(env: FaultEnv) -> None:
-    os._exit(9)
-
-
-def _kill(env: FaultEnv) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _segfault(env: FaultEnv) -> None:
-    ctypes.string_at(0)
-
-
-def _fork_and_die(env: FaultEnv) -> None:
-    if os.fork() == 0:
-        time.sleep(env.seconds)
-        os._exit(0)
-    os._exit(9)
-
-
-def _hang(env: FaultEnv) -> None:
-    time.sleep(env.seconds)
-
-
-def _hang_with_gil(env: FaultEnv) -> None:
-    deadline = time.monotonic() + env.seconds
-    while (left := deadline - time.monotonic()) > 0:  # a signal ends one sleep
-        ctypes.PyDLL(None).usleep(int(left * 1e6) + 1)
-
-
-_FAILURES = {
-    "raise": _raise,
-    "percent": _percent,
-    "two-args": _two_arguments,
-    "unpicklable": _unpicklable,
-    "system-exit": _system_exit,
-    "keyboard-interrupt": _keyboard_interrupt,
-    "os-exit": _os_exit,
-    "kill": _kill,
-    "segfault": _segfault,
-    "fork-and-die": _fork_and_die,
-    "hang": _hang,
-    "hang-with-gil": _hang_with_gil,
-}
-"""What goes wrong inside a call; the other kinds are wrong results of `step`."""
+def _spoilt(kind: str | None, result: dict[str, Any]) -> Any:
+    """The values of a result, or what is returned in their stead."""
+    return SPOILERS[kind](result) if kind in SPOILERS else tuple(result.values())
