@@ -223,6 +223,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             if not self.closed:
                 self.close(timeout=1.0)
 
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            f"a vector env with the {self.engine.name} engine cannot be pickled or copied: its envs live in it; make "
+            "another one where it is needed. Kernels (engine='compiled') can be"
+        )
+
     # --- whoever is ready --------------------------------------------------------------------------------------------
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
