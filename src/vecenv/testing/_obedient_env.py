@@ -14,7 +14,7 @@ from vecenv.testing._law_env import LawEnv
 
 RAISE, SLOW, EXIT = 3, 4, 5
 """Actions that are orders; 0, 1 and 2 are LawEnv's own."""
-SLOW_SECONDS = 0.03
+SLOW_SECONDS = 0.02
 
 
 class ObedientEnv(LawEnv):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -31,6 +32,8 @@ class Remains:
         ended = self._replaced | set(pids) - {os.getpid()}
         _law("remains", _soon(lambda: not any(map(is_alive, ended))), f"of the processes {sorted(ended)} some are left")
         _law("remains", _soon(lambda: not self._new_threads()), f"threads are left: {self._new_threads()}")
+        if self._new_descriptors():
+            gc.collect()  # shared memory is given back with the last array in it
         left = self._new_descriptors()
         _law("remains", not left, f"open files are left: {left}")
 
