@@ -643,10 +643,12 @@ class ProcessEngine:
         worker.target = count
         front[worker.number, RING] += 1
         self._workers[worker.number] = worker
-        if self._questions:
-            worker.post(self._questions[worker.number])
-        worker.ring()
-        dead.release()
+        try:
+            if self._questions:
+                worker.post(self._questions[worker.number])
+            worker.ring()
+        finally:
+            dead.release()
 
 
 def _close_all(workers: list[Worker], blocks: list[SharedMemory], timeout: float) -> list[str]:

@@ -45,12 +45,16 @@ class Worker:
         ours, theirs = socket.socketpair()
         self.process = context.Process(target=main, args=(theirs, assignment), name=f"vecenv-worker-{self.number}")
         self.process.daemon = True  # or multiprocessing would wait for it at exit before anybody could close it
-        with no_main_module():
-            start(self.process, context)
-        theirs.close()
-        self.channel = Channel(ours, blocking=False)
-        self.channel.send_descriptors([self._trace])
-        self.liveness = _liveness(self.process)
+        try:
+            with no_main_module():
+                start(self.process, context)
+            theirs.close()
+            self.channel = Channel(ours, blocking=False)
+            self.channel.send_descriptors([self._trace])
+            self.liveness = _liveness(self.process)
+        except BaseException:  # an interrupt: a process that has started ends with the socket
+            os.close(self._trace)
+            raise
 
     @property
     def rows(self) -> tuple[int, ...]:
