@@ -14,10 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import seed as with_seed
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from vecenv._infos import rows_of_arrays
 from vecenv.errors import (
@@ -581,22 +579,3 @@ def call_and_interrupt(call: Callable[[], Any], seconds: float, box: list[Any]) 
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         gc.enable()
-
-
-def run(setting: Setting, examples: int, steps: int, seed: int | None, shrink: bool) -> None:
-    """Run so many programs of so many calls each."""
-    for mode in setting.modes[:1]:  # what is made once and stays, such as a server of processes
-        setting.build(ObedientEnv.many(COUNT), mode).close()
-    kind = type("Machine", (Machine,), {"setting": setting})
-    run_state_machine_as_test(
-        kind if seed is None else with_seed(seed)(kind),
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            derandomize=seed is None,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )

@@ -1,9 +1,9 @@
-"""Any call at any time, compared with a model: the entry."""
+"""Random programs of calls, compared with a model or with another vector env."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vecenv.errors import MissingExtra
@@ -57,12 +57,61 @@ def check_machine(
         AssertionError: naming the law that does not hold; Hypothesis prints the shortest program it has found.
         MissingExtra: Hypothesis is not installed.
     """
+    programs = _programs()
+    setting = programs.Setting(build, tuple(modes), native, interrupts, bound)
+    programs.run_machine(setting, examples=examples, steps=steps, seed=seed, shrink=shrink)
+    return setting.tally
+
+
+def check_same(
+    one: Callable[[Any], Any],
+    other: Callable[[Any], Any],
+    *,
+    variants: Sequence[Any] = (None,),
+    calls: Sequence[tuple[Any, ...]] = (),
+    attributes: Mapping[str, Sequence[Any]] | None = None,
+    asynchronous: bool = True,
+    examples: int = 20,
+    steps: int = 20,
+    seed: int | None = None,
+    shrink: bool = True,
+) -> Counter[str]:
+    """Make the same random calls on two vector envs of any envs: everything that comes back must be the same.
+
+    Arrays are compared bit by bit, with dtype and shape; infos, totals and errors too: type, text, env, phase, action
+    and seed, but not which worker it was. What an env does must depend on its seed and its actions alone.
+
+    Args:
+        one: makes a vector env of a variant, by custom the reference with engine="sync".
+        other: makes the same envs with another engine.
+        variants: every program is about one of these: an autoreset mode, a kind of env, what you like.
+        calls: what to `call`, as (name, argument, ...).
+        attributes: what to `set_attr`, and the values to choose from.
+        asynchronous: they have `send` and `recv` and partial steps; False for vector envs of others.
+        examples: number of programs.
+        steps: number of calls in each.
+        seed: of the programs; None: always the same ones.
+        shrink: look for the shortest program that fails, which takes a while.
+
+    Returns:
+        How often what happened: "programs", "calls", "errors", "wrong calls".
+
+    Raises:
+        AssertionError: naming the first difference.
+        MissingExtra: Hypothesis is not installed.
+    """
+    programs = _programs()
+    pair = programs.Pair((one, other), tuple(variants), tuple(calls), dict(attributes or {}), asynchronous)
+    programs.run_same(pair, examples=examples, steps=steps, seed=seed, shrink=shrink)
+    return pair.tally
+
+
+def _programs() -> Any:
+    """The module that needs Hypothesis."""
     try:
-        from vecenv.testing import _machine_rules
+        from vecenv.testing import _programs as programs
     except ModuleNotFoundError as error:
         if error.name != "hypothesis":
             raise
         raise MissingExtra("random programs need Hypothesis: pip install hypothesis") from None
-    setting = _machine_rules.Setting(build, tuple(modes), native, interrupts, bound)
-    _machine_rules.run(setting, examples, steps, seed, shrink)
-    return setting.tally
+    return programs
