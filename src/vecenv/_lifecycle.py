@@ -146,6 +146,8 @@ class Lifecycle:
 
     def sent(self, rows: Rows, call: str) -> None:
         """The engine owns these rows now."""
+        if self.broken and not self.pending_count:
+            self.broken = False  # what was left behind has been delivered
         self._whole = len(rows) == len(self.pending)
         if not self._whole:
             self.pending[rows] = True

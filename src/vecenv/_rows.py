@@ -77,8 +77,8 @@ class RowRunner:
         """Rows whose episode is over: their totals start anew with their next op."""
         self._end_after: list[int] = []
         """Rows whose episode ends with the exchange that is running."""
-        self._flagged = False
-        """Whether any flag may be True and must be cleared first."""
+        self._flagged = True
+        """Whether any flag may be True and must be cleared first, at the beginning those of a worker that died."""
         self._resets: list[int] = []
         """Rows of that exchange that began an episode."""
         self._absent: list[int] = []

@@ -223,6 +223,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             if not self.closed:
                 self.close(timeout=1.0)
 
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            f"a vector env with the {self.engine.name} engine cannot be pickled or copied: its envs live in it; make "
+            "another one where it is needed. Kernels (engine='compiled') can be"
+        )
+
     # --- whoever is ready --------------------------------------------------------------------------------------------
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
@@ -438,10 +444,15 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         lifecycle.check_first_reset(rows)
         self._discard_pending()
         seeded = rows[seeds[rows] != NO_SEED]
-        batch.seed[seeded] = seeds[seeded]  # an env that was restarted keeps the seed it was given
-        if options is not None:
-            batch.options.update((row, parsed.per_env[row]) for row in rows.tolist() if parsed.per_env[row] is not None)
-        self._dispatch(rows, _RESET, "reset")
+        try:
+            batch.seed[seeded] = seeds[seeded]  # an env that was restarted keeps the seed it was given
+            if options is not None:
+                told = ((row, parsed.per_env[row]) for row in rows.tolist())
+                batch.options.update((row, option) for row, option in told if option is not None)
+            self._dispatch(rows, _RESET, "reset")
+        except BaseException:
+            self._forget(rows)
+            raise
 
     def _send_step(self, actions: Any, rows: Rows | None, call: str) -> None:
         lifecycle, batch = self._lifecycle, self._batch
@@ -456,11 +467,16 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             columns = batch.action_layout.pack(actions, count)
         flags = (batch.terminated, batch.truncated) if rows is None else (batch.terminated[rows], batch.truncated[rows])
         ops = plan(self.autoreset_mode, *flags)
-        if given:
-            batch.given.update(zip((lifecycle.all_rows if rows is None else rows).tolist(), given, strict=True))
-        for column, packed in zip(batch.actions, columns, strict=False):
-            column[everything] = packed
-        self._dispatch(lifecycle.all_rows if rows is None else rows, ops, "step")
+        rows = lifecycle.all_rows if rows is None else rows
+        try:
+            if given:
+                batch.given.update(zip(rows.tolist(), given, strict=True))
+            for column, packed in zip(batch.actions, columns, strict=False):
+                column[everything] = packed
+            self._dispatch(rows, ops, "step")
+        except BaseException:
+            self._forget(rows)
+            raise
 
     def _dispatch(self, rows: Rows, ops: Any, call: str) -> None:
         where: Any = slice(None) if rows is self._lifecycle.all_rows else rows
@@ -469,16 +485,14 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self._ops[where] = ops
             self._same_ops = ops if where is not rows and type(ops) is np.uint8 else None
         self._taken = None
-        try:
-            self.engine.send(rows)
-        except BaseException:
-            self._forget(rows)
-            raise
+        if self._patience is not None and not self._lifecycle.pending_count:
+            self._patience = None
+        self.engine.send(rows)
         self._lifecycle.sent(rows, call)
 
     def _forget(self, rows: Rows) -> None:
         """Take back what was prepared for rows that could not be sent. An interrupt may come when they are sent."""
-        batch = self._batch
+        batch, self._same_ops = self._batch, None
         batch.options.clear()
         batch.given.clear()
         if not isinstance(self.engine, SupportsPending) or not np.isin(rows, self.engine.pending()).any():

@@ -117,6 +117,7 @@ class Law(Task):
 
     class Params:
         index = 0
+        bonus = 0.0
 
     def reset(s: Any, rng: Any, p: Any) -> None:
         s.episode += 1
@@ -129,7 +130,7 @@ class Law(Task):
         s.ctrl[0] = action - 1
         s.last = action
         s.drawn = random(rng)
-        s.gain = random(rng)
+        s.gain = random(rng) + p.bonus
 
     def reward(s: Any, action: Any, p: Any) -> float:
         s.step += 1

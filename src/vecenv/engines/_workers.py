@@ -52,16 +52,16 @@ class Worker:
             self._trace = _trace_file()
             with no_main_module():
                 start(self.process, context)
-        except BaseException:
+            self.channel = Channel(ours, blocking=False)
+            self.channel.send_descriptors([self._trace])
+            self.liveness = _liveness(self.process)
+        except BaseException:  # an interrupt: a process that has started ends with the socket
             ours.close()
             if self._trace >= 0:
                 os.close(self._trace)
             raise
         finally:
             theirs.close()
-        self.channel = Channel(ours, blocking=False)
-        self.channel.send_descriptors([self._trace])
-        self.liveness = _liveness(self.process)
         self._asked_at = time.monotonic()
         """When it was last asked for something: first to build its envs."""
         self._memory_kills = out_of_memory_kills()

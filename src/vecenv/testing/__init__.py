@@ -1,9 +1,20 @@
 """Tools for testing environments and engines: laws, and small envs that make mistakes visible."""
 
 from vecenv.testing._check_kernel import check_kernel
+from vecenv.testing._check_programs import check_machine, check_same
 from vecenv.testing._check_transform import check_transform
 from vecenv.testing._fault_env import FaultEnv
 from vecenv.testing._law_env import LawEnv
 from vecenv.testing._laws import check_engine
+from vecenv.testing._obedient_env import ObedientEnv
 
-__all__ = ["FaultEnv", "LawEnv", "check_engine", "check_kernel", "check_transform"]
+__all__ = [
+    "FaultEnv",
+    "LawEnv",
+    "ObedientEnv",
+    "check_engine",
+    "check_kernel",
+    "check_machine",
+    "check_same",
+    "check_transform",
+]

@@ -27,6 +27,7 @@ class LawKernel:
         """Parameters."""
 
         index = 0
+        bonus = 0.0
 
     def reset(s: Any, rng: Any, p: Any) -> None:
         s.episode += 1
@@ -39,7 +40,7 @@ class LawKernel:
         s.drawn = random(rng)
         s.last = action
         ended = s.step >= 3 + p.index
-        reward = random(rng)
+        reward = random(rng) + p.bonus
         return reward, ended and s.episode % 2 == 0, ended and s.episode % 2 == 1
 
     def observe(s: Any, obs: Any, p: Any) -> None:

@@ -1,0 +1,287 @@
+"""What envs must show, as arithmetic: counters per env, and which calls are possible."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vecenv._batch import Op
+from vecenv.errors import NothingPendingError, NotResetError, PendingError, SpaceError, VecenvError
+from vecenv.testing._obedient_env import EXIT, RAISE
+
+UNKNOWN = float("nan")
+Block = tuple[int, ...]
+"""Envs that live in one process and die with it."""
+
+
+@dataclass
+class Work:
+    """What an env was asked for and has not delivered."""
+
+    op: Op
+    action: int = 0
+    seed: int | None = None
+    to_the_dead: bool = False
+    """Its process was dead before it was asked."""
+    unsure: bool = False
+    """An interrupt came, and nobody knows whether it was asked at all."""
+
+    def is_order(self, order: int) -> bool:
+        """Whether the env will see this action."""
+        return self.op is not Op.RESET and self.action == order
+
+
+@dataclass
+class Shown:
+    """What one env must deliver; NaN is unknown."""
+
+    obs: list[float]
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    info: dict[str, Any] = field(default_factory=dict)
+    final_obs: list[float] | None = None
+    final_info: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Row:
+    """The counters of one LawEnv. After an interrupt the number of its episode is known as a range only."""
+
+    index: int
+    low: int = 0
+    high: int = 0
+    step: int = 0
+    last: int = -1
+    random: np.random.Generator | None = None
+    """None: nobody knows."""
+    bonus: float = 0.0
+    paid: float = 0.0
+    done: bool = False
+    ready: bool = False
+    seen: bool = False
+    may_be_new: bool = False
+    """It may have been killed and built again; below, how many episodes it then has begun."""
+    young: int = 0
+    total: float = 0.0
+    """Sum of the rewards of its episode, and below their number: of the ended one while its last step is the latest."""
+    length: int = 0
+    obs: np.ndarray | None = None
+    """The observation that was delivered last."""
+
+    def run(self, work: Work) -> Shown:
+        """The next op; what it must show."""
+        if work.op is Op.RESET:
+            return self._begin(work.seed)
+        shown = self._step(work.action)
+        if work.op is Op.ROLL and self.done:
+            new = self._begin(None)
+            new.reward, new.terminated, new.truncated = shown.reward, shown.terminated, shown.truncated
+            new.final_obs, new.final_info = shown.obs, shown.info
+            self.done = True
+            return new
+        return shown
+
+    def gained(self, work: Work, reward: float, first: bool) -> None:
+        """Count a reward that was delivered; `first`: the one before ended an episode."""
+        if work.op is Op.RESET:
+            self.total, self.length = 0.0, 0
+        else:
+            self.total, self.length = (reward, 1) if first else (self.total + reward, self.length + 1)
+
+    def renew(self) -> None:
+        """Its process is gone; what comes next is a new env."""
+        self.__dict__.update(Row(self.index, seen=self.seen).__dict__)
+
+    def loosen(self, work: Work | None) -> None:
+        """This op may have run, or half of it, or not."""
+        self.high += work is not None and work.op is not Op.STEP
+        self.random, self.ready = None, False
+
+    def suspect(self) -> None:
+        """It may have been killed, and built again."""
+        self.may_be_new, self.young, self.random = True, 0, None
+
+    def saw(self, obs: np.ndarray) -> str | None:
+        """Take the number of the episode from an observation that began it; says what is wrong with it."""
+        episode = int(obs[1])
+        old, new = self.low <= episode <= self.high, self.may_be_new and 1 <= episode <= self.young
+        if not old and not new:
+            return f"episode {episode} of env {self.index}, which must be in {self.low} ... {self.high}"
+        if new:
+            self.bonus = self.paid = UNKNOWN if old and self.bonus else 0.0
+        self.low = self.high = episode
+        self.may_be_new = False
+        return None
+
+    def _begin(self, seed: int | None) -> Shown:
+        self.low, self.high, self.young = self.low + 1, self.high + 1, self.young + 1
+        self.step, self.last, self.paid, self.done = 0, -1, self.bonus, False
+        if seed is not None:
+            self.random = np.random.Generator(np.random.PCG64(seed))
+        return Shown(self._observed(), info={"began": self._episode()})
+
+    def _step(self, action: int) -> Shown:
+        self.step, self.last = self.step + 1, action
+        obs = self._observed()
+        self.done = self.step >= 3 + self.index
+        odd = self.low % 2 == 1
+        info = {"ended": self.low} if self.done else {}
+        return Shown(obs, self._draw() + self.paid, self.done and not odd, self.done and odd, info)
+
+    def _observed(self) -> list[float]:
+        return [self.index, self._episode(), self.step, self._draw(), self.last]
+
+    def _episode(self) -> float:
+        return self.low if self.low == self.high and not self.may_be_new else UNKNOWN
+
+    def _draw(self) -> float:
+        return UNKNOWN if self.random is None else self.random.random()
+
+
+class Model:
+    """All envs, what is pending, and what a call must answer: each `refuse_...` is the error it must raise, or None."""
+
+    def __init__(self, count: int, mode: str, blocks: Sequence[Block]) -> None:
+        self.count, self.mode, self.blocks = count, mode, list(blocks)
+        self.rows = [Row(index) for index in range(count)]
+        self.pending: dict[int, Work] = {}
+        self.broken = False
+        """An error left results behind: `reset` may discard them."""
+        self.impatient = False
+        """A call gave up waiting: `reset` does not wait longer, and kills."""
+        self.dead: set[Block] = set()
+        """Blocks whose process was killed, and nobody has noticed."""
+        self.gone: set[Block] = set()
+        """Blocks that were noticed to be dead and not built again."""
+        self.perhaps: set[Block] = set()
+        """Blocks that are dead, and only the vector env knows whether it has noticed."""
+
+    def refuse_idle(self) -> type[VecenvError] | None:
+        return PendingError if self.pending else None
+
+    def refuse_call(self) -> type[VecenvError] | None:
+        return self.refuse_idle() or (NotResetError if self.gone else None)
+
+    def refuse_step(self, ids: Sequence[int] | None, *, partial: bool = False) -> type[VecenvError] | None:
+        """Of `step`, and with `partial` of `send`, which may be called while others are pending."""
+        chosen = range(self.count) if ids is None else ids
+        if self.pending and (ids is None or not partial or any(row in self.pending for row in chosen)):
+            return PendingError
+        if not all(self.rows[row].ready for row in chosen):
+            return NotResetError
+        if self.mode == "disabled" and any(self.rows[row].done for row in chosen):
+            return NotResetError
+        return None
+
+    def refuse_reset(self, mask: Sequence[int] | None) -> type[VecenvError] | None:
+        if self.pending and (not self.broken or mask is not None):
+            return PendingError
+        chosen = range(self.count) if mask is None else mask
+        return None if all(row.seen or row.index in chosen for row in self.rows) else NotResetError
+
+    def refuse_recv(self, count: int | None) -> type[VecenvError] | None:
+        if not self.pending:
+            return NothingPendingError
+        return None if count is None or 1 <= count <= len(self.pending) else SpaceError
+
+    def plan_step(self, ids: Sequence[int], actions: Sequence[int]) -> dict[int, Work]:
+        """The work that a step of these envs is."""
+        return {
+            row: Work(self._op(self.rows[row]), action, to_the_dead=self._is_dead(row))
+            for row, action in zip(ids, actions, strict=True)
+        }
+
+    def plan_reset(self, ids: Iterable[int], seed: int | None) -> dict[int, Work]:
+        """The work that a reset of these envs is."""
+        return {
+            row: Work(Op.RESET, seed=None if seed is None else seed + row, to_the_dead=self._is_dead(row))
+            for row in ids
+        }
+
+    def sent(self, work: dict[int, Work]) -> None:
+        """These envs were asked. A reset builds anew what is known to be gone."""
+        if not self.pending:
+            self.broken = self.impatient = False
+        self.pending.update(work)
+        self.gone = {block for block in self.gone if not any(row in work for row in block)}
+
+    def delivered(self, row: int, obs: np.ndarray) -> None:
+        """The env is ready again."""
+        counters = self.rows[row]
+        counters.ready = counters.seen = True
+        counters.obs = obs
+        self.perhaps = {block for block in self.perhaps if row not in block}
+        self.settle()
+
+    def settle(self) -> None:
+        """Nothing is broken once nothing is pending."""
+        if not self.pending:
+            self.broken = self.impatient = False
+
+    def failed(self, row: int) -> None:
+        """Its env raised; the others are still to come."""
+        del self.pending[row]
+        self.rows[row].ready = False
+        self.broken = bool(self.pending)
+
+    def struck(self, row: int) -> None:
+        """An interrupt came while this env was at work."""
+        self.rows[row].loosen(self.pending.pop(row, None))
+        self.broken = bool(self.pending)
+
+    def died(self, block: Block) -> None:
+        """A process is known to be gone."""
+        for row in block:
+            self.pending.pop(row, None)
+            self.rows[row].renew()
+        self.dead.discard(block)
+        self.perhaps.discard(block)
+        self.gone.add(block)
+        self.broken = bool(self.pending)
+
+    def may_die(self, block: Block) -> bool:
+        """Whether this block's process was killed, or was told to end itself."""
+        return block in self.dead | self.perhaps or any(
+            row in self.pending and self.pending[row].is_order(EXIT) for row in block
+        )
+
+    def must_raise(self, row: int) -> bool:
+        return row in self.pending and self.pending[row].is_order(RAISE)
+
+    def discard(self, slow: Iterable[int]) -> None:
+        """A reset throws away what is pending; who is still at work in a process may be killed for it."""
+        for block in self.blocks:
+            waiting = [row for row in block if row in self.pending]
+            exits = [self.pending[row] for row in waiting if self.pending[row].is_order(EXIT)]
+            if any(not work.unsure for work in exits):
+                self.died(block)
+            elif waiting and block in self.dead:
+                self.died(block)
+                self.perhaps.add(block)
+            elif exits or (self.impatient and any(row in slow for row in waiting)):
+                for row in block:
+                    self.rows[row].suspect()
+        for row, work in self.pending.items():
+            if work.unsure:
+                self.rows[row].loosen(work)
+            elif not work.is_order(RAISE):
+                self.rows[row].run(work)
+        self.pending = {}
+        self.settle()
+
+    def copies(self, rows: Iterable[int]) -> dict[int, Row]:
+        """What these envs are now."""
+        return {row: copy.deepcopy(self.rows[row]) for row in rows}
+
+    def _op(self, row: Row) -> Op:
+        if self.mode == "same-step":
+            return Op.ROLL
+        return Op.RESET if self.mode == "next-step" and row.done else Op.STEP
+
+    def _is_dead(self, row: int) -> bool:
+        return any(row in block for block in self.dead)

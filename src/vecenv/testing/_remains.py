@@ -1,0 +1,78 @@
+"""What a closed vector env leaves behind: processes, threads, open files."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from vecenv.testing._laws import _law
+
+_PROC = Path("/proc")
+_PATIENCE = 2.0
+
+
+class Remains:
+    """Remembers what there is now, to compare with it later. Where there is no /proc, processes and threads alone."""
+
+    def __init__(self) -> None:
+        self._threads = set(threading.enumerate())
+        self._descriptors = _descriptors()
+        self._replaced: set[int] = set()
+
+    def replaced(self, pids: Iterable[int]) -> None:
+        """These processes have been replaced by others."""
+        self._replaced |= set(pids)
+
+    def check(self, pids: Iterable[int]) -> None:
+        """Nothing is left that was not there before: these processes are gone, and those that they replaced."""
+        ended = self._replaced | set(pids) - {os.getpid()}
+        _law("remains", _soon(lambda: not any(map(is_alive, ended))), f"of the processes {sorted(ended)} some are left")
+        _law("remains", _soon(lambda: not self._new_threads()), f"threads are left: {self._new_threads()}")
+        if self._new_descriptors():
+            gc.collect()  # shared memory is given back with the last array in it
+        left = self._new_descriptors()
+        _law("remains", not left, f"open files are left: {left}")
+
+    def _new_threads(self) -> set[threading.Thread]:
+        return set(threading.enumerate()) - self._threads
+
+    def _new_descriptors(self) -> dict[str, str]:
+        return {number: where for number, where in _descriptors().items() if number not in self._descriptors}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return not _PROC.is_dir()
+
+
+def _descriptors() -> dict[str, str]:
+    """Open files of this process, and what they are."""
+    found = {}
+    for number in os.listdir("/proc/self/fd") if _PROC.is_dir() else ():
+        try:
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:  # the one that lists them
+            continue
+    return found
+
+
+def _soon(holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + _PATIENCE
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.002)
+    return True

@@ -1,0 +1,238 @@
+"""The state machine that makes the same calls on two vector envs and compares what comes back."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from vecenv._infos import rows_of_arrays
+from vecenv.errors import EnvError, NothingPendingError
+from vecenv.testing._difference import difference
+from vecenv.testing._laws import _law
+
+SEED = st.integers(0, 2**32 - 1)
+_HOME = re.compile(r" \((?:worker|thread|actor)[^)]*\)")
+"""Which worker ran an env is for one engine alone to say."""
+Rows = dict[int, Any]
+"""Of every env what it delivered, or the error it failed with."""
+
+
+@dataclass
+class Pair:
+    """What a run of the machine is about.
+
+    Attributes:
+        builds: make the two vector envs of a variant.
+        variants: what they are called with.
+        calls: names and arguments of calls to make.
+        attributes: what to set, and the values.
+        asynchronous: whether they can send and receive.
+        tally: how often what happened.
+    """
+
+    builds: tuple[Callable[[Any], Any], Callable[[Any], Any]]
+    variants: Sequence[Any]
+    calls: Sequence[tuple[Any, ...]]
+    attributes: Mapping[str, Sequence[Any]]
+    asynchronous: bool
+    tally: Counter[str] = field(default_factory=Counter)
+
+
+class SameMachine(RuleBasedStateMachine):
+    """Every rule makes one call on both. What is drawn never depends on what came back."""
+
+    pair: Pair
+
+    @initialize(seed=SEED, early=st.integers(0, 30), data=st.data())
+    def build(self, seed: int, early: int, data: st.DataObject) -> None:
+        variant = data.draw(st.sampled_from(self.pair.variants), label="variant")
+        self.both = [build(variant) for build in self.pair.builds]
+        self.count = self.both[0].num_envs
+        self.pair.tally["programs"] += 1
+        if early == 1:
+            actions = self._actions(self.count, seed)
+            self._compare("a step without a reset", *(_outcome(lambda e=envs: e.step(actions)) for envs in self.both))
+        self._exchange("reset", lambda envs: envs.reset(seed=seed))
+
+    def teardown(self) -> None:
+        for envs in getattr(self, "both", ()):
+            envs.close()
+
+    @rule(seed=st.none() | SEED | st.lists(st.none() | SEED, min_size=1, max_size=8))
+    def reset(self, seed: Any) -> None:
+        if isinstance(seed, list):
+            seed = [seed[row % len(seed)] for row in range(self.count)]
+        self._exchange("reset", lambda envs: envs.reset(seed=seed))
+
+    @rule(seed=st.none() | SEED, chosen=SEED)
+    def reset_some(self, seed: int | None, chosen: int) -> None:
+        mask = np.isin(np.arange(self.count), self._ids(chosen))
+        self._exchange("reset", lambda envs: envs.reset(seed=seed, options={"reset_mask": mask.copy()}))
+
+    @rule(seed=SEED, times=st.integers(1, 8))
+    def step(self, seed: int, times: int) -> None:
+        """Step; where that needs a reset, reset and go on."""
+        for number in range(times):
+            actions = self._actions(self.count, seed + number)
+            if self._exchange("step", lambda envs, actions=actions: envs.step(actions)) == "NotResetError":
+                self._exchange("reset", lambda envs: envs.reset())
+
+    @rule(seed=SEED, chosen=SEED)
+    def step_some(self, seed: int, chosen: int) -> None:
+        ids = self._ids(chosen)
+        actions = self._actions(len(ids), seed)
+        if self.pair.asynchronous:
+            self._exchange("step", lambda envs: envs.step(actions, ids), ids)
+
+    @rule(seed=SEED, chosen=SEED, cut=st.integers(1, 8), count=st.integers(1, 8))
+    def send(self, seed: int, chosen: int, cut: int, count: int) -> None:
+        """Send some envs in two parts, receive them in parts, whoever is ready; in the end all must be the same."""
+        if not self.pair.asynchronous:
+            return
+        ids = self._ids(chosen)
+        parts = [part for part in (ids[:cut], ids[cut:]) if part]
+        actions = [self._actions(len(part), seed + number) for number, part in enumerate(parts)]
+
+        def send(envs: Any) -> Rows:
+            asked = zip(actions, parts, strict=True)
+            errors = [_outcome(lambda pair=pair: envs.send(*pair))[1] for pair in asked]
+            return {**dict(enumerate(errors, -len(errors))), **self._receive(envs, count)}
+
+        self._compare("send", *map(send, self.both))
+
+    @rule(which=st.integers(0, 10))
+    def wrong(self, which: int) -> None:
+        """A call that cannot be right: the same error on both, and nothing has changed."""
+        actions, count = self._actions(self.count, which), self.count
+        calls: list[Callable[[Any], Any]] = [
+            lambda envs: envs.step(self._actions(count + 1, which)),
+            lambda envs: envs.step(None),
+            lambda envs: envs.step(["wrong"] * count),
+            lambda envs: envs.reset(seed=-1),
+            lambda envs: envs.reset(seed=[1] * (count + 1)),
+            lambda envs: envs.reset(options={"reset_mask": np.zeros(count, np.bool_)}),
+            lambda envs: envs.reset(options=[{}]),
+            lambda envs: envs.recv(),
+            lambda envs: envs.step(actions, [count]),
+            lambda envs: envs.send(actions, [0] * count),
+            lambda envs: envs.set_attr("anything", [1] * (count + 1)),
+        ]
+        if which in (7, 8, 9) and not self.pair.asynchronous:
+            return
+        self._compare(f"wrong call {which}", *(_outcome(lambda e=envs: calls[which](e)) for envs in self.both))
+        self.pair.tally["wrong calls"] += 1
+
+    @rule(which=st.integers(0, 20))
+    def call(self, which: int) -> None:
+        if self.pair.calls:
+            name, *args = self.pair.calls[which % len(self.pair.calls)]
+            self._compare(f"call {name}", *(_outcome(lambda e=envs: e.call(name, *args)) for envs in self.both))
+
+    @rule(which=st.integers(0, 20))
+    def set_attr(self, which: int) -> None:
+        if self.pair.attributes:
+            name = sorted(self.pair.attributes)[which % len(self.pair.attributes)]
+            values = self.pair.attributes[name]
+            value = values[which % len(values)]
+            self._compare(f"set_attr {name}", *(_outcome(lambda e=envs: e.set_attr(name, value)) for envs in self.both))
+
+    @rule(really=st.sampled_from([*[False] * 7, True]))
+    def close(self, really: bool) -> None:
+        for envs in self.both if really else ():
+            envs.close()
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+
+    def _ids(self, chosen: int) -> list[int]:
+        """Some envs in some order."""
+        generator = np.random.default_rng(chosen)
+        return generator.permutation(self.count)[: generator.integers(1, self.count + 1)].tolist()
+
+    def _actions(self, count: int, seed: int) -> Any:
+        space = batch_space(self.both[0].single_action_space, count)
+        space.seed(seed % 2**32)
+        return space.sample()
+
+    def _exchange(self, name: str, call: Callable[[Any], Any], ids: Sequence[int] | None = None) -> str | None:
+        """A call that delivers: equal results; or, if any env failed, the same from every env one by one.
+
+        Returns:
+            The name of the error.
+        """
+        outcomes = [_outcome(lambda e=envs: call(e)) for envs in self.both]
+        if self.pair.asynchronous and any(error is not None and error[0] == "EnvError" for _, error in outcomes):
+            self.pair.tally["failures"] += 1
+            everyone = range(self.count) if ids is None else ids
+            rows = [self._by_row(everyone, *outcome) for outcome in outcomes]
+            for found, envs in zip(rows, self.both, strict=True):
+                found.update(self._receive(envs, None))
+            self._compare(name, *rows)
+        else:
+            self._compare(name, *outcomes)
+        totals = ([envs.episode_return, envs.episode_length] for envs in self.both if outcomes[0][1] is None)
+        self._compare(f"totals after {name}", *list(totals) or (None, None))
+        return outcomes[0][1] and outcomes[0][1][0]
+
+    def _receive(self, envs: Any, count: int | None) -> Rows:
+        """Receive until nothing is pending, `count` envs at a time if there are as many."""
+        rows: Rows = {}
+        for _ in range(4 * self.count + 4):
+            step, error = _outcome(lambda count=count: envs.recv(count))
+            if error is not None and error[0] == NothingPendingError.__name__:
+                return rows
+            if error is not None and error[0] != "EnvError":
+                if error[0] != "SpaceError":  # more than there are
+                    return {**rows, -1: error}
+                count = None
+                continue
+            ids = () if step is None else step.env_ids.tolist()
+            rows.update(self._by_row(ids, step and tuple(step), error))
+        raise AssertionError("recv() goes on for ever")
+
+    def _by_row(self, ids: Sequence[int], result: Any, error: Any) -> Rows:
+        if error is not None:
+            return dict.fromkeys(error[2] if error[0] == "EnvError" else [-1], error)
+        obs, *columns, infos = result
+        told, space = rows_of_arrays(infos, len(ids)), self.both[0].single_observation_space
+        return {
+            row: (_row_of(space, obs, position), *(column[position] for column in columns), told[position])
+            for position, row in enumerate(ids)
+        }
+
+    def _compare(self, name: str, one: Any, other: Any) -> None:
+        if isinstance(one, dict):
+            one, other = sorted(one.items()), sorted(other.items())
+        found = difference(one, other, name)
+        _law("sameness", found is None, f"the first and the second vector env differ: {found}")
+        self.pair.tally["calls"] += 1
+        self.pair.tally["errors"] += "Error" in repr(one)[:20]
+
+
+def _outcome(call: Callable[[], Any]) -> tuple[Any, Any]:
+    """The result of a call, or what its error says but for where it was raised."""
+    try:
+        return call(), None
+    except EnvError as error:
+        kinds = [kind.__name__ for kind in type(error).__mro__]
+        text = _HOME.sub("", str(error))
+        return None, ("EnvError", kinds, error.rows, error.row, error.phase, error.action, error.seed, text)
+    except Exception as error:
+        return None, (type(error).__name__, _HOME.sub("", str(error)))
+
+
+def _row_of(space: Any, batched: Any, position: int) -> Any:
+    """One env of batched observations."""
+    if isinstance(space, spaces.Dict):
+        return {key: _row_of(part, batched[key], position) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_row_of(part, batched[number], position) for number, part in enumerate(space.spaces))
+    return batched[position]

@@ -1,0 +1,63 @@
+"""Random programs of calls, compared with a model of the envs: the same state machine on every engine."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from building import native_envs, python_envs
+
+from vecenv.testing import check_machine
+
+EXAMPLES = {
+    "sync": 40,
+    "thread": 30,
+    "thread-ordered": 8,
+    "fork": 12,
+    "fork-ordered": 5,
+    "caller": 5,
+    "forkserver": 5,
+    "spawn": 2,
+}
+"""Programs in every run: as many as a few seconds allow."""
+MANY = 20
+"""How many times as many a long run tries."""
+BOUND = {"spawn": 30.0}
+# An interrupt while a process is forked comes in a hook whose exceptions Python only reports.
+lost_interrupts = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@lost_interrupts
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("engine", EXAMPLES)
+def test_every_answer_is_the_one_of_the_model(engine: str) -> None:
+    tally = check_machine(python_envs(engine), examples=EXAMPLES[engine], bound=BOUND.get(engine, 5.0))
+    assert tally["rows"] > 2 * EXAMPLES[engine]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_answer_of_native_code_is_the_one_of_the_model(threads: int) -> None:
+    tally = check_machine(native_envs(threads=threads), native=True, examples=15)
+    assert tally["rows"] > 100
+
+
+@lost_interrupts
+def test_programs_try_what_they_are_meant_to_try() -> None:
+    tally = check_machine(python_envs("fork"), examples=25, seed=9)
+    for what in ("interrupts of step", "interrupts of reset", "interrupts of recv", "interrupts of send"):
+        assert tally[what], tally
+    for what in ("EnvError", "WorkerDied", "WorkerTimeout", "kills", "refusals", "wrong calls"):
+        assert tally[what], tally
+
+
+@lost_interrupts
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("engine", [*EXAMPLES, "compiled"])
+def test_many_programs(engine: str) -> None:
+    seed = int.from_bytes(os.urandom(4), "little")
+    print(f"{engine}: seed {seed}")
+    native = engine == "compiled"
+    build = native_envs(threads=2) if native else python_envs(engine)
+    examples = MANY * EXAMPLES.get(engine, 15)
+    print(check_machine(build, native=native, examples=examples, seed=seed, bound=BOUND.get(engine, 10.0)))
