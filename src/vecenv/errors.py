@@ -212,10 +212,10 @@ class NotFiniteError(EnvError, ValueError):
     ) -> None:
         begun = "never seeded" if seed is None else f"last seed {seed}"
         counted = "" if episode is None else f", episode {episode} since then"
-        done = f"; its last actions: {actions!r:.500}" if actions is not None else ""
-        done = f"; its last action: {action!r:.100}" if action is not None else done
+        done = f"; its last actions: {_one_line(actions, 500)}" if actions is not None else ""
+        done = f"; its last action: {_one_line(action, 100)}" if action is not None else done
         when = when or f"step {step} of its episode"
-        message = f"{name} of env {row} is not finite: {value!r:.200}; {begun}{counted}, {when}{done}"
+        message = f"{name} of env {row} is not finite: {_one_line(value, 200)}; {begun}{counted}, {when}{done}"
         EnvError.__init__(
             self, message + (f"; {fix}" if fix else ""), row=row, rows=rows, phase=phase, action=action, seed=seed
         )
@@ -224,6 +224,10 @@ class NotFiniteError(EnvError, ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _not_finite, (dict(self.__dict__),)
+
+
+def _one_line(value: Any, limit: int) -> str:
+    return " ".join(repr(value).split())[:limit]
 
 
 def _not_finite(fields: dict[str, Any]) -> NotFiniteError:
