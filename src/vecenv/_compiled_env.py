@@ -105,6 +105,8 @@ class CompiledVectorEnv(VectorEnv):
         if self._finite.on and self._finite.suspects(lifecycle.all_rows):
             self._look_closer()
         self._exchanges += 1
+        self._last_exchange = time.perf_counter()
+        self._first_exchange = self._first_exchange or self._last_exchange
         return ended
 
     def _look_closer(self) -> None:

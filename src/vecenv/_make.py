@@ -23,6 +23,7 @@ from vecenv._factories import Wrapper, factories
 from vecenv._faults import Fault, OnError
 from vecenv._finite import Policies, Policy
 from vecenv._seeding import Seeding
+from vecenv._stats import CHEAP_SECONDS, LITTLE_SECONDS
 from vecenv._task_builds import make_task_envs, refuses_task, task_kernel, task_reason, task_source
 from vecenv._vector_env import Order, VectorEnv
 from vecenv.atari._ids import are_games, register_games
@@ -37,9 +38,6 @@ EngineName = Literal["auto", "compiled", "mujoco", "ale", "sync", "thread", "pro
 LocalEngine = Literal["auto", "compiled", "sync", "thread", "process"]
 ENGINES = ("compiled", "mujoco", "ale", "sync", "thread", "process", "ray")
 _PROBE_SECONDS = 0.02
-_CHEAP_SECONDS, _LITTLE_SECONDS = 100e-6, 2e-3
-"""An env that steps faster than the first is not worth another process, unless a step of all takes longer than the
-second; see benchmarks/engines.py."""
 _ELSEWHERE = {
     "autoreset_mode": "autoreset",
     "n_envs": "num_envs",
@@ -329,7 +327,7 @@ def _choose_python(env_fns: list[Factory], workers: int, timeout: float | None, 
         return "sync", "one processor: other processes would only add waiting"
     seconds = _time_steps(env_fns[0])
     work = f"a step of {len(env_fns)} envs takes {len(env_fns)} x {seconds * 1e6:.0f} us"
-    if seconds < _CHEAP_SECONDS and seconds * len(env_fns) < _LITTLE_SECONDS:
+    if seconds < CHEAP_SECONDS and seconds * len(env_fns) < LITTLE_SECONDS:
         return "sync", f"{work}: less than it takes to hand it to other processes and back"
     return "process", f"{work}: worth {workers} processes"
 

@@ -15,6 +15,7 @@ from vecenv._autoreset import plan
 from vecenv._batch import Mail, Op, Rows
 from vecenv._checks import patience, seconds
 from vecenv._exchange import Exchange
+from vecenv._explain import Explanation, explain
 from vecenv._finite import FiniteCheck
 from vecenv._infos import as_arrays, as_dicts, from_columns, objects, row_of_columns
 from vecenv._layout import Columns, as_given
@@ -96,6 +97,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._exchanges = 0
         self._seconds_waiting = 0.0
         self._seconds_copying = 0.0
+        self._first_exchange = self._last_exchange = 0.0
+        """When the first began and when the latest was received."""
 
     # --- Gymnasium's calls -------------------------------------------------------------------------------------------
 
@@ -266,7 +269,21 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def stats(self) -> Stats:
         """Where time goes: in the envs (and which of them), in waiting, in copying."""
         clocks = self.engine.clocks() if isinstance(self.engine, SupportsClocks) else []
-        return gather(clocks, self.num_envs, self._exchanges, self._seconds_waiting, self._seconds_copying)
+        spent = self._seconds_waiting, self._seconds_copying, self._last_exchange - self._first_exchange
+        return gather(clocks, self.num_envs, self._exchanges, *spent)
+
+    def explain(self, show: Callable[[str], object] = print) -> Explanation:
+        """Say where time goes and who is slow, with one line of advice.
+
+        Args:
+            show: what to do with the text; `print`, or for instance a logger's `info`.
+
+        Returns:
+            The same as data; its `str` is the text.
+        """
+        explained = explain(self)
+        show(str(explained))
+        return explained
 
     # --- planning, resuming, many steps at once ----------------------------------------------------------------------
 
@@ -503,7 +520,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self._lifecycle.broken = True
             self._lifecycle.failed(np.array(error.rows))
             raise
-        self._seconds_waiting += time.perf_counter() - started
+        self._last_exchange = time.perf_counter()
+        self._seconds_waiting += self._last_exchange - started
+        self._first_exchange = self._first_exchange or started
         self._exchanges += 1
         self._lifecycle.received(rows)
         return rows

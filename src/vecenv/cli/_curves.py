@@ -89,9 +89,7 @@ def curve_of(label: str, runs: Sequence[Episodes]) -> Curve:
     if there are several.
     """
     runs = [
-        Episodes(run.label, run.steps[fit], run.returns[fit])
-        for run in runs
-        if (fit := np.isfinite(run.returns)).any()
+        Episodes(run.label, run.steps[fit], run.returns[fit]) for run in runs if (fit := np.isfinite(run.returns)).any()
     ]
     if not runs:
         raise ConfigError(f"no episode of {label} has ended yet: there is nothing to draw")
