@@ -100,7 +100,6 @@ class CompiledVectorEnv(VectorEnv):
         ended = self.engine.run_all(self._alive, self._done, not self.copy)
         if ended < 0:
             self._taken = None
-            self._finite.undo()
             self._pack(actions)  # raises, naming the env
         if self._finite.on and self._finite.suspects(lifecycle.all_rows):
             self._look_closer()

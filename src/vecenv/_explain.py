@@ -185,8 +185,8 @@ class Explanation:
         return [
             f"{'slowest':<8} {'worker':<12} {'mean':>9} {'':>6} {'p50':>10} {'p99':>10}",
             *(
-                f"env {env:<4} {self.worker_of(env):<12} {_time(means[env]):>9} {'':>6} "
-                f"{_most(stats.env_p50[env]):>10} {_most(stats.env_p99[env]):>10}"
+                f"env {env:<4} {self.worker_of(env):<12} {_time(means.item(env)):>9} {'':>6} "
+                f"{_most(stats.env_p50.item(env)):>10} {_most(stats.env_p99.item(env)):>10}"
                 for env in slow
             ),
         ]

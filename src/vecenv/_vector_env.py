@@ -16,7 +16,7 @@ from vecenv._batch import Mail, Op, Rows
 from vecenv._checks import patience, seconds
 from vecenv._exchange import Exchange
 from vecenv._explain import Explanation, explain
-from vecenv._finite import FiniteCheck
+from vecenv._finite_check import FiniteCheck
 from vecenv._infos import as_arrays, as_dicts, from_columns, objects, row_of_columns
 from vecenv._layout import Columns, as_given
 from vecenv._lifecycle import Lifecycle
@@ -90,6 +90,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """The op that all of `_ops` are known to be, so that the usual step need not write it again."""
         self._may_roll = plan(autoreset, np.zeros(1, np.bool_), np.zeros(1, np.bool_)) == _ROLL
         self._finite = FiniteCheck(engine, check_finite, self._may_roll)
+        self._recv = self._finite.recv if self._finite.on else engine.recv
         self._taken: Rows | None = None
         """Rows received from the engine whose results are not yet with the user."""
         self._patience: float | None = None
@@ -512,7 +513,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def _receive(self, count: int, timeout: float | None) -> Rows:
         started = time.perf_counter()
         try:
-            self._taken = rows = self._finite.recv(count, timeout)
+            self._taken = rows = self._recv(count, timeout)
         except WorkerTimeout:
             self._lifecycle.broken, self._patience = True, timeout
             raise

@@ -12,7 +12,7 @@ from sick_envs import LENGTH, MODES, Sick, kernels, leaves, rows_equal, sick
 
 import twins
 import vecenv
-from vecenv._finite import FiniteCheck
+from vecenv._finite_check import FiniteCheck
 from vecenv.errors import ConfigError, EnvError, NotFiniteError, NotResetError, PendingError
 from vecenv.wrappers import NormalizeObservation, RecordEpisodeStatistics
 
@@ -343,6 +343,49 @@ def test_an_env_that_never_begins_well_is_an_error_in_the_end(engine):
 
 
 @on_every_engine
+def test_an_env_that_never_begins_well_does_not_disturb_one_that_is_truncated(engine):
+    faults = {2: [(1, LENGTH, "x"), *((episode, 0, "x") for episode in range(2, 9))], 3: [(1, LENGTH - 1, "reward")]}
+    envs, _ = both(engine, "same-step", faults, "truncate")
+    for _ in range(LENGTH - 2):
+        envs.step(ZEROS)
+    assert envs.step(ZEROS)[3].tolist() == only(3).tolist()
+    with pytest.raises(NotFiniteError) as caught:
+        envs.step(ZEROS)
+    assert caught.value.row == 2
+    got = envs.recv()
+    assert got.env_ids.tolist() == [0, 1, 3]
+    assert got.obs["x"].tolist() == [[0, 2, 0], [1, 2, 0], [3, 2, 1]]
+    assert got.episode_length.tolist() == [LENGTH, LENGTH, 1]
+    envs.close()
+
+
+@on_every_engine
+def test_what_an_interrupt_left_undone_is_done_by_the_next_recv(engine, monkeypatch):
+    envs, _ = both(engine, "same-step", {1: [(1, 1, "reward")], 2: [(1, 1, "x")]}, "truncate")
+    begin = FiniteCheck._begin_again
+
+    def interrupted(self, finding, *rest):
+        if finding.row == 2:
+            monkeypatch.setattr(FiniteCheck, "_begin_again", begin)
+            raise KeyboardInterrupt
+        begin(self, finding, *rest)
+
+    monkeypatch.setattr(FiniteCheck, "_begin_again", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        envs.step(ZEROS)
+    got = envs.recv()
+    assert got.env_ids.tolist() == [0, 1, 2, 3]
+    assert got.truncated.tolist() == [False, True, True, False]
+    assert got.obs["x"].tolist() == [[0, 1, 1], [1, 2, 0], [2, 2, 0], [3, 1, 1]]
+    assert got.next_obs["x"][:, 1:].tolist() == [[1, 1], [1, 0], [1, 0], [1, 1]]
+    assert got.infos["fault"]["env"].tolist() == [0, 1, 2, 0]
+    obs, _, _, truncated, _ = envs.step(ZEROS)
+    assert obs["x"].tolist() == [[0, 1, 2], [1, 2, 1], [2, 2, 1], [3, 1, 2]]
+    assert not truncated.any()
+    envs.close()
+
+
+@on_every_engine
 @pytest.mark.parametrize("order", ["first-ready", "fixed"])
 def test_parts_of_the_envs_are_truncated_as_well(engine, order):
     faults = {1: [(1, 1, "reward")]}
@@ -456,9 +499,9 @@ def test_values_without_a_fixed_size_are_looked_into():
 def test_integers_are_never_looked_at():
     envs = vecenv.make("Taxi-v3", 3, engine="sync", check_finite={"obs": "error", "reward": "off"})
     assert not envs._finite.on
-    assert envs._finite.recv == envs.engine.recv
+    assert envs._recv == envs.engine.recv
     envs = vecenv.make([Sick] * 2, engine="sync", check_finite="error")
-    paths = [envs._batch.observation_layout.leaves[k].path for k in envs._finite._floats]
+    paths = [envs._batch.observation_layout.leaves[k].path for k in envs._finite._finder.floats]
     assert paths == ["deep.0", "half", "x"]
 
 
@@ -540,6 +583,20 @@ def test_kernels_warn_in_exchanges_of_wrappers_too():
     assert caught[0].filename == __file__
 
 
+def test_a_state_that_is_set_replaces_a_truncated_one():
+    envs = kernels(COUNT, 2, 1, 2, True, autoreset="same-step", check_finite="truncate")
+    envs.reset(seed=1)
+    envs.step(ZEROS)
+    state = envs.get_state([0])
+    envs.step(ZEROS)
+    envs.set_state(state, [2])
+    obs, _, _, truncated, _ = envs.step(ZEROS)
+    assert not truncated.any()
+    assert obs[2].tolist() == [0, 1, 2]
+    assert envs.episode_length[2] == 2
+    assert envs.episode_return[2] == 1.5 + 2.0
+
+
 def test_a_copy_of_a_vector_env_of_a_kernel_has_its_policy():
     envs = pickle.loads(pickle.dumps(vecenv.make("CartPole-v1", 2, engine="compiled", check_finite="error")))
     assert (envs._finite.policies.obs, envs._finite.policies.reward) == ("error", "error")
@@ -600,7 +657,7 @@ def test_games_take_a_policy():
     pytest.importorskip("ale_py")
     envs = vecenv.make("ALE/Pong-v5", 2, engine="ale", preprocessing=True, check_finite="error")
     assert envs._finite.policies.reward == "error"
-    assert envs._finite._floats == []  # screens are integers
+    assert envs._finite._finder.floats == []  # screens are integers
     envs.reset(seed=1)
     envs.step(np.zeros(2, int))
     envs.close()
