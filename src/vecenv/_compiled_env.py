@@ -17,9 +17,9 @@ from vecenv._layout import Columns
 from vecenv._rollout import Rollout, Snapshot
 from vecenv._vector_env import VectorEnv
 from vecenv.engines._compiled import CompiledEngine
-from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, SpaceError
+from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, NotFiniteError, SpaceError
 
-_ROLL = int(Op.ROLL)
+_RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
 
 
 class CompiledVectorEnv(VectorEnv):
@@ -94,13 +94,29 @@ class CompiledVectorEnv(VectorEnv):
             only.column[...] = actions  # native code looks at the values
         else:
             self._pack(actions)
+        if self._finite.keeps:
+            self._finite.before(lifecycle.all_rows)
         self._taken = lifecycle.all_rows
         ended = self.engine.run_all(self._alive, self._done, not self.copy)
         if ended < 0:
             self._taken = None
             self._pack(actions)  # raises, naming the env
+        if self._finite.on and self._finite.suspects(lifecycle.all_rows):
+            self._look_closer()
         self._exchanges += 1
+        self._last_exchange = time.perf_counter()
+        self._first_exchange = self._first_exchange or self._last_exchange
         return ended
+
+    def _look_closer(self) -> None:
+        """Something is not finite: receive the rows as if they had been sent, which deals with it."""
+        batch, everyone = self._batch, self._lifecycle.all_rows
+        began = (batch.episode_length == 0) & ~(batch.terminated | batch.truncated)
+        self._ops[...], self._same_ops = np.where(began, _RESET, self._alive), None
+        self._taken = None
+        self._finite.hold(everyone)
+        self._lifecycle.sent(everyone, "step")
+        self._receive(self.num_envs, self.timeout)
 
     def _pack(self, actions: Any) -> None:
         batch = self._batch
@@ -147,6 +163,11 @@ class CompiledVectorEnv(VectorEnv):
             raise ConfigError(
                 "rollout begins new episodes by itself; make the envs with autoreset='next-step' or 'same-step'"
             )
+        if self._finite.keeps:
+            raise ConfigError(
+                "rollout runs in native code, which cannot end an episode that goes non-finite; make the envs with "
+                "check_finite='error', 'warn' or 'off'"
+            )
         lifecycle = self._lifecycle
         lifecycle.enter("rollout")
         try:
@@ -164,7 +185,12 @@ class CompiledVectorEnv(VectorEnv):
                 raise
             made = self._rollout_of(out, ended)
             self._taken = None
+            if self._finite.on:
+                self._finite.look_at_rollout(out, made.rolled)
             return made
+        except NotFiniteError as error:
+            lifecycle.failed(np.array(error.rows))
+            raise
         except BaseException as error:
             self._tidy_up(error)
             raise
@@ -220,6 +246,7 @@ class CompiledVectorEnv(VectorEnv):
             "copy": self.copy,
             "seeding": self._seeding,
             "engine_reason": self.engine_reason,
+            "check_finite": self._finite.policies,
         }
         kinds = type(self), type(engine)
         parts = engine.kernel, self.num_envs, engine.parameters, build, front, self.spec, self.get_state()

@@ -21,7 +21,9 @@ from vecenv._cpus import usable_cpus
 from vecenv._envs import Factory, build_envs
 from vecenv._factories import Wrapper, factories
 from vecenv._faults import Fault, OnError
+from vecenv._finite import Policies, Policy
 from vecenv._seeding import Seeding
+from vecenv._stats import CHEAP_SECONDS, LITTLE_SECONDS
 from vecenv._task_builds import make_task_envs, refuses_task, task_kernel, task_reason, task_source
 from vecenv._vector_env import Order, VectorEnv
 from vecenv.atari._ids import are_games, register_games
@@ -36,9 +38,6 @@ EngineName = Literal["auto", "compiled", "mujoco", "ale", "sync", "thread", "pro
 LocalEngine = Literal["auto", "compiled", "sync", "thread", "process"]
 ENGINES = ("compiled", "mujoco", "ale", "sync", "thread", "process", "ray")
 _PROBE_SECONDS = 0.02
-_CHEAP_SECONDS, _LITTLE_SECONDS = 100e-6, 2e-3
-"""An env that steps faster than the first is not worth another process, unless a step of all takes longer than the
-second; see benchmarks/engines.py."""
 _ELSEWHERE = {
     "autoreset_mode": "autoreset",
     "n_envs": "num_envs",
@@ -61,6 +60,7 @@ def make(
     context: Any = None,
     seeding: Seeding = "gymnasium",
     on_error: OnError = "raise",
+    check_finite: Policy | Mapping[str, Policy] | None = None,
     timeout: float | None = None,
     start_timeout: float = 60.0,
     order: Order = "first-ready",
@@ -93,6 +93,9 @@ def make(
         seeding: how `reset(seed=int)` spreads over envs: "gymnasium" (seed, seed + 1, ...) or "spawn" (never
             overlapping).
         on_error: "raise", or "restart": build a failed env again and report its episode as truncated.
+        check_finite: what to do about NaN and infinity: "error" (a NotFiniteError; that env needs a reset), "truncate"
+            (end its episode, with `info["fault"]`, and go on), "warn" (once per env) or "off"; for observations and
+            rewards alike, or {"obs": ..., "reward": ...}. Default: rewards warn, observations are not looked at.
         timeout: seconds that a step, reset or call may take; None waits for ever. Not for the sync engine.
         start_timeout: seconds that building the envs in processes may take.
         order: "first-ready", or "fixed": `recv` returns envs in the order of their sends, those of one send by id.
@@ -119,6 +122,7 @@ def make(
     _check_choice("on_error", on_error, ("raise", "restart"))
     _check_choice("order", order, ("first-ready", "fixed"))
     _check_choice("precision", precision, ("exact", "fast"))
+    finite = Policies.parse(check_finite)
     mode = parse_mode(autoreset)
     check_observation_mode(observation_mode)
     timeout = None if timeout is None else patience(positive_seconds("timeout", timeout))
@@ -146,7 +150,7 @@ def make(
     )
     name, reason = _choose(engine, env_fns, workers, timeout, caller_works, native)
     front: dict[str, Any] = {"autoreset": mode, "batch_size": batch_size, "copy": copy, "seeding": seeding}
-    front["engine_reason"] = reason
+    front |= {"engine_reason": reason, "check_finite": finite}
     if name == "compiled":
         assert kernel is not None
         envs = _make_compiled(kernel, count, env_kwargs, precision, workers, front)
@@ -323,7 +327,7 @@ def _choose_python(env_fns: list[Factory], workers: int, timeout: float | None, 
         return "sync", "one processor: other processes would only add waiting"
     seconds = _time_steps(env_fns[0])
     work = f"a step of {len(env_fns)} envs takes {len(env_fns)} x {seconds * 1e6:.0f} us"
-    if seconds < _CHEAP_SECONDS and seconds * len(env_fns) < _LITTLE_SECONDS:
+    if seconds < CHEAP_SECONDS and seconds * len(env_fns) < LITTLE_SECONDS:
         return "sync", f"{work}: less than it takes to hand it to other processes and back"
     return "process", f"{work}: worth {workers} processes"
 

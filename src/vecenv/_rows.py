@@ -28,7 +28,7 @@ _clock = time.perf_counter_ns
 _FEW = 4
 """Fewer rows than this are noted one by one."""
 _SAMPLED = 16
-"""One exchange in this many is timed env by env."""
+"""One exchange of all rows in this many is timed env by env."""
 
 
 class RowRunner:
@@ -70,7 +70,8 @@ class RowRunner:
         self._on_error = on_error
         self._lost = lost or {}
         self._watched = watched
-        self._exchanges = 0
+        self._exchanges = self._ran = 0
+        """How often `run` was called, and for how many rows."""
         self._started = 0
         """When the exchange that is running began, by `_clock`."""
         self._ended: set[int] = set()
@@ -121,8 +122,9 @@ class RowRunner:
         self._running = rows
         index = _index(rows, len(self.envs))
         self._started = started = _clock()
-        times = None if self._exchanges % _SAMPLED else [started]
+        times = None if self._ran // len(self.envs) % _SAMPLED else [started]
         self._exchanges += 1
+        self._ran += len(rows)
         self._step_all(rows, index, times)
         self._noting = True
         if self._watched:

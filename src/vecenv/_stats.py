@@ -9,6 +9,29 @@ import numpy as np
 
 from vecenv._clocks import BUCKETS, Clocks
 
+CHEAP_SECONDS, LITTLE_SECONDS = 100e-6, 2e-3
+"""An env that steps faster than the first is not worth another process, unless a step of all takes longer than the
+second; see benchmarks/engines.py."""
+
+
+@dataclass(frozen=True)
+class WorkerStats:
+    """What one worker (a process, a thread, an actor, or the caller itself) did.
+
+    Attributes:
+        start, stop: it has the envs start ... stop - 1.
+        steps: ops that it ran.
+        seconds: time inside env code.
+        p50, p99: seconds per op over its envs, as upper bounds within a factor of two; NaN if none was sampled.
+    """
+
+    start: int
+    stop: int
+    steps: int
+    seconds: float
+    p50: float
+    p99: float
+
 
 @dataclass(frozen=True)
 class Stats:
@@ -20,8 +43,10 @@ class Stats:
         seconds_in_envs: time inside env code, summed over workers.
         seconds_waiting: time the caller spent in `recv`; for the sync engine that is the envs' own time.
         seconds_copying: time spent building what is handed out.
-        env_mean, env_p99: seconds per op of each env, from one exchange in sixteen; NaN where none was sampled. p99
-            is an upper bound within a factor of two.
+        env_mean, env_p50, env_p99: seconds per op of each env, from one exchange in sixteen; NaN where none was
+            sampled. p50 and p99 are upper bounds within a factor of two.
+        seconds: from the first exchange to the latest.
+        workers: what each of them did.
     """
 
     exchanges: int
@@ -30,7 +55,10 @@ class Stats:
     seconds_waiting: float
     seconds_copying: float
     env_mean: np.ndarray
+    env_p50: np.ndarray
     env_p99: np.ndarray
+    seconds: float
+    workers: tuple[WorkerStats, ...]
 
     @property
     def slowest(self) -> int:
@@ -38,18 +66,24 @@ class Stats:
         return -1 if np.isnan(self.env_mean).all() else int(np.nanargmax(self.env_mean))
 
 
-def gather(clocks: Iterable[tuple[slice, Clocks]], count: int, exchanges: int, waiting: float, copying: float) -> Stats:
+def gather(
+    clocks: Iterable[tuple[slice, Clocks]], count: int, exchanges: int, waiting: float, copying: float, seconds: float
+) -> Stats:
     """Read the clocks of all parts of a batch."""
-    mean, p99 = np.full(count, np.nan), np.full(count, np.nan)
-    busy = steps = 0
+    mean, p50, p99 = np.full((3, count), np.nan)
+    workers = []
     for rows, part in clocks:
-        busy += int(part.busy[0])
-        steps += int(part.rows_run[0])
+        together = part.histogram.sum(axis=0, keepdims=True)
+        middle, high = (_quantile(together, fraction).item() if together.any() else np.nan for fraction in (0.5, 0.99))
+        busy, steps = int(part.busy[0]) * 1e-9, int(part.rows_run[0])
+        workers.append(WorkerStats(rows.start, rows.stop, steps, busy, middle, high))
         sampled = part.histogram.sum(axis=1)
         known = sampled > 0
         mean[rows] = np.where(known, part.total / np.maximum(sampled, 1) * 1e-9, np.nan)
+        p50[rows] = np.where(known, _quantile(part.histogram, 0.5), np.nan)
         p99[rows] = np.where(known, _quantile(part.histogram, 0.99), np.nan)
-    return Stats(exchanges, steps, busy * 1e-9, waiting, copying, mean, p99)
+    steps, busy = sum(worker.steps for worker in workers), sum(worker.seconds for worker in workers)
+    return Stats(exchanges, steps, busy, waiting, copying, mean, p50, p99, seconds, tuple(workers))
 
 
 def _quantile(histogram: np.ndarray, fraction: float) -> np.ndarray:

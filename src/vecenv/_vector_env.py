@@ -15,6 +15,8 @@ from vecenv._autoreset import plan
 from vecenv._batch import Mail, Op, Rows
 from vecenv._checks import patience, seconds
 from vecenv._exchange import Exchange
+from vecenv._explain import Explanation, explain
+from vecenv._finite_check import FiniteCheck
 from vecenv._infos import as_arrays, as_dicts, from_columns, objects, row_of_columns
 from vecenv._layout import Columns, as_given
 from vecenv._lifecycle import Lifecycle
@@ -64,6 +66,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         seeding: Seeding = "gymnasium",
         timeout: float | None = None,
         engine_reason: str = "given",
+        check_finite: Any = None,
     ) -> None:
         facts = engine.facts
         self.engine = engine
@@ -86,6 +89,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._same_ops: Any = None
         """The op that all of `_ops` are known to be, so that the usual step need not write it again."""
         self._may_roll = plan(autoreset, np.zeros(1, np.bool_), np.zeros(1, np.bool_)) == _ROLL
+        self._finite = FiniteCheck(engine, check_finite, self._may_roll)
+        self._recv = self._finite.recv if self._finite.on else engine.recv
         self._taken: Rows | None = None
         """Rows received from the engine whose results are not yet with the user."""
         self._patience: float | None = None
@@ -93,6 +98,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._exchanges = 0
         self._seconds_waiting = 0.0
         self._seconds_copying = 0.0
+        self._first_exchange = self._last_exchange = 0.0
+        """When the first began and when the latest was received."""
 
     # --- Gymnasium's calls -------------------------------------------------------------------------------------------
 
@@ -269,7 +276,21 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def stats(self) -> Stats:
         """Where time goes: in the envs (and which of them), in waiting, in copying."""
         clocks = self.engine.clocks() if isinstance(self.engine, SupportsClocks) else []
-        return gather(clocks, self.num_envs, self._exchanges, self._seconds_waiting, self._seconds_copying)
+        spent = self._seconds_waiting, self._seconds_copying, self._last_exchange - self._first_exchange
+        return gather(clocks, self.num_envs, self._exchanges, *spent)
+
+    def explain(self, show: Callable[[str], object] = print) -> Explanation:
+        """Say where time goes and who is slow, with one line of advice.
+
+        Args:
+            show: what to do with the text; `print`, or for instance a logger's `info`.
+
+        Returns:
+            The same as data; its `str` is the text.
+        """
+        explained = explain(self)
+        show(str(explained))
+        return explained
 
     # --- planning, resuming, many steps at once ----------------------------------------------------------------------
 
@@ -308,6 +329,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             steps: T, with a policy.
 
         Raises:
+            NotFiniteError: with `check_finite="error"`; the envs in its `rows` need a reset, the others have moved on.
             UnsupportedError: the engine cannot; kernels (engine="compiled") can.
         """
         raise self._needs_kernel("rollout")
@@ -487,6 +509,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._taken = None
         if self._patience is not None and not self._lifecycle.pending_count:
             self._patience = None
+        if self._finite.keeps:
+            self._finite.before(rows)
         self.engine.send(rows)
         self._lifecycle.sent(rows, call)
 
@@ -496,13 +520,14 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         batch.options.clear()
         batch.given.clear()
         if not isinstance(self.engine, SupportsPending) or not np.isin(rows, self.engine.pending()).any():
+            self._finite.undo()
             batch.op[rows] = _IDLE
             batch.seed[rows] = NO_SEED  # or the next autoreset would use the seeds of this reset
 
     def _receive(self, count: int, timeout: float | None) -> Rows:
         started = time.perf_counter()
         try:
-            self._taken = rows = self.engine.recv(count, timeout)
+            self._taken = rows = self._recv(count, timeout)
         except WorkerTimeout:
             self._lifecycle.broken, self._patience = True, timeout
             raise
@@ -510,7 +535,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self._lifecycle.broken = True
             self._lifecycle.failed(np.array(error.rows))
             raise
-        self._seconds_waiting += time.perf_counter() - started
+        self._last_exchange = time.perf_counter()
+        self._seconds_waiting += self._last_exchange - started
+        self._first_exchange = self._first_exchange or started
         self._exchanges += 1
         self._lifecycle.received(rows)
         return rows
@@ -518,6 +545,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def _discard_pending(self) -> None:
         """Wait for what an error left behind and forget it; an env that hangs is killed if the engine can."""
         timeout = self.timeout if self._patience is None else self._patience
+        held = self._finite.drop()
+        if len(held):
+            self._lifecycle.received(held, ready=False)
         while self._lifecycle.pending_count:
             try:
                 rows = self.engine.recv(self._lifecycle.pending_count, timeout)
@@ -534,7 +564,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def _tidy_up(self, error: BaseException) -> None:
         """After an error that is not ours, such as Ctrl-C: find out how far the exchange had come."""
         if not isinstance(error, VecenvError) and isinstance(self.engine, SupportsPending):
-            self._lifecycle.agree(self.engine.pending(), self._taken)
+            self._lifecycle.agree(self._finite.pending(self.engine.pending()), self._taken)
 
     def _worker_failed(self, error: WorkerError) -> None:
         """A call found that a worker is gone: its envs need a reset. One that is only late does not."""

@@ -17,13 +17,13 @@ VecenvError
 │   ├── PendingError                    a call while results of another are still to come
 │   └── NothingPendingError             recv() with nothing sent
 ├── EnvError (RuntimeError)             an env raised: .row, .phase, .remote_traceback, the original as __cause__
+│   ├── NotFiniteError (ValueError)     NaN or infinity: .name, .value, .row, .seed, .step
 │   └── WorkerError
 │       ├── WorkerDied                  .exitcode, .signal, .stack
 │       ├── WorkerTimeout (TimeoutError)
 │       └── RestartLimit                on_error="restart" gave up; .causes
 ├── UnsafeFile (ValueError)             a file that would run code, or is damaged
 ├── KernelError (TypeError)             a kernel breaks a rule: .kernel, .function, .file, .line
-├── NotFiniteError (ValueError)         NaN or infinity: .name, .row, .seed, .episode, .step, .actions
 └── UnsupportedError (NotImplementedError)  names the engines that can
 
 Messages say what happened, what was given and what to do. Where Gymnasium has an error for the same thing ours is also
@@ -183,6 +183,62 @@ class EnvError(VecenvError, RuntimeError):
         return _rebuild, (base, original, fields)
 
 
+class NotFiniteError(EnvError, ValueError):
+    """NaN or infinity where numbers belong; raised by `make(check_finite=...)` and `vecenv.wrappers.CheckFinite`.
+
+    Attributes:
+        name: where: "actions", "obs", "final_obs" or "reward", with the path of a leaf: "obs.camera".
+        row: index of the environment.
+        rows: the environments that need a reset because of it; none if the wrapper found it.
+        value: what it was.
+        seed: of the row's last seeded reset, None if there was none.
+        step: how many steps its episode had; 0 is its first observation.
+        episode: how many episodes the row has begun since it was seeded, None if that was not counted.
+        actions: the last of its episode, oldest first, batched like actions of many envs; None if they were not kept.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        row: int,
+        value: Any,
+        seed: int | None,
+        step: int,
+        episode: int | None = None,
+        actions: Any = None,
+        rows: tuple[int, ...] = (),
+        phase: Phase | None = None,
+        action: Any = None,
+        when: str = "",
+        fix: str = "",
+    ) -> None:
+        begun = "never seeded" if seed is None else f"last seed {seed}"
+        counted = "" if episode is None else f", episode {episode} since then"
+        done = f"; its last actions: {_one_line(actions, 500)}" if actions is not None else ""
+        done = f"; its last action: {_one_line(action, 100)}" if action is not None else done
+        when = when or f"step {step} of its episode"
+        message = f"{name} of env {row} is not finite: {_one_line(value, 200)}; {begun}{counted}, {when}{done}"
+        EnvError.__init__(
+            self, message + (f"; {fix}" if fix else ""), row=row, rows=rows, phase=phase, action=action, seed=seed
+        )
+        self.rows = rows
+        self.name, self.value, self.episode, self.step, self.actions = name, value, episode, step, actions
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _not_finite, (dict(self.__dict__),)
+
+
+def _one_line(value: Any, limit: int) -> str:
+    return " ".join(repr(value).split())[:limit]
+
+
+def _not_finite(fields: dict[str, Any]) -> NotFiniteError:
+    error = NotFiniteError.__new__(NotFiniteError, fields["message"])
+    error.__dict__.update(fields)
+    return error
+
+
 class WorkerError(EnvError):
     """Something happened to a worker rather than to one environment."""
 
@@ -232,39 +288,6 @@ class KernelError(VecenvError, TypeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.rule, self.kernel, self.function, self.file, self.line)
-
-
-class NotFiniteError(VecenvError, ValueError):
-    """NaN or infinity where numbers belong; raised by `vecenv.wrappers.CheckFinite`.
-
-    Attributes:
-        name: where: "actions", "obs", "final_obs" or "reward", with the key of a Dict: "obs.camera".
-        row: index of the environment.
-        value: what it was.
-        seed: of the row's last seeded reset, None if there was none.
-        episode: how many episodes the row has begun since then; 0 is the one that the seed began.
-        step: how many steps its episode had.
-        actions: the last of these, oldest first, batched like actions of many envs.
-    """
-
-    def __init__(
-        self, name: str, *, row: int, value: Any, seed: int | None, episode: int, step: int, actions: Any
-    ) -> None:
-        self.name, self.row, self.value = name, row, value
-        self.seed, self.episode, self.step, self.actions = seed, episode, step, actions
-        begun = "never seeded" if seed is None else f"seed {seed}"
-        super().__init__(
-            f"{name} of env {row} is not finite: {value!r:.200}; {begun}, episode {episode} since then, step {step}; "
-            f"its last actions: {actions!r:.500}"
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        fields = dict(self.__dict__)
-        return _not_finite, (fields.pop("name"), fields)
-
-
-def _not_finite(name: str, fields: dict[str, Any]) -> NotFiniteError:
-    return NotFiniteError(name, **fields)
 
 
 class UnsupportedError(VecenvError, NotImplementedError):

@@ -247,7 +247,8 @@ def test_in_series_must_divide_the_number_of_envs(in_series):
 
 def test_positional_order_and_defaults_are_those_of_baselines():
     def defaults(cls):
-        return {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
+        parameters = inspect.signature(cls).parameters.items()
+        return {name: parameter.default for name, parameter in parameters if parameter.kind != parameter.KEYWORD_ONLY}
 
     required = inspect.Parameter.empty
     common = {"env_fns": required, "spaces": None, "context": "spawn"}

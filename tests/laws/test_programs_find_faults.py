@@ -154,7 +154,7 @@ def test_the_machine_finds_an_engine_that_is_late() -> None:
 
 @pytest.mark.parametrize("fault", ["again", "forgets"])
 def test_the_machine_finds_an_engine_that_lies_about_interrupts(fault: str) -> None:
-    with pytest.raises(BaseException) as caught:  # noqa: PT011  # a group, if the interrupt falls elsewhere next time
+    with pytest.raises(BaseException) as caught:  # a group, if the interrupt falls elsewhere next time
         check_machine(partial(build, broken(fault)), modes=["next-step"], examples=300, steps=40, seed=3, shrink=False)
     assert "the law of" in repr(caught.value)
 

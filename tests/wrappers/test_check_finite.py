@@ -48,7 +48,7 @@ class Sick(gymnasium.Env):
 
 
 def sick(num_envs=3, mode="same-step", check=None, engine="sync", **kwargs):
-    envs = twins.make(engine, lambda: Sick(**kwargs), num_envs, autoreset=mode)
+    envs = twins.make(engine, lambda: Sick(**kwargs), num_envs, autoreset=mode, check_finite="off")
     return CheckFinite(envs, **(check or {}))
 
 

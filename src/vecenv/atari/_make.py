@@ -85,6 +85,7 @@ def _make_native(games: list[GameSpec], engine: str, options: Preprocessing, ask
         batch_size=asked["batch_size"],
         copy=asked["copy"],
         seeding=asked["seeding"],
+        check_finite=asked["check_finite"],
         engine_reason=f"engine={engine!r} was asked for" if engine == "ale" else "ale-py's native games, preprocessed",
     )
 

@@ -61,10 +61,11 @@ class DummyVecEnv(_FrontVecEnv):
 
     Args:
         env_fns: functions that create the environments.
+        check_finite: as for `vecenv.make`; Baselines do not look.
     """
 
-    def __init__(self, env_fns: _EnvFns) -> None:
-        front = make(list(env_fns), engine="sync", autoreset="same-step")
+    def __init__(self, env_fns: _EnvFns, *, check_finite: Any = "off") -> None:
+        front = make(list(env_fns), engine="sync", autoreset="same-step", check_finite=check_finite)
         super().__init__(front)
         self.envs = cast("SyncEngine", front.engine).envs
 
@@ -81,16 +82,24 @@ class SubprocVecEnv(_FrontVecEnv):
         spaces: (observation_space, action_space) of a single env; None asks the envs. Others than theirs are an error.
         context: start method of the processes.
         in_series: envs per process, by which the number of envs must be divisible.
+        check_finite: as for `vecenv.make`; Baselines do not look.
     """
 
     def __init__(
-        self, env_fns: _EnvFns, spaces: _Spaces | None = None, context: Any = "spawn", in_series: int = 1
+        self,
+        env_fns: _EnvFns,
+        spaces: _Spaces | None = None,
+        context: Any = "spawn",
+        in_series: int = 1,
+        *,
+        check_finite: Any = "off",
     ) -> None:
         count = len(env_fns)
         if in_series < 1 or count % in_series:
             raise ConfigError(f"in_series={in_series} must divide the number of envs, which is {count}")
         workers = count // in_series
-        front = make(list(env_fns), engine="process", workers=workers, autoreset="same-step", context=context)
+        asked: Any = {"autoreset": "same-step", "context": context, "check_finite": check_finite}
+        front = make(list(env_fns), engine="process", workers=workers, **asked)
         super().__init__(front, spaces)
 
 
@@ -101,8 +110,17 @@ class ShmemVecEnv(_FrontVecEnv):
         env_fns: functions that create the environments.
         spaces: (observation_space, action_space) of a single env; None asks the envs. Others than theirs are an error.
         context: start method of the processes.
+        check_finite: as for `vecenv.make`; Baselines do not look.
     """
 
-    def __init__(self, env_fns: _EnvFns, spaces: _Spaces | None = None, context: Any = "spawn") -> None:
-        front = make(list(env_fns), engine="process", autoreset="same-step", context=context)
+    def __init__(
+        self,
+        env_fns: _EnvFns,
+        spaces: _Spaces | None = None,
+        context: Any = "spawn",
+        *,
+        check_finite: Any = "off",
+    ) -> None:
+        asked: Any = {"autoreset": "same-step", "context": context, "check_finite": check_finite}
+        front = make(list(env_fns), engine="process", **asked)
         super().__init__(front, spaces)

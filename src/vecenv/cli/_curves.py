@@ -88,7 +88,9 @@ def curve_of(label: str, runs: Sequence[Episodes]) -> Curve:
     The band is a 95 % bootstrap interval of the mean: over the episodes of each stretch if there is one run, over runs
     if there are several.
     """
-    runs = [run for run in runs if len(run.steps)]
+    runs = [
+        Episodes(run.label, run.steps[fit], run.returns[fit]) for run in runs if (fit := np.isfinite(run.returns)).any()
+    ]
     if not runs:
         raise ConfigError(f"no episode of {label} has ended yet: there is nothing to draw")
     end = min(run.steps[-1] for run in runs)

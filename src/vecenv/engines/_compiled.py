@@ -131,6 +131,10 @@ class CompiledEngine:
     def close(self, timeout: float = 5.0) -> None:
         self._crew.close()
 
+    def end(self, rows: Rows) -> None:
+        """The front has ended the episodes of these rows."""
+        self._columns["ENDED"][rows] = True
+
     @property
     def checks_actions(self) -> bool:
         """Whether `run_all` looks at the actions itself before it runs anything; several threads cannot."""

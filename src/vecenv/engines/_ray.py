@@ -76,7 +76,7 @@ class RayEngine:
         self._done = np.zeros(count, np.bool_)
         """Rows whose results are in the batch, but not yet received."""
         self._sent_at = np.zeros(count, np.int64)
-        self._rows_run = 0
+        self._rows_run = np.zeros(workers, np.int64)
         builds = [cloudpickle.dumps(build(start, stop)) for start, stop in bounds]
         self._pool = Pool(
             RowActor,
@@ -153,10 +153,13 @@ class RayEngine:
 
     def clocks(self) -> list[tuple[slice, Clocks]]:
         """Envs are not timed one by one here; see `load` for each actor."""
-        count = len(self._everyone)
-        nothing = np.broadcast_to(np.zeros(1, np.int64), (count, BUCKETS))
-        busy = np.array([int(1e9 * sum(actor.seconds for actor in self._pool.actors))])
-        return [(slice(0, count), Clocks(busy, np.array([self._rows_run]), np.array([-1]), nothing, nothing[:, 0]))]
+        parts = []
+        for actor in self._pool.actors:
+            nothing = np.broadcast_to(np.zeros(1, np.int64), (actor.stop - actor.start, BUCKETS))
+            busy, rows_run = np.array([int(1e9 * actor.seconds)]), self._rows_run[[actor.number]]
+            own = Clocks(busy, rows_run, np.array([-1]), nothing, nothing[:, 0])
+            parts.append((slice(actor.start, actor.stop), own))
+        return parts
 
     def load(self) -> list[ActorLoad]:
         """How busy each actor is, and how many share a processor."""
@@ -226,7 +229,7 @@ class RayEngine:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         actor.seconds += answer.seconds
         actor.cpu_seconds += answer.cpu_seconds
-        self._rows_run += len(rows)
+        self._rows_run[actor.number] += len(rows)
 
     def _enough(self, count: int) -> bool:
         if count == np.count_nonzero(self._pending):

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from vecenv._step import Step
-from vecenv.errors import InvalidAction
+from vecenv.errors import InvalidAction, NotFiniteError
 from vecenv.evaluation._jobs import Jobs
 from vecenv.evaluation._policies import Actor
 from vecenv.scenarios._noise import Noise
@@ -110,9 +110,9 @@ class Loop:
     def _settle(self, step: Step, positions: np.ndarray) -> np.ndarray:
         """Note the episodes that ended and give their envs the next ones; which envs got one."""
         rows = step.env_ids[positions]
-        failed = step.infos.get("_fault", np.zeros(len(step.env_ids), np.bool_))[positions]
+        failed, unfit = _faults(step, positions)
         jobs, good = self._job_of[rows[~failed]], positions[~failed]
-        self.outcomes.returns[jobs] = step.episode_return[good]
+        self.outcomes.returns[jobs] = np.where(unfit[~failed], np.nan, step.episode_return[good])
         self.outcomes.lengths[jobs] = step.episode_length[good]
         self.outcomes.terminated[jobs] = step.terminated[good]
         self._ended += len(jobs)
@@ -145,6 +145,15 @@ class Loop:
         on = np.flatnonzero(~done)
         obs = _take(step.obs, on, self._envs.single_observation_space)
         return step.env_ids[on], obs, starts[on], None if masks is None else masks[on]
+
+
+def _faults(step: Step, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which of these episodes are to be run again because their env was, and which went non-finite and would again."""
+    told = step.infos.get("_fault")
+    if told is None:
+        return np.zeros(len(positions), np.bool_), np.zeros(len(positions), np.bool_)
+    unfit = told & (step.infos["fault"]["kind"] == NotFiniteError.__name__)
+    return (told & ~unfit)[positions], unfit[positions]
 
 
 def _take(obs: Any, positions: np.ndarray, space: gymnasium.Space[Any]) -> Any:

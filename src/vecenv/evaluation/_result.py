@@ -88,6 +88,8 @@ class Evaluation:
         seeds, episode_seeds: the seed it was asked for with, and the one its env was reset with.
         parameters: each episode's parameter set.
         confidence: of the intervals.
+
+    Statistics of returns are of those that are finite; `not_finite` counts the others.
     """
 
     def __init__(self, env: str, jobs: Jobs, outcomes: Outcomes, confidence: float, resamples: int) -> None:
@@ -109,12 +111,17 @@ class Evaluation:
 
     @property
     def mean(self) -> float:
-        """Mean return of all episodes."""
-        return float(self.returns.mean())
+        """Mean return of all episodes whose return is finite."""
+        return float(mean(_finite(self.returns)))
+
+    @property
+    def not_finite(self) -> int:
+        """How many episodes had a return that is NaN or infinite."""
+        return int(np.count_nonzero(~np.isfinite(self.returns)))
 
     def gap(self, train: str = "train", test: str = "test") -> Gap:
         """The generalisation gap between two groups of scenarios, `scenarios={"train": ..., "test": ...}`."""
-        first, second = (self.returns[self._of_group(group)] for group in (train, test))
+        first, second = (_finite(self.returns[self._of_group(group)]) for group in (train, test))
         low, high = bootstrap((first, second), difference, confidence=self.confidence, resamples=self._resamples)
         return Gap(float(mean(first)), float(mean(second)), float(difference(first, second)), low, high)
 
@@ -163,7 +170,8 @@ class Evaluation:
         ]
         texts.insert(1, "-" * len(texts[0]))
         gap = [f"generalisation gap: {self.gap()}"] if self._has_gap else []
-        return "\n".join([f"{self.env}, {len(self)} episodes", *(text.rstrip() for text in texts), *gap])
+        head = f"{self.env}, {len(self)} episodes{self._left_out}"
+        return "\n".join([head, *(text.rstrip() for text in texts), *gap])
 
     def __rich__(self) -> Table:
         """The table for a terminal."""
@@ -174,13 +182,22 @@ class Evaluation:
             raise MissingExtra("tables in colour need rich: pip install 'vecenv[cli]'") from error
         caption = f"generalisation gap: {self.gap()}" if self._has_gap else None
         table = Table(
-            box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"{self.env}, {len(self)} episodes", caption=caption
+            box=box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            title=f"{self.env}, {len(self)} episodes{self._left_out}",
+            caption=caption,
         )
         for at, head in enumerate(self._heads):
             table.add_column(head, justify="left" if at == 0 else "right", no_wrap=at > 0, min_width=len(head))
         for row in self.table:
             table.add_row(*self._cells(row), style="bold" if row.seed is None else None)
         return table
+
+    @property
+    def _left_out(self) -> str:
+        return f" ({self.not_finite} with a return that is not finite, in no statistic of returns)" * (
+            self.not_finite > 0
+        )
 
     @property
     def _heads(self) -> tuple[str, ...]:
@@ -227,14 +244,14 @@ class Evaluation:
         return rows
 
     def _row(self, group: str, scenario: str, seed: int | None, which: np.ndarray) -> Row:
-        returns, lengths = self.returns[which], self.lengths[which]
+        returns, lengths = _finite(self.returns[which]), self.lengths[which]
         sure = {"confidence": self.confidence, "resamples": self._resamples}
         return Row(
             group,
             scenario,
             seed,
-            len(returns),
-            float(returns.mean()),
+            int(np.count_nonzero(which)),
+            float(mean(returns)),
             *bootstrap((returns,), mean, **sure),
             float(returns.std(ddof=1)) if len(returns) > 1 else 0.0,
             float(np.median(returns)),
@@ -264,6 +281,12 @@ def _write_csv(path: str | Path, heads: Sequence[str], rows: Any) -> None:
         writer = csv.writer(file)
         writer.writerow(heads)
         writer.writerows(rows)
+
+
+def _finite(returns: np.ndarray) -> np.ndarray:
+    """Those that are finite; a single NaN, of which all statistics are NaN, if none is."""
+    finite = returns[np.isfinite(returns)]
+    return finite if len(finite) else np.full(1, np.nan)
 
 
 def _number(value: float) -> str:

@@ -31,6 +31,7 @@ def make(
     infos: Infos = "dict",
     new_step_api: bool | None = None,
     context: Any = None,
+    check_finite: Any = "off",
     **kwargs: Any,
 ) -> VectorEnv:
     """Make a vector env of a registered environment, as `gym.vector.make` did.
@@ -46,15 +47,14 @@ def make(
         infos: "dict": one dict of arrays, as in 0.24 and later; "list": one dict per env, as before.
         new_step_api: what 0.25 called `step_tuple`: True is 5, False is 4.
         context: start method of the worker processes.
+        check_finite: as for `vecenv.make`; gym did not look.
         **kwargs: constructor arguments of the envs.
     """
     if new_step_api is not None:
         step_tuple = 5 if new_step_api else 4
     env_kwargs = [{**kwargs, "disable_env_checker": True if row else disable_env_checker} for row in range(num_envs)]
     env_fns, spec = factories(id, num_envs, env_kwargs, wrappers)  # type: ignore[arg-type]  # one wrapper will do
-    if asynchronous:
-        envs = AsyncVectorEnv(env_fns, context=context, step_tuple=step_tuple, infos=infos)
-    else:
-        envs = SyncVectorEnv(env_fns, step_tuple=step_tuple, infos=infos)
+    asked: Any = {"step_tuple": step_tuple, "infos": infos, "check_finite": check_finite}
+    envs = AsyncVectorEnv(env_fns, context=context, **asked) if asynchronous else SyncVectorEnv(env_fns, **asked)
     envs.spec = spec
     return envs

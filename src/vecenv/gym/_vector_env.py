@@ -212,6 +212,7 @@ class SyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
         copy: False hands out views that the next step overwrites.
         step_tuple: how many values a step returns, see `vecenv.gym.make`.
         infos: "dict" or "list", see `vecenv.gym.make`.
+        check_finite: as for `vecenv.make`; gym did not look.
     """
 
     def __init__(
@@ -223,10 +224,11 @@ class SyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
         *,
         step_tuple: StepTuple = 5,
         infos: Infos = "dict",
+        check_finite: Any = "off",
     ) -> None:
         _check_options(step_tuple, infos)
         env_fns = list(env_fns)
-        front = make(env_fns, engine="sync", autoreset="same-step", copy=copy)
+        front = make(env_fns, engine="sync", autoreset="same-step", copy=copy, check_finite=check_finite)
         check_given_spaces(front, observation_space, action_space)
         super().__init__(front, env_fns, step_tuple=step_tuple, infos=infos)
         self.envs = cast("SyncEngine", front.engine).envs
@@ -246,6 +248,7 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
         worker: refused: it is a function for the other end of pipes that are not there.
         step_tuple: how many values a step returns, see `vecenv.gym.make`.
         infos: "dict" or "list", see `vecenv.gym.make`.
+        check_finite: as for `vecenv.make`; gym did not look.
 
     Raises:
         UnsupportedError: a `worker` was given.
@@ -264,6 +267,7 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
         *,
         step_tuple: StepTuple = 5,
         infos: Infos = "dict",
+        check_finite: Any = "off",
     ) -> None:
         _check_options(step_tuple, infos)
         if worker is not None:
@@ -272,7 +276,14 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
                 "here; put what it does into a wrapper around each env"
             )
         env_fns = list(env_fns)
-        front = make(env_fns, engine="process", autoreset="same-step", copy=copy, context=context)
+        front = make(
+            env_fns,
+            engine="process",
+            autoreset="same-step",
+            copy=copy,
+            context=context,
+            check_finite=check_finite,
+        )
         check_given_spaces(front, observation_space, action_space)
         super().__init__(front, env_fns, step_tuple=step_tuple, infos=infos)
         self.shared_memory = shared_memory

@@ -35,6 +35,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         autoreset_mode: what happens when an episode ends.
         max_concurrency: how many envs may run at a time; the number of workers.
         workers: number of worker processes; default: the processors there are.
+        check_finite: as for `vecenv.make`; Gymnasium does not look.
     """
 
     def __new__(cls, *args: Any, worker: Any = None, **kwargs: Any) -> Any:
@@ -42,7 +43,8 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         worker = args[5] if len(args) > 5 else worker
         if worker is None:
             return super().__new__(cls)
-        kwargs.pop("workers", None)
+        for ours in ("workers", "check_finite"):
+            kwargs.pop(ours, None)
         if len(args) <= 5:
             kwargs["worker"] = worker
         return GymnasiumAsyncVectorEnv(*args, **kwargs)
@@ -60,6 +62,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         max_concurrency: int | None = None,
         *,
         workers: int | None = None,
+        check_finite: Any = "off",
     ) -> None:
         self.env_fns = list(env_fns)
         self.shared_memory = shared_memory
@@ -83,7 +86,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
                 "Using `AsyncVector(..., shared_memory=True)` caused an error, you can disable this feature with "
                 "`shared_memory=False` however this is slower."
             )
-        super().__init__(engine, autoreset=mode, copy=copy, engine_reason="AsyncVectorEnv")
+        super().__init__(engine, autoreset=mode, copy=copy, engine_reason="AsyncVectorEnv", check_finite=check_finite)
         self._engine: ProcessEngine = engine
         self._waiting_call = False
 

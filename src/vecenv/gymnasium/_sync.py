@@ -21,6 +21,7 @@ class SyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: igno
         copy: whether observations are copied, or views that the next step overwrites.
         observation_mode: "same", "different" or a pair of (batched space, single space).
         autoreset_mode: what happens when an episode ends.
+        check_finite: as for `vecenv.make`; Gymnasium does not look.
     """
 
     def __init__(
@@ -29,13 +30,21 @@ class SyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: igno
         copy: bool = True,
         observation_mode: Any = "same",
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        *,
+        check_finite: Any = "off",
     ) -> None:
         self.env_fns = list(env_fns)
         self.observation_mode = observation_mode
         with named(type(self).__name__):
             engine = SyncEngine(self.env_fns, observation_mode=observation_mode)
         self.envs = engine.envs
-        super().__init__(engine, autoreset=parse_mode(autoreset_mode), copy=copy, engine_reason="SyncVectorEnv")
+        super().__init__(
+            engine,
+            autoreset=parse_mode(autoreset_mode),
+            copy=copy,
+            engine_reason="SyncVectorEnv",
+            check_finite=check_finite,
+        )
 
     def render(self) -> tuple[Any, ...]:
         """One frame per env; as in Gymnasium, None where an env has no render mode."""

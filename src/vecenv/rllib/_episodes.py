@@ -16,6 +16,9 @@ from ray.rllib.utils.metrics import (
 from ray.rllib.utils.metrics.metrics_logger import DEFAULT_STATS_CLS_LOOKUP, MetricsLogger
 from ray.rllib.utils.metrics.stats.base import StatsBase
 
+NOT_FINITE = "num_episodes_not_finite_lifetime"
+"""Metric: episodes that are in no other one, because their return is NaN or infinite."""
+
 
 class EpisodeLog:
     """Adds up rewards, one row per env, in float64.
@@ -123,7 +126,14 @@ STATS = {**DEFAULT_STATS_CLS_LOOKUP, ExactMean.stats_cls_identifier: ExactMean}
 
 
 def log_episodes(metrics: MetricsLogger, returns: np.ndarray, lengths: np.ndarray) -> None:
-    """Mean, min and max over exactly these episodes; nan where there are none."""
+    """Mean, min and max over exactly these episodes; nan where there are none.
+
+    Episodes whose return is not finite are left out and counted.
+    """
+    fit = np.isfinite(returns)
+    if not fit.all():
+        metrics.log_value(NOT_FINITE, int(np.count_nonzero(~fit)), reduce="lifetime_sum")
+        returns, lengths = returns[fit], lengths[fit]
     for values, mean, low, high in (
         (returns, EPISODE_RETURN_MEAN, EPISODE_RETURN_MIN, EPISODE_RETURN_MAX),
         (lengths, EPISODE_LEN_MEAN, EPISODE_LEN_MIN, EPISODE_LEN_MAX),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from vecenv._finite import unfit_rows
 from vecenv.wrappers._moments import Moments
 
 
@@ -45,7 +46,10 @@ class RunningMeanStd(Moments):
         if batch.shape[1:] == self.shape:
             super().update(batch)
         else:
-            self.update_from_moments(batch.mean(axis=0), batch.var(axis=0), len(batch))
+            fit = batch if batch.dtype.kind != "f" else batch[~unfit_rows(batch)]
+            self.skipped += len(batch) - len(fit)
+            if len(fit):
+                self.update_from_moments(fit.mean(axis=0), fit.var(axis=0), len(fit))
 
     def copy(self) -> RunningMeanStd:
         """One that goes on by itself."""

@@ -23,6 +23,7 @@ class SubprocVecEnv(FrontVecEnv):
         env_fns: functions that create the environments.
         start_method: of the processes; None is "forkserver" where there is one, else "spawn".
         workers: number of processes; default: the processors there are, at most one per env.
+        check_finite: as for `vecenv.make`; Stable-Baselines3 does not look.
 
     Raises:
         ValueError: there is no such start method.
@@ -34,11 +35,13 @@ class SubprocVecEnv(FrontVecEnv):
         start_method: str | None = None,
         *,
         workers: int | None = None,
+        check_finite: Any = "off",
     ) -> None:
         if start_method is not None:
             multiprocessing.get_context(start_method)  # raises the ValueError that is expected
         factories = [ServedFactory(function) for function in env_fns]
-        envs = make(factories, engine="process", autoreset="same-step", context=start_method, workers=workers)
+        asked: Any = {"autoreset": "same-step", "context": start_method, "check_finite": check_finite}
+        envs = make(factories, engine="process", workers=workers, **asked)
         try:
             super().__init__(envs)
         except BaseException:

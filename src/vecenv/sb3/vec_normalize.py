@@ -16,6 +16,7 @@ from vecenv.sb3 import _normalize_files as files
 from vecenv.sb3._images import is_image_space
 from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
 from vecenv.sb3.running_mean_std import RunningMeanStd
+from vecenv.wrappers._rewards import add_rewards
 
 Obs = np.ndarray | dict[str, np.ndarray]
 
@@ -23,7 +24,8 @@ Obs = np.ndarray | dict[str, np.ndarray]
 class VecNormalize(VecEnvWrapper):
     """Observations with mean 0 and variance 1; rewards divided by the deviation of the discounted returns.
 
-    Statistics are float64, what is handed out is float32, and none of it is an array that the wrapper keeps.
+    Statistics are float64, what is handed out is float32, and none of it is an array that the wrapper keeps. NaN and
+    infinity are handed out, but no statistic learns from them; `obs_rms.skipped` and `ret_rms.skipped` count them.
 
     Args:
         venv: to be wrapped.
@@ -145,8 +147,8 @@ class VecNormalize(VecEnvWrapper):
         return {key: function(known[key], part) if key in known else deepcopy(part) for key, part in obs.items()}
 
     def _update_reward(self, reward: np.ndarray) -> None:
-        self.returns = self.returns * self.gamma + reward
-        self.ret_rms.update(self.returns)
+        self.returns = self.returns * self.gamma  # not in place: someone may have kept it
+        add_rewards(self.returns, slice(None), self.returns, reward, self.ret_rms)
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Stable-Baselines3's sync_envs_normalization assigns statistics, which may be its own.

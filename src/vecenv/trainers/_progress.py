@@ -26,7 +26,7 @@ class Progress:
         steps_per_second: since `learn` was called.
         episodes: that ended so far.
         mean_return, mean_length: of the last hundred episodes, NaN before the first one ends. Rewards are the envs'
-            own, whatever normalization there is.
+            own, whatever normalization there is. An episode whose return is not finite does not count.
         returns, lengths: of the episodes that ended since the last record.
         losses: by name; of the last update.
         time: share of the seconds spent in "env", "forward", "buffer", "update".
@@ -92,7 +92,8 @@ class Episodes:
 
     def __init__(self, count: int) -> None:
         self.totals, self.lengths = np.zeros(count), np.zeros(count, np.int64)
-        self.ended = 0
+        self.ended = self.skipped = 0
+        """Episodes that ended, and those of them whose return was not finite."""
         self.recent: deque[tuple[float, int]] = deque(maxlen=RECENT)
         self._news: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -104,7 +105,10 @@ class Episodes:
             ended = rows[done]
             returns, lengths = self.totals[ended], self.lengths[ended]
             self._news.append((returns, lengths))
-            self.recent.extend(zip(returns[-RECENT:].tolist(), lengths[-RECENT:].tolist(), strict=True))
+            fit = np.isfinite(returns)
+            self.skipped += len(fit) - int(np.count_nonzero(fit))
+            good, long = returns[fit][-RECENT:], lengths[fit][-RECENT:]
+            self.recent.extend(zip(good.tolist(), long.tolist(), strict=True))
             self.ended += len(ended)
             self.totals[ended], self.lengths[ended] = 0.0, 0
 

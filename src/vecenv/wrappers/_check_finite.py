@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -11,6 +10,7 @@ import gymnasium
 import numpy as np
 
 from vecenv._exchange import Exchange
+from vecenv._finite import all_finite, unfit_rows
 from vecenv._layout import Layout
 from vecenv._seeding import NO_SEED, Seeding, spread
 from vecenv.errors import ConfigError, InvalidAction, NotFiniteError
@@ -19,7 +19,7 @@ from vecenv.wrappers._wrapper import Wrapper
 
 
 class CheckFinite(Wrapper):
-    """Looks for NaN and infinity in actions, observations (every part of them) and rewards, at the cost of a sum.
+    """Looks for NaN and infinity in actions, observations (every part of them) and rewards.
 
     What it says has all that is needed to see it happen again: the env, its step, its seed and its last actions.
 
@@ -115,10 +115,9 @@ class FiniteCheck(Transform):
         self._episodes[rows] += 1
 
     def _check(self, leaf: Any, name: str, rows: np.ndarray, where: np.ndarray | None) -> None:
-        if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "fc" or _is_finite(leaf, where):
+        if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "fc" or all_finite(leaf):
             return
-        bad = np.isnan(leaf) if not self._check_inf else ~np.isfinite(leaf)
-        bad = bad.reshape(len(bad), -1).any(axis=1)
+        bad = unfit_rows(leaf, self._check_inf)
         if where is not None:
             bad &= where
         for position in np.flatnonzero(bad).tolist():
@@ -145,14 +144,6 @@ class FiniteCheck(Transform):
         steps = int(self._steps[row])
         places = np.arange(max(steps - self._keep, 0), steps) % self._keep
         return self._layout.batched([kept[row, places] for kept in self._actions])
-
-
-def _is_finite(leaf: np.ndarray, where: np.ndarray | None) -> bool:
-    """Whether all is finite, as far as one sum tells: if not, look closer."""
-    if where is not None and not where.any():
-        return True
-    with np.errstate(all="ignore"):
-        return math.isfinite(abs(leaf.sum()))
 
 
 def _leaves(tree: Any, name: str) -> Iterator[tuple[str, Any]]:

@@ -33,6 +33,7 @@ class RecordEpisodeStatistics(Wrapper):
     Attributes:
         return_queue, length_queue, time_queue: of the last episodes.
         episode_count: how many have ended.
+        skipped: how many of these had a return that is not finite; the infos tell it, the queues leave them out.
         episode_returns, episode_lengths: of each env's episode so far; of the ended one until the next begins.
     """
 
@@ -60,6 +61,11 @@ class RecordEpisodeStatistics(Wrapper):
     def episode_count(self) -> int:
         """How many episodes have ended."""
         return self.transform.count
+
+    @property
+    def skipped(self) -> int:
+        """How many episodes had a return that is not finite."""
+        return self.transform.skipped
 
     @property
     def episode_returns(self) -> np.ndarray:
@@ -148,7 +154,7 @@ class EpisodeStatistics(Transform):
     def __init__(self, buffer_length: int, key: str) -> None:
         self._key = key
         self.queues: dict[str, deque[Any]] = {name: deque(maxlen=buffer_length) for name in "rlt"}
-        self.count = 0
+        self.count = self.skipped = 0
         self.totals = Totals(0)
 
     def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
@@ -163,9 +169,11 @@ class EpisodeStatistics(Transform):
             raise ConfigError(f"infos have {self._key!r} already; choose another stats_key")
         done = exchange.done
         exchange.infos = {**exchange.infos, self._key: ended, f"_{self._key}": done}
+        fit = done & np.isfinite(ended["r"])
         self.count += int(np.count_nonzero(done))
+        self.skipped += int(np.count_nonzero(done & ~fit))
         for name, column in ended.items():
-            self.queues[name].extend(column[done].tolist())
+            self.queues[name].extend(column[fit].tolist())
 
     def state_dict(self) -> dict[str, Any]:
         queues = {f"queue.{name}": np.array(queue) for name, queue in self.queues.items()}

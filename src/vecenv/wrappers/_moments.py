@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vecenv._finite import all_finite, unfit_rows
 from vecenv._native_function import address_of, float32_at, float64_at, native_function, uint8_at
 from vecenv.errors import SpaceError
 
@@ -32,15 +33,26 @@ class Moments:
     with dtype float64: for float32, float64 and uint8 batches the results are equal bit for bit. (Batches of other
     integers are only nearly equal if they are of shape [n] and n > 8192.)
 
+    They are always finite: a sample with NaN or infinity in it is left out, and a batch whose sums overflow as a whole.
+
     Args:
         shape: of one sample.
         epsilon: the count to begin with.
+
+    Attributes:
+        skipped: how many samples were left out.
     """
 
     def __init__(self, shape: tuple[int, ...] = (), epsilon: float = 1e-4) -> None:
         self.shape = tuple(shape)
         columns = math.prod(self.shape)
-        self._mean, self._var, self._std = np.zeros(columns), np.ones(columns), np.ones(columns)
+        self._all = np.ones(3 * columns)
+        self._before = self._all.copy()
+        """What `_all` was before the update that is running."""
+        self._mean, self._var, self._std = np.split(self._all, 3)
+        self._mean[:] = 0.0
+        self._learnt = self._all[: 2 * columns]
+        self.skipped = 0
         self._numbers = np.array([epsilon, np.nan, np.inf])
         self._scratch, self._column = np.empty(2 * _BLOCK), np.empty(0)
         self._table = np.zeros(len(TABLE), np.int64)
@@ -98,14 +110,23 @@ class Moments:
         batch = self._begin(batch)
         if self._rows:
             self._std_of = None
+            count = self._remember()
             _native("update", batch.dtype.char)(self._table_at)
+            if not all_finite(self._learnt):
+                self._restore(count)
+                self._update_with_finite(batch)
 
     def update_from_moments(self, mean: Any, var: Any, count: float) -> None:
         """Add `count` samples of which only mean and variance are known."""
         own_mean, own_var, own_count = self.mean, self.var, self.count
         delta, total = mean - own_mean, own_count + count
-        squares = own_var * own_count + var * count + np.square(delta) * own_count * count / total
-        self.mean, self.var, self.count = own_mean + delta * count / total, squares / total, total
+        with np.errstate(over="ignore", invalid="ignore"):  # it is looked at below
+            squares = own_var * own_count + var * count + np.square(delta) * own_count * count / total
+            new_mean, new_var = own_mean + delta * count / total, squares / total
+        if all_finite(np.asarray(new_mean)) and all_finite(np.asarray(new_var)):
+            self.mean, self.var, self.count = new_mean, new_var, total
+        else:
+            self.skipped += int(count)
 
     def combine(self, other: Moments) -> None:
         """Add all that another one has seen."""
@@ -128,7 +149,13 @@ class Moments:
         if not self._rows:
             return self.normalize(batch, epsilon, clip)
         self._std_of = self._numbers[_EPSILON] = epsilon
-        return self._run("update_and_normalize", batch, clip)
+        count = self._remember()
+        normalized = self._run("update_and_normalize", batch, clip)
+        if all_finite(self._learnt):
+            return normalized
+        self._restore(count)
+        self._update_with_finite(batch)
+        return self.normalize(batch, epsilon, clip)
 
     def scale(self, batch: np.ndarray, epsilon: float, clip: float = math.inf) -> np.ndarray:
         """`normalize` without taking the mean away, as rewards are scaled by the spread of returns."""
@@ -168,6 +195,26 @@ class Moments:
 
     def __repr__(self) -> str:
         return f"Moments(shape={self.shape}, count={self.count:g})"
+
+    # --- what is not finite ------------------------------------------------------------------------------------------
+
+    def _remember(self) -> float:
+        """Keep what an update may spoil; returns the count."""
+        self._before[:] = self._all
+        return self._numbers.item(_COUNT)
+
+    def _restore(self, count: float) -> None:
+        self._all[:], self._numbers[_COUNT], self._std_of = self._before, count, None
+
+    def _update_with_finite(self, batch: np.ndarray) -> None:
+        """Add the samples that are finite, the others are counted."""
+        samples = batch.reshape(-1, *self.shape)
+        unfit = unfit_rows(samples)
+        if unfit.any():
+            self.skipped += int(np.count_nonzero(unfit))
+            self.update(samples[~unfit])
+        else:  # their sums overflow
+            self.skipped += len(samples)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

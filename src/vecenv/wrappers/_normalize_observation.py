@@ -23,7 +23,8 @@ class NormalizeObservation(Wrapper):
 
     Statistics are taken of `obs`, in every autoreset mode, of those envs only that an exchange is about. Observations
     that end an episode are learnt from if they are `obs`, as in "next-step" mode; `final_obs` are only normalized, as
-    in Stable-Baselines3.
+    in Stable-Baselines3. An observation with NaN or infinity in it is passed on, but not learnt from: `obs_rms.skipped`
+    counts them.
 
     Args:
         env: the vector env.

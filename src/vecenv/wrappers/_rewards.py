@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 
 from vecenv._exchange import Exchange
+from vecenv._finite import all_finite
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.wrappers._moments import Moments
 from vecenv.wrappers._transform import Transform
@@ -69,6 +70,8 @@ class NormalizeReward(Wrapper):
     terminates and starts at zero with every episode, in every autoreset mode. (Gymnasium 1.4 does the same in same-step
     mode; in next-step mode it carries the return into the next episode.)
 
+    A reward that is not finite is passed on, but counts for none of this.
+
     Args:
         env: the vector env.
         gamma: discount.
@@ -97,6 +100,23 @@ class NormalizeReward(Wrapper):
     def return_rms(self) -> Moments:
         """The moments of the discounted returns."""
         return self.transform.moments
+
+
+def add_rewards(returns: np.ndarray, rows: Any, kept: np.ndarray, reward: np.ndarray, moments: Moments | None) -> None:
+    """Discounted returns of `rows` after a step, which moments learn from, if there are any.
+
+    A reward that is not finite is left out: the return is what was `kept`, and is not learnt from.
+    """
+    if all_finite(reward):
+        returns[rows] = kept + reward
+        if moments is not None:
+            moments.update(returns[rows])
+        return
+    fit = np.isfinite(reward)
+    returns[rows] = kept + np.where(fit, reward, 0.0)
+    if moments is not None:
+        moments.update(returns[rows][fit])
+        moments.skipped += int(np.count_nonzero(~fit))
 
 
 class RewardFunction(Transform):
@@ -154,9 +174,7 @@ class RewardScale(Transform):
         if valid.any():
             rows = exchange.rows[valid]
             kept = self.returns[rows] * self._gamma * ~exchange.terminated[valid]
-            self.returns[rows] = kept + exchange.reward[valid]
-            if self.learning:
-                self.moments.update(self.returns[rows])
+            add_rewards(self.returns, rows, kept, exchange.reward[valid], self.moments if self.learning else None)
             exchange.reward = exchange.reward / np.sqrt(self.moments.var + self._epsilon)
         self.returns[exchange.rows[exchange.began]] = 0
 

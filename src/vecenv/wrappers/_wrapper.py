@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -12,6 +13,7 @@ from gymnasium.vector.utils import batch_space
 
 from vecenv._autoreset import mode_of, plan
 from vecenv._exchange import Exchange
+from vecenv._explain import Explanation
 from vecenv._options import ResetOptions
 from vecenv._stats import Stats
 from vecenv._step import Step
@@ -100,6 +102,10 @@ class Wrapper(gymnasium.vector.VectorWrapper):
     def stats(self) -> Stats:
         """Where time goes."""
         return self._ours("stats").stats()
+
+    def explain(self, show: Callable[[str], object] = print) -> Explanation:
+        """Where time goes and who is slow, with one line of advice."""
+        return self._ours("explain").explain(show)
 
     @property
     def autoreset_mode(self) -> AutoresetMode:

@@ -1,0 +1,201 @@
+"""NaN and infinity in what envs return: the policies, and how they are found in a batch."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from vecenv._batch import Batch, Rows
+from vecenv._seeding import NO_SEED
+from vecenv.errors import ConfigError, NotFiniteError
+
+Policy = Literal["error", "truncate", "warn", "off"]
+POLICIES: tuple[Policy, ...] = ("error", "truncate", "warn", "off")
+
+
+def all_finite(array: np.ndarray) -> bool:
+    """Whether there is neither NaN nor infinity in an array of floats."""
+    return 0 not in np.isfinite(array).tobytes()  # several times faster than all()
+
+
+def unfit_rows(column: np.ndarray, infinity: bool = True) -> np.ndarray:
+    """Where, along the first axis, there is NaN, or infinity if it counts: a bool array."""
+    unfit = ~np.isfinite(column) if infinity else np.isnan(column)
+    return np.asarray(unfit.reshape(len(column), -1).any(axis=1))
+
+
+@dataclass(frozen=True)
+class Policies:
+    """What to do about observations and about rewards."""
+
+    obs: Policy = "off"
+    reward: Policy = "warn"
+
+    @classmethod
+    def parse(cls, given: Any) -> Policies:
+        """Read what `make(check_finite=...)` takes."""
+        if isinstance(given, cls):
+            return given
+        if given is None:
+            return cls()
+        if isinstance(given, str):
+            return cls(_policy(given), _policy(given))
+        if not isinstance(given, Mapping):
+            raise ConfigError(
+                f"check_finite must be one of {', '.join(map(repr, POLICIES))}, or a mapping of 'obs' and 'reward' to "
+                f"these, got {given!r:.60}"
+            )
+        for name in given.keys() - {"obs", "reward"}:
+            raise ConfigError(f"check_finite has the key {name!r:.40}; there are 'obs' and 'reward'")
+        policies: dict[str, Policy] = {name: _policy(policy) for name, policy in given.items()}
+        return cls(**policies)
+
+
+def _policy(name: Any) -> Policy:
+    if name not in POLICIES:
+        near = difflib.get_close_matches(str(name), POLICIES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"check_finite must be one of {', '.join(map(repr, POLICIES))}, got {name!r:.40}{hint}")
+    return cast("Policy", name)
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """Something that is not finite.
+
+    Attributes:
+        row: of the env.
+        name: "reward", or "obs" or "final_obs" with the path of the leaf.
+        value: what it is.
+        policy: what to do about it.
+        first: it is in the first observation of an episode.
+        when: at which step, if not that of the episode.
+    """
+
+    row: int
+    name: str
+    value: Any
+    policy: Policy
+    first: bool = False
+    when: str = ""
+
+
+class Finder:
+    """Looks at the results in a batch.
+
+    Args:
+        batch: with the results.
+        policies: what to look at; integers are never looked at.
+        rolls: steps begin the next episode themselves: the autoreset mode is "same-step".
+
+    Attributes:
+        on: whether anything is looked at.
+    """
+
+    def __init__(self, batch: Batch, policies: Policies, rolls: bool) -> None:
+        self._batch, self._policies, self._rolls = batch, policies, rolls
+        self._count = len(batch)
+        layout, looks = batch.observation_layout, policies.obs != "off"
+        self.floats = [k for k, leaf in enumerate(layout.leaves) if looks and leaf.dtype.kind == "f"]
+        self._by_value = list(layout.by_value) if looks else []
+        self._paths = [f".{leaf.path}" if leaf.path else "" for leaf in layout.leaves]
+        self._looks_at_obs = bool(self.floats or self._by_value)
+        self._looks_at_reward = policies.reward != "off"
+        self.on = self._looks_at_obs or self._looks_at_reward
+
+    def suspects(self, rows: Rows) -> bool:
+        """Whether anything of these rows is not finite: the hot path."""
+        batch = self._batch
+        where: Any = slice(None) if len(rows) == self._count else rows
+        if self._looks_at_reward and not all_finite(batch.reward[where]):
+            return True
+        if not self._looks_at_obs:
+            return False
+        if not self._are_finite(batch.obs, where):
+            return True
+        if not self._rolls:
+            return False
+        ended = rows[batch.terminated[where] | batch.truncated[where]]
+        return len(ended) > 0 and not self._are_finite(batch.final_obs, ended)
+
+    def findings(self, rows: Rows) -> list[Finding]:
+        """All that is not finite, row by row; what ended an episode comes before what began the next."""
+        batch, found = self._batch, []
+        done = batch.terminated[rows] | batch.truncated[rows]
+        if self._rolls and done.any():
+            found += self._in_obs("final_obs", batch.final_obs, rows[done], np.zeros(int(done.sum()), np.bool_))
+        if self._looks_at_reward:
+            bad = rows[~np.isfinite(batch.reward[rows])]
+            found += [Finding(row, "reward", batch.reward.item(row), self._policies.reward) for row in bad.tolist()]
+        first = done if self._rolls else np.zeros(len(rows), np.bool_)
+        found += self._in_obs("obs", batch.obs, rows, first | (~done & (batch.episode_length[rows] == 0)))
+        return sorted(found, key=lambda finding: finding.row)
+
+    def in_rollout(self, out: Mapping[str, np.ndarray], rolled: np.ndarray) -> Iterator[Finding]:
+        """What is not finite in columns [T, N, ...] of a rollout, named as by the compiled engine; once per env."""
+        columns: list[tuple[str, str, Policy]] = []
+        if self._looks_at_reward:
+            columns.append(("reward", "REWARD", self._policies.reward))
+        for k in self.floats:
+            columns.append((f"final_obs{self._paths[k]}", f"F_{k}", self._policies.obs))
+            columns.append((f"obs{self._paths[k]}", f"O_{k}", self._policies.obs))
+        for name, slot, policy in columns:
+            column = out.get(slot)
+            if column is None or all_finite(column):
+                continue
+            unfit = unfit_rows(column.reshape(-1, *column.shape[2:])).reshape(column.shape[:2])
+            if slot.startswith("F_"):  # anything may be where no episode ended
+                unfit &= rolled
+            for row in np.flatnonzero(unfit.any(axis=0)).tolist():
+                step = int(unfit[:, row].argmax())
+                yield Finding(row, name, np.array(column[step, row])[()], policy, when=f"step {step} of the rollout")
+
+    def error(self, finding: Finding, fix: str, rows: tuple[int, ...] = ()) -> NotFiniteError:
+        """The error for it; `rows` need a reset, by default its own."""
+        batch, row = self._batch, finding.row
+        seed = int(batch.last_seed[row])
+        read = batch.action_layout.reader([column.copy() for column in batch.actions])
+        return NotFiniteError(
+            finding.name,
+            row=row,
+            value=finding.value,
+            seed=None if seed == NO_SEED else seed,
+            step=0 if finding.first else int(batch.episode_length[row]),
+            phase="reset" if finding.first else "step",
+            action=None if finding.first or finding.when else read(row),
+            rows=rows or (row,),
+            when=finding.when,
+            fix=fix,
+        )
+
+    def _are_finite(self, columns: list[np.ndarray], where: Any) -> bool:
+        for leaf in self.floats:
+            if not all_finite(columns[leaf][where]):
+                return False
+        return all(_is_finite(value) for leaf in self._by_value for value in columns[leaf][where])
+
+    def _in_obs(self, name: str, columns: list[np.ndarray], rows: Rows, first: np.ndarray) -> Iterator[Finding]:
+        for leaf in sorted(self.floats + self._by_value):
+            column = columns[leaf][rows]
+            if leaf in self._by_value:
+                unfit = np.array([not _is_finite(value) for value in column])
+            else:
+                unfit = unfit_rows(column)
+            for place in np.flatnonzero(unfit).tolist():
+                value = np.array(column[place]) if leaf in self.floats else column[place]
+                yield Finding(int(rows[place]), name + self._paths[leaf], value, self._policies.obs, bool(first[place]))
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether all numbers in a value without a fixed size are finite."""
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_finite, value))
+    if isinstance(value, (float, np.floating)) or (isinstance(value, np.ndarray) and value.dtype.kind == "f"):
+        return all_finite(np.asarray(value))
+    return True

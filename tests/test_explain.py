@@ -1,0 +1,178 @@
+"""`envs.explain()` finds who is slow and says what to do about it."""
+
+import time
+from dataclasses import replace
+from functools import partial
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import twins
+import vecenv
+from vecenv._explain import Explanation
+from vecenv._stats import Stats, WorkerStats
+from vecenv.errors import UnsupportedError
+from vecenv.wrappers import RecordEpisodeStatistics
+
+COUNT = 6
+ZEROS = np.zeros(COUNT, int)
+
+
+class Sleepy(gymnasium.Env):
+    """A step takes `seconds`."""
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, seconds=0.0):
+        self.seconds = seconds
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        if self.seconds:
+            time.sleep(self.seconds)
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+def run(engine, slow, exchanges=40, **kwargs):
+    """Some steps of envs of which one is slow, and what is said of them."""
+    factories = [partial(Sleepy, 0.003 if index == slow else 0.0) for index in range(COUNT)]
+    envs = twins.make(engine, factories, **kwargs)
+    envs.reset()
+    for _ in range(exchanges):
+        envs.step(ZEROS)
+    explained = envs.explain(show=lambda text: None)
+    envs.close()
+    return explained
+
+
+@twins.on_every_engine
+@pytest.mark.parametrize("slow", [1, 4])
+def test_the_slow_env_and_its_worker_are_found(engine, slow):
+    explained = run(engine, slow)
+    assert explained.slowest == slow
+    assert explained.worker == (0 if engine == "sync" else slow // 3)
+    stats = explained.stats
+    assert stats.env_p50[slow] >= 0.003
+    assert (np.delete(stats.env_p50, slow) < 0.003).all()
+    assert (stats.env_p99 >= stats.env_p50).all()
+    busiest = max(range(len(stats.workers)), key=lambda number: stats.workers[number].seconds)
+    assert busiest == explained.worker
+    assert stats.workers[busiest].seconds > 0.8 * 40 * 0.003
+    assert sum(worker.steps for worker in stats.workers) == stats.steps == 41 * COUNT
+    assert [(worker.start, worker.stop) for worker in stats.workers] == (
+        [(0, 6)] if engine == "sync" else [(0, 3), (3, 6)]
+    )
+    assert f"env {slow} takes" in explained.advice
+    assert ("engine='process'" in explained.advice) == (engine == "sync")
+    assert "batch_size" in explained.advice
+    assert "send/recv" in explained.advice
+
+
+@twins.on_every_engine
+def test_times_add_up(engine):
+    explained = run(engine, 1)
+    stats = explained.stats
+    assert 40 * 0.003 < explained.waiting < stats.seconds
+    assert stats.seconds == pytest.approx(explained.waiting + stats.seconds_copying + explained.elsewhere)
+
+
+def test_a_slow_env_that_shares_a_worker_with_others_should_not():
+    explained = run("process", 4, batch_size=3)
+    assert explained.advice.endswith("worker 1 has others that wait for it: workers=6")
+
+
+def test_before_there_is_anything_to_say_it_says_so():
+    explained = run("sync", 1, exchanges=3)
+    assert explained.advice.startswith("only 4 exchanges so far")
+    envs = vecenv.make("CartPole-v1", 3, engine="sync")
+    assert envs.explain(show=str).slowest == -1
+    assert "only 0 exchanges" in str(envs.explain(show=str))
+
+
+def test_calling_it_prints_the_report_and_returns_it(capsys):
+    envs = twins.make("sync", [Sleepy] * COUNT)
+    envs.reset()
+    for _ in range(40):
+        envs.step(ZEROS)
+    explained = envs.explain()
+    printed = capsys.readouterr().out
+    assert printed == f"{explained}\n"
+    assert printed.splitlines()[-1] == f"advice: {explained.advice}"
+    assert "\n" not in repr(explained)
+    for word in ("6 envs, engine 'sync'", "246 steps", "copying results", "your code", "p50", "p99", "slowest"):
+        assert word in printed
+    told = []
+    envs.explain(show=told.append)
+    assert len(told) == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_wrappers_pass_it_through():
+    envs = vecenv.make("CartPole-v1", 3, engine="sync")
+    outer = RecordEpisodeStatistics(envs)
+    outer.reset(seed=0)
+    assert outer.explain(show=str).stats.exchanges == 1
+    theirs = RecordEpisodeStatistics(gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")]))
+    with pytest.raises(UnsupportedError, match="explain needs a vector env of vecenv"):
+        theirs.explain()
+
+
+def test_native_code_says_what_it_knows():
+    envs = vecenv.make("CartPole-v1", 64, engine="compiled")
+    envs.reset(seed=0)
+    for _ in range(50):
+        envs.step(np.zeros(64, int))
+    explained = envs.explain(show=str)
+    assert explained.slowest == explained.worker == -1
+    assert explained.stats.steps == 51 * 64
+    assert 0 < explained.waiting < explained.stats.seconds
+    assert "envs are not timed one by one: native code" in str(explained)
+
+
+def test_an_engine_without_clocks_is_not_asked():
+    pytest.importorskip("ale_py")
+    envs = vecenv.make("ALE/Pong-v5", 2, engine="ale", preprocessing=True)
+    envs.reset(seed=0)
+    envs.step(np.zeros(2, int))
+    assert "the ale engine does not say how long its envs take" in str(envs.explain(show=str))
+    envs.close()
+
+
+# --- one line of advice -----------------------------------------------------------------------------------------------
+
+
+def told(engine="process", mean=1e-3, seconds=10.0, waiting=9.0, copying=0.1, busy=(8.0, 8.0), **changes):
+    """An explanation of made up numbers: four envs, a hundred exchanges."""
+    means = np.broadcast_to(mean, 4).astype(float)
+    size = 4 // len(busy)
+    workers = tuple(WorkerStats(k * size, (k + 1) * size, 100, each, 1e-3, 1e-3) for k, each in enumerate(busy))
+    stats = Stats(100, 400, sum(busy), waiting, copying, means, means, means, seconds, workers)
+    explained = Explanation(stats, engine, "asked for", 4, 4, True, True)
+    return replace(explained, **changes).advice
+
+
+def test_advice_is_about_what_stands_out():
+    assert told() == "nothing stands out: time goes into the envs, and evenly"
+    assert "copy=False" in told(waiting=6.0, copying=3.0)
+    assert "copy=False" not in told(waiting=6.0, copying=3.0, copy=False)
+    assert "engine='sync'" in told(mean=5e-6)
+    assert "engine='sync'" not in told(mean=5e-6, engine="sync", busy=(0.01,))
+    assert "worker 1 is idle" in told(busy=(8.0, 0.5))
+    assert "wait for your code, 69%" in told(waiting=3.0, busy=(2.0, 2.0))
+    assert "side by side" in told(engine="sync", busy=(8.0,), mean=20e-3)
+    assert "nothing stands out" in told(engine="compiled", busy=(8.0,), mean=np.nan)
+    assert "worker 0 is idle" in told(engine="ray", mean=np.nan, busy=(1.0, 8.0))
+
+
+def test_advice_about_a_slow_env_depends_on_the_engine_and_the_batch_size():
+    one = [1e-3, 1e-3, 1e-3, 20e-3]
+    assert "env 3 takes 20 ms per step, the others 1 ms, and all wait" in told(mean=one)
+    assert "worker 1 has others that wait" in told(mean=one, batch_size=2)
+    assert "engine='process' with workers=4" in told(mean=one, engine="sync", busy=(8.0,))
+    assert "env 3" not in told(mean=[1e-3, 1e-3, 1e-3, 3e-3])
+    assert "env 3" not in told(mean=[1e-6, 1e-6, 1e-6, 9e-6])
