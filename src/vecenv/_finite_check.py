@@ -115,6 +115,7 @@ class FiniteCheck:
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         """As of engines; NotFiniteError leaves the other rows pending, as every EnvError does."""
+        self._cleared = []
         while True:
             rows, rest = self._gather(count, timeout)
             unsent = [row for row in rows.tolist() if row in self._again] if self._again else []
