@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vecenv._autoreset import ops_of, plan
-from vecenv._batch import Op
+from vecenv._batch import Op, Rows
 from vecenv._checks import positive_int
 from vecenv._exchange import Exchange
 from vecenv._layout import Columns
@@ -97,19 +97,26 @@ class CompiledVectorEnv(VectorEnv):
         if self._finite.keeps:
             self._finite.before(lifecycle.all_rows)
         self._taken = lifecycle.all_rows
+        if self._recorder is not None:
+            self._recorder.sending(lifecycle.all_rows, None)
         ended = self.engine.run_all(self._alive, self._done, not self.copy)
         if ended < 0:
             self._taken = None
+            if self._recorder is not None:
+                self._recorder.unsent(lifecycle.all_rows)
             self._pack(actions)  # raises, naming the env
         if self._finite.on and self._finite.suspects(lifecycle.all_rows):
             self._look_closer()
+            return ended
         self._exchanges += 1
         self._last_exchange = time.perf_counter()
         self._first_exchange = self._first_exchange or self._last_exchange
+        if self._recorder is not None:
+            self._recorder.received(lifecycle.all_rows)
         return ended
 
     def _look_closer(self) -> None:
-        """Something is not finite: receive the rows as if they had been sent, which deals with it."""
+        """Something is not finite: receive the rows as if they had been sent, which deals with it and counts it."""
         batch, everyone = self._batch, self._lifecycle.all_rows
         began = (batch.episode_length == 0) & ~(batch.terminated | batch.truncated)
         self._ops[...], self._same_ops = np.where(began, _RESET, self._alive), None
@@ -148,6 +155,7 @@ class CompiledVectorEnv(VectorEnv):
             self._lifecycle.check_idle("set_state")
             self.engine.set_rows(rows, state.columns)
             self._lifecycle.replaced(rows, state.ready)
+            self._record_anew(rows)
         finally:
             self._lifecycle.inside = None
 
@@ -185,6 +193,7 @@ class CompiledVectorEnv(VectorEnv):
                 raise
             made = self._rollout_of(out, ended)
             self._taken = None
+            self._record_anew(lifecycle.all_rows)
             if self._finite.on:
                 self._finite.look_at_rollout(out, made.rolled)
             return made
@@ -196,6 +205,11 @@ class CompiledVectorEnv(VectorEnv):
             raise
         finally:
             lifecycle.inside = None
+
+    def _record_anew(self, rows: Rows) -> None:
+        """What brought these rows to where they are was not recorded: their recordings begin with what they are."""
+        if self._recorder is not None:
+            self._recorder.replaced(rows, self.engine.states_of(rows))
 
     def _pack_time(self, actions: Any, steps: int | None) -> tuple[Columns, int]:
         """Check T batches of actions as one batch of T x N."""

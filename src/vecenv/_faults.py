@@ -46,6 +46,10 @@ class Fault:
     """Seconds since the exchange began in which it failed."""
     error: EnvError | None = None
     """A ready-made error, for faults that are not an exception of one env."""
+    start: tuple[int, ...] | None = None
+    """Words of the start of the episode (see `_starts.py`), if it was to begin with the op that failed."""
+    another: bool = False
+    """Whether it was another row that failed, and took this one's worker with it."""
 
     @classmethod
     def of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from vecenv._batch import Mail, Op, Rows
 from vecenv._faults import RESTARTS, Fault
 from vecenv._finite import Finder, Finding, Policies
 from vecenv.engines import Engine, SupportsEnd
-from vecenv.errors import EnvError
+from vecenv.errors import EnvError, NotFiniteError
 
 _NOBODY: Rows = np.zeros(0, np.int64)
 _HERE = os.path.dirname(__file__) + os.sep
@@ -52,6 +52,7 @@ class FiniteCheck:
     Attributes:
         on: whether anything is looked at.
         keeps: whether episodes may be cut, so that `before` must be called before rows are sent.
+        note: called with what an episode is about to be cut for, while its columns are as the env left them.
     """
 
     def __init__(self, engine: Engine, given: Any, rolls: bool) -> None:
@@ -61,6 +62,7 @@ class FiniteCheck:
         self._finder = Finder(engine.batch, self.policies, rolls)
         self.on, self.suspects = self._finder.on, self._finder.suspects
         self.keeps = self.on and "truncate" in (self.policies.obs, self.policies.reward)
+        self.note: Callable[[NotFiniteError], object] | None = None
         self._held = _NOBODY
         self._warned: set[tuple[int, str]] = set()
         self._kept = [column.copy() for column in engine.batch.obs] if self.keeps else []
@@ -215,8 +217,12 @@ class FiniteCheck:
         if row in again or (cut_before and not finding.first):
             return  # another finding has seen to it
         error = self._finder.error(finding, "")
+        if self.note is not None:
+            self.note(error)
         fault = Fault(error.phase or "step", type(error).__name__, str(error), "", None)
         told = {**fault.as_info(row, int(batch.restarts[row])), "field": finding.name}
+        if error.recording is not None:
+            told["recording"] = error.recording
         if finding.first:
             self._begin_again(finding, told, again)
         elif self._rolls and not (batch.terminated[row] or batch.truncated[row]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import gymnasium
 import numpy as np
@@ -35,6 +35,10 @@ from vecenv.errors import (
     WorkerError,
     WorkerTimeout,
 )
+
+if TYPE_CHECKING:
+    from vecenv.recording._recorder import Recorder
+    from vecenv.recording._recording import Recording
 
 Order = Literal["first-ready", "fixed"]
 T = TypeVar("T")
@@ -91,6 +95,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._may_roll = plan(autoreset, np.zeros(1, np.bool_), np.zeros(1, np.bool_)) == _ROLL
         self._finite = FiniteCheck(engine, check_finite, self._may_roll)
         self._recv = self._finite.recv if self._finite.on else engine.recv
+        self._recorder: Recorder | None = None
         self._taken: Rows | None = None
         """Rows received from the engine whose results are not yet with the user."""
         self._patience: float | None = None
@@ -291,6 +296,18 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         explained = explain(self)
         show(str(explained))
         return explained
+
+    def recording(self, row: int) -> Recording:
+        """The current episode of an env, to be saved or run again (`vecenv.replay`). Needs `make(record=...)`.
+
+        After its last step an episode is the current one until the next begins; after a failure, that which failed is.
+
+        Raises:
+            ConfigError: nothing is recorded.
+        """
+        if self._recorder is None:
+            raise ConfigError("nothing is recorded; make the envs with record='last-episode'")
+        return self._recorder.recording(row)
 
     # --- planning, resuming, many steps at once ----------------------------------------------------------------------
 
@@ -511,6 +528,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self._patience = None
         if self._finite.keeps:
             self._finite.before(rows)
+        if self._recorder is not None:
+            self._recorder.sending(rows, ops)
         self.engine.send(rows)
         self._lifecycle.sent(rows, call)
 
@@ -523,23 +542,29 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self._finite.undo()
             batch.op[rows] = _IDLE
             batch.seed[rows] = NO_SEED  # or the next autoreset would use the seeds of this reset
+            if self._recorder is not None:
+                self._recorder.unsent(rows)
 
     def _receive(self, count: int, timeout: float | None) -> Rows:
         started = time.perf_counter()
         try:
             self._taken = rows = self._recv(count, timeout)
-        except WorkerTimeout:
-            self._lifecycle.broken, self._patience = True, timeout
-            raise
         except EnvError as error:
             self._lifecycle.broken = True
-            self._lifecycle.failed(np.array(error.rows))
+            if isinstance(error, WorkerTimeout):
+                self._patience = timeout
+            else:
+                self._lifecycle.failed(np.array(error.rows))
+            if self._recorder is not None:
+                self._recorder.failed(error)
             raise
         self._last_exchange = time.perf_counter()
         self._seconds_waiting += self._last_exchange - started
         self._first_exchange = self._first_exchange or started
         self._exchanges += 1
         self._lifecycle.received(rows)
+        if self._recorder is not None:
+            self._recorder.received(rows)
         return rows
 
     def _discard_pending(self) -> None:

@@ -143,9 +143,11 @@ class EnvError(VecenvError, RuntimeError):
         seed: the seed of the row's last seeded reset, None if there was none.
         remote_traceback: traceback text from where it was raised.
         elapsed: seconds since the call began in which it failed, None if unknown.
+        recording: path of the file that the episode was written to, with `make(record="last-episode")`.
     """
 
     elapsed: float | None = None
+    recording: str | None = None
 
     def __init__(
         self,
@@ -292,6 +294,18 @@ class KernelError(VecenvError, TypeError):
 
 class UnsupportedError(VecenvError, NotImplementedError):
     """This engine cannot do that; the message names those that can."""
+
+
+def name_recording(error: VecenvError, path: str, why_not: str | None) -> None:
+    """Tell an error where the episode is that led to it, and how to run it again (`why_not`: why it cannot be)."""
+    line = (
+        f"\nreplay it: vecenv replay {path}" if why_not is None else f"\nrecorded in {path}, not to replay: {why_not}"
+    )
+    if isinstance(error, EnvError):
+        error.message += line
+    else:
+        error.args = (f"{error}{line}",)
+    error.recording = path  # type: ignore[attr-defined]  # those that come here have it
 
 
 def env_error(original: BaseException | None, message: str, **fields: Any) -> EnvError:
