@@ -497,7 +497,7 @@ def test_resets_that_fail_and_are_mended_are_recorded(tmp_path, engine, autorese
 @pytest.mark.parametrize("autoreset", ["next-step", "same-step"])
 @pytest.mark.parametrize("wrong", [NAN, BAD_REWARD, END_BADLY])
 def test_numbers_that_are_not_finite_are_recorded(tmp_path, wrong, autoreset):
-    with CheckFinite(ClipReward(make(tmp_path, autoreset=autoreset), -1, 1)) as envs:
+    with CheckFinite(ClipReward(make(tmp_path, autoreset=autoreset, check_finite="off"), -1, 1)) as envs:
         player = Player(envs)
         envs.reset(seed=5)
         player.until_fresh()
@@ -507,6 +507,31 @@ def test_numbers_that_are_not_finite_are_recorded(tmp_path, wrong, autoreset):
     assert len(recording.reward) == recording.steps
     assert np.isnan(recording.reward[-1]) == (wrong == BAD_REWARD)
     run_again(recording, Diary)
+
+
+@pytest.mark.parametrize("autoreset", ["next-step", "same-step", "disabled"])
+@pytest.mark.parametrize("engine", ["sync", "process"])
+@pytest.mark.parametrize("policy", ["error", "truncate"])
+@pytest.mark.parametrize("wrong", [NAN, BAD_REWARD, END_BADLY])
+def test_what_check_finite_finds_is_recorded_as_the_env_left_it(tmp_path, engine, autoreset, policy, wrong):
+    with make(tmp_path, engine, autoreset=autoreset, check_finite=policy) as envs:
+        player = Player(envs)
+        envs.reset(seed=5)
+        player.until_fresh()
+        if policy == "error":
+            recording = loaded(fail(player, wrong, NotFiniteError))
+        else:
+            *_, truncated, infos = player.step(wrong)
+            (path,) = [path for path in infos["fault"]["recording"] if path]
+            assert truncated.sum() == 1
+            recording = Recording.load(path)
+        assert recording.failure["kind"] == "not-finite"
+        assert recording.actions[0][-1] == wrong
+        assert len(recording.reward) == recording.steps
+        assert np.isnan(recording.reward[-1]) == (wrong == BAD_REWARD)
+        run_again(recording, Diary)
+        for row in np.flatnonzero(np.arange(envs.num_envs) != recording.row):  # the others go on being recorded
+            assert envs.recording(int(row)).failure is None
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
