@@ -46,9 +46,9 @@ def look(turns: int, seconds: float) -> dict[str, float]:
             envs.reset(seed=0)
             rows = np.arange(count)
             suspects = envs._finite.suspects
-            repeat = max(100, int(seconds * 20_000))
-            best = min(timeit.repeat(lambda: suspects(rows), number=repeat, repeat=turns))  # noqa: B023  # used at once
-            found[f"{count} CartPoles, {name}"] = best / repeat * 1e6
+            measure = timeit.Timer(lambda look=suspects, rows=rows: look(rows))
+            best = min(measure.repeat(repeat=max(10, int(turns * seconds * 100)), number=300))
+            found[f"{count} CartPoles, {name}"] = best / 300 * 1e6
             envs.close()
     return found
 
