@@ -435,6 +435,39 @@ def test_wrappers_see_the_same(engine):
     outer.close()
 
 
+@pytest.mark.parametrize("mode", ["next-step", "same-step"])
+@pytest.mark.parametrize("options", [{"workers": 2}, {"workers": 3, "caller_works": True}, {"on_error": "restart"}])
+def test_random_faults_are_truncated_alike_on_every_engine(mode, options):
+    rng = np.random.default_rng(3)
+    places = ["reward", "x", "half", "deep.0"]
+    faults = {
+        row: [(int(rng.integers(1, 12)), int(rng.integers(0, LENGTH + 1)), str(rng.choice(places))) for _ in range(9)]
+        for row in range(6)
+    }
+    engines = ["sync", "process"] if len(options) > 1 or "workers" not in options else ["sync", "thread", "process"]
+    ours = [
+        twins.make(
+            engine, sick(6, faults), autoreset=mode, check_finite="truncate", **({} if engine == "sync" else options)
+        )
+        for engine in engines
+    ]
+    seen = [envs.reset(seed=5) for envs in ours]
+    faulty = 0
+    for _ in range(60):
+        rows = np.sort(rng.permutation(6)[: rng.integers(1, 7)])
+        seen = [envs.step(np.zeros(len(rows), int), env_ids=rows) for envs in ours]
+        for results in seen:
+            twins.assert_same(results, seen[0])
+            assert np.isfinite(results[1]).all()
+            assert all(np.isfinite(leaf).all() for leaf in leaves(results[0]))
+        faulty += "fault" in seen[0][4]
+        totals = [(envs.episode_return.tolist(), envs.episode_length.tolist()) for envs in ours]
+        assert all(total == totals[0] for total in totals)
+    assert faulty > 5
+    for envs in ours:
+        envs.close()
+
+
 # --- apart, and nothing to look at ------------------------------------------------------------------------------------
 
 
