@@ -27,7 +27,8 @@ class Worker:
     Attributes:
         mails_read: messages taken from it, to compare with its MAILS word.
         error: why it is gone, once it is.
-        hung: why we killed it, if we did.
+        hung: why we killed it, if we did because it was late.
+        unreachable: we killed it because it could not be talked to.
     """
 
     def __init__(self, context: Any, assignment: Assignment) -> None:
@@ -36,6 +37,7 @@ class Worker:
         self.mails_read = 0
         self.error: WorkerDied | None = None
         self.hung: EnvError | None = None
+        self.unreachable = False
         self.control: Control | None = None
         self.current: Any = None
         """One word: the row it is at, counted from its first, or -1."""
@@ -112,8 +114,8 @@ class Worker:
             "SIGSEGV": "native code of the env crashed, see the stack",
             "SIGABRT": "native code of the env aborted, see the stack",
         }.get(name or "", "see what the env printed")
-        if self.channel.failure is not None:
-            advice = f"its channel had failed: {self.channel.failure}"
+        if self.unreachable:
+            advice = f"it was killed because it could not be reached ({self.channel.failure or 'broken pipe'})"
         stack = self.stack()
         how = f"by {name}" if name else f"with exit code {code}"
         error = WorkerDied(
@@ -258,6 +260,7 @@ def cut_off(worker: Worker) -> bool:
     if not worker.channel.ended and not worker.channel.deaf:
         return False
     if not wait([worker.liveness], [], _DYING_SECONDS):
+        worker.unreachable = True
         worker.kill(signal.SIGKILL)
     return True
 
@@ -274,8 +277,12 @@ def first_message(worker: Worker, deadline: float) -> Any:
         left = deadline - time.monotonic()
         if left <= 0:
             raise worker.late(worker.start, round(time.monotonic() - started, 1), "make")
-        readable = wait([worker.channel.fileno(), worker.liveness], [], min(left, 1.0))
-        worker.channel.drain()
+        channel = worker.channel
+        readable = wait(
+            [channel.fileno(), worker.liveness], [channel.fileno()] if channel.unsent else [], min(left, 1.0)
+        )
+        channel.flush()
+        channel.drain()
         if (worker.liveness in readable or cut_off(worker)) and not worker.channel.inbox:
             raise worker.died(worker.start, "make", None, None)
     kind, *content = pickle.loads(worker.channel.inbox.popleft())

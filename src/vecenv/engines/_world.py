@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from vecenv._memory import SharedMemory
-from vecenv.engines._channel import wait
 from vecenv.engines._control import Control, SharedBlock, give_way
 from vecenv.engines._facts import EnvFacts
 from vecenv.engines._start import pickled_factories, start_context
@@ -121,13 +120,8 @@ class Processes:
         return first_message(worker, deadline)
 
     def attach(self, worker: Worker, attachment: Attachment, memory: SharedMemory, deadline: float) -> None:
-        channel = worker.channel
-        channel.send(attachment)
-        while channel.unsent and time.monotonic() < deadline:
-            wait([worker.liveness], [channel.fileno()], deadline - time.monotonic())
-            channel.flush()
-        if not channel.unsent:
-            channel.send_descriptors([memory.descriptor])
+        worker.channel.send_descriptors([memory.descriptor])
+        worker.channel.send(attachment)
         first_message(worker, deadline)
 
     def watch(self, worker: Worker) -> None:
