@@ -87,7 +87,6 @@ class Processes:
     give_way = staticmethod(give_way)
     pause = staticmethod(time.sleep)
     reserve = staticmethod(SharedMemory.create)
-    control = staticmethod(SharedBlock.control)
     close = staticmethod(close_workers)
 
     def __init__(self, context: Any) -> None:
@@ -123,6 +122,9 @@ class Processes:
         worker.channel.send_descriptors([memory.descriptor])
         worker.channel.send(attachment)
         first_message(worker, deadline)
+
+    def control(self, block: SharedBlock, number: int) -> Control:
+        return block.control(number)
 
     def watch(self, worker: Worker) -> None:
         self._poll.register(worker.channel.fileno(), select.POLLIN)
