@@ -23,16 +23,18 @@ class Wrong(AssertionError):
 class Program:
     """A user of one engine, who knows what must come back."""
 
-    def __init__(self, world: World, mutate: Callable[[ProcessEngine], None] | None = None) -> None:
+    def __init__(self, world: World, mutate: Callable[[ProcessEngine], None] | None = None, **options: Any) -> None:
         self.world = world
         self.random = world.random
-        count, workers = self.random.choice(SHAPES)
-        self.restarts = self.random.random() < 0.5
+        rows, workers = self.random.choice(SHAPES)
+        drawn = {"rows": rows, "workers": workers, "restarts": self.random.random() < 0.5}
+        chosen = drawn | {"ordered": self.random.random() < 0.3} | options
+        self.restarts = chosen["restarts"]
         self.engine = ProcessEngine(
-            [lambda: None] * count,  # type: ignore[list-item,return-value]  # nobody builds them
-            workers=workers,
+            [lambda: None] * chosen["rows"],  # type: ignore[list-item,return-value]  # nobody builds them
+            workers=chosen["workers"],
             on_error="restart" if self.restarts else "raise",
-            ordered=self.random.random() < 0.3,
+            ordered=chosen["ordered"],
             start_timeout=5.0,
             world=self.world,  # type: ignore[arg-type]
         )
@@ -44,7 +46,6 @@ class Program:
         self.sent: dict[int, int] = {}
         """Tokens of the rows that are pending."""
         self.tokens = 0
-        self.order: list[int] = []
 
     def run(self, calls: int = 8) -> None:
         """Bad times, then good ones: everything is delivered and works again."""

@@ -65,7 +65,7 @@ class Channel:
 
         On a non-blocking end a peer that is gone is not an error here: `deaf` tells.
         """
-        while self.unsent:
+        while self.unsent and not self.deaf:
             try:
                 # By `map`: after a call a signal handler may run and raise, and then nobody would know the count.
                 (count,) = map(self.sock.send, (self.unsent,))
@@ -75,8 +75,9 @@ class Channel:
             except BlockingIOError:
                 return
             except OSError as error:
-                self.unsent.clear()
                 self.deaf = self._is_over(error)
+        if self.deaf:
+            self.unsent.clear()
 
     def drain(self) -> None:
         """Move everything that has arrived to the inbox, without waiting (non-blocking ends only)."""
@@ -109,16 +110,18 @@ class Channel:
         return self._next() or None
 
     def send_descriptors(self, descriptors: list[int]) -> None:
-        """Give the other end a copy of these file descriptors."""
+        """Give the other end a copy of these file descriptors. They do not wait in line: before any message."""
         try:
             socket.send_fds(self.sock, [b"f"], descriptors)
+        except InterruptedError:
+            self.send_descriptors(descriptors)
         except OSError as error:
             self.deaf = self._is_over(error)
 
     def receive_descriptors(self, count: int) -> list[int]:
         """Wait for `count` file descriptors (blocking ends only)."""
         data, descriptors, _, _ = socket.recv_fds(self.sock, 1, count)
-        if not data:
+        if not data or len(descriptors) < count:
             raise EOFError
         return list(descriptors)
 
@@ -142,7 +145,10 @@ class Channel:
     def _exactly(self, count: int) -> bytes:
         parts = bytearray()
         while len(parts) < count:
-            chunk = self.sock.recv(min(count - len(parts), 1 << 20))
+            try:
+                chunk = self.sock.recv(min(count - len(parts), 1 << 20))
+            except InterruptedError:
+                continue
             if not chunk:
                 raise EOFError
             parts += chunk

@@ -153,6 +153,7 @@ class ProcessEngine:
         # Only now: of rows that are done all mail is there, of others that get done meanwhile it may not be.
         lost = self._post.read(self._workers)
         if lost is not None:
+            self._world.is_gone(lost, set())  # if it is not, it will be
             self._staff.bury(lost)
             return self.recv(count, timeout)
         if self.batch.mail:

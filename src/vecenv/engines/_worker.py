@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import forkserver
@@ -93,6 +94,9 @@ def main(sock: socket.socket, assignment: Assignment) -> None:
             _attach(channel, assignment, envs).serve()
     except (EOFError, ConnectionResetError, BrokenPipeError):
         pass  # the front is gone
+    except Exception:  # not the doing of an env: the front finds it in the trace
+        os.write(trace, traceback.format_exc().encode())
+        sys.exit(1)
     finally:
         channel.close()
 
@@ -159,8 +163,8 @@ def _explain(error: BaseException, first: int) -> tuple[int, Fault]:
 
 
 def _attach(channel: Channel, assignment: Assignment, envs: list[gymnasium.Env[Any, Any]]) -> Server:
-    attachment: Attachment = pickle.loads(channel.receive_bytes())
     (descriptor,) = channel.receive_descriptors(1)
+    attachment: Attachment = pickle.loads(channel.receive_bytes())
     memory = SharedMemory(descriptor, attachment.size)
     memory.close_descriptor()
     block = SharedBlock.map(memory, Layout(attachment.observation), Layout(attachment.action), assignment.bounds)

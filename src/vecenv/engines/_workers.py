@@ -30,7 +30,8 @@ class Worker:
     Attributes:
         mails_read: messages taken from it, to compare with its MAILS word.
         error: why it is gone, once it is.
-        hung: why we killed it, if we did.
+        hung: why we killed it, if we did because it was late.
+        unreachable: we killed it because it could not be talked to.
     """
 
     def __init__(self, context: Any, assignment: Assignment) -> None:
@@ -39,6 +40,7 @@ class Worker:
         self.mails_read = 0
         self.error: WorkerDied | None = None
         self.hung: EnvError | None = None
+        self.unreachable = False
         self.control: Control | None = None
         self.current: Any = None
         """One word: the row it is at, counted from its first, or -1."""
@@ -138,8 +140,8 @@ class Worker:
 
     def _why(self, name: str | None) -> str:
         """What is known or likely about a death by this signal, in words."""
-        if self.channel.failure is not None:
-            return f"its channel had failed: {self.channel.failure}"
+        if self.unreachable:
+            return f"it was killed because it could not be reached ({self.channel.failure or 'broken pipe'})"
         if name == "SIGKILL":
             kills = out_of_memory_kills()
             if kills is None or self._memory_kills is None:
@@ -300,6 +302,7 @@ def cut_off(worker: Worker) -> bool:
     if not worker.channel.ended and not worker.channel.deaf:
         return False
     if not wait([worker.liveness], [], _DYING_SECONDS):
+        worker.unreachable = True
         worker.kill(signal.SIGKILL)
     return True
 
@@ -316,8 +319,12 @@ def first_message(worker: Worker, deadline: float) -> Any:
         left = deadline - time.monotonic()
         if left <= 0:
             raise worker.late(worker.start, round(time.monotonic() - started, 1), "make")
-        readable = wait([worker.channel.fileno(), worker.liveness], [], min(left, 1.0))
-        worker.channel.drain()
+        channel = worker.channel
+        readable = wait(
+            [channel.fileno(), worker.liveness], [channel.fileno()] if channel.unsent else [], min(left, 1.0)
+        )
+        channel.flush()
+        channel.drain()
         if (worker.liveness in readable or cut_off(worker)) and not worker.channel.inbox:
             raise worker.died(worker.start, "make", None, None)
     kind, *content = pickle.loads(worker.channel.inbox.popleft())

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from vecenv._memory import SharedMemory
-from vecenv.engines._channel import wait
 from vecenv.engines._control import Control, SharedBlock, give_way
 from vecenv.engines._facts import EnvFacts
 from vecenv.engines._start import pickled_factories, start_context
@@ -88,7 +87,6 @@ class Processes:
     give_way = staticmethod(give_way)
     pause = staticmethod(time.sleep)
     reserve = staticmethod(SharedMemory.create)
-    control = staticmethod(SharedBlock.control)
     close = staticmethod(close_workers)
 
     def __init__(self, context: Any) -> None:
@@ -121,14 +119,12 @@ class Processes:
         return first_message(worker, deadline)
 
     def attach(self, worker: Worker, attachment: Attachment, memory: SharedMemory, deadline: float) -> None:
-        channel = worker.channel
-        channel.send(attachment)
-        while channel.unsent and time.monotonic() < deadline:
-            wait([worker.liveness], [channel.fileno()], deadline - time.monotonic())
-            channel.flush()
-        if not channel.unsent:
-            channel.send_descriptors([memory.descriptor])
+        worker.channel.send_descriptors([memory.descriptor])
+        worker.channel.send(attachment)
         first_message(worker, deadline)
+
+    def control(self, block: SharedBlock, number: int) -> Control:
+        return block.control(number)
 
     def watch(self, worker: Worker) -> None:
         self._poll.register(worker.channel.fileno(), select.POLLIN)
