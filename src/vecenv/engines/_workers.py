@@ -21,6 +21,7 @@ from vecenv.engines._worker import Assignment, main
 from vecenv.errors import EnvError, Phase, WorkerDied, WorkerTimeout
 
 _TERMINATE_SECONDS = 0.5
+_LATE = "recv() waits on, reset() kills its worker and starts it again"
 
 
 class Worker:
@@ -156,7 +157,7 @@ class Worker:
         error = WorkerTimeout(
             f"env {row} (worker {self.number}, pid {self.process.pid}) did not answer within {seconds} s in {phase}; "
             + (f"its process is stopped, `kill -CONT {self.process.pid}` lets it go on; " if stopped else "")
-            + "recv() waits on, reset() kills its worker and starts it again"
+            + ("start_timeout= gives it more time" if phase == "make" else _LATE)
             + _context(action, seed, stack),
             row=row,
             phase=phase,
