@@ -20,6 +20,7 @@ from programs import program
 
 import vecenv
 from vecenv.errors import EnvError, SpaceError, WorkerDied, WorkerTimeout
+from vecenv.testing._fault_kinds import TwoArgumentsError, UnpicklableError
 
 HOMES = [("sync", None), ("thread", None), *(("process", context) for context in START_METHODS)]
 LAST = 6
@@ -107,12 +108,12 @@ def assert_names(error: EnvError, home: Home, where: str, rows: tuple[int, ...] 
     assert (str(copied), copied.elapsed, copied.rows) == (str(error), error.elapsed, error.rows)
 
 
-RAISED = {
+RAISED: dict[str, tuple[type[BaseException], str]] = {
     "raise": (ValueError, "boom in env 1"),
     "percent": (ValueError, "100 % wrong: %s %d %(name)s"),
-    "two-args": (EnvError, "one and two"),
-    "unpicklable": (EnvError, "it holds a lock"),
-    "system-exit": (EnvError, "7"),
+    "two-args": (TwoArgumentsError, "one and two"),
+    "unpicklable": (UnpicklableError, "it holds a lock"),
+    "system-exit": (SystemExit, "7"),
 }
 
 
@@ -121,10 +122,13 @@ RAISED = {
 def test_an_env_that_raises(home: Home, kind: str, where: str, expected: list[np.ndarray]) -> None:
     with within(3.0):
         error = fails(home, kind, where, expected)
-    kind_of_error, text = RAISED[kind]
-    assert isinstance(error, kind_of_error)
+    original, text = RAISED[kind]
     assert text in str(error)
+    assert original.__name__ in error.remote_traceback
     assert "_fault_kinds.py" in error.remote_traceback
+    travels = home.engine != "process" or kind not in ("two-args", "unpicklable")
+    assert isinstance(error.__cause__, original) == travels
+    assert isinstance(error, original) == (travels and issubclass(original, Exception))
     assert_names(error, home, where)
     goes_on(home, (1,), 2 if where == "step" else 0, expected)
 
