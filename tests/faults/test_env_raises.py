@@ -57,34 +57,6 @@ def assert_explains(error: EnvError, engine: str, kind: str, phase: str) -> None
 
 @on_every_engine
 @with_every_exception
-def test_an_error_in_step_names_env_worker_phase_action_and_seed(engine: str, kind: str) -> None:
-    with faulty(engine, kind, at=3) as envs:
-        envs.reset(seed=40)
-        walk(envs, 1, 2)
-        error = fails(envs, 3)
-        assert_explains(error, engine, kind, "step")
-        assert (error.action, error.seed) == (31, 41)
-        assert "last action" in str(error)
-        assert "last seed 41" in str(error)
-
-
-@on_every_engine
-@with_every_exception
-def test_an_error_in_reset_names_env_and_phase(engine: str, kind: str) -> None:
-    with faulty(engine, kind, where="reset") as envs:
-        with pytest.raises(EnvError) as caught:
-            envs.reset(seed=40)
-        assert_explains(caught.value, engine, kind, "reset")
-        assert (caught.value.action, caught.value.seed) == (None, 41)
-        step = envs.recv()
-        assert_rows(step.obs, 0, [0, 2, 3])
-        obs, _ = envs.reset(seed=40)
-        assert_rows(obs, 0)
-        walk(envs, 1, 3)
-
-
-@on_every_engine
-@with_every_exception
 def test_an_error_in_the_constructor_names_the_env_and_leaves_nothing_behind(engine: str, kind: str) -> None:
     with within(3.0), pytest.raises(EnvError) as caught, faulty(engine, kind, where="make"):
         pass

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from faulty import COUNT, actions, assert_rows, faulty, first_failure, in_every_mode, on_every_engine, within
+from faulty import (
+    COUNT,
+    actions,
+    assert_rows,
+    faulty,
+    first_failure,
+    in_every_mode,
+    on_every_engine,
+    with_every_start_method,
+    within,
+)
+from gymnasium.utils.seeding import np_random
 
 import vecenv
 from vecenv import _faults
@@ -117,6 +129,54 @@ def test_the_new_stream_depends_on_seed_env_and_restarts(engine: str, tmp_path: 
 
     assert noise_of_the_second_life(40, "a") == noise_of_the_second_life(40, "b")
     assert noise_of_the_second_life(40, "c") != noise_of_the_second_life(41, "d")
+
+
+@on_every_engine
+def test_the_new_stream_is_exactly_that_of_its_seed(engine: str) -> None:
+    """Env 1 fails in each of its lives, at its second step."""
+    with faulty(engine, "raise", at=2, autoreset="same-step", on_error="restart") as envs:
+        envs.reset(seed=40)
+        seed = 41
+        for life in (1, 2, 3):
+            envs.step(actions(1))
+            obs, _, _, truncated, infos = envs.step(actions(2))
+            assert truncated.tolist() == [False, True, False, False]
+            assert infos["fault"]["restarts"][1] == life
+            seed = _faults.restart_seed(seed, 1, life)
+            assert obs[1, 4] == np_random(seed)[0].random()
+
+
+@with_every_start_method
+@pytest.mark.parametrize("kind", ["raise", "kill", "hang-with-gil"])
+def test_a_restart_is_the_same_by_every_start_method(kind: str, context: str, tmp_path: Path) -> None:
+    options = {"at": 2, "timeout": 2.0 if kind.startswith("hang") else None}
+    run = Run("process", "same-step", kind, context=context, fuse=str(tmp_path / "one"), **options)
+    same = Run("process", "same-step", kind, fuse=str(tmp_path / "other"), **options)
+    np.testing.assert_array_equal(run.of(0, 1, 2, 3), same.of(0, 1, 2, 3))
+    assert list(run.faults) == [2]
+    radius = [1] if kind == "raise" else [0, 1]
+    assert list(run.faults[2]) == radius
+    others = [row for row in range(COUNT) if row not in radius]
+    np.testing.assert_array_equal(run.of(*others), Run("sync", "same-step").of(*others))
+
+
+def test_pauses_double_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_faults, "_FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(_faults, "_LONGEST_PAUSE", 0.2)
+    policy, fault = _faults.RestartPolicy(0), _faults.Fault.of(ValueError("once more"), "step")
+    started = time.monotonic()
+    for _ in range(_faults.RESTARTS):
+        policy.allow(fault, now=5)
+    assert 0.5 <= time.monotonic() - started < 2.0
+    with pytest.raises(RestartLimit, match="failed 4 times within 1000 of its steps") as caught:
+        policy.allow(fault, now=5)
+    assert [str(cause).count("once more") for cause in caught.value.causes] == [1] * 4
+
+
+def test_failures_that_are_far_apart_are_no_reason_to_give_up() -> None:
+    policy, fault = _faults.RestartPolicy(0), _faults.Fault.of(ValueError("once more"), "step")
+    for number in range(30):
+        policy.allow(fault, now=number * (_faults.WINDOW // 3 + 1))
 
 
 @on_every_engine

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import numpy as np
 import psutil
 import pytest
 from faulty import (
-    START_METHODS,
     actions,
     assert_rows,
     fails,
@@ -24,42 +22,6 @@ from faulty import (
 )
 
 from vecenv.errors import WorkerDied
-
-DEATHS = {
-    "kill": (-signal.SIGKILL, "SIGKILL"),
-    "os-exit": (9, None),
-    "segfault": (-signal.SIGSEGV, "SIGSEGV"),
-    "fork-and-die": (9, None),
-}
-
-
-def assert_explains(error: WorkerDied, kind: str) -> None:
-    code, name = DEATHS[kind]
-    assert (error.row, error.rows, error.worker, error.phase) == (1, (0, 1), 0, "step")
-    assert (error.exitcode, error.signal) == (code, name)
-    assert (error.action, error.seed) == (31, 41)
-    for part in ("worker 0", f"pid {error.pid}", "env 1", "envs 0 to 1", name or "exit code 9", "reset()"):
-        assert part in str(error)
-    if kind == "segfault":
-        assert "_segfault" in error.stack
-        assert error.stack in str(error)
-    copied = pickle.loads(pickle.dumps(error))
-    assert (copied.exitcode, copied.signal, copied.stack, copied.rows) == (code, name, error.stack, (0, 1))
-
-
-@pytest.mark.parametrize("context", START_METHODS)
-@pytest.mark.parametrize("kind", DEATHS)
-def test_death_in_a_step_is_explained_at_once_and_a_reset_recovers(kind: str, context: str) -> None:
-    with faulty("process", kind, at=3, context=context) as envs:
-        first, _ = envs.reset(seed=40)
-        walk(envs, 1, 2)
-        with within(2.0):
-            assert_explains(fails(envs, 3, WorkerDied), kind)
-        assert_rows(envs.recv().obs, 3, [2, 3])
-        obs, _ = envs.reset(seed=40)
-        assert_rows(obs, 0, episode=[1, 1, 2, 2])
-        np.testing.assert_array_equal(obs[:, 4], first[:, 4])
-        walk(envs, 1, 2)
 
 
 def test_rows_of_the_dead_worker_alone_can_be_reset() -> None:
@@ -96,6 +58,25 @@ def test_a_reset_starts_an_idle_dead_worker_with_the_seeds_it_was_given() -> Non
         fails(envs, 2, WorkerDied)
         second, _ = envs.reset(seed=40)
         np.testing.assert_array_equal(first[:, [0, 2, 3, 4]], second[:, [0, 2, 3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("counts", "says"),
+    [
+        ([3, 4], "out-of-memory killer has struck"),
+        ([3, 3], "not the out-of-memory killer"),
+        ([None, None], "was it the out-of-memory killer?"),
+    ],
+)
+def test_the_out_of_memory_killer_is_suspected_if_it_was_at_work(
+    counts: list[int | None], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = counts[:1]
+    monkeypatch.setattr("vecenv.engines._workers.out_of_memory_kills", lambda: count[0])
+    with faulty("process", "kill") as envs:
+        envs.reset(seed=40)
+        count[0] = counts[1]
+        assert says in str(fails(envs, 1, WorkerDied))
 
 
 def test_every_worker_may_die() -> None:

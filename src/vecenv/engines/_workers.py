@@ -22,6 +22,9 @@ from vecenv.errors import EnvError, Phase, WorkerDied, WorkerTimeout
 
 _TERMINATE_SECONDS = 0.5
 _DYING_SECONDS = 1.0
+_STACK_SECONDS = 1.0
+"""A worker that shows no stack in this time, on a busy machine, will not."""
+_LATE = "recv() waits on, reset() kills its worker and starts it again"
 
 
 class Worker:
@@ -104,7 +107,7 @@ class Worker:
         if self.process.is_alive() and hasattr(signal, "SIGUSR1"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGUSR1)
-            deadline = time.monotonic() + 0.5
+            deadline = time.monotonic() + _STACK_SECONDS
             size = before
             while time.monotonic() < deadline and (size == before or size != os.fstat(self._trace).st_size):
                 size = os.fstat(self._trace).st_size
@@ -166,7 +169,7 @@ class Worker:
         error = WorkerTimeout(
             f"env {row} (worker {self.number}, pid {self.process.pid}) did not answer within {seconds} s in {phase}; "
             + (f"its process is stopped, `kill -CONT {self.process.pid}` lets it go on; " if stopped else "")
-            + "recv() waits on, reset() kills its worker and starts it again"
+            + ("start_timeout= gives it more time" if phase == "make" else _LATE)
             + _context(action, seed, stack),
             row=row,
             phase=phase,
@@ -235,9 +238,11 @@ def _complaints(worker: Worker, timeout: float) -> list[str]:
         worker.channel.drain()
         messages = [pickle.loads(message) for message in worker.channel.inbox]
         told = [complaint for kind, *content in messages if kind == "closed" for complaint in content[0]]
-        if worker.process.is_alive() and worker.control is not None and worker.control.worker[CLOSING]:
-            row = worker.start + max(0, int(worker.current[0]))
-            told.append(f"env {row} did not close within {timeout} s; its worker {worker.number} was killed")
+        at = -1 if worker.control is None or not worker.control.worker[CLOSING] else int(worker.current[0])
+        if at >= 0 and worker.process.is_alive():  # not if all are closed, and it is the process that takes long to end
+            told.append(
+                f"env {worker.start + at} did not close within {timeout} s; its worker {worker.number} was killed"
+            )
         return told
     return []
 
