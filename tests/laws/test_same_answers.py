@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from building import ENGINES, native_envs
-from twins import PLAIN, SPACES, SampleEnv
 
 import vecenv
+from twins import PLAIN, SPACES, SampleEnv
 from vecenv import _faults, wrappers
 from vecenv.testing import FaultEnv, LawEnv, check_same
 

@@ -6,6 +6,7 @@ cannot wait for each other for ever.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import select
 import socket
@@ -60,8 +61,7 @@ class Channel:
                 except BlockingIOError:
                     wait([self.sock.fileno()], [self.sock.fileno()])
                     self.drain()
-        except (BrokenPipeError, ConnectionResetError):
-            self.ended = True
+        except (BrokenPipeError, ConnectionResetError):  # what it sent before can still be read
             self.unsent.clear()
 
     def drain(self) -> None:
@@ -97,10 +97,8 @@ class Channel:
 
     def send_descriptors(self, descriptors: list[int]) -> None:
         """Give the other end a copy of these file descriptors."""
-        try:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             socket.send_fds(self.sock, [b"f"], descriptors)
-        except (BrokenPipeError, ConnectionResetError):
-            self.ended = True
 
     def receive_descriptors(self, count: int) -> list[int]:
         """Wait for `count` file descriptors (blocking ends only)."""

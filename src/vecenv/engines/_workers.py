@@ -53,6 +53,8 @@ class Worker:
             self.channel.send_descriptors([self._trace])
             self.liveness = _liveness(self.process)
         except BaseException:  # an interrupt: a process that has started ends with the socket
+            ours.close()
+            theirs.close()
             os.close(self._trace)
             raise
 
