@@ -1,6 +1,11 @@
 """Bugs that were found once, each under its own name."""
 
+import copy
+import gc
+import os
+import pickle
 import signal
+import socket
 import threading
 import time
 import warnings
@@ -11,9 +16,21 @@ import numpy as np
 import pytest
 
 import vecenv
-from vecenv.errors import ConfigError, EngineRefused, NotResetError, PendingError, SpaceError, WorkerDied
+from vecenv.engines._channel import Channel
+from vecenv.errors import (
+    ConfigError,
+    EngineRefused,
+    NotResetError,
+    PendingError,
+    SpaceError,
+    UnsupportedError,
+    WorkerDied,
+    WorkerTimeout,
+)
 from vecenv.gymnasium import AsyncVectorEnv, SyncVectorEnv
-from vecenv.testing import LawEnv
+from vecenv.testing import FaultEnv, LawEnv, ObedientEnv
+from vecenv.testing._machine_rules import _Interrupted, call_and_interrupt
+from vecenv.testing._obedient_env import SLOW
 from vecenv.wrappers import ExtractObservation
 
 FORKED = {"engine": "process", "workers": 2, "context": "fork"}
@@ -214,3 +231,95 @@ def test_successors_are_those_of_what_a_wrapper_made_of_the_observations():
             envs.send(np.zeros(2, int))
             seen.append(envs.recv().next_obs[0].tolist())
         assert seen == [[1], [2], [3]]
+
+
+def test_what_a_dead_worker_sent_is_read_after_a_write_to_it_has_failed():
+    """A worker that died after its last message: the front looped for ever, waiting for a mail it did not read."""
+    ours, theirs = (Channel(sock, blocking=False) for sock in socket.socketpair())
+    theirs.send("its last words")
+    theirs.close()
+    ours.wake()
+    assert not ours.ended
+    ours.drain()
+    assert ours.ended
+    assert pickle.loads(ours.inbox[0]) == "its last words"
+    ours.close()
+
+
+def test_the_flags_of_a_dead_workers_episode_do_not_end_the_next_one():
+    """Its successor did not clear them: an env that had just ended was reset again instead of stepped."""
+    with vecenv.make(
+        FaultEnv.many(2, length=1), engine="process", workers=1, context="fork", autoreset="disabled"
+    ) as envs:
+        envs.reset(seed=0)
+        assert envs.step([0, 0])[2].tolist() == [True, False]
+        envs.engine.kill(0)
+        with pytest.raises(WorkerDied):
+            envs.reset(seed=0)
+        envs.reset(seed=0)
+        obs, _, terminated, *_ = envs.step([5, 6])
+        assert obs[:, 2].tolist() == [1, 1]
+        assert terminated.tolist() == [True, False]
+
+
+def test_a_reset_that_was_interrupted_before_it_was_sent_leaves_no_seeds_behind(monkeypatch):
+    """The next episode to begin by itself took the seed of the reset that never was."""
+    shown = []
+    for interrupted in (False, True):
+        with vecenv.make([LawEnv], engine="sync", autoreset="same-step") as envs:
+            envs.reset(seed=1)
+            if interrupted:
+                with monkeypatch.context() as patch:
+                    patch.setattr(envs, "_dispatch", _interrupt)
+                    with pytest.raises(KeyboardInterrupt):
+                        envs.reset(seed=50, options={"anything": 1})
+            shown.append([envs.step([0])[0] for _ in range(8)])
+    np.testing.assert_array_equal(*shown)
+
+
+def _interrupt(*args):
+    raise KeyboardInterrupt
+
+
+def test_a_reset_does_not_discard_what_no_error_has_left_behind():
+    """After the failure of one env, with nothing else pending, later results could be discarded unseen."""
+    with vecenv.make(FaultEnv.many(2, kind="raise"), engine="sync") as envs:
+        envs.reset(seed=0)
+        with pytest.raises(ValueError, match="boom"):
+            envs.step([0], [1])
+        envs.send([0], [0])
+        with pytest.raises(PendingError):
+            envs.reset()
+        assert envs.recv().env_ids.tolist() == [0]
+
+
+def test_a_reset_is_as_patient_as_the_last_call_was():
+    """A timeout that had long been waited out made a later reset kill an env that was at work."""
+    with vecenv.make(ObedientEnv.many(1), engine="process", workers=1, context="fork") as envs:
+        envs.reset(seed=0)
+        envs.send([SLOW])
+        with pytest.raises(WorkerTimeout):
+            envs.recv(timeout=0.0)
+        envs.recv()
+        with pytest.raises(_Interrupted):
+            call_and_interrupt(lambda: envs.step([SLOW]), 0.005, [None])
+        assert envs.reset()[0][0, 1] == 2  # its second episode, not the first of another env
+
+
+def test_an_interrupt_while_a_worker_starts_leaves_no_descriptor_open(monkeypatch):
+    """The file for its stack stayed open."""
+    monkeypatch.setattr(Channel, "send_descriptors", _interrupt)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(KeyboardInterrupt):
+        vecenv.make(FaultEnv.many(1), engine="process", workers=1, context="fork")
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("engine", ["sync", "thread", "process"])
+def test_a_vector_env_says_that_it_cannot_be_pickled(engine):
+    options = {} if engine == "sync" else {"workers": 1}
+    with vecenv.make(FaultEnv.many(1), engine=engine, **options) as envs:
+        for copying in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(UnsupportedError, match=f"{engine} engine cannot be pickled or copied"):
+                copying(envs)

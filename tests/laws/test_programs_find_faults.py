@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import traceback
 from functools import partial
 from typing import Any
 
@@ -49,9 +50,6 @@ class Broken(SyncEngine):
             threading.Thread(target=time.sleep, args=(3,), daemon=True).start()
         if self.fault == "descriptor":
             os.dup(1)
-
-    def pending(self) -> Any:
-        return super().pending()[:0] if self.fault == "forgets" else super().pending()
 
     def _run(self, rows: list[int]) -> None:
         if self.fault == "again" and rows:
@@ -128,7 +126,7 @@ def build(engine: Any, factories: Any, mode: str, front: Any = VectorEnv, **opti
         ("swapped", "rows"),
         ("torn", "rows"),
         ("seed", "rows"),
-        ("action", "rows"),
+        ("action", "rows|errors"),
         ("reward", "rows"),
         ("flags", "rows"),
         ("final", "rows"),
@@ -152,15 +150,14 @@ def test_the_machine_finds_an_engine_that_is_late() -> None:
         check_machine(partial(build, broken("late")), bound=0.2, **QUICK)
 
 
-@pytest.mark.parametrize("fault", ["again", "forgets"])
-def test_the_machine_finds_an_engine_that_lies_about_interrupts(fault: str) -> None:
+def test_the_machine_finds_an_engine_that_runs_rows_again_after_an_interrupt() -> None:
     with pytest.raises(BaseException) as caught:  # a group, if the interrupt falls elsewhere next time
-        check_machine(partial(build, broken(fault)), modes=["next-step"], examples=300, steps=40, seed=3, shrink=False)
-    assert "the law of" in repr(caught.value)
+        check_machine(partial(build, broken("again")), modes=["next-step"], examples=300, seed=3, shrink=False)
+    assert "the law of rows" in "".join(traceback.format_exception(caught.value))
 
 
 def test_the_machine_finds_a_front_that_forgets_what_is_pending() -> None:
-    with pytest.raises(AssertionError, match="the law of order"):
+    with pytest.raises(AssertionError, match=r"the law of (order|errors)"):
         check_machine(partial(build, SyncEngine, front=ForgetfulFront), interrupts=False, **QUICK)
 
 
