@@ -1,0 +1,5 @@
+"""The flight recorder: what is needed to run an env's episode again, as a file of data."""
+
+from vecenv.recording._recording import Recording
+
+__all__ = ["Recording"]

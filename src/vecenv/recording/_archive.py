@@ -1,0 +1,131 @@
+"""Files of arrays and a header: data only. Written whole or not at all, read without running anything.
+
+A file is an `.npz` without compression: `header.json` (format, version, contents, SHA-256 of the contents and of all
+arrays) and `0.npy`, `1.npy`, ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vecenv.errors import UnsafeFile
+from vecenv.recording._values import KINDS
+
+_HEADER = "header.json"
+_LARGEST = 1 << 30
+"""Bytes of a file. What is larger was not written by us and is not read."""
+
+
+def write(path: Path, name: str, version: int, contents: Any, arrays: list[np.ndarray]) -> None:
+    """Write a new file that only its owner may read.
+
+    Raises:
+        FileExistsError: there is one; nothing is ever replaced.
+        OSError: it cannot be written; then nothing is there.
+    """
+    body = json.dumps(contents)
+    arrays = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
+    header = {"format": name, "version": version, "sha256": _digest(body, arrays), "contents": body}
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr(_HEADER, json.dumps(header))
+            for place, array in enumerate(arrays):
+                with archive.open(f"{place}.npy", "w", force_zip64=array.nbytes > 1 << 31) as entry:
+                    np.lib.format.write_array(entry, array, allow_pickle=False)
+        _publish(unfinished, path)
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+
+
+def _publish(unfinished: Path, path: Path) -> None:
+    """Give the complete file its name, unless that is taken."""
+    try:
+        os.link(unfinished, path)
+    except FileExistsError:
+        raise FileExistsError(f"{path} is there already, and nothing is replaced; choose another name") from None
+    except OSError:  # a file system without hard links
+        if path.exists():
+            raise FileExistsError(f"{path} is there already, and nothing is replaced; choose another name") from None
+        unfinished.replace(path)
+
+
+def read(path: Path, name: str, version: int) -> tuple[Any, list[np.ndarray]]:
+    """What `write` wrote: the contents and the arrays.
+
+    Raises:
+        OSError: it cannot be opened.
+        UnsafeFile: it is another format or version, is damaged, or holds what ours never do.
+    """
+    with path.open("rb") as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise UnsafeFile(f"{path} has more than {_LARGEST:,} bytes, ours never have; nothing was loaded")
+    try:
+        return _read(data, name, version)
+    except UnsafeFile as error:
+        raise UnsafeFile(f"{path}: {error}; nothing was loaded") from None
+    except Exception as error:  # a file can be wrong in any way
+        raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error!s:.200}); nothing was loaded") from error
+
+
+def _read(data: bytes, name: str, version: int) -> tuple[Any, list[np.ndarray]]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = archive.infolist()
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise UnsafeFile("the archive is compressed, ours never are")
+        if sum(entry.file_size for entry in entries) > len(data):
+            raise UnsafeFile("the entries of the archive are larger than the file")
+        if sorted(entry.filename for entry in entries) != sorted([_HEADER, *_names(len(entries) - 1)]):
+            raise UnsafeFile(f"its entries are {[entry.filename for entry in entries]!r:.200}, that is not ours")
+        header = json.loads(archive.read(_HEADER))
+        if not isinstance(header, dict) or header.get("format") != name:
+            raise UnsafeFile(f"it is no {name}")
+        if header.get("version") != version:
+            known = f"this vecenv reads version {version}"
+            raise UnsafeFile(f"it has version {header.get('version')!r:.20} of the format, {known}; update vecenv")
+        arrays = [_array(archive.read(entry)) for entry in _names(len(entries) - 1)]
+    body = header["contents"]
+    if type(body) is not str or header["sha256"] != _digest(body, arrays):
+        raise UnsafeFile("its contents are not those it was written with")
+    return json.loads(body), arrays
+
+
+def _names(count: int) -> list[str]:
+    return [f"{place}.npy" for place in range(count)]
+
+
+def _array(data: bytes) -> np.ndarray:
+    """One array. Its header is believed only if it agrees with the bytes that are there."""
+    file = io.BytesIO(data)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise UnsafeFile("an array has a header that ours never have")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.kind not in KINDS or fortran:
+        raise UnsafeFile(f"an array has the dtype {dtype!s:.60}, ours are plain numbers")
+    count = 1
+    for length in shape:
+        count *= length
+    rest = data[file.tell() :]
+    if any(length < 0 for length in shape) or count * dtype.itemsize != len(rest):
+        raise UnsafeFile(f"an array of shape {shape} and dtype {dtype} has {len(rest)} bytes")
+    return np.frombuffer(rest, dtype).reshape(shape).copy()
+
+
+def _digest(body: str, arrays: list[np.ndarray]) -> str:
+    digest = hashlib.sha256(body.encode())
+    for array in arrays:
+        digest.update(f"{array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

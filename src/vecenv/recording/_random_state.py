@@ -1,0 +1,45 @@
+"""The place of an env's random stream as six words, which fit a row of the batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+WORDS = 6
+"""State and increment (high and low halves), whether half a draw is kept, and that half."""
+_HALF = (1 << 64) - 1
+
+
+def words_of(generator: Any) -> tuple[int, ...] | None:
+    """Where a generator is; None if it is not NumPy's with PCG64, which is what Gymnasium's envs have."""
+    bits = getattr(generator, "bit_generator", None)
+    if type(bits) is not np.random.PCG64:
+        return None
+    state = bits.state
+    value, increment = state["state"]["state"], state["state"]["inc"]
+    halves = value >> 64, value & _HALF, increment >> 64, increment & _HALF
+    return *halves, state["has_uint32"], state["uinteger"]
+
+
+def set_words(generator: np.random.Generator, words: Any) -> None:
+    """Move a generator to where another one was. It stays the same object, so whoever holds it sees it moved.
+
+    Raises:
+        ValueError: it has another kind of stream, or these are no words of one.
+    """
+    bits = generator.bit_generator
+    if type(bits) is not np.random.PCG64:
+        raise ValueError(f"the stream is a {type(bits).__name__}, the words are of a PCG64")
+    numbers = [int(word) for word in words]
+    if len(numbers) != WORDS or not all(0 <= number <= _HALF for number in numbers):
+        raise ValueError(f"{WORDS} words of 64 bits are needed, got {numbers}")
+    high, low, increment_high, increment_low, kept, half = numbers
+    if kept > 1 or half >> 32 or not increment_low & 1:
+        raise ValueError(f"no stream has the words {numbers}")
+    bits.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": high << 64 | low, "inc": increment_high << 64 | increment_low},
+        "has_uint32": kept,
+        "uinteger": half,
+    }
