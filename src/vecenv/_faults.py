@@ -37,7 +37,7 @@ class Fault:
     error: EnvError | None = None
     """A ready-made error, for faults that are not an exception of one env."""
     start: tuple[int, ...] | None = None
-    """Kind and words of the start of the episode, if it was to begin with the op that failed and is recorded."""
+    """Words of the start of the episode (see `_starts.py`), if it was to begin with the op that failed."""
     another: bool = False
     """Whether it was another row that failed, and took this one's worker with it."""
 

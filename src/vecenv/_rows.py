@@ -427,7 +427,7 @@ class RowRunner:
         batch, op = self.batch, int(self.batch.op[row])
         self._lost.pop(row, None)
         if self._start_kinds[row]:
-            noted = (self._start_kinds[row], *batch.start[row].tolist()) if self._start_kinds[row] > WATCHED else None
+            noted = tuple(batch.start[row].tolist()) if self._start_kinds[row] > WATCHED else None
             another = fault.error is not None and fault.error.row not in (None, self.first + row)
             fault = replace(fault, start=noted, another=another)
         try:

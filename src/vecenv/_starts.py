@@ -1,6 +1,6 @@
 """How an episode began: what whoever runs an env notes just before its reset, for the flight recorder.
 
-A row has a kind and seven words. The kind is written last, so that words that are half written, because the process
+A row has a kind and eight words. The kind is written last, so that words that are half written, because the process
 died, are not taken for a start. A recorder that has taken a start sets the kind back to WATCHED.
 """
 
@@ -14,8 +14,8 @@ from vecenv._seeding import NO_SEED
 
 UNWATCHED, WATCHED, SEEDED, STREAM, UNKNOWN = range(5)
 """Nobody records; nothing new; a seed; the place of the env's random stream; a stream that has no words."""
-WORDS = 7
-"""Seed, or the six words of the stream; and whether there were options."""
+WORDS = 8
+"""The seed or the six words of the stream, whether there were options, and the kind once more."""
 
 
 def note_start(kinds: Any, words: np.ndarray, row: int, env: Any, seed: int, options: Any) -> None:
@@ -30,8 +30,10 @@ def note_start(kinds: Any, words: np.ndarray, row: int, env: Any, seed: int, opt
     """
     kinds[row] = WATCHED
     place = (seed,) if seed != NO_SEED else _place(env)
-    words[row] = (*(place or ()), *[0] * (WORDS - 1 - len(place or ())), options is not None)
-    kinds[row] = SEEDED if seed != NO_SEED else UNKNOWN if place is None else STREAM
+    kind = SEEDED if seed != NO_SEED else UNKNOWN if place is None else STREAM
+    known = place or ()
+    words[row] = (*known, *[0] * (WORDS - 2 - len(known)), options is not None, kind)
+    kinds[row] = kind
 
 
 def _place(env: Any) -> tuple[int, ...] | None:

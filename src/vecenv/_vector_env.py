@@ -27,6 +27,7 @@ from vecenv.engines import Engine, SupportsCall, SupportsClocks, SupportsKill, S
 from vecenv.errors import (
     ConfigError,
     EnvError,
+    NotFiniteError,
     SpaceError,
     UnsupportedError,
     VecenvError,
@@ -546,6 +547,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """After an error that is not ours, such as Ctrl-C: find out how far the exchange had come."""
         if not isinstance(error, VecenvError) and isinstance(self.engine, SupportsPending):
             self._lifecycle.agree(self.engine.pending(), self._taken)
+        if isinstance(error, NotFiniteError) and error.recording is None and self._recorder is not None:
+            self._recorder.failed(error)
 
     def _worker_failed(self, error: WorkerError) -> None:
         """A call found that a worker is gone: its envs need a reset. One that is only late does not."""

@@ -616,7 +616,7 @@ def test_what_no_episode_needs_is_forgotten(tmp_path):
             envs.step(np.random.default_rng(0).integers(0, 2, COUNT))
         log = envs._recorder._log
         assert len(log._entries) < 1500
-        assert log._bytes == sum(entry.size for entry in log._entries)
+        assert log._bytes == sum(entry[0] for entry in log._entries)
 
 
 def test_only_the_latest_files_are_kept(tmp_path, monkeypatch):

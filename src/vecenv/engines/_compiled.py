@@ -197,7 +197,7 @@ class CompiledEngine:
     def just_begun(self, rows: Rows) -> Rows:
         """Those of the rows whose last op began an episode."""
         elapsed = self._columns["ELAPSED"]
-        return np.flatnonzero(elapsed == 0) if len(rows) == self._count else rows[elapsed[rows] == 0]
+        return (elapsed == 0).nonzero()[0] if len(rows) == self._count else rows[elapsed[rows] == 0]
 
     def states_of(self, rows: Rows) -> dict[str, np.ndarray]:
         """What an episode is made of, without its results."""

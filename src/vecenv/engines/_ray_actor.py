@@ -96,7 +96,7 @@ class Answer:
         mail: by row, counted from the actor's first.
         dropped: what to warn of.
         seconds, cpu_seconds: that the engine took, on the clock and on the processor.
-        begun: how episodes began, by row: kind and words of `_starts.py`, or the state of a kernel.
+        begun: how episodes began, by row: words of `_starts.py`, or the state of a kernel.
     """
 
     kept: dict[str, np.ndarray]
@@ -244,8 +244,7 @@ class RowActor:
                 row: {name: np.array(column[place]) for name, column in states.items()}
                 for place, row in enumerate(began.tolist())
             }
-        noted = [row for row in rows.tolist() if batch.start_kind[row] > WATCHED]
-        return {row: (int(batch.start_kind[row]), *batch.start[row].tolist()) for row in noted}
+        return {row: batch.start[row].copy() for row in rows.tolist() if batch.start_kind[row] > WATCHED}
 
     def _make_sendable(self, mail: dict[int, Mail]) -> list[str]:
         """Take out of the infos what cannot be pickled; what to say of it, once per key."""

@@ -34,7 +34,8 @@ def attach(envs: VectorEnv, env_fns: Sequence[Factory], folder: Path, limit: int
         return describe_kernel(env_fns[row], kernel, engine.max_episode_steps)
 
     facts = Facts(engine.name, name_of_mode(envs.autoreset_mode), build)
-    envs._recorder = Recorder(engine.batch, _begins(engine), facts, folder, limit)
+    everyone = envs._lifecycle.all_rows
+    envs._recorder = Recorder(engine.batch, _begins(engine), facts, everyone, envs._may_roll, folder, limit)
 
 
 def _begins(engine: Any) -> Begins:

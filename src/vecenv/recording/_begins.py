@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,7 +31,7 @@ class Begins(Protocol):
     row_bytes: int
 
     def expect(self, rows: Rows) -> None:
-        """These rows are to be reset: what they noted before is of no interest."""
+        """Some of these rows are to be reset: what they noted before is of no interest."""
         ...
 
     def take(self, rows: Rows) -> tuple[Rows | None, Any]:
@@ -57,24 +58,22 @@ class PythonBegins:
         self._quiet = self._kinds.tobytes()
 
     def expect(self, rows: Rows) -> None:
-        self._kinds[rows] = WATCHED
+        if self._kinds.tobytes() != self._quiet:
+            self._kinds[rows] = WATCHED
 
     def take(self, rows: Rows) -> tuple[Rows | None, Any]:
-        if self._kinds.tobytes() == self._quiet:
+        kinds = self._kinds
+        if kinds.tobytes() == self._quiet:
             return None, None
-        began = rows[self._kinds[rows] > WATCHED]
-        starts = self._kinds[began], self._words[began]
-        self._kinds[began] = WATCHED
-        return began, starts
+        began = (kinds > WATCHED).nonzero()[0] if len(rows) == len(kinds) else rows[kinds[rows] > WATCHED]
+        kinds[began] = WATCHED
+        return began, self._words[began]
 
     def peek(self, row: int) -> Any:
-        if self._kinds[row] <= WATCHED:
-            return None
-        return self._kinds[row : row + 1].copy(), self._words[row : row + 1].copy()
+        return self._words[row : row + 1].copy() if self._kinds[row] > WATCHED else None
 
     def start(self, starts: Any, position: int) -> tuple[dict[str, Any], bool]:
-        kinds, words = starts
-        return noted_start((kinds[position], *words[position].tolist()))
+        return noted_start(starts[position])
 
 
 class KernelBegins:
@@ -82,20 +81,22 @@ class KernelBegins:
 
     def __init__(self, engine: SupportsStates) -> None:
         self._engine = engine
-        self.row_bytes = sum(column.nbytes for column in engine.states_of(np.zeros(1, np.int64)).values())
+        state = engine.states_of(np.zeros(1, np.int64))
+        self._names = tuple(state)
+        self.row_bytes = sum(column.nbytes for column in state.values())
 
     def expect(self, rows: Rows) -> None:
         pass
 
     def take(self, rows: Rows) -> tuple[Rows | None, Any]:
         began = self._engine.just_begun(rows)
-        return (began, self._engine.states_of(began)) if len(began) else (None, None)
+        return (began, tuple(self._engine.states_of(began).values())) if len(began) else (None, None)
 
     def peek(self, row: int) -> Any:
         return None
 
     def start(self, starts: Any, position: int) -> tuple[dict[str, Any], bool]:
-        columns = {name: np.array(column[position]) for name, column in starts.items()}
+        columns = {name: np.array(column[position]) for name, column in zip(self._names, starts, strict=True)}
         return {"kind": "kernel-state", "columns": columns}, True
 
 
@@ -123,10 +124,9 @@ class RayBegins:
         return ({"kind": "kernel-state", "columns": start}, True) if isinstance(start, dict) else noted_start(start)
 
 
-def noted_start(noted: tuple[int, ...]) -> tuple[dict[str, Any], bool]:
-    """What a recording says of the kind and words that a Python env noted, and whether its reset had options."""
-    kind, *words = noted
-    had_options = bool(words[WORDS])
+def noted_start(words: Sequence[int] | np.ndarray) -> tuple[dict[str, Any], bool]:
+    """What a recording says of the words that a Python env noted, and whether its reset had options."""
+    had_options, kind = bool(words[WORDS]), words[WORDS + 1]
     if kind == SEEDED:
         return {"kind": "seed", "seed": int(words[0])}, had_options
     if kind == STREAM:

@@ -35,8 +35,8 @@ def copier(layout: Layout, *, digests: bool) -> Callable[[Columns, Rows | None],
 
     each = [of(leaf) for leaf in layout.leaves]
     if each == [numbers]:
-        return lambda columns, rows: [columns[0].copy() if rows is None else columns[0][rows]]
-    return lambda columns, rows: [copied(column, rows) for copied, column in zip(each, columns, strict=True)]
+        return lambda columns, rows: (columns[0].copy() if rows is None else columns[0][rows],)
+    return lambda columns, rows: tuple([copied(column, rows) for copied, column in zip(each, columns, strict=True)])
 
 
 def copied_value(value: Any) -> Any:

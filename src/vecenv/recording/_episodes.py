@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._batch import Batch, Rows
+from vecenv._batch import Batch
 from vecenv.recording._begins import Begins, not_told
 from vecenv.recording._copies import columns_of, is_data
 from vecenv.recording._digests import is_digested
@@ -32,19 +32,6 @@ class Facts:
     engine: str
     autoreset: str
     build: Callable[[int], dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Rolled:
-    """Rows whose episode ended and whose next one began in one exchange: where the ended one began, and its end."""
-
-    rows: Rows
-    begin: np.ndarray
-    obs: Kept
-
-    def has(self, row: int) -> bool:
-        """Whether the row is one of them."""
-        return position_of(self.rows, row) >= 0
 
 
 class Episodes:
@@ -86,15 +73,14 @@ class Episodes:
         options = self._options.of_next(row) if had_options else self._options.of_none(row)
         return self._assembled(row, complete, [], [], start, options)
 
-    def ended(self, row: int, rolled: Rolled) -> Recording:
-        """The episode of a row that ended with the last exchange, where the next one began."""
-        position = position_of(rolled.rows, row)
-        complete, sent, received = self._log.of_row(row, int(rolled.begin[position]))
+    def ended(self, row: int, begin: int, last_obs: Kept) -> Recording:
+        """The episode of a row that began with the entry `begin` and ended with the last exchange, which rolled."""
+        complete, sent, received = self._log.of_row(row, begin)
         entry, place = received[-1]
         last = Received(
             size=0,
             rows=np.array([row]),
-            obs=[part[position : position + 1] for part in rolled.obs],
+            obs=last_obs,
             reward=entry.reward[place : place + 1],
             terminated=entry.terminated[place : place + 1],
             truncated=entry.truncated[place : place + 1],
@@ -127,7 +113,7 @@ class Episodes:
         problems: list[str] = []
         action_layout, observation_layout = self._batch.action_layout, self._batch.observation_layout
         actions = columns_of(action_layout, sent, "actions", (False,) * len(action_layout.leaves), problems)
-        given = {step: entry.given[row] for step, (entry, _) in enumerate(sent) if row in entry.given}
+        given = {step: entry.given[row] for step, (entry, _) in enumerate(sent) if entry.given and row in entry.given}
         if not is_data(given, "an action", problems):
             given, actions = {}, (None,) * len(actions)
         results = received[1:]

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from vecenv._batch import Rows
+from vecenv._batch import Op, Rows
 
-Kept: TypeAlias = list[Any]
+Kept: TypeAlias = tuple[Any, ...]
 """One entry per leaf: an array, or a list of values where the leaf has no fixed size."""
 
 _OVERHEAD = 1000
 """Bytes of an entry besides its arrays, about."""
+_RESET = int(Op.RESET)
 _SOME = 512
 """Entries after which it is worth looking for some that nobody needs."""
 
@@ -23,8 +24,14 @@ class Sent(NamedTuple):
 
     size: int
     rows: Rows | None
+    ops: Any
+    """One for all rows, one for each, or None if none of them is a reset."""
     actions: Kept
-    given: dict[int, Any]
+    given: dict[int, Any] | None
+
+    def resets(self, position: int) -> bool:
+        """Whether the row there is to begin an episode, and its action is of no interest."""
+        return bool((self.ops[position] if isinstance(self.ops, np.ndarray) else self.ops) == _RESET)
 
 
 class Received(NamedTuple):
@@ -40,11 +47,10 @@ class Received(NamedTuple):
     starts: Any
 
 
-Entry: TypeAlias = Sent | Received
-
-
 class Log:
     """Entries by number, counted from the first that ever was.
+
+    They are kept as plain tuples of arrays, which the garbage collector soon leaves alone: there may be many.
 
     Args:
         count: number of rows.
@@ -56,7 +62,7 @@ class Log:
 
     def __init__(self, count: int, limit: int) -> None:
         self.begin = np.zeros(count, np.int64)
-        self._entries: list[Entry] = []
+        self._entries: list[tuple[Any, ...]] = []
         self._first = 0
         self._limit = limit
         self._bytes = 0
@@ -67,17 +73,17 @@ class Log:
         """Number of the next entry."""
         return self._first + len(self._entries)
 
-    def add(self, entry: Entry) -> None:
-        """Append an entry, and drop what nobody needs, or what is too much."""
+    def add(self, entry: tuple[Any, ...]) -> None:
+        """Append an entry, a tuple of the fields of Sent or Received; drop what nobody needs, or what is too much."""
         self._entries.append(entry)
-        self._bytes += entry.size
+        self._bytes += entry[0]
         if self._bytes > self._limit or len(self._entries) - self._looked > _SOME:
             self._prune()
 
     def remove_last(self) -> None:
         """Take the last entry back, if it was not dropped at once."""
         if self._entries:
-            self._bytes -= self._entries.pop().size
+            self._bytes -= self._entries.pop()[0]
 
     def of_row(
         self, row: int, begin: int | None = None
@@ -95,19 +101,21 @@ class Log:
         start = int(self.begin[row]) if begin is None else begin
         sent: list[tuple[Sent, int]] = []
         received: list[tuple[Received, int]] = []
-        for entry in self._entries[max(0, start - self._first) :]:
+        for entry in map(_entry, self._entries[max(0, start - self._first) :]):
             position = position_of(entry.rows, row)
             if position < 0:
                 continue
             if isinstance(entry, Received):
                 received.append((entry, position))
+            elif entry.resets(position):  # which did not come back, or it would be before the beginning
+                return True, [], []
             elif received:  # what came before the first observation belongs to a step that was dropped
                 sent.append((entry, position))
         return start >= self._first, sent, received
 
     def is_owed(self, row: int) -> bool:
         """Whether the row was sent and not received."""
-        for entry in reversed(self._entries):
+        for entry in map(_entry, reversed(self._entries)):
             if position_of(entry.rows, row) >= 0:
                 return isinstance(entry, Sent)
         return False
@@ -120,9 +128,13 @@ class Log:
 
     def _drop(self, count: int) -> None:
         if count > 0:
-            self._bytes -= sum(entry.size for entry in self._entries[:count])
+            self._bytes -= sum(entry[0] for entry in self._entries[:count])
             del self._entries[:count]
             self._first += count
+
+
+def _entry(fields: tuple[Any, ...]) -> Sent | Received:
+    return Sent(*fields) if len(fields) == len(Sent._fields) else Received(*fields)
 
 
 def position_of(rows: Rows | None, row: int) -> int:

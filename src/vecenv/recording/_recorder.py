@@ -8,20 +8,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vecenv._batch import Batch, Op, Rows
+from vecenv._batch import Batch, Rows
 from vecenv._faults import Fault
 from vecenv._seeding import NO_SEED
 from vecenv.errors import EnvError, NotFiniteError, UnknownRow, VecenvError, WorkerDied, WorkerTimeout, name_recording
 from vecenv.recording._begins import Begins, noted_start
 from vecenv.recording._copies import copied_value, copier
-from vecenv.recording._episodes import Episodes, Facts, Rolled
+from vecenv.recording._episodes import Episodes, Facts
 from vecenv.recording._failures import failure_of, failure_of_fault
 from vecenv.recording._files import Folder
 from vecenv.recording._kept_options import KeptOptions
-from vecenv.recording._log import Kept, Log, Received, Sent, size_of
+from vecenv.recording._log import Kept, Log, position_of, size_of
 from vecenv.recording._recording import Recording
 
-_RESET = int(Op.RESET)
 _FLAGS = 10
 """Bytes of a reward and two flags."""
 _DEATHS = 64
@@ -40,12 +39,17 @@ class Recorder:
         batch: of all rows.
         begins: how episodes began.
         facts: of the vector env.
+        everyone: the array that the front sends if it sends all rows in order.
+        may_roll: whether an exchange may end an episode and begin the next.
         folder: where files are written.
         limit: bytes to keep in all.
     """
 
-    def __init__(self, batch: Batch, begins: Begins, facts: Facts, folder: Path, limit: int) -> None:
+    def __init__(
+        self, batch: Batch, begins: Begins, facts: Facts, everyone: Rows, may_roll: bool, folder: Path, limit: int
+    ) -> None:
         self._batch, self._begins, self._facts = batch, begins, facts
+        self._everyone, self._may_roll = everyone, may_roll
         self._folder = Folder(folder)
         self._log = Log(len(batch), limit)
         self._options = KeptOptions(batch)
@@ -61,25 +65,22 @@ class Recorder:
         """Files of rows that did not answer, until they do."""
         self._deaths: dict[tuple[Any, ...], str | None] = {}
         """Files of the rows at which workers died that were started again, the latest last."""
-        self._rolled: Rolled | None = None
-        """Episodes that ended with the last exchange where the next ones began."""
-        self._undo: tuple[Rows, np.ndarray] | None = None
+        self._rolled: tuple[Rows, np.ndarray] | None = None
+        """Rows that began an episode with the last exchange, and with which entry the one before had begun."""
 
     # --- what the front calls ----------------------------------------------------------------------------------------
 
     def sending(self, rows: Rows, ops: Any) -> None:
         """These rows are about to be sent; their columns are written."""
-        batch, whole, log = self._batch, len(rows) == len(self._batch), self._log
+        batch, whole = self._batch, rows is self._everyone
         actions = self._copy_actions(batch.actions, None if whole else rows)
-        given = {row: copied_value(value) for row, value in batch.given.items()} if batch.given else {}
-        log.add(Sent(self._size(actions, 0, whole), None if whole else rows.copy(), actions, given))
+        given = {row: copied_value(value) for row, value in batch.given.items()} if batch.given else None
+        self._log.add((self._size(actions, 0, whole), None if whole else rows.copy(), ops, actions, given))
         if batch.options:
             self._options.sending(rows.tolist())
-        self._undo = None
-        if type(ops) is np.ndarray:
-            self._expect(rows[ops == _RESET])
-        elif type(ops) is int:
-            self._expect(rows)
+        if type(ops) is int:
+            self._note_seeds(rows)
+        self._begins.expect(rows)
         if self._failed:
             for row in rows.tolist():
                 self._failed.pop(row, None)
@@ -87,9 +88,6 @@ class Recorder:
     def unsent(self) -> None:
         """What `sending` was told of was not sent."""
         self._log.remove_last()
-        if self._undo is not None:
-            rows, begin = self._undo
-            self._log.begin[rows] = begin
 
     def received(self, rows: Rows) -> None:
         """These rows were received; their columns are as the engine wrote them."""
@@ -109,7 +107,7 @@ class Recorder:
         size, number = self._size(obs, _FLAGS, whole), log.end
         if began is not None:
             size += self._begins.row_bytes * len(began)
-        log.add(Received(size, None if whole else rows.copy(), obs, *flags, began, starts))
+        log.add((size, None if whole else rows.copy(), obs, *flags, began, starts))
         if began is not None and len(began):
             self._note_begun(began, number)
 
@@ -120,7 +118,7 @@ class Recorder:
         flags = batch.reward[rows], batch.terminated[rows], batch.truncated[rows]
         size = self._size(obs, _FLAGS, False) + self._begins.row_bytes * len(rows)
         number = log.end
-        log.add(Received(size, rows.copy(), obs, *flags, rows.copy(), states))
+        log.add((size, rows.copy(), obs, *flags, rows.copy(), tuple(states.values())))
         self._note_begun(rows, number)
         self._rolled = None
 
@@ -147,28 +145,19 @@ class Recorder:
 
     # --- episodes begin ----------------------------------------------------------------------------------------------
 
-    def _expect(self, rows: Rows) -> None:
-        """These rows are to be reset."""
-        if not len(rows):
-            return
-        self._begins.expect(rows)
-        self._undo = rows, self._log.begin[rows]
-        self._log.begin[rows] = self._log.end
-        seeds, known = self._batch.seed[rows], self._episodes.seeds
-        if known or seeds.max() != NO_SEED:
-            for row, seed in zip(rows.tolist(), seeds.tolist(), strict=True):
-                known.pop(row, None)
-                if seed != NO_SEED:
-                    known[row] = seed
+    def _note_seeds(self, rows: Rows) -> None:
+        known = self._episodes.seeds
+        for row, seed in zip(rows.tolist(), self._batch.seed[rows].tolist(), strict=True):
+            known.pop(row, None)
+            if seed != NO_SEED:
+                known[row] = seed
 
     def _note_begun(self, began: Rows, number: int) -> None:
         """These rows began an episode with the entry `number`, which is the last one."""
-        batch, log = self._batch, self._log
-        ended = batch.terminated[began] | batch.truncated[began]
-        if 1 in ended.tobytes():
-            rows = began[ended]
-            self._rolled = Rolled(rows, log.begin[rows], self._copy_obs(batch.final_obs, rows))
-        log.begin[began] = number
+        begin = self._log.begin
+        if self._may_roll:
+            self._rolled = began, begin[began]
+        begin[began] = number
         for row in began.tolist() if self._episodes.seeds else ():
             self._episodes.seeds.pop(row, None)
         if self._options.any:
@@ -203,14 +192,21 @@ class Recorder:
             return None  # they were not sent
         if self._log.is_owed(row):
             self.received(np.array([row]))
-        rolled = self._rolled
-        if rolled is not None and not error.name.startswith("obs") and rolled.has(row):
-            made = self._episodes.ended(row, rolled)
-        else:
+        begin = self._rolled_from(row)
+        if begin is None or error.name.startswith("obs"):
             made = self._episodes.current(row)
+        else:
+            made = self._episodes.ended(row, begin, self._copy_obs(self._batch.final_obs, np.array([row])))
         made = self._with_failure(made, {**failure_of(error), "phase": "step"})
         self._failed[row] = made
         return self._write(made)
+
+    def _rolled_from(self, row: int) -> int | None:
+        """With which entry the episode began that the last exchange ended, if it also began the next."""
+        if self._rolled is None or not (self._batch.terminated[row] or self._batch.truncated[row]):
+            return None
+        place = position_of(self._rolled[0], row)
+        return None if place < 0 else int(self._rolled[1][place])
 
     def _write(self, made: Recording) -> _Written | None:
         path = self._folder.write(made)
