@@ -30,6 +30,11 @@ def parse_mode(mode: Any) -> AutoresetMode:
         raise ConfigError(f"autoreset must be one of {', '.join(map(repr, _NAMES))}, got {mode!r}") from None
 
 
+def name_of_mode(mode: AutoresetMode) -> str:
+    """What `parse_mode` reads as this mode."""
+    return next(name for name, known in _NAMES.items() if known is mode)
+
+
 def mode_of(env: gymnasium.vector.VectorEnv) -> AutoresetMode:
     """The autoreset mode of any vector env; Gymnasium's default if it does not say."""
     return parse_mode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))

@@ -12,6 +12,7 @@ from vecenv._faults import Fault
 from vecenv._layout import Columns, Layout
 from vecenv._memory import HeapMemory, Memory
 from vecenv._seeding import NO_SEED
+from vecenv._starts import WORDS
 
 Rows: TypeAlias = np.ndarray
 """Indices of rows, int64."""
@@ -39,6 +40,8 @@ class Mail:
     """The info of the step that ended an episode, when a ROLL began the next one."""
     fault: Fault | None = None
     """Set if the op failed; the columns of the row are then not to be used."""
+    cause: Fault | None = None
+    """Why the env was built again, where that is recorded; `info["fault"]` tells the user."""
 
 
 @dataclass
@@ -56,6 +59,8 @@ class Batch:
             that ended the episode and start anew with the next one.
         last_seed: seed of the row's last seeded RESET, -1 if there was none.
         restarts: how often the row's env was built again after a failure.
+        start_kind, start: how the row's episode began, noted before each reset of rows that are recorded; see
+            `_starts.py`.
         options: reset options by row; used once.
         given: actions by row that do not fit the columns and go to the env as they are; used once.
         mail: infos and failures by row, only of rows with something to say.
@@ -78,6 +83,8 @@ class Batch:
     episode_length: np.ndarray
     last_seed: np.ndarray
     restarts: np.ndarray
+    start_kind: np.ndarray
+    start: np.ndarray
     options: dict[int, Any] = field(default_factory=dict)
     given: dict[int, Any] = field(default_factory=dict)
     mail: dict[int, Mail] = field(default_factory=dict)
@@ -121,6 +128,8 @@ class Batch:
             episode_length=column(np.int64),
             last_seed=column(np.int64),
             restarts=column(np.int64),
+            start_kind=column(np.uint8),
+            start=memory.array((count, WORDS), np.dtype(np.uint64)),
         )
 
     def clear(self) -> None:
@@ -148,6 +157,8 @@ class Batch:
             episode_length=self.episode_length[part],
             last_seed=self.last_seed[part],
             restarts=self.restarts[part],
+            start_kind=self.start_kind[part],
+            start=self.start[part],
         )
 
     def infos_of_steps(self, rows: Rows | None) -> tuple[frozenset[str], np.ndarray | None]:

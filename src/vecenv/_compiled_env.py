@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vecenv._autoreset import ops_of, plan
-from vecenv._batch import Op
+from vecenv._batch import Op, Rows
 from vecenv._checks import positive_int
 from vecenv._exchange import Exchange
 from vecenv._layout import Columns
@@ -95,11 +95,17 @@ class CompiledVectorEnv(VectorEnv):
         else:
             self._pack(actions)
         self._taken = lifecycle.all_rows
+        if self._recorder is not None:
+            self._recorder.sending(lifecycle.all_rows, None)
         ended = self.engine.run_all(self._alive, self._done, not self.copy)
         if ended < 0:
             self._taken = None
+            if self._recorder is not None:
+                self._recorder.unsent()
             self._pack(actions)  # raises, naming the env
         self._exchanges += 1
+        if self._recorder is not None:
+            self._recorder.received(lifecycle.all_rows)
         return ended
 
     def _pack(self, actions: Any) -> None:
@@ -132,6 +138,7 @@ class CompiledVectorEnv(VectorEnv):
             self._lifecycle.check_idle("set_state")
             self.engine.set_rows(rows, state.columns)
             self._lifecycle.replaced(rows, state.ready)
+            self._record_anew(rows)
         finally:
             self._lifecycle.inside = None
 
@@ -164,12 +171,18 @@ class CompiledVectorEnv(VectorEnv):
                 raise
             made = self._rollout_of(out, ended)
             self._taken = None
+            self._record_anew(lifecycle.all_rows)
             return made
         except BaseException as error:
             self._tidy_up(error)
             raise
         finally:
             lifecycle.inside = None
+
+    def _record_anew(self, rows: Rows) -> None:
+        """What brought these rows to where they are was not recorded: their recordings begin with what they are."""
+        if self._recorder is not None:
+            self._recorder.replaced(rows, self.engine.states_of(rows))
 
     def _pack_time(self, actions: Any, steps: int | None) -> tuple[Columns, int]:
         """Check T batches of actions as one batch of T x N."""

@@ -36,6 +36,10 @@ class Fault:
     """All rows that failed with it, if it is more than the one."""
     error: EnvError | None = None
     """A ready-made error, for faults that are not an exception of one env."""
+    start: tuple[int, ...] | None = None
+    """Kind and words of the start of the episode, if it was to begin with the op that failed and is recorded."""
+    another: bool = False
+    """Whether it was another row that failed, and took this one's worker with it."""
 
     @classmethod
     def of(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy as copying
 import difflib
 import inspect
+import os
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from gymnasium.envs.registration import EnvSpec
@@ -73,6 +75,9 @@ def make(
     ray_address: str | None = None,
     num_cpus: float = 1.0,
     local_engine: LocalEngine = "auto",
+    record: Literal["last-episode"] | None = None,
+    record_folder: str | os.PathLike[str] = "recordings",
+    record_limit: int = 256 * 2**20,
     **kwargs: Any,
 ) -> VectorEnv:
     """Make `num_envs` environments and run them as one.
@@ -107,6 +112,14 @@ def make(
             or a new one on this machine that lives until the last user closes.
         num_cpus: Ray engine: processors that each actor reserves; a fraction is fine.
         local_engine: Ray engine: the engine inside each actor; "auto" is "compiled" for kernels, else "sync".
+        record: "last-episode" keeps what is needed to run the current episode of each env again: how it began, and the
+            actions since. When an env raises, returns something invalid or not finite, hangs or dies, a file of data is
+            written, and the error names it (`.recording`; with on_error="restart" it is `info["fault"]["recording"]`).
+            `vecenv replay FILE` runs it again; `envs.recording(row)` has the same on demand. What is changed from
+            outside (`set_attr`, `call`, writing to `envs.state`) is not recorded. Not for the ale engine.
+        record_folder: where those files go. At most 100 of a vector env are kept, readable by their owner alone.
+        record_limit: bytes to keep in memory. When there is more, the oldest steps are forgotten, and episodes that are
+            longer are marked as not complete: they cannot be replayed.
         **kwargs: more constructor arguments, for all envs. A kernel's parameter may be an array of one value per env.
 
     Raises:
@@ -131,8 +144,9 @@ def make(
 
         _check_no_misspelling(everything.pop("kwargs"), ())
         return make_games(**{**everything, "num_envs": num_envs, "env_kwargs": _merge(env_kwargs, kwargs)})
+    recording = check_recording(record, record_folder, record_limit)
     source = resolve(env, num_envs, env_kwargs, wrappers, kwargs)
-    kernel, env_fns, env_kwargs, spec = source.kernel, source.env_fns, source.env_kwargs, source.spec
+    kernel, env_fns, env_kwargs = source.kernel, source.env_fns, source.env_kwargs
     count = len(env_fns)
     check_batch_size(batch_size, count)
     workers = count_workers(workers, count, caller_works)
@@ -150,8 +164,7 @@ def make(
     if name == "compiled":
         assert kernel is not None
         envs = _make_compiled(kernel, count, env_kwargs, precision, workers, front)
-        envs.spec = spec
-        return envs
+        return _finished(envs, source, recording)
     if name == "ray":
         from vecenv._ray_parts import make_ray
 
@@ -171,12 +184,10 @@ def make(
             start_timeout=start_timeout,
             ray_address=ray_address,
         )
-        envs.spec = spec
-        return envs
+        return _finished(envs, source, recording)
     if name == "mujoco" and precision == "exact":
         envs = make_task_envs(source.task_kernel, count, env_kwargs, workers, front)
-        envs.spec = spec
-        return envs
+        return _finished(envs, source, recording)
     if precision != "exact":
         raise EngineRefused(f"precision={precision!r} is for the compiled engine, this is {name!r}: {reason}")
     built = build_engine(
@@ -190,8 +201,16 @@ def make(
         caller_works=caller_works,
         start_timeout=start_timeout,
     )
-    envs = VectorEnv(built, timeout=timeout, **front)
-    envs.spec = spec
+    return _finished(VectorEnv(built, timeout=timeout, **front), source, recording)
+
+
+def _finished(envs: VectorEnv, source: Source, recording: tuple[Path, int] | None) -> VectorEnv:
+    """What `make` returns: it knows its spec, and has a recorder if one is asked for."""
+    envs.spec = source.spec
+    if recording is not None:
+        from vecenv.recording._attach import attach
+
+        attach(envs, source.env_fns, *recording)
     return envs
 
 
@@ -355,6 +374,17 @@ def check_batch_size(batch_size: Any, count: int) -> None:
     """Raise unless so many of `count` envs can be received."""
     if batch_size is not None and not 1 <= positive_int("batch_size", batch_size) <= count:
         raise ConfigError(f"batch_size must be in 1 ... num_envs = {count}, got {batch_size}")
+
+
+def check_recording(record: Any, folder: Any, limit: Any) -> tuple[Path, int] | None:
+    """Where to write recordings and how many bytes to keep; None if nothing is to be recorded."""
+    if not isinstance(folder, (str, os.PathLike)):
+        raise ConfigTypeError(f"record_folder must be a path, got {type(folder).__name__} {folder!r:.40}")
+    limit = positive_int("record_limit", limit)
+    if record is None:
+        return None
+    _check_choice("record", record, ("last-episode",))
+    return Path(os.fsdecode(folder)).absolute(), limit
 
 
 def count_workers(workers: Any, count: int, caller_works: bool = False) -> int:

@@ -18,6 +18,7 @@ from vecenv._envs import ENV_RAISED, Factory, close_quietly
 from vecenv._faults import Fault, OnError, RestartPolicy, restart_seed
 from vecenv._options import Renewal
 from vecenv._seeding import NO_SEED
+from vecenv._starts import WATCHED, note_start
 from vecenv.errors import RestartLimit, SpaceError
 
 _BOOLS = frozenset({bool, np.bool_})
@@ -105,6 +106,7 @@ class RowRunner:
         self._rewards = _words(batch.reward)
         self._terminated = _words(batch.terminated)
         self._truncated = _words(batch.truncated)
+        self._start_kinds = _words(batch.start_kind)
         self._current = _words(clocks.current)
         self._busy, self._rows_run = _words(clocks.busy), _words(clocks.rows_run)
 
@@ -387,6 +389,8 @@ class RowRunner:
 
     def _reset_with(self, row: int, options: Any) -> tuple[Any, Any]:
         seed = self._seeds[row]
+        if self._start_kinds[row]:
+            note_start(self._start_kinds, self.batch.start, row, self.envs[row], seed, options)
         if seed == NO_SEED:
             result = self.envs[row].reset(options=options) if options is not None else self.envs[row].reset()
         else:
@@ -422,6 +426,10 @@ class RowRunner:
             return
         batch, op = self.batch, int(self.batch.op[row])
         self._lost.pop(row, None)
+        if self._start_kinds[row]:
+            noted = (self._start_kinds[row], *batch.start[row].tolist()) if self._start_kinds[row] > WATCHED else None
+            another = fault.error is not None and fault.error.row not in (None, self.first + row)
+            fault = replace(fault, start=noted, another=another)
         try:
             info = self._restart(row, op, fault, rebuilt, ended_before)
         except RestartLimit as error:
@@ -432,7 +440,8 @@ class RowRunner:
             self._failed(row, Fault.of(error, "make", seed=self._last_seed(row)))
             return
         told = {**info, "fault": fault.as_info(self._named + row, int(batch.restarts[row]))}
-        batch.mail[row] = Mail(told, final_info=final_info if op == _ROLL else None)
+        cause = fault if self._start_kinds[row] else None
+        batch.mail[row] = Mail(told, final_info=final_info if op == _ROLL else None, cause=cause)
         if not ended_before:
             batch.reward[row], batch.terminated[row], batch.truncated[row] = 0.0, False, op != _RESET
             self._flagged = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import gymnasium
 import numpy as np
@@ -33,6 +33,10 @@ from vecenv.errors import (
     WorkerError,
     WorkerTimeout,
 )
+
+if TYPE_CHECKING:
+    from vecenv.recording._recorder import Recorder
+    from vecenv.recording._recording import Recording
 
 Order = Literal["first-ready", "fixed"]
 T = TypeVar("T")
@@ -86,6 +90,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._same_ops: Any = None
         """The op that all of `_ops` are known to be, so that the usual step need not write it again."""
         self._may_roll = plan(autoreset, np.zeros(1, np.bool_), np.zeros(1, np.bool_)) == _ROLL
+        self._recorder: Recorder | None = None
         self._taken: Rows | None = None
         """Rows received from the engine whose results are not yet with the user."""
         self._patience: float | None = None
@@ -264,6 +269,18 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """Where time goes: in the envs (and which of them), in waiting, in copying."""
         clocks = self.engine.clocks() if isinstance(self.engine, SupportsClocks) else []
         return gather(clocks, self.num_envs, self._exchanges, self._seconds_waiting, self._seconds_copying)
+
+    def recording(self, row: int) -> Recording:
+        """The current episode of an env, to be saved or run again (`vecenv.replay`). Needs `make(record=...)`.
+
+        After its last step an episode is the current one until the next begins; after a failure, that which failed is.
+
+        Raises:
+            ConfigError: nothing is recorded.
+        """
+        if self._recorder is None:
+            raise ConfigError("nothing is recorded; make the envs with record='last-episode'")
+        return self._recorder.recording(row)
 
     # --- planning, resuming, many steps at once ----------------------------------------------------------------------
 
@@ -469,6 +486,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self._ops[where] = ops
             self._same_ops = ops if where is not rows and type(ops) is np.uint8 else None
         self._taken = None
+        if self._recorder is not None:
+            self._recorder.sending(rows, ops)
         try:
             self.engine.send(rows)
         except BaseException:
@@ -484,21 +503,27 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if not isinstance(self.engine, SupportsPending) or not np.isin(rows, self.engine.pending()).any():
             batch.op[rows] = _IDLE
             batch.seed[rows] = NO_SEED  # or the next autoreset would use the seeds of this reset
+            if self._recorder is not None:
+                self._recorder.unsent()
 
     def _receive(self, count: int, timeout: float | None) -> Rows:
         started = time.perf_counter()
         try:
             self._taken = rows = self.engine.recv(count, timeout)
-        except WorkerTimeout:
-            self._lifecycle.broken, self._patience = True, timeout
-            raise
         except EnvError as error:
             self._lifecycle.broken = True
-            self._lifecycle.failed(np.array(error.rows))
+            if isinstance(error, WorkerTimeout):
+                self._patience = timeout
+            else:
+                self._lifecycle.failed(np.array(error.rows))
+            if self._recorder is not None:
+                self._recorder.failed(error)
             raise
         self._seconds_waiting += time.perf_counter() - started
         self._exchanges += 1
         self._lifecycle.received(rows)
+        if self._recorder is not None:
+            self._recorder.received(rows)
         return rows
 
     def _discard_pending(self) -> None:

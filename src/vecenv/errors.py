@@ -142,7 +142,10 @@ class EnvError(VecenvError, RuntimeError):
         action: the action of the failing step, if it was a step.
         seed: the seed of the row's last seeded reset, None if there was none.
         remote_traceback: traceback text from where it was raised.
+        recording: path of the file that the episode was written to, with `make(record="last-episode")`.
     """
+
+    recording: str | None = None
 
     def __init__(
         self,
@@ -242,7 +245,10 @@ class NotFiniteError(VecenvError, ValueError):
         episode: how many episodes the row has begun since then; 0 is the one that the seed began.
         step: how many steps its episode had.
         actions: the last of these, oldest first, batched like actions of many envs.
+        recording: path of the file that the episode was written to, with `make(record="last-episode")`.
     """
+
+    recording: str | None = None
 
     def __init__(
         self, name: str, *, row: int, value: Any, seed: int | None, episode: int, step: int, actions: Any
@@ -256,16 +262,31 @@ class NotFiniteError(VecenvError, ValueError):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fields = dict(self.__dict__)
+        fields = {**self.__dict__, "args": self.args}
         return _not_finite, (fields.pop("name"), fields)
 
 
 def _not_finite(name: str, fields: dict[str, Any]) -> NotFiniteError:
-    return NotFiniteError(name, **fields)
+    recording, args = fields.pop("recording", None), fields.pop("args", None)
+    error = NotFiniteError(name, **fields)
+    error.recording, error.args = recording, args or error.args
+    return error
 
 
 class UnsupportedError(VecenvError, NotImplementedError):
     """This engine cannot do that; the message names those that can."""
+
+
+def name_recording(error: VecenvError, path: str, why_not: str | None) -> None:
+    """Tell an error where the episode is that led to it, and how to run it again (`why_not`: why it cannot be)."""
+    line = (
+        f"\nreplay it: vecenv replay {path}" if why_not is None else f"\nrecorded in {path}, not to replay: {why_not}"
+    )
+    if isinstance(error, EnvError):
+        error.message += line
+    else:
+        error.args = (f"{error}{line}",)
+    error.recording = path  # type: ignore[attr-defined]  # those that come here have it
 
 
 def env_error(original: BaseException | None, message: str, **fields: Any) -> EnvError:

@@ -101,6 +101,8 @@ def _refuses(
         return "different native games do not share a pool of workers; leave workers out"
     if pool and options.episodic_life == "continue":
         return "native games of a pool cannot go on with the next life alone; leave workers out"
+    if asked["record"] is not None:
+        return "native games do not say how their episodes begin, so they cannot be recorded; games in Python can"
     if asked["precision"] != "exact":
         return f"precision={asked['precision']!r} is for kernels"
     version = load_ale("the game").__version__

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from vecenv._batch import Batch, Rows
 from vecenv._clocks import Clocks
 from vecenv.engines._facts import BatchFacts
@@ -74,6 +76,19 @@ class SupportsPending(Protocol):
 
     def pending(self) -> Rows:
         """Rows that were sent and not received, ascending."""
+        ...
+
+
+@runtime_checkable
+class SupportsStates(Protocol):
+    """An engine whose rows are columns of numbers: all that an env is can be read."""
+
+    def just_begun(self, rows: Rows) -> Rows:
+        """Those of the rows whose last op began an episode, ascending."""
+        ...
+
+    def states_of(self, rows: Rows) -> dict[str, np.ndarray]:
+        """Copies of the state, random stream, parameters and steps so far of these rows."""
         ...
 
 

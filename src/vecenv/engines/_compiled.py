@@ -90,6 +90,11 @@ class CompiledEngine:
         self._queue: Rows = self._rows[:0]
         self._native = self._compile()
         self._columns = self._allocate(count)
+        self._of_episodes = {
+            name: column
+            for name, column in self._columns.items()
+            if name in ("RNG", "ELAPSED") or name.startswith(("S_", "P_"))
+        }
         self._tables = self._make_tables()
         self._whole = np.array([self._tables[0].ctypes.data, 0, 0, count, 0, 0, 1, 0], np.int64)
         """Orders to run all rows, see `_driver.ORDERS`."""
@@ -188,6 +193,15 @@ class CompiledEngine:
     def get_rows(self, rows: Rows) -> dict[str, np.ndarray]:
         """Copies of everything that these rows are made of."""
         return {name: column[rows] for name, column in self._lasting().items()}
+
+    def just_begun(self, rows: Rows) -> Rows:
+        """Those of the rows whose last op began an episode."""
+        elapsed = self._columns["ELAPSED"]
+        return np.flatnonzero(elapsed == 0) if len(rows) == self._count else rows[elapsed[rows] == 0]
+
+    def states_of(self, rows: Rows) -> dict[str, np.ndarray]:
+        """What an episode is made of, without its results."""
+        return {name: column[rows] for name, column in self._of_episodes.items()}
 
     def set_rows(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
         """Make these rows what `get_rows` read; a single one is set to all of them."""

@@ -77,6 +77,8 @@ class RayEngine:
         """Rows whose results are in the batch, but not yet received."""
         self._sent_at = np.zeros(count, np.int64)
         self._rows_run = 0
+        self._watched = False
+        self._begun: dict[int, Any] = {}
         builds = [cloudpickle.dumps(build(start, stop)) for start, stop in bounds]
         self._pool = Pool(
             RowActor,
@@ -166,6 +168,11 @@ class RayEngine:
         """Where the actors are, and whether they have to take turns."""
         return summary_of(self._pool.actors)
 
+    def watch(self) -> dict[int, Any]:
+        """From now on, have actors tell how episodes began; they are added to this dict, by row, as `Answer.begun`."""
+        self._watched = True
+        return self._begun
+
     # --- requests and answers ----------------------------------------------------------------------------------------
 
     def _flight(self, number: int, rows: Rows) -> _Flight:
@@ -178,6 +185,7 @@ class RayEngine:
             op=batch.op[where].copy(),
             seed=batch.seed[where].copy(),
             actions=[column[where].copy() for column in batch.actions],
+            watched=self._watched,
         )
         local = (mine - actor.start).tolist() if batch.options or batch.given else []
         hand_over(batch.options, request.options, local, actor.start)
@@ -222,6 +230,7 @@ class RayEngine:
             batch.final_info[name][ended] = column
         batch.op[where] = Op.IDLE
         batch.mail.update((actor.start + row, mail) for row, mail in answer.mail.items())
+        self._begun.update((actor.start + row, start) for row, start in answer.begun.items())
         for text in answer.dropped:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         actor.seconds += answer.seconds

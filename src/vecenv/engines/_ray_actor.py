@@ -19,7 +19,8 @@ from vecenv._cpus import usable_cpus
 from vecenv._faults import Fault, restart_seed
 from vecenv._layout import Columns
 from vecenv._seeding import NO_SEED
-from vecenv.engines import Engine, SupportsCall
+from vecenv._starts import UNWATCHED, WATCHED
+from vecenv.engines import Engine, SupportsCall, SupportsStates
 from vecenv.engines._facts import EnvFacts
 from vecenv.engines._sendable import drop_unsendable, picklable, sendable, unsendable
 from vecenv.errors import EnvError, SpaceError, WorkerError
@@ -82,6 +83,8 @@ class Request:
     actions: Columns
     options: dict[int, Any] = field(default_factory=dict)
     given: dict[int, Any] = field(default_factory=dict)
+    watched: bool = False
+    """Whether the answer is to tell how episodes began."""
 
 
 @dataclass
@@ -93,6 +96,7 @@ class Answer:
         mail: by row, counted from the actor's first.
         dropped: what to warn of.
         seconds, cpu_seconds: that the engine took, on the clock and on the processor.
+        begun: how episodes began, by row: kind and words of `_starts.py`, or the state of a kernel.
     """
 
     kept: dict[str, np.ndarray]
@@ -105,6 +109,7 @@ class Answer:
     dropped: list[str]
     seconds: float
     cpu_seconds: float
+    begun: dict[int, Any]
 
 
 class RowActor:
@@ -162,6 +167,7 @@ class RowActor:
             column[where] = values
         batch.options.update(request.options)
         batch.given.update(request.given)
+        batch.start_kind[where] = WATCHED if request.watched else UNWATCHED
         started, cpu_started = time.perf_counter(), time.process_time()
         self._engine.send(rows)
         faults = self._receive(rows)
@@ -182,6 +188,7 @@ class RowActor:
             dropped=dropped,
             seconds=seconds,
             cpu_seconds=cpu_seconds,
+            begun=self._begun(rows[request.op != Op.STEP]) if request.watched else {},
         )
 
     def call(self, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Any]:
@@ -226,6 +233,19 @@ class RowActor:
                 faults.update(dict.fromkeys(failed, as_fault(error, self._first)))
                 left -= failed
         return faults
+
+    def _begun(self, rows: Rows) -> dict[int, Any]:
+        """How the episodes of these rows began, if they did."""
+        batch, engine = self._engine.batch, getattr(self._engine, "engine", self._engine)
+        if isinstance(engine, SupportsStates):
+            began = engine.just_begun(rows)
+            states = engine.states_of(began)
+            return {
+                row: {name: np.array(column[place]) for name, column in states.items()}
+                for place, row in enumerate(began.tolist())
+            }
+        noted = [row for row in rows.tolist() if batch.start_kind[row] > WATCHED]
+        return {row: (int(batch.start_kind[row]), *batch.start[row].tolist()) for row in noted}
 
     def _make_sendable(self, mail: dict[int, Mail]) -> list[str]:
         """Take out of the infos what cannot be pickled; what to say of it, once per key."""
@@ -334,7 +354,9 @@ class Reborn:
         batch = self.batch
         letter = batch.mail.pop(row, None) or Mail()
         told = {**letter.info, "fault": fault.as_info(self._first + row, int(batch.restarts[row]))}
-        batch.mail[row] = Mail(told, final_info={} if op == Op.ROLL else None)
+        another = fault.error is not None and fault.error.row not in (None, self._first + row)
+        cause = replace(fault, another=another) if batch.start_kind[row] else None
+        batch.mail[row] = Mail(told, final_info={} if op == Op.ROLL else None, cause=cause)
         if op == Op.RESET:
             return
         batch.reward[row], batch.terminated[row], batch.truncated[row] = 0.0, False, True

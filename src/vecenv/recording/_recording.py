@@ -35,12 +35,13 @@ class Recording:
       ("module:qualname"), args, kwargs; "kernel": id, where, params, max_episode_steps; "unknown": repr, why. All but
       the last also have wrappers (a list of such dicts, of kind "reference" or "unknown"), and "file" where the module
       is `__main__`.
-    - `start`: "seed": seed; "random-state": words (uint64 [6]); "kernel-state": columns (arrays by name);
+    - `start`: "seed": seed; "random-state": words (uint64 [6]); "kernel-state": columns (of the env alone
+      after its reset: S_field, P_parameter, RNG, ELAPSED, the steps before; not 0 if it began in the middle of things);
       "unknown": why.
     - `options` of the reset: "none"; "value": value, and build_kwargs where the options asked for another build;
       "unknown": why.
-    - `failure`: "raised", "invalid", "not-finite", "hung" or "died": phase, type, message, traceback, signal, exitcode,
-      stack (each may be None).
+    - `failure`: "raised", "invalid", "not-finite", "hung" or "died": phase ("reset" or "step"), step (how many actions
+      the episode had then), type, message, traceback, signal, exitcode, stack (the last four may be None).
 
     Attributes:
         row: index of the env.
@@ -55,7 +56,7 @@ class Recording:
         actions: one column per leaf, [T, ...]. With a failure in a step, the last one is the action of that step.
         given: actions that do not fit the columns, by step; they take the place of the columns' rows.
         obs: one column per leaf, [R + 1, ...], R being the steps whose results came back: of the reset (or, if not
-            `complete`, before the first action), then after each step. No rows at all if the reset itself failed.
+            `complete`, before the first action), then after each step. No rows at all if the reset did not come back.
         digested: by leaf, whether `obs` has a digest of each row (uint64, see `digest_rows`) instead of the row.
         reward, terminated, truncated: of the steps whose results came back, [R]; R is T, or T - 1 if the last failed.
         steps: T: how many actions it holds, that of a failing step included.
@@ -144,9 +145,8 @@ def _check(recording: Recording) -> None:
     _check_kinds(recording)
     steps, returned = recording.steps, len(recording.reward)
     began = returned + 1
-    if recording.failure is not None and recording.failure["phase"] == "reset" and not steps:
-        began = _count(recording.obs, 0)
-        _demand(began in (0, 1), "observations of a reset that failed")
+    if not steps and _count(recording.obs, 1) == 0:
+        began = 0  # its reset failed, or is under way
     _demand(returned in (steps, steps - 1) and returned >= 0, f"{steps} actions and {returned} rewards")
     for name, dtype in (("reward", np.float64), ("terminated", np.bool_), ("truncated", np.bool_)):
         array = getattr(recording, name)

@@ -71,8 +71,8 @@ class RecordVideo(Wrapper):
         VideoFile(self.folder / "probe.mp4", self.fps).close()  # an encoder that is missing is missed now
 
     @property
-    def recording(self) -> bool:
-        """Whether there is a video under way."""
+    def recording(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]  # it is Gymnasium's
+        """Whether there is a video under way. Recordings of episodes are `envs.unwrapped.recording(row)`."""
         return self._video is not None
 
     def start_recording(self, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -16,8 +16,11 @@ from vecenv._options import ResetOptions
 from vecenv._stats import Stats
 from vecenv._step import Step
 from vecenv._vector_env import VectorEnv
-from vecenv.errors import ConfigTypeError, UnsupportedError
+from vecenv.errors import ConfigTypeError, NotFiniteError, UnsupportedError
 from vecenv.wrappers._transform import Transform
+
+if TYPE_CHECKING:
+    from vecenv.recording import Recording
 
 
 class Wrapper(gymnasium.vector.VectorWrapper):
@@ -101,6 +104,10 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         """Where time goes."""
         return self._ours("stats").stats()
 
+    def recording(self, row: int) -> Recording:
+        """The current episode of an env, as the env itself saw it: without what wrappers make of it."""
+        return self._ours("recording").recording(row)
+
     @property
     def autoreset_mode(self) -> AutoresetMode:
         """What happens when an episode ends."""
@@ -151,7 +158,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
             mask = ResetOptions.parse(options, self.num_envs).mask
             exchange = Exchange.of_reset(*inner.reset(seed=seed, options=options), mask, self.num_envs)
             self._ended[exchange.touched] = False
-        self.transform.exchange(exchange)
+        self._look_at(exchange)
         return exchange
 
     def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
@@ -166,7 +173,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
             self._ended = exchange.done
         else:
             raise self._not_ours("a partial step")
-        self.transform.exchange(exchange)
+        self._look_at(exchange)
         return exchange
 
     def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
@@ -174,8 +181,16 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         if not isinstance(inner, (Wrapper, VectorEnv)):
             raise self._not_ours("recv")
         exchange = inner._exchange_recv(min_envs, timeout)
-        self.transform.exchange(exchange)
+        self._look_at(exchange)
         return exchange
+
+    def _look_at(self, exchange: Exchange) -> None:
+        try:
+            self.transform.exchange(exchange)
+        except NotFiniteError as error:
+            if isinstance(self.unwrapped, VectorEnv) and self.unwrapped._recorder is not None:
+                self.unwrapped._recorder.failed(error)
+            raise
 
     def _rows(self, env_ids: Any) -> np.ndarray:
         """Env ids as numbers; the env inside checks them."""

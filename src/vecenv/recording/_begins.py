@@ -1,0 +1,139 @@
+"""Which rows began an episode with an exchange, and how: for Python envs, kernels, and either in Ray's actors."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from vecenv._batch import Batch, Rows
+from vecenv._starts import SEEDED, STREAM, UNKNOWN, WATCHED
+from vecenv.engines import SupportsStates
+from vecenv.recording._random_state import WORDS
+
+_NO_WORDS = (
+    "its np_random is no NumPy generator with PCG64, so it cannot be said where its random stream was; reset it with a "
+    "seed to record it"
+)
+_NOT_TOLD = (
+    "whatever ran it was gone before it could say where its random stream was; reset it with a seed to record it"
+)
+
+
+class Begins(Protocol):
+    """Finds out how episodes began.
+
+    Attributes:
+        row_bytes: that the start of an episode takes, about.
+    """
+
+    row_bytes: int
+
+    def expect(self, rows: Rows) -> None:
+        """These rows are to be reset: what they noted before is of no interest."""
+        ...
+
+    def take(self, rows: Rows) -> tuple[Rows | None, Any]:
+        """Those of the rows, which were just received, that began an episode; and how they did."""
+        ...
+
+    def peek(self, row: int) -> Any:
+        """How the row's next episode began, if it did and was not received; else None."""
+        ...
+
+    def start(self, starts: Any, position: int) -> tuple[dict[str, Any], bool]:
+        """What a recording says of a start that `take` or `peek` returned, and whether that reset had options."""
+        ...
+
+
+class PythonBegins:
+    """Python envs note the seed or the place of their stream in columns of the batch."""
+
+    row_bytes = 100
+
+    def __init__(self, batch: Batch) -> None:
+        self._kinds, self._words = batch.start_kind, batch.start
+        self._kinds[...] = WATCHED
+        self._quiet = self._kinds.tobytes()
+
+    def expect(self, rows: Rows) -> None:
+        self._kinds[rows] = WATCHED
+
+    def take(self, rows: Rows) -> tuple[Rows | None, Any]:
+        if self._kinds.tobytes() == self._quiet:
+            return None, None
+        began = rows[self._kinds[rows] > WATCHED]
+        starts = self._kinds[began], self._words[began]
+        self._kinds[began] = WATCHED
+        return began, starts
+
+    def peek(self, row: int) -> Any:
+        if self._kinds[row] <= WATCHED:
+            return None
+        return self._kinds[row : row + 1].copy(), self._words[row : row + 1].copy()
+
+    def start(self, starts: Any, position: int) -> tuple[dict[str, Any], bool]:
+        kinds, words = starts
+        return noted_start((kinds[position], *words[position].tolist()))
+
+
+class KernelBegins:
+    """The state of a kernel after its reset is where its episode begins."""
+
+    def __init__(self, engine: SupportsStates) -> None:
+        self._engine = engine
+        self.row_bytes = sum(column.nbytes for column in engine.states_of(np.zeros(1, np.int64)).values())
+
+    def expect(self, rows: Rows) -> None:
+        pass
+
+    def take(self, rows: Rows) -> tuple[Rows | None, Any]:
+        began = self._engine.just_begun(rows)
+        return (began, self._engine.states_of(began)) if len(began) else (None, None)
+
+    def peek(self, row: int) -> Any:
+        return None
+
+    def start(self, starts: Any, position: int) -> tuple[dict[str, Any], bool]:
+        columns = {name: np.array(column[position]) for name, column in starts.items()}
+        return {"kind": "kernel-state", "columns": columns}, True
+
+
+class RayBegins:
+    """Actors tell with their answers how episodes began, whichever engine they have."""
+
+    row_bytes = 1000
+
+    def __init__(self, engine: Any) -> None:
+        self._begun: dict[int, Any] = engine.watch()
+
+    def expect(self, rows: Rows) -> None:
+        for row in rows.tolist() if self._begun else ():
+            self._begun.pop(row, None)
+
+    def take(self, rows: Rows) -> tuple[Rows | None, Any]:
+        began = [row for row in rows.tolist() if row in self._begun] if self._begun else []
+        return (np.array(began), [self._begun.pop(row) for row in began]) if began else (None, None)
+
+    def peek(self, row: int) -> Any:
+        return [self._begun[row]] if row in self._begun else None
+
+    def start(self, starts: Any, position: int) -> tuple[dict[str, Any], bool]:
+        start = starts[position]
+        return ({"kind": "kernel-state", "columns": start}, True) if isinstance(start, dict) else noted_start(start)
+
+
+def noted_start(noted: tuple[int, ...]) -> tuple[dict[str, Any], bool]:
+    """What a recording says of the kind and words that a Python env noted, and whether its reset had options."""
+    kind, *words = noted
+    had_options = bool(words[WORDS])
+    if kind == SEEDED:
+        return {"kind": "seed", "seed": int(words[0])}, had_options
+    if kind == STREAM:
+        return {"kind": "random-state", "words": np.array(words[:WORDS], np.uint64)}, had_options
+    return {"kind": "unknown", "why": _NO_WORDS if kind == UNKNOWN else _NOT_TOLD}, had_options
+
+
+def not_told(seed: int | None) -> dict[str, Any]:
+    """The start of an episode that nobody noted: its seed if there was one."""
+    return {"kind": "unknown", "why": _NOT_TOLD} if seed is None else {"kind": "seed", "seed": seed}

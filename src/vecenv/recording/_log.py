@@ -1,0 +1,143 @@
+"""What went back and forth, in order, for as long as an episode that is going on needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from vecenv._batch import Rows
+
+Kept: TypeAlias = list[Any]
+"""One entry per leaf: an array, or a list of values where the leaf has no fixed size."""
+
+_OVERHEAD = 1000
+"""Bytes of an entry besides its arrays, about."""
+_SOME = 512
+"""Entries after which it is worth looking for some that nobody needs."""
+
+
+class Sent(NamedTuple):
+    """Actions of some rows; None: of all."""
+
+    size: int
+    rows: Rows | None
+    actions: Kept
+    given: dict[int, Any]
+
+
+class Received(NamedTuple):
+    """Results of some rows (None: of all), and the starts of those of them that began an episode."""
+
+    size: int
+    rows: Rows | None
+    obs: Kept
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    began: Rows | None
+    starts: Any
+
+
+Entry: TypeAlias = Sent | Received
+
+
+class Log:
+    """Entries by number, counted from the first that ever was.
+
+    Args:
+        count: number of rows.
+        limit: bytes; the oldest entries are dropped when there are more.
+
+    Attributes:
+        begin: by row, number of the entry that its episode began with; entries before the oldest are not kept.
+    """
+
+    def __init__(self, count: int, limit: int) -> None:
+        self.begin = np.zeros(count, np.int64)
+        self._entries: list[Entry] = []
+        self._first = 0
+        self._limit = limit
+        self._bytes = 0
+        self._looked = 0
+
+    @property
+    def end(self) -> int:
+        """Number of the next entry."""
+        return self._first + len(self._entries)
+
+    def add(self, entry: Entry) -> None:
+        """Append an entry, and drop what nobody needs, or what is too much."""
+        self._entries.append(entry)
+        self._bytes += entry.size
+        if self._bytes > self._limit or len(self._entries) - self._looked > _SOME:
+            self._prune()
+
+    def remove_last(self) -> None:
+        """Take the last entry back, if it was not dropped at once."""
+        if self._entries:
+            self._bytes -= self._entries.pop().size
+
+    def of_row(
+        self, row: int, begin: int | None = None
+    ) -> tuple[bool, list[tuple[Sent, int]], list[tuple[Received, int]]]:
+        """The entries of a row's episode, each with the row's position in it.
+
+        Args:
+            row: which.
+            begin: number of the entry it began with; default: that of the current episode.
+
+        Returns:
+            Whether all are still there; what was sent; and what was received, of which the first is the observation
+            that the first action was chosen by.
+        """
+        start = int(self.begin[row]) if begin is None else begin
+        sent: list[tuple[Sent, int]] = []
+        received: list[tuple[Received, int]] = []
+        for entry in self._entries[max(0, start - self._first) :]:
+            position = position_of(entry.rows, row)
+            if position < 0:
+                continue
+            if isinstance(entry, Received):
+                received.append((entry, position))
+            elif received:  # what came before the first observation belongs to a step that was dropped
+                sent.append((entry, position))
+        return start >= self._first, sent, received
+
+    def is_owed(self, row: int) -> bool:
+        """Whether the row was sent and not received."""
+        for entry in reversed(self._entries):
+            if position_of(entry.rows, row) >= 0:
+                return isinstance(entry, Sent)
+        return False
+
+    def _prune(self) -> None:
+        self._drop(int(self.begin.min()) - self._first)
+        while self._bytes > self._limit and self._entries:
+            self._drop(1 + len(self._entries) // 8)
+        self._looked = len(self._entries)
+
+    def _drop(self, count: int) -> None:
+        if count > 0:
+            self._bytes -= sum(entry.size for entry in self._entries[:count])
+            del self._entries[:count]
+            self._first += count
+
+
+def position_of(rows: Rows | None, row: int) -> int:
+    """Where a row is among rows (None: all); -1 if it is not."""
+    if rows is None:
+        return row
+    found = np.flatnonzero(rows == row)
+    return int(found[0]) if len(found) else -1
+
+
+def size_of(kept: Sequence[Any]) -> int:
+    """Bytes of what is kept of an entry, about."""
+    return _OVERHEAD + sum(part.nbytes if isinstance(part, np.ndarray) else 200 * len(part) for part in kept)
+
+
+def parts(entries: Sequence[tuple[Any, int]], name: str, leaf: int) -> Iterator[Any]:
+    """A leaf of a row over time."""
+    return (getattr(entry, name)[leaf][position] for entry, position in entries)
