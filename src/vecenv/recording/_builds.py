@@ -1,0 +1,200 @@
+"""Making the env of a recording again. A file names code; none of it is imported or called without trust."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gymnasium.envs.registration import EnvSpec, registry
+
+from vecenv._builds import NAMESPACE, find_build
+from vecenv._envs import Factory
+from vecenv._make import resolve
+from vecenv.atari._ids import register_games
+from vecenv.errors import ConfigError, UnknownEnv, UnsafeFile
+from vecenv.mujoco._registry import find_task
+from vecenv.recording._kernel_state import begun_env
+from vecenv.recording._recording import Recording
+from vecenv.recording._scripts import load_script
+
+_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What an env is made of.
+
+    Attributes:
+        source: what `vecenv.make` takes for one env.
+        kwargs: its constructor arguments.
+        wrappers: around it.
+    """
+
+    source: Any
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    wrappers: tuple[Callable[..., Any], ...] = ()
+
+
+def factory_of(recording: Recording, parts: Parts, render_mode: str | None = None) -> Factory:
+    """What makes the env of a recording, ready for its reset.
+
+    Args:
+        recording: of the env.
+        parts: of the env, from the recording or from the user.
+        render_mode: the env's, None for none.
+
+    Raises:
+        ConfigError: it cannot be made; the message says why.
+    """
+    kwargs = {**parts.kwargs, **recording.options.get("build_kwargs", {})}
+    if recording.start["kind"] == "kernel-state":
+        return functools.partial(begun_env, recording, parts.source, kwargs, render_mode)
+    if render_mode is not None:
+        kwargs["render_mode"] = render_mode
+    return resolve(parts.source, 1, kwargs, parts.wrappers or None, {}).env_fns[0]
+
+
+def parts_of(build: Mapping[str, Any], trust: bool) -> Parts:
+    """What a recording says that its env is made of.
+
+    Raises:
+        UnsafeFile: it names code that would have to be imported or called, and is not trusted.
+        ConfigError: it does not say, or what it names is not there.
+    """
+    unknown = [part for part in (build, *build.get("wrappers", [])) if part["kind"] == "unknown"]
+    if unknown:
+        raise ConfigError(
+            f"the recording does not say how its env is made: {unknown[0]['why']} ({unknown[0]['repr']:.100}). Pass "
+            "what makes it: vecenv.replay(file, env=...), or --env module:function"
+        )
+    if build["kind"] == "id" and ":" not in build["id"] and not build.get("entry_point") and not _is_known(build):
+        raise UnknownEnv(
+            f"there is no env {build['id']!r} here; import the package that registers it, or pass env=... "
+            f"(--env package:{build['id']})"
+        )
+    code = [*([] if _is_known(build) else [title_of(build)]), *map(_reference, build.get("wrappers", []))]
+    code += _names_in({**build.get("kwargs", {}), **build.get("params", {})})
+    if code and not trust:
+        raise UnsafeFile(
+            f"the recording names code, {' and '.join(code)}, that would be imported and run; nothing was. If you "
+            "trust whoever wrote the file, pass trust=True (--trust); or say yourself what makes the env: env=... "
+            f"(--env {_example(build)})"
+        )
+    wrappers = tuple(_called(part) for part in build.get("wrappers", []))
+    if build["kind"] == "reference":
+        return Parts(_called(build), {}, wrappers)
+    if build["kind"] == "kernel":
+        source = build["id"] if _is_known(build) else _imported(build)
+        return Parts(source, build.get("params", {}), wrappers)
+    return Parts(_id_or_spec(build), build.get("kwargs", {}), wrappers)
+
+
+def _is_known(build: Mapping[str, Any]) -> bool:
+    """Whether the env is one that this process, or what is installed, has under a plain id."""
+    id = build.get("id")
+    if build["kind"] == "reference" or id is None or (":" in id and not id.startswith(f"{NAMESPACE}:")):
+        return False
+    if build["kind"] == "kernel":
+        found = find_task(id) or getattr(find_build(id)[0], "definition", None)
+        return found is not None and build.get("where") in (None, f"{found.__module__}:{found.__qualname__}")
+    register_games(id)
+    return id in registry or find_task(id) is not None or find_build(id)[0] is not None
+
+
+def _names_in(value: Any) -> list[str]:
+    """Texts among arguments that look like names of code: some envs import what they are given so."""
+    if isinstance(value, dict):
+        return [name for part in value.values() for name in _names_in(part)]
+    if isinstance(value, (list, tuple)):
+        return [name for part in value for name in _names_in(part)]
+    return [value] if isinstance(value, str) and _NAME.match(value) else []
+
+
+def _id_or_spec(build: Mapping[str, Any]) -> str | EnvSpec:
+    """An id that is registered as it was, or a spec like the one that was used."""
+    id = build["id"]
+    module, sign, _ = id.rpartition(":")
+    if sign and not _is_known(build):
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            raise ConfigError(f"the module of {id!r} cannot be imported: {type(error).__name__}: {error}") from error
+    plain = id.removeprefix(f"{module}:")
+    known = registry.get(plain)
+    if known is None and _is_known(build):
+        return id
+    if known is None and not build.get("entry_point"):
+        raise UnknownEnv(f"{module} registers no {id!r}; pass env=... (--env)")
+    own: Any = _called({"where": build["entry_point"], **_file(build)}) if known is None else None
+    spec = EnvSpec(plain, entry_point=own) if known is None else copy.deepcopy(known)
+    for name in ("max_episode_steps", "order_enforce", "disable_env_checker"):
+        if name in build:
+            setattr(spec, name, build[name])
+    return plain if spec == known else spec
+
+
+def _called(part: Mapping[str, Any]) -> Callable[..., Any]:
+    """What a reference stands for, with its arguments."""
+    found = _imported(part)
+    args, kwargs = part.get("args", []), part.get("kwargs", {})
+    return functools.partial(found, *args, **kwargs) if args or kwargs else found
+
+
+def _imported(part: Mapping[str, Any]) -> Any:
+    name = part.get("where") or ""
+    module, _, path = name.partition(":")
+    try:
+        found: Any = _main(part.get("file"), path) if module == "__main__" else importlib.import_module(module)
+    except Exception as error:
+        raise ConfigError(
+            f"{name!r}, which the recording names, cannot be imported: {type(error).__name__}: {error}. Is its module "
+            "on the path (PYTHONPATH)? Or pass env=... (--env)"
+        ) from error
+    for attribute in path.split("."):
+        found = getattr(found, attribute, None)
+        if found is None:
+            raise ConfigError(f"there is no {name!r}, which the recording names; pass env=... (--env)")
+    return found
+
+
+def _main(file: str | None, path: str) -> Any:
+    """The script that the env came from: this one, or another."""
+    main, name = sys.modules["__main__"], path.partition(".")[0]
+    here = getattr(main, "__file__", None)
+    if hasattr(main, name) and (file is None or here is None or Path(here).resolve() == Path(file)):
+        return main
+    if file is None:
+        raise ImportError("it was defined at a prompt or in a notebook")
+    return load_script(file, name)
+
+
+def title_of(build: Mapping[str, Any]) -> str:
+    """The env in few words: its id, where it is defined, or what it looked like."""
+    if build["kind"] == "unknown":
+        return str(build["repr"])
+    id, where = build.get("id"), build.get("where") or build.get("entry_point")
+    if id is None or build["kind"] == "reference":
+        return _reference(build)
+    return f"{id} ({where})" if where and not _is_known(build) else str(id)
+
+
+def _reference(part: Mapping[str, Any]) -> str:
+    where = str(part.get("where"))
+    file = part.get("file")
+    return f"{where} in {file}" if file else where
+
+
+def _file(build: Mapping[str, Any]) -> dict[str, Any]:
+    return {"file": build["file"]} if build.get("file") else {}
+
+
+def _example(build: Mapping[str, Any]) -> str:
+    where = str(build.get("where") or build.get("entry_point") or "__main__")
+    return "module:function" if where.startswith("__main__") else where
