@@ -54,7 +54,7 @@ class Archive:
         except UnsafeFile:
             raise
         except Exception as error:  # a file can be wrong in any way
-            raise UnsafeFile(f"{name} inside is damaged ({type(error).__name__}: {error})") from error
+            raise UnsafeFile(f"{name} inside is damaged ({type(error).__name__}: {error!s:.200})") from error
 
     def array(self, name: str) -> np.ndarray:
         """The array of an entry `name`.
@@ -73,7 +73,7 @@ class Archive:
         except UnsafeFile:
             raise
         except Exception as error:  # as above
-            raise UnsafeFile(f"{name} inside is damaged ({type(error).__name__}: {error})") from error
+            raise UnsafeFile(f"{name} inside is damaged ({type(error).__name__}: {error!s:.200})") from error
 
     def __enter__(self) -> Archive:
         return self
@@ -107,7 +107,7 @@ def parsed(text: str | bytes) -> Any:
     try:
         found = json.loads(text, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:  # RecursionError: brackets within brackets
-        raise UnsafeFile(f"the text is not JSON that we write ({type(error).__name__}: {error})") from error
+        raise UnsafeFile(f"the text is not JSON that we write ({type(error).__name__}: {error!s:.200})") from error
     if _deeper(found, _DEEPEST):
         raise UnsafeFile(f"the JSON is nested more than {_DEEPEST} levels deep")
     return found
@@ -122,7 +122,7 @@ def _opened(file: IO[bytes]) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
     except Exception as error:
-        raise UnsafeFile(f"the archive is damaged or cut off ({type(error).__name__}: {error})") from error
+        raise UnsafeFile(f"the archive is damaged or cut off ({type(error).__name__}: {error!s:.200})") from error
 
 
 def _check_header(stream: IO[bytes], entry: zipfile.ZipInfo) -> None:

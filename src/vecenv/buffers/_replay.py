@@ -344,12 +344,14 @@ class ReplayBuffer:
 
     def _check_places(self, arrays: dict[str, np.ndarray]) -> None:
         """Raise UnsafeFile unless what counts and points can be true: native code relies on it."""
-        head, stored, tree = arrays["head"], arrays["stored"], arrays.get("tree", np.zeros(2))
-        highest = arrays["highest"]
+        head, stored, highest = arrays["head"], arrays["stored"], arrays["highest"]
         if head.min() < 0 or head.max() >= self.slots or stored.min() < 0 or stored.max() > self.slots:
             raise UnsafeFile(f"the stored buffer is damaged: its places are not among {self.slots}")
-        if not (np.isfinite(tree).all() and tree.min() >= 0 and np.isfinite(highest).all() and highest.min() > 0):
-            raise UnsafeFile("the stored buffer is damaged: its priorities are not positive numbers")
+        fine = np.isfinite(highest).all() and highest.min() > 0
+        if self._tree is not None:
+            fine = fine and self._tree.could_be(arrays["tree"]) and (arrays["tree"][1] > 0) == (stored.sum() > 0)
+        if not fine:
+            raise UnsafeFile("the stored buffer is damaged: its priorities cannot be")
 
     def _arrays(self) -> dict[str, np.ndarray]:
         own = {

@@ -78,7 +78,7 @@ def _read_monitor(file: Path) -> np.ndarray:
             next(lines)
             rows = [(float(row["r"]), float(row["l"]), float(row["t"])) for row in csv.DictReader(lines)]
     except (StopIteration, KeyError, ValueError, TypeError, csv.Error) as error:
-        raise ConfigError(f"{file} is not in Monitor's format: {error!r}") from error
+        raise ConfigError(f"{file} is not in Monitor's format: {error!r:.200}") from error
     found = np.array(rows).reshape(-1, 3)
     if not np.isfinite(found[:, 1:]).all() or (found[:, 1] < 0).any():
         raise ConfigError(f"{file} is damaged: it has lengths or times that are negative, infinite or NaN")
@@ -91,7 +91,9 @@ def curve_of(label: str, runs: Sequence[Episodes]) -> Curve:
     The band is a 95 % bootstrap interval of the mean: over the episodes of each stretch if there is one run, over runs
     if there are several.
     """
-    runs = [run for run in runs if len(run.steps)]
+    runs = [
+        Episodes(run.label, run.steps[fit], run.returns[fit]) for run in runs if (fit := np.isfinite(run.returns)).any()
+    ]
     if not runs:
         raise ConfigError(f"no episode of {label} has ended yet: there is nothing to draw")
     end = min(run.steps[-1] for run in runs)

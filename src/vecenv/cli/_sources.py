@@ -122,7 +122,7 @@ def _imported(name: str, module: str, attribute: str) -> Any:
         if found is None:
             if name in gymnasium.registry or attribute in gymnasium.registry:
                 return None
-            raise ConfigError(f"{module!r} has no {attribute!r}{nearest(part, vars(holder))}")
+            raise ConfigError(f"{module!r} has no {attribute!r}{nearest(part, dir(holder))}")
     if kernel_of(found) is None and not callable(found):
         raise ConfigError(
             f"{name} is a {type(found).__name__}; name an env class, a kernel or a function that makes one"
@@ -196,7 +196,10 @@ def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any]) -
     if env is not None:
         return find_env(name, kwargs)
     _check_harmless(name, checkpoint)
-    source = find_env(name, {**checkpoint.config.get("kwargs", {}), **kwargs})
+    try:
+        source = find_env(name, {**checkpoint.config.get("kwargs", {}), **kwargs})
+    except ConfigError as error:
+        raise type(error)(f"the env of {checkpoint.path}: {error}; pass another with --env") from error
     _check_is_env(source, checkpoint)
     return source
 

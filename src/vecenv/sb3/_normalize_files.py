@@ -85,7 +85,7 @@ def read(path: str | os.PathLike[str]) -> Contents:
     except UnsafeFile as error:
         raise UnsafeFile(f"{path}: {error}; nothing was loaded") from error.__cause__
     except Exception as error:  # a file can be wrong in any way
-        raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error}); nothing was loaded") from error
+        raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error!s:.200}); nothing was loaded") from error
     return contents
 
 
@@ -191,7 +191,9 @@ def _read_pickle(data: bytes) -> Contents:
     if not isinstance(saved, _VecNormalize) or not isinstance(saved.state, dict):
         raise UnsafeFile("the pickle holds something else than a VecNormalize")
     space = saved["observation_space"]
-    parts = dict(space["spaces"]) if "spaces" in space.state else {_WHOLE: space}
+    parts = space["spaces"] if "spaces" in space.state else {_WHOLE: space}
+    if not isinstance(parts, dict) or not all(isinstance(part, _Space) for part in parts.values()):
+        raise UnsafeFile("the pickle's observation space is none")
     keys = saved.state.get("norm_obs_keys")
     norm_obs = _flag(saved["norm_obs"])
     if norm_obs and keys is None and "spaces" in space.state:
@@ -200,11 +202,13 @@ def _read_pickle(data: bytes) -> Contents:
         training=_flag(saved["training"]),
         norm_obs=norm_obs,
         norm_reward=_flag(saved["norm_reward"]),
-        norm_obs_keys=None if keys is None else [str(key) for key in keys],
+        norm_obs_keys=None if keys is None else list(keys),
         **{name: inert.number(saved[name]) for name in ("clip_obs", "clip_reward", "gamma", "epsilon")},
     )
     moments = saved["obs_rms"] if norm_obs else saved.state.get("obs_rms", {})
     by_key = moments if isinstance(moments, dict) else {_WHOLE: moments}
+    if not all(isinstance(key, str) for key in (*by_key, *parts)):
+        raise UnsafeFile("the pickle has statistics without a name")
     return Contents(
         settings,
         {key: _shape(part) for key, part in parts.items()},
@@ -237,14 +241,14 @@ def _check(contents: Contents) -> None:
             raise UnsafeFile("statistics that are not finite float64 numbers")
         if (statistics.var < 0).any() or statistics.count < 0:
             raise UnsafeFile("statistics with a negative variance or count")
-    settings = asdict(contents.settings)
+    settings = dict(vars(contents.settings))  # not asdict: what is not yet looked at may take for ever to copy
     keys = settings.pop("norm_obs_keys")
     if not all(isinstance(value, (bool, int, float)) and not np.isnan(value) for value in settings.values()):
-        raise UnsafeFile(f"settings that are no numbers: {settings}")
+        raise UnsafeFile(f"settings that are no numbers, of {', '.join(settings)}")
     if min(settings[name] for name in ("clip_obs", "clip_reward", "epsilon")) < 0 or not 0 <= settings["gamma"] <= 1:
         raise UnsafeFile(f"settings that cannot be: {settings}")
     if keys is not None and not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
-        raise UnsafeFile(f"norm_obs_keys must be a list of names, the file has {keys!r:.100}")
+        raise UnsafeFile("norm_obs_keys must be a list of names")
     normalised = [_WHOLE] if keys is None else keys
     if contents.settings.norm_obs and set(contents.obs) != set(normalised):
         raise UnsafeFile(f"statistics of {sorted(contents.obs)}, settings for {normalised}")

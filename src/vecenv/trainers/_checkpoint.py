@@ -34,7 +34,7 @@ def load_tree(path: str | Path) -> Any:
     try:
         return _unpacked(about["tree"], arrays)
     except Exception as error:  # a file can be wrong in any way
-        raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error}); nothing was loaded") from error
+        raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error!s:.200}); nothing was loaded") from error
 
 
 def check_sizes(config: Any, tree: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from vecenv.errors import ConfigError, UnsafeFile, VecenvError
+from vecenv.errors import ConfigError, EnvError, UnsafeFile, VecenvError
 from vecenv.trainers._checkpoint import check_sizes, load_tree, save_tree, tensors
 from vecenv.trainers._collect import Collector, Envs
 from vecenv.trainers._policy import Policy
@@ -84,6 +84,9 @@ class Trainer:
     def load(cls, path: str | Path, envs: Envs | None = None) -> Any:
         """Go on with a checkpoint.
 
+        Loading runs no code of the file, whoever wrote it. Training on from it steps envs whose states, if they are
+        kernels, are taken from the file as they are, and native code trusts them: do that with files of your own.
+
         Args:
             path: of the file. Reading it runs no code.
             envs: to train on; default: made by the id that training began with.
@@ -106,10 +109,12 @@ class Trainer:
         except BaseException as error:
             if trainer is not None and isinstance(envs, str):
                 trainer.close()
-            if isinstance(error, (VecenvError, OSError)) or not isinstance(error, Exception):
+            if isinstance(error, (EnvError, OSError)) or not isinstance(error, Exception):
                 raise
+            if isinstance(error, VecenvError):
+                raise type(error)(f"{path}: {error}; nothing was loaded") from error
             raise UnsafeFile(
-                f"{path} is damaged, or of other envs ({type(error).__name__}: {error}); nothing was loaded"
+                f"{path} is damaged, or of other envs ({type(error).__name__}: {error!s:.200}); nothing was loaded"
             ) from error
         return trainer
 
@@ -128,7 +133,7 @@ class Trainer:
             config = cls.Config(**state["config"])
             check_sizes(config, state)
         except Exception as error:
-            raise UnsafeFile(f"{path} is damaged: its settings cannot be ({error}); nothing was loaded") from error
+            raise UnsafeFile(f"{path} is damaged: its settings cannot be ({error!s:.200}); nothing was loaded") from error
         return config
 
     def _bring_back(self, state: dict[str, Any]) -> None:

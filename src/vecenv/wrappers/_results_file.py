@@ -256,6 +256,6 @@ def _read(path: Path, pandas: Any) -> tuple[Any, float]:
         raise
     except Exception as error:  # pandas has many ways to say that a text is no table
         raise UnsafeFile(
-            f"{path} is not in Monitor's format, or damaged ({type(error).__name__}: {error}); nothing was loaded"
+            f"{path} is not in Monitor's format, or damaged ({type(error).__name__}: {error!s:.200}); nothing was loaded"
         ) from error
     return frame, start

@@ -154,7 +154,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         except Exception as error:  # it may have come from a file, and be anything
             self._load(before)
             raise SpaceError(
-                f"the state of the wrappers {wanted} is damaged ({type(error).__name__}: {error})"
+                f"the state of the wrappers {wanted} is damaged ({type(error).__name__}: {error!s:.200})"
             ) from error
 
     def _load(self, state: dict[str, Any]) -> None:
