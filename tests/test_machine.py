@@ -10,7 +10,7 @@ import pytest
 
 from vecenv._checks import patience, positive_int, positive_seconds, seconds
 from vecenv._cpus import usable_cpus
-from vecenv._memory import MeasuringMemory, SharedMemory, free_memory
+from vecenv._memory import MeasuringMemory, SharedMemory, free_memory, out_of_memory_kills
 from vecenv.errors import ConfigError, ConfigTypeError
 
 
@@ -124,3 +124,18 @@ def test_more_seconds_than_a_thread_can_wait_are_for_ever():
     assert patience(float("inf")) is None
     assert patience(threading.TIMEOUT_MAX * 2) is None
     assert patience(5.0) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, None),
+        ({"memory.events": "low 0\noom 3\noom_kill 2\n", "vmstat": "oom_kill 9"}, 2),
+        ({"memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 5"}, 5),
+        ({"vmstat": "pgfault 17\noom_kill 9"}, 9),
+        ({"memory.events": "nonsense", "vmstat": "pgfault 17"}, None),
+    ],
+)
+def test_kills_for_want_of_memory_are_those_of_the_container_or_else_of_the_machine(tmp_path, files, expected):
+    lay_out(tmp_path, files)
+    assert out_of_memory_kills(tmp_path, tmp_path / "vmstat") == expected

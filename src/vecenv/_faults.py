@@ -19,6 +19,13 @@ _TEXT_LIMIT = 64_000
 RESTARTS = 3
 WINDOW = 1_000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_ADVICE: dict[Phase, str] = {
+    "make": "call that env function alone to see it fail here",
+    "reset": "reset() tries again, on_error='restart' builds the env again",
+    "step": "reset() begins its next episode, on_error='restart' goes on by itself",
+    "call": "the env is as it was left, and nothing needs a reset",
+    "close": "the other envs were closed",
+}
 
 
 @dataclass
@@ -34,6 +41,8 @@ class Fault:
     seed: int | None = None
     rows: tuple[int, ...] = ()
     """All rows that failed with it, if it is more than the one."""
+    elapsed: float | None = None
+    """Seconds since the exchange began in which it failed."""
     error: EnvError | None = None
     """A ready-made error, for faults that are not an exception of one env."""
 
@@ -45,6 +54,7 @@ class Fault:
         action: Any = None,
         seed: int = NO_SEED,
         error: EnvError | None = None,
+        elapsed: float | None = None,
     ) -> Fault:
         text = "".join(traceback.format_exception(type(raised), raised, raised.__traceback__))
         return cls(
@@ -56,6 +66,7 @@ class Fault:
             action=action,
             seed=None if seed == NO_SEED else seed,
             error=error,
+            elapsed=elapsed,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -71,9 +82,10 @@ class Fault:
         where = "" if worker is None else f" (worker {worker}, pid {pid})" if pid else f" (thread {worker})"
         context = "" if self.action is None else f"; last action {self.action!r:.80}"
         context += "" if self.seed is None else f"; last seed {self.seed}"
-        return env_error(
+        context += "" if self.elapsed is None else f"; after {self.elapsed:.3g} s"
+        error = env_error(
             self.original,
-            f"env {row}{where} raised {self.kind} in {self.phase}: {self.message}{context}",
+            f"env {row}{where} raised {self.kind} in {self.phase}: {self.message}{context}; {_ADVICE[self.phase]}",
             row=row,
             rows=self.rows,
             phase=self.phase,
@@ -83,6 +95,8 @@ class Fault:
             seed=self.seed,
             remote_traceback=self.traceback,
         )
+        error.elapsed = self.elapsed
+        return error
 
     def as_info(self, row: int, restarts: int) -> dict[str, Any]:
         """What `info["fault"]` says of a row that was restarted."""

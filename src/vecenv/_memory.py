@@ -5,6 +5,7 @@ The shared block has no name, so nothing can be left behind: it is gone with the
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import tempfile
@@ -100,6 +101,14 @@ def free_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys
     second = _allowance(cgroup, "memory.max", "memory.current")
     first = _allowance(cgroup / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
     return min((amount for amount in (_available(meminfo), second, first) if amount is not None), default=None)
+
+
+def out_of_memory_kills(cgroup: Path = Path("/sys/fs/cgroup"), vmstat: Path = Path("/proc/vmstat")) -> int | None:
+    """How often the kernel killed a process for want of memory, in this container or on this machine; None: unknown."""
+    for file in (cgroup / "memory.events", cgroup / "memory" / "memory.oom_control", vmstat):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return int(dict(line.split() for line in file.read_text().splitlines())["oom_kill"])
+    return None
 
 
 def _available(meminfo: Path) -> int | None:

@@ -71,6 +71,8 @@ class RowRunner:
         self._lost = lost or {}
         self._watched = watched
         self._exchanges = 0
+        self._started = 0
+        """When the exchange that is running began, by `_clock`."""
         self._ended: set[int] = set()
         """Rows whose episode is over: their totals start anew with their next op."""
         self._end_after: list[int] = []
@@ -118,7 +120,7 @@ class RowRunner:
         self._noting = False
         self._running = rows
         index = _index(rows, len(self.envs))
-        started = _clock()
+        self._started = started = _clock()
         times = None if self._exchanges % _SAMPLED else [started]
         self._exchanges += 1
         self._step_all(rows, index, times)
@@ -324,11 +326,12 @@ class RowRunner:
 
     def _fault(self, row: int, error: BaseException, action: Any = _NOTHING) -> Fault:
         """What went wrong with the op of a row, before that op is cleared."""
+        elapsed = (_clock() - self._started) / 1e9
         if self._ops[row] == _RESET:
-            return Fault.of(error, "reset", seed=self._last_seed(row))
+            return Fault.of(error, "reset", seed=self._last_seed(row), elapsed=elapsed)
         if action is _NOTHING:
             (action,) = self._read_actions(slice(row, row + 1), 1)
-        return Fault.of(error, "step", action, self._last_seed(row))
+        return Fault.of(error, "step", action, self._last_seed(row), elapsed=elapsed)
 
     def call(
         self, rows: Iterable[int], name: str | Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

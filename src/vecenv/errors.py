@@ -147,7 +147,10 @@ class EnvError(VecenvError, RuntimeError):
         action: the action of the failing step, if it was a step.
         seed: the seed of the row's last seeded reset, None if there was none.
         remote_traceback: traceback text from where it was raised.
+        elapsed: seconds since the call began in which it failed, None if unknown.
     """
+
+    elapsed: float | None = None
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ import warnings
 
 import psutil
 import pytest
-from faulty import ENGINES, actions, fails, faulty, on_every_engine, until, walk, within
+from faulty import START_METHODS, actions, fails, faulty, on_every_engine, until, walk, within
 
 import vecenv
 from vecenv.errors import ClosedError, EnvError
@@ -49,22 +49,31 @@ def test_close_after_an_error_is_quick(engine: str) -> None:
             envs.close()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_an_env_that_raises_in_close_is_named_in_one_warning(engine: str) -> None:
-    with faulty(engine, "raise", where="close") as envs:
+HOMES = [("sync", {}), ("thread", {}), *(("process", {"context": context}) for context in START_METHODS)]
+
+
+@pytest.mark.parametrize(("engine", "options"), HOMES)
+def test_an_env_that_raises_in_close_is_named_in_one_warning(engine: str, options: dict[str, str]) -> None:
+    with faulty(engine, "raise", where="close", **options) as envs:
         envs.reset(seed=40)
         with pytest.warns(RuntimeWarning) as caught:
             envs.close()
         assert ["env 1 raised in close(): ValueError('boom in env 1')"] == [str(warning.message) for warning in caught]
 
 
-@pytest.mark.parametrize(("engine", "kind"), [("thread", "hang"), ("process", "hang"), ("process", "hang-with-gil")])
-def test_an_env_that_hangs_in_close_is_named_in_one_warning_and_left_behind(engine: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("engine", "options", "kind"),
+    [  # nobody else runs while a thread has the GIL, and signals are for the main thread
+        ("thread", {}, "hang"),
+        *((*home, kind) for home in HOMES[2:] for kind in ("hang", "hang-with-gil", "hang-ignoring-sigterm")),
+    ],
+)
+def test_an_env_that_hangs_in_close_is_named_in_one_warning(engine: str, options: dict[str, str], kind: str) -> None:
     before = children()
-    with faulty(engine, kind, where="close", seconds=5.0) as envs:
+    with faulty(engine, kind, where="close", seconds=5.0, **options) as envs:
         envs.reset(seed=40)
-        with within(2.0), pytest.warns(RuntimeWarning, match="env 1 .*within 0.3 s") as caught:
-            envs.close(timeout=0.3)
+        with within(3.0), pytest.warns(RuntimeWarning, match=r"env 1 .*within 1.0 s") as caught:
+            envs.close(timeout=1.0)
         assert len(caught) == 1
     assert until(lambda: children() <= before)
 
@@ -106,6 +115,12 @@ def test_a_forked_child_that_closes_leaves_the_workers_to_its_parent() -> None:
                 os._exit(code)
         assert os.waitpid(pid, 0)[1] == 0
         walk(envs, 2, 4)
+
+
+def test_workers_come_from_a_fork_server_unless_told_otherwise() -> None:
+    """A fork of a process with threads, and NumPy has some, may hang."""
+    with faulty("process", context=None) as envs:
+        assert [type(process).__name__ for process in envs.engine.processes] == ["ForkServerProcess"] * 2
 
 
 def test_a_forked_child_cannot_use_the_vector_env() -> None:

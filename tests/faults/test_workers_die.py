@@ -98,6 +98,25 @@ def test_a_reset_starts_an_idle_dead_worker_with_the_seeds_it_was_given() -> Non
         np.testing.assert_array_equal(first[:, [0, 2, 3, 4]], second[:, [0, 2, 3, 4]])
 
 
+@pytest.mark.parametrize(
+    ("counts", "says"),
+    [
+        ([3, 4], "out-of-memory killer has struck"),
+        ([3, 3], "not the out-of-memory killer"),
+        ([None, None], "was it the out-of-memory killer?"),
+    ],
+)
+def test_the_out_of_memory_killer_is_suspected_if_it_was_at_work(
+    counts: list[int | None], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = counts[:1]
+    monkeypatch.setattr("vecenv.engines._workers.out_of_memory_kills", lambda: count[0])
+    with faulty("process", "kill") as envs:
+        envs.reset(seed=40)
+        count[0] = counts[1]
+        assert says in str(fails(envs, 1, WorkerDied))
+
+
 def test_every_worker_may_die() -> None:
     with faulty("process") as envs:
         envs.reset(seed=40)

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from faulty import assert_rows, fails, faulty, on_every_engine, walk
+from faulty import assert_rows, fails, faulty, on_every_engine, walk, with_every_start_method
 
 import vecenv
 from vecenv.errors import EnvError, SpaceError
@@ -44,8 +44,9 @@ def test_a_wrong_result_is_an_error_that_says_what_was_wrong(engine: str, kind: 
         walk(envs, 1, 5)
 
 
-def test_an_info_that_cannot_be_pickled_is_dropped_with_one_warning() -> None:
-    with faulty("process", "info-unpicklable", at=1) as envs:
+@with_every_start_method
+def test_an_info_that_cannot_be_pickled_is_dropped_with_one_warning(context: str) -> None:
+    with faulty("process", "info-unpicklable", at=1, context=context) as envs:
         envs.reset(seed=40)
         with pytest.warns(RuntimeWarning, match=r"info\['lock'\] of env 1") as caught:
             infos = envs.step(np.zeros(4, np.int64))[-1]
@@ -127,6 +128,15 @@ def test_a_wrong_result_of_reset_is_of_phase_reset(engine: str, result: Any) -> 
         with pytest.raises(EnvError) as caught:
             envs.reset(seed=3)
         assert (caught.value.row, caught.value.phase, caught.value.action) == (0, "reset", None)
+
+
+@on_every_engine
+def test_observations_outside_the_bounds_are_passed_on_as_gymnasium_does(engine: str) -> None:
+    workers = None if engine == "sync" else 1
+    far = np.full(1, 7.0, np.float32)
+    with vecenv.make([lambda: Odd(obs=far)] * 5, engine=engine, workers=workers, context="fork") as envs:
+        envs.reset()
+        assert envs.step(np.zeros(5, np.int64))[0].tolist() == [[7.0]] * 5
 
 
 @on_every_engine

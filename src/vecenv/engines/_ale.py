@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,7 +97,7 @@ class AleEngine:
         """Rows that are done and not received."""
         self._noting: list[int] = []
         """Rows whose results are being written; some here after an interrupt are lost."""
-        self._closed = False
+        self._close = weakref.finalize(self, self._games.close)  # at exit too: else nanobind complains of leaks
 
     # --- the seam ----------------------------------------------------------------------------------------------------
 
@@ -154,9 +155,7 @@ class AleEngine:
         return np.array(sorted({*self._ready, *self._games.begun}), np.int64)
 
     def close(self, timeout: float = 5.0) -> None:
-        if not self._closed:
-            self._closed = True
-            self._games.close()
+        self._close()
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
         """Native games have no Python objects; what is known of them can be asked."""

@@ -16,7 +16,7 @@ from vecenv._batch import Mail, Op, Rows
 from vecenv._envs import Factory
 from vecenv._rows import RowRunner
 from vecenv.engines._local import LocalEngine, first_fault, hand_over, take_mail, warn_of
-from vecenv.errors import EnvError, WorkerTimeout
+from vecenv.errors import EnvError, Phase, WorkerTimeout
 
 Task: TypeAlias = tuple[int, list[int]]
 """Number of the `send`, and rows local to the runner."""
@@ -175,12 +175,13 @@ class ThreadEngine(LocalEngine):
         row = self._at(worker, first)
         frame = sys._current_frames().get(self._threads[worker].ident or 0)
         stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
+        phase: Phase = "reset" if self.batch.op[row] == Op.RESET else "step"
         error = WorkerTimeout(
-            f"env {row} (thread {worker}) did not answer within {timeout} s; a thread cannot be stopped from outside: "
-            "call recv() to wait on, or close() and use engine='process', which can kill it\n" + stack,
+            f"env {row} (thread {worker}) did not answer within {timeout} s in {phase}; a thread cannot be stopped "
+            "from outside: call recv() to wait on, or close() and use engine='process', which can kill it\n" + stack,
             row=row,
-            phase="reset" if self.batch.op[row] == Op.RESET else "step",
+            phase=phase,
             worker=worker,
         )
-        error.stack = stack
+        error.stack, error.elapsed = stack, timeout
         return error

@@ -42,6 +42,7 @@ from vecenv.engines._control import (
     spin,
 )
 from vecenv.engines._facts import EnvFacts
+from vecenv.engines._guard import MARK
 from vecenv.engines._sendable import drop_unsendable, dumps, picklable, sendable, unsendable
 from vecenv.errors import EnvError, SpaceError
 
@@ -57,6 +58,7 @@ class Assignment:
     Attributes:
         factories: the env factories themselves (fork), or their cloudpickle.
         foreign: descriptors inherited by fork that belong to the front or to other workers.
+        mark: by which the guard knows what the envs start.
     """
 
     number: int
@@ -65,6 +67,7 @@ class Assignment:
     on_error: OnError
     origin: int = 0
     foreign: tuple[int, ...] = ()
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ def _leave_the_terminal(assignment: Assignment) -> None:
     """Ctrl-C is for the front alone; and when the front dies, so does the worker, even inside a hung env."""
     # A process group of its own, but no session: Linux schedules sessions apart, and sched_yield then yields to nobody.
     os.setpgid(0, 0)
+    os.environ[MARK] = assignment.mark
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # envs may have children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a fork inherits the handlers of the front

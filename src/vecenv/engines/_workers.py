@@ -8,16 +8,20 @@ import pickle
 import signal
 import socket
 import time
+from dataclasses import replace
 from typing import Any
 
 from vecenv._faults import Fault
+from vecenv._memory import out_of_memory_kills
 from vecenv.engines._channel import Channel, frame, wait
 from vecenv.engines._control import CLOSING, MESSAGES, PARKED, RING, Control, fence
+from vecenv.engines._guard import GUARD
 from vecenv.engines._start import no_main_module, start
 from vecenv.engines._worker import Assignment, main
 from vecenv.errors import EnvError, Phase, WorkerDied, WorkerTimeout
 
 _TERMINATE_SECONDS = 0.5
+_LATE = "recv() waits on, reset() kills its worker and starts it again"
 
 
 class Worker:
@@ -43,6 +47,8 @@ class Worker:
         """One word: the row it is at, counted from its first, or -1."""
         self._trace = os.memfd_create("vecenv-trace") if hasattr(os, "memfd_create") else os.open(os.devnull, os.O_RDWR)
         ours, theirs = socket.socketpair()
+        self._mark = GUARD.new_mark()
+        assignment = replace(assignment, mark=self._mark)
         self.process = context.Process(target=main, args=(theirs, assignment), name=f"vecenv-worker-{self.number}")
         self.process.daemon = True  # or multiprocessing would wait for it at exit before anybody could close it
         with no_main_module():
@@ -51,6 +57,10 @@ class Worker:
         self.channel = Channel(ours, blocking=False)
         self.channel.send_descriptors([self._trace])
         self.liveness = _liveness(self.process)
+        self._asked_at = time.monotonic()
+        """When it was last asked for something: first to build its envs."""
+        self._memory_kills = out_of_memory_kills()
+        GUARD.watch(self.process.pid)
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -64,6 +74,7 @@ class Worker:
         """Tell the worker that something was asked of it."""
         assert self.control is not None
         front = self.control.front
+        self._asked_at = time.monotonic()
         front[RING] += 1
         fence()
         if self.control.worker[PARKED]:
@@ -73,6 +84,7 @@ class Worker:
         """Send a message. The counter goes first, so that a spinning worker reads while we write."""
         assert self.control is not None
         front, framed = self.control.front, frame(payload)
+        self._asked_at = time.monotonic()
         # No call between these lines: a signal handler must not separate the counter from the message.
         front[MESSAGES] += 1
         front[RING] += 1
@@ -99,21 +111,15 @@ class Worker:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # or children would keep its descriptors open
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.join(1.0)
+        elapsed = time.monotonic() - self._asked_at
         code = self.process.exitcode
         name = signal.Signals(-code).name if code is not None and code < 0 else None
-        advice = {
-            "SIGKILL": "was it the out-of-memory killer?",
-            "SIGSEGV": "native code of the env crashed, see the stack",
-            "SIGABRT": "native code of the env aborted, see the stack",
-        }.get(name or "", "see what the env printed")
         stack = self.stack()
         how = f"by {name}" if name else f"with exit code {code}"
         error = WorkerDied(
-            f"worker {self.number} (pid {self.process.pid}) died {how} while at env {row}; it held envs {self.start} "
-            f"to {self.stop - 1}; {advice}; reset() starts it again"
-            + (f"; last action {action!r:.80}" if action is not None else "")
-            + (f"; last seed {seed}" if seed is not None else "")
-            + (f"\n{stack}" if stack else ""),
+            f"worker {self.number} (pid {self.process.pid}) died {how} while at env {row}, {elapsed:.3g} s into its "
+            f"{phase}; it held envs {self.start} to {self.stop - 1}; {self._why(name)}; reset() starts it again"
+            + _context(action, seed, stack),
             row=row,
             rows=self.rows,
             phase=phase,
@@ -122,20 +128,37 @@ class Worker:
             action=action,
             seed=seed,
         )
-        error.exitcode, error.signal, error.stack = code, name, stack
+        error.exitcode, error.signal, error.stack, error.elapsed = code, name, stack, elapsed
         return error
+
+    def _why(self, name: str | None) -> str:
+        """What is known or likely about a death by this signal, in words."""
+        if name == "SIGKILL":
+            kills = out_of_memory_kills()
+            if kills is None or self._memory_kills is None:
+                return "was it the out-of-memory killer?"
+            if kills > self._memory_kills:
+                return "the out-of-memory killer has struck meanwhile: use fewer envs or workers, or smaller ones"
+            return "it was not the out-of-memory killer: somebody or something else killed it"
+        return {
+            "SIGSEGV": "native code of the env crashed, see the stack",
+            "SIGABRT": "native code of the env aborted, see the stack",
+            "SIGBUS": "native code of the env touched memory that is not there, see the stack",
+            None: "the env or a library of it ended the process, see what it printed",
+        }.get(name, "see what the env printed")
 
     def late(
         self, row: int, seconds: float | None, phase: Phase, action: Any = None, seed: int | None = None
     ) -> WorkerTimeout:
         """The error for a worker that did not answer in time."""
-        stack = self.stack()
+        elapsed = time.monotonic() - self._asked_at
+        stopped = _is_stopped(self.process.pid)
+        stack = "" if stopped else self.stack()
         error = WorkerTimeout(
             f"env {row} (worker {self.number}, pid {self.process.pid}) did not answer within {seconds} s in {phase}; "
-            "recv() waits on, reset() kills its worker and starts it again"
-            + (f"; last action {action!r:.80}" if action is not None else "")
-            + (f"; last seed {seed}" if seed is not None else "")
-            + (f"\n{stack}" if stack else ""),
+            + (f"its process is stopped, `kill -CONT {self.process.pid}` lets it go on; " if stopped else "")
+            + ("start_timeout= gives it more time" if phase == "make" else _LATE)
+            + _context(action, seed, stack),
             row=row,
             phase=phase,
             worker=self.number,
@@ -143,7 +166,7 @@ class Worker:
             action=action,
             seed=seed,
         )
-        error.stack = stack
+        error.stack, error.elapsed = stack, elapsed
         return error
 
     def kill(self, number: int) -> None:
@@ -164,6 +187,8 @@ class Worker:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self._trace = self.liveness = -1
+        with contextlib.suppress(ValueError):
+            GUARD.forget(self.process.pid, self._mark, ended_well=self.process.exitcode == 0)
         with contextlib.suppress(ValueError):
             self.process.close()
 
@@ -232,6 +257,24 @@ def _is_alive(worker: Worker) -> bool:
         return False
 
 
+def _context(action: Any, seed: int | None, stack: str) -> str:
+    """The end of an error's text: what led to it, and where the worker was."""
+    return (
+        ("" if action is None else f"; last action {action!r:.80}")
+        + ("" if seed is None else f"; last seed {seed}")
+        + (f"\n{stack}" if stack else "")
+    )
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether the process was stopped by a signal; it could not even show its stack."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except OSError:
+        return False
+
+
 def _liveness(process: Any) -> int:
     """A descriptor that becomes readable when the process dies, even if children of it live on."""
     if hasattr(os, "pidfd_open"):
@@ -262,5 +305,6 @@ def first_message(worker: Worker, deadline: float) -> Any:
     if kind == "failed":
         row, fault = content
         assert isinstance(fault, Fault)
+        fault.elapsed = time.monotonic() - started
         raise fault.to_error(row, worker.number, worker.process.pid)
     return content[0]

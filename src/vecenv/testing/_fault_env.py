@@ -118,6 +118,11 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._fail_if_due("call")
         return self.index + value
 
+    def arm(self, kind: Kind = "none", where: Where = "step", at: int = 1, env: int = 1, seconds: float = 60.0) -> None:
+        """Something to `call`: from now on go wrong like this, in the `at`-th such call from now."""
+        self.fails, self.kinds, self.where, self.at, self.seconds = self.index == env, [kind], where, at, seconds
+        self._calls[where] = 0
+
     def worker_pid(self) -> int:
         """The process this env lives in."""
         return os.getpid()

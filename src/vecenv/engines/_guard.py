@@ -1,0 +1,128 @@
+"""A small process that ends what workers leave behind, when the front cannot or is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import threading
+
+MARK = "VECENV_WORKER"
+"""Environment variable of a worker, for its envs' children to inherit: they are known by it wherever they are."""
+
+_SHELL = "/bin/sh"
+_SCRIPT = f"""
+trap '' HUP INT QUIT TERM
+exec 3<&0
+{{
+    group() {{ kill -s "$1" -- "-$2"; }}
+    sweep() {{
+        for turn in 1 2 3; do
+            found=$(grep -lsF -- "{MARK}=$1" /proc/[0-9]*/environ)
+            [ -n "$found" ] || break
+            for file in $found; do pid=${{file#/proc/}}; kill -s KILL "${{pid%/environ}}"; done
+        done
+    }}
+    known=
+    while read -r what pid mark; do
+        kept=
+        for one in $known; do [ "$one" = "$pid" ] || kept="$kept $one"; done
+        known=$kept
+        case $what in
+        +) known="$known $pid" ;;
+        x) group KILL "$pid"; sweep "$mark" ;;
+        *) if group TERM "$pid"; then {{ sleep 1; group KILL "$pid"; }} & fi ;;
+        esac
+    done
+    for one in $known; do group KILL "$one"; done
+    [ -z "$known" ] || sweep "$1"
+    wait
+}} <&3 3<&- &
+"""
+"""For /bin/sh, which needs no more than 1 MB. It goes on in the background, so it is no child of the front."""
+
+
+class Guard:
+    """Ends the process groups of workers, and what bears their mark, once the front is gone or says so.
+
+    The guard's process is there while there are workers. It waits at a pipe whose other end only the front holds, so it
+    learns of the front's end however that comes, and is gone itself a moment later. Without /bin/sh there is none;
+    workers end with the front all the same.
+    """
+
+    def __init__(self) -> None:
+        self._pipe = -1
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin anew, without workers; in a forked child too, for those of its parent are not its own."""
+        if self._pipe >= 0:
+            os.close(self._pipe)
+        self._pipe = -1
+        self.token = secrets.token_hex(8)
+        self._count = 0
+        self._watched: set[int] = set()
+        self._lock = threading.RLock()
+
+    def new_mark(self) -> str:
+        """A mark for a worker that is about to start."""
+        with self._lock:
+            if self._pipe < 0:
+                self._pipe = _start(self.token)
+            self._count += 1
+            return f"{self.token}.{self._count}."
+
+    def watch(self, pid: int) -> None:
+        """A worker was started, which leads a process group."""
+        with self._lock:
+            self._watched.add(pid)
+            self._tell(f"+ {pid}")
+
+    def forget(self, pid: int, mark: str, ended_well: bool) -> None:
+        """A worker is gone. What is left of its group gets a second to end; if it did not end well, none.
+
+        Children with a session of their own are left alone if their env had its chance to end them.
+        """
+        with self._lock:
+            self._watched.discard(pid)
+            self._tell(f"{'-' if ended_well else 'x'} {pid} {mark}")
+            if not self._watched and self._pipe >= 0:
+                os.close(self._pipe)
+                self._pipe = -1
+
+    def _tell(self, line: str) -> None:
+        if self._pipe >= 0:
+            with contextlib.suppress(OSError):  # somebody ended or stopped it
+                os.write(self._pipe, f"{line}\n".encode())
+
+
+def _start(token: str) -> int:
+    """Start the guard's process; the front's end of its pipe, or -1 if there can be none."""
+    theirs, ours = os.pipe()
+    os.set_blocking(ours, False)
+    try:
+        # Its environment is empty: else, in a worker of another front, it would bear that one's mark.
+        subprocess.run(
+            [_SHELL, "-c", _SCRIPT, "vecenv-guard", token],
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin"},
+            start_new_session=True,
+            check=False,
+        )
+    except BaseException as error:
+        os.close(ours)
+        if isinstance(error, OSError):
+            return -1
+        raise
+    finally:
+        os.close(theirs)
+    return ours
+
+
+GUARD = Guard()
+"""The guard of this process."""
+os.register_at_fork(after_in_child=GUARD.begin)
