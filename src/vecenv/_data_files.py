@@ -28,7 +28,7 @@ class Archive:
     """
 
     def __init__(self, path: str | Path | IO[bytes]) -> None:
-        self._file = Path(path).open("rb") if isinstance(path, (str, Path)) else path
+        self._file = open(path, "rb") if isinstance(path, (str, Path)) else path  # noqa: SIM115  # until it is closed
         try:
             self._archive = _opened(self._file)
             self._entries = {entry.filename: entry for entry in self._archive.infolist()}
@@ -117,7 +117,9 @@ def _opened(file: IO[bytes]) -> zipfile.ZipFile:
     start = file.read(4)
     file.seek(0)
     if start[:2] != b"PK":
-        kind = "empty" if not start else "a pickle" if start[:1] == b"\x80" else f"no archive (it begins with {start!r})"
+        kind = (
+            "empty" if not start else "a pickle" if start[:1] == b"\x80" else f"no archive (it begins with {start!r})"
+        )
         raise UnsafeFile(f"the file is {kind}; an archive of plain data is needed")
     try:
         return zipfile.ZipFile(file)

@@ -1,7 +1,7 @@
 """Rows 83 to 88: wrong words on the command line. Exit code 2, what was wrong, and nothing is made.
 
-Rows 85 and 86, `--port 70000` and `--host 0.0.0.0` without a token, are about a server. There is none: no command opens a
-port, which a test here makes sure of.
+Rows 85 and 86, `--port 70000` and `--host 0.0.0.0` without a token, are about a server. There is none: no command
+opens a port, which a test here makes sure of.
 """
 
 from __future__ import annotations

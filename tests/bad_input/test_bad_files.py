@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
-from test_bad_input import in_a_fork, refused
 
 import vecenv
+from test_bad_input import in_a_fork, refused
 from twins import SampleEnv
 from vecenv.buffers import ReplayBuffer
 from vecenv.errors import ConfigError, SpaceError, UnsafeFile
@@ -175,9 +175,7 @@ def test_76_a_newer_version_says_that_vecenv_is_too_old(tmp_path: Path) -> None:
     ):
         loader = make_loader()
         loader.save(tmp_path / "file")
-        rewritten(
-            tmp_path / "file", lambda entries, name=name, old=old, new=new: _replace(entries, name, old, new)
-        )
+        rewritten(tmp_path / "file", lambda entries, name=name, old=old, new=new: _replace(entries, name, old, new))
         refuses(loader, tmp_path / "file", UnsafeFile, ValueError, says="version & vecenv")
         loader.close()
 

@@ -17,9 +17,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from test_bad_input import refused
 
 import vecenv
+from test_bad_input import refused
 from twins import make
 from vecenv.errors import ConfigError, FileInUse
 from vecenv.sb3 import DummyVecEnv, VecMonitor
@@ -139,11 +139,15 @@ def test_81_names_of_columns_and_of_envs_are_no_formulas_either(tmp_path: Path) 
 
 
 def test_81_tables_of_evaluations_hold_no_formulas(tmp_path: Path) -> None:
-    from vecenv.evaluation import evaluate
     from vecenv import scenarios
+    from vecenv.evaluation import evaluate
 
     found = evaluate(
-        lambda obs: np.zeros(len(obs), np.int64), "CartPole-v1", episodes=2, scenarios=scenarios.list({"=1+1": {}}), num_envs=2
+        lambda obs: np.zeros(len(obs), np.int64),
+        "CartPole-v1",
+        episodes=2,
+        scenarios=scenarios.list({"=1+1": {}}),
+        num_envs=2,
     )
     found.to_csv(tmp_path / "table.csv")
     found.episodes_to_csv(tmp_path / "episodes.csv")
@@ -169,7 +173,8 @@ def room(size: int) -> Iterator[None]:
 @pytest.mark.parametrize("name", ["RecordResults", "VecMonitor", "Monitor"])
 def test_82_a_full_disk_is_one_warning_and_envs_go_on(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.monitor.csv").symlink_to("/dev/full")
-    with pytest.warns(RuntimeWarning, match=r"/dev/full cannot be written \(No space left on device\).*make room") as told:
+    says = r"/dev/full cannot be written \(No space left on device\).*make room"
+    with pytest.warns(RuntimeWarning, match=says) as told:  # noqa: PT031  # one in all of this
         envs = WRITERS[name](tmp_path / "a.monitor.csv")
         for _ in range(3):
             envs.reset()
@@ -221,4 +226,6 @@ def test_82_other_files_that_cannot_be_written_leave_the_old_one(tmp_path: Path)
 
 
 def test_no_files_of_episodes_are_told(tmp_path: Path) -> None:
-    refused(lambda: load_results(tmp_path), ConfigError, ValueError, says="no files .*monitor.csv in & " + tmp_path.name)
+    refused(
+        lambda: load_results(tmp_path), ConfigError, ValueError, says="no files .*monitor.csv in & " + tmp_path.name
+    )

@@ -10,9 +10,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from test_bad_input import refused
 
 import vecenv
+from test_bad_input import refused
 from twins import SampleEnv, assert_same, make, on_every_engine
 from vecenv import wrappers
 from vecenv.errors import ClosedError, ConfigError, ConfigTypeError, EngineRefused, NotFiniteError, SpaceError

@@ -1,4 +1,4 @@
-"""Every row of the catalogue of bad input, 1 to 88, has a test. Which, is told by the numbers in names of tests and cases.
+"""Every row of the catalogue of bad input, 1 to 88, has a test: the numbers in names of tests and cases tell which.
 
 Row 24, a script without a main guard, is no error here: it works. Rows 13, 14, 32, 49, 51 and 55 are input that other
 libraries refuse or mistake and that is right here. Rows 85 and 86 are options of a server, which there is not.

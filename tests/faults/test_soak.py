@@ -95,7 +95,7 @@ def stale(what: str, after: int) -> Any:
 @pytest.mark.parametrize("what", ["stale", "torn", "misrouted", "reward", "flag"])
 def test_an_engine_that_hands_out_one_wrong_row_is_noticed(what: str) -> None:
     report = soak(0.1, envs=8, workers=2, faults_per_minute=0, tell=quiet, make_envs=stale(what, 20))
-    (failure,) = report.failures
+    failure = report.failures[0]
     assert failure.startswith("WrongRow:")
     assert "env 3" in failure or "env 2" in failure
     assert "it must be" in failure

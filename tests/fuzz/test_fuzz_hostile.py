@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +139,7 @@ def test_a_run_that_came_from_elsewhere_calls_nothing_that_is_no_env(
     monkeypatch.chdir(tmp_path)
     for command in ("eval", "play", "train"):
         assert main([command, str(run)]) in (1, 2)
-        out, err = capsys.readouterr()
+        _out, err = capsys.readouterr()
         assert "Traceback" not in err
         assert str(run) in err or "step-8" in err, err
         assert not marker.exists()
@@ -156,7 +155,7 @@ def test_a_checkpoint_imports_no_module(tmp_path: Path, monkeypatch: Any) -> Non
         (tmp_path / "file").write_bytes(loader.data)
         for env_id in ("evil_module:Env-v0", "evil_module:make", "no_such_module:X-v0"):
             save_tree(tmp_path / "file", {**load_tree(tmp_path / "file"), "env_id": env_id})
-            with pytest.raises(ConfigError, match="loading imports nothing; import .* or pass the envs"):
+            with pytest.raises(ConfigError, match=r"loading imports nothing; import .* or pass the envs"):
                 PPO.load(tmp_path / "file")
     assert not (tmp_path / "marker").exists()
     assert "evil_module" not in sys.modules
@@ -247,7 +246,11 @@ DEEP = {
 def test_deep_or_endless_json_is_refused(name: str, deep: str, loading: Path) -> None:
     with BOXES[name](loading.parent / "saving") as loader:
         entries = entries_of(loader.data)
-        changed = {"header.json": DEEP[deep].encode()} if "header.json" in entries else {"about.npy": npy(np.array(DEEP[deep]))}
+        changed = (
+            {"header.json": DEEP[deep].encode()}
+            if "header.json" in entries
+            else {"about.npy": npy(np.array(DEEP[deep]))}
+        )
         refuses(loader, archive_of({**entries, **changed}), loading)
 
 
@@ -270,7 +273,14 @@ def statistics_with(built: bytes) -> dict[str, bytes]:
     begin = b"\x80\x04\x8c\x2fstable_baselines3.common.vec_env.vec_normalize\x8c\x0cVecNormalize\x93)\x81"
     return {
         "a key": built + b"0" + begin + b"}" + b"h" + bytes([60]) + b"K\x01sb.",
-        "a number": b"\x80\x04" + laughs()[0:0] + begin + b"}(\x8c\x05gamma" + built + b"\x8c\x08training" + built + b"ub.",
+        "a number": b"\x80\x04"
+        + laughs()[0:0]
+        + begin
+        + b"}(\x8c\x05gamma"
+        + built
+        + b"\x8c\x08training"
+        + built
+        + b"ub.",
         "a set": b"\x80\x04\x8f(" + built + b"\x90.",
         "a frozen set": b"\x80\x04(" + built + b"\x91.",
         "a dict": b"\x80\x04(" + built + b"K\x01d.",
@@ -334,8 +344,8 @@ def test_settings_of_a_checkpoint_cannot_ask_for_more_than_it_holds(size: str, l
     with CHECKPOINTS["PPO with envs of its own"](loading.parent / "saving") as loader:
         entries = entries_of(loader.data)
         about = json.loads(str(np.load(io.BytesIO(entries["about.npy"]))))
-        parts = dict((pair[0], pair) for pair in about["tree"]["d"])
-        config = dict((pair[0], pair) for pair in parts["config"][1]["d"])
+        parts = {pair[0]: pair for pair in about["tree"]["d"]}
+        config = {pair[0]: pair for pair in parts["config"][1]["d"]}
         for name, value in SIZES[size].items():
             stored = {"l": value} if isinstance(value, list) else value
             if name in config:
@@ -363,7 +373,12 @@ CSVS: dict[str, bytes] = {
 @pytest.mark.parametrize("name", ["monitor.csv", "monitor.csv for curves"])
 def test_texts_that_are_no_episodes_are_refused(name: str, wrong: str, loading: Path) -> None:
     with TEXTS[name](loading.parent / "saving") as loader:
-        if name == "monitor.csv for curves" and wrong in ("no first line", "a long first line", "more cells", "no columns"):
+        if name == "monitor.csv for curves" and wrong in (
+            "no first line",
+            "a long first line",
+            "more cells",
+            "no columns",
+        ):
             loader.attempt(CSVS[wrong], loading)  # it does not look at that line, and takes the cells it knows
         else:
             refuses(loader, CSVS[wrong], loading)
@@ -378,5 +393,3 @@ def test_nothing_listens() -> None:
         for table in ("tcp", "tcp6", "udp", "udp6"):
             lines = Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]
             assert not sockets & {line.split()[9] for line in lines}
-
-

@@ -237,7 +237,9 @@ def _check_harmless(name: str, checkpoint: Checkpoint) -> None:
 def _check_is_env(source: Source, checkpoint: Checkpoint) -> None:
     """Raise ConfigError if a file names a function of anyone's: it would be called with arguments from that file."""
     env = source.env
-    is_env = isinstance(env, str) or kernel_of(env) is not None or (isinstance(env, type) and issubclass(env, gymnasium.Env))
+    is_env = (
+        isinstance(env, str) or kernel_of(env) is not None or (isinstance(env, type) and issubclass(env, gymnasium.Env))
+    )
     if not is_env and not _is_own_code(env):
         raise ConfigError(
             f"{checkpoint.path} was trained on {source.name}, which is no env class but a function from elsewhere; "

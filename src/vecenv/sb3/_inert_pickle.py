@@ -10,7 +10,7 @@ import io
 import pickle
 import pickletools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -96,7 +96,7 @@ _PythonUnpickler: Any = pickle._Unpickler  # type: ignore[attr-defined]  # only 
 
 
 class _InertUnpickler(_PythonUnpickler):
-    dispatch = dict(_PythonUnpickler.dispatch)
+    dispatch: ClassVar[dict[int, Any]] = dict(_PythonUnpickler.dispatch)
 
     def __init__(self, data: bytes, names: Mapping[tuple[str, str], Any]) -> None:
         super().__init__(io.BytesIO(data))
@@ -185,7 +185,12 @@ def array(value: Any) -> np.ndarray:
 
 
 def _dtype(kind: Any) -> np.dtype:
-    if not isinstance(kind, Dtype) or not kind.args or not isinstance(kind.args[0], str) or kind.args[0] not in _NUMBERS:
+    if (
+        not isinstance(kind, Dtype)
+        or not kind.args
+        or not isinstance(kind.args[0], str)
+        or kind.args[0] not in _NUMBERS
+    ):
         raise UnsafeFile("an array in the pickle is not of numbers")
     dtype = np.dtype(kind.args[0])
     return dtype.newbyteorder(">") if kind.state and kind.state[1] == ">" else dtype

@@ -141,7 +141,7 @@ class Report:
             f"{about['minutes']:g} minutes, {about['rows_checked']:,} rows checked, "
             f"{about['rate_median']:,} steps/s (median)",
             f"faults: {faults}",
-            f"memory {about['memory_mib']:g} MiB ({about['memory_mib_per_minute']:+g} MiB per minute after the warm-up), "
+            f"memory {about['memory_mib']:g} MiB ({about['memory_mib_per_minute']:+g} MiB per minute once warm), "
             + ", ".join(f"{about[name]:,} {'bytes shared' if name == 'shared' else name}" for name in COUNTED),
             *self.notes,
         ]
@@ -174,7 +174,9 @@ class Report:
         panels[-1].set_xlim(0, max(minutes[-1], 1e-3))
         about = self.summary()
         verdict = "FAILED: " + "; ".join(self.failures)[:110] if self.failures else "passed"
-        title = f"{self.settings.get('envs')} envs, engine {self.settings.get('engine')}: {about['rows_checked']:,} rows "
+        title = (
+            f"{self.settings.get('envs')} envs, engine {self.settings.get('engine')}: {about['rows_checked']:,} rows "
+        )
         figure.suptitle(
             f"{title}checked, {sum(about['faults'].values())} faults in {about['minutes']:g} minutes\n{verdict}",
             x=0.01, ha="left", fontsize=11, color=_RED if self.failures else "black",

@@ -133,7 +133,9 @@ class Trainer:
             config = cls.Config(**state["config"])
             check_sizes(config, state)
         except Exception as error:
-            raise UnsafeFile(f"{path} is damaged: its settings cannot be ({error!s:.200}); nothing was loaded") from error
+            raise UnsafeFile(
+                f"{path} is damaged: its settings cannot be ({error!s:.200}); nothing was loaded"
+            ) from error
         return config
 
     def _bring_back(self, state: dict[str, Any]) -> None:

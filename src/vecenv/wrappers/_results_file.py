@@ -28,8 +28,8 @@ class ResultsFile:
     r"""One row per episode, byte for byte as SB3's `ResultsWriter` writes it, except for text that spreadsheets run.
 
     The first line is `#{"t_start": ..., "env_id": ...}`, the second the names of the columns. Every row is on disk when
-    `write` returns, whole or not at all: when the disk is full a warning says so once, `lost` counts the rows, and those
-    that come when there is room again are written.
+    `write` returns, whole or not at all: when the disk is full a warning says so once, `lost` counts the rows, and
+    those that come when there is room again are written.
 
     Args:
         path: `.monitor.csv` is appended unless it ends with `monitor.csv`; a directory gets the file `monitor.csv`.
@@ -256,6 +256,7 @@ def _read(path: Path, pandas: Any) -> tuple[Any, float]:
         raise
     except Exception as error:  # pandas has many ways to say that a text is no table
         raise UnsafeFile(
-            f"{path} is not in Monitor's format, or damaged ({type(error).__name__}: {error!s:.200}); nothing was loaded"
+            f"{path} is not in Monitor's format, or damaged ({type(error).__name__}: {error!s:.200}); "
+            "nothing was loaded"
         ) from error
     return frame, start
