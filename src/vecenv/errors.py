@@ -6,6 +6,7 @@ VecenvError
 │   ├── UnknownEnv                      no such id; did you mean ...
 │   ├── UnknownEngine                   no such engine; the ones there are
 │   ├── EngineRefused                   the engine cannot run this env, and why
+│   ├── FileInUse (FileExistsError)     another writer has this file
 │   ├── NoResources                     a Ray cluster has no room for the actors: what is there, what is missing
 │   └── MissingExtra                    the `pip install 'vecenv[...]'` line that brings it
 ├── SpaceError (TypeError, ValueError)  spaces that differ; a value that does not fit its space
@@ -66,6 +67,10 @@ class UnknownEngine(ConfigError):
 
 class EngineRefused(ConfigError):
     """The named engine cannot run this environment; the message is its reason."""
+
+
+class FileInUse(ConfigError, FileExistsError):
+    """A file that another writer has open; the message names it."""
 
 
 class NoResources(ConfigError):

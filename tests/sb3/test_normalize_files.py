@@ -236,7 +236,7 @@ def rewritten(data, name, content):
     ("name", "content", "message"),
     [
         ("header.json", lambda text: text.replace(b'"version": 1', b'"version": 2'), "update vecenv"),
-        ("header.json", lambda text: text.replace(b"vecenv.sb3", b"other"), "not 'vecenv"),
+        ("header.json", lambda text: text.replace(b"vecenv.sb3", b"other"), "does not say that it is 'vecenv"),
         ("header.json", lambda text: text.replace(b'"gamma": 0.99', b'"gamma": "x"'), "settings"),
         (
             "header.json",
@@ -244,12 +244,12 @@ def rewritten(data, name, content):
             "statistics of",
         ),
         ("header.json", lambda text: text.replace(b"3", b"4", 1), "file"),
-        ("header.json", lambda _: b"[]", "damaged"),
+        ("header.json", lambda _: b"[]", "does not say"),
         ("obs.0.mean.npy", lambda data: data[:-8] + np.float64(np.nan).tobytes(), "finite"),
         ("obs.0.var.npy", lambda data: data[:-8] + np.float64(-1).tobytes(), "negative"),
-        ("obs.0.var.npy", lambda data: data.replace(b"(3,)", b"(2,)"), "shapes"),
-        ("obs.0.var.npy", lambda data: data.replace(b"(3,), }", b"(999999999999,), }"), "damaged"),
-        ("obs.0.var.npy", lambda data: data.replace(b"<f8", b"|O8"), "damaged"),
+        ("obs.0.var.npy", lambda data: data.replace(b"(3,)", b"(2,)"), "not the size"),
+        ("obs.0.var.npy", lambda data: data.replace(b"(3,), }", b"(999999999999,), }"), "not the size"),
+        ("obs.0.var.npy", lambda data: data.replace(b"<f8", b"|O8"), "Python objects"),
     ],
 )
 def test_archives_are_checked(tmp_path, name, content, message):

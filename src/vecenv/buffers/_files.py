@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vecenv._data_files import Archive, parsed
 from vecenv.errors import UnsafeFile
+
+_ABOUT, _SUFFIX = "about", ".npy"
 
 
 def write_arrays(path: str | Path, about: Any, arrays: dict[str, np.ndarray]) -> None:
@@ -30,10 +32,14 @@ def read_arrays(path: str | Path, what: str) -> tuple[Any, dict[str, np.ndarray]
 
     Raises:
         UnsafeFile: it is damaged, or no such file; `what` is what it should have been.
+        OSError: it cannot be opened.
     """
     try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            about = json.loads(str(arrays["about"]))
-            return about, {name: arrays[name] for name in arrays.files if name != "about"}
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise UnsafeFile(f"{path} is no {what} of vecenv, or damaged: {error}") from error
+        with Archive(path) as archive:
+            arrays = {name.removesuffix(_SUFFIX): archive.array(name) for name in archive.names}
+            about = arrays.pop(_ABOUT, None)
+            if about is None or about.dtype.kind != "U" or about.shape:
+                raise UnsafeFile("there is no text about the arrays inside")
+            return parsed(str(about)), arrays
+    except UnsafeFile as error:
+        raise UnsafeFile(f"{path} is no {what} of vecenv, or damaged: {error}; nothing was loaded") from error

@@ -297,14 +297,31 @@ class ReplayBuffer:
         return {"arrays": arrays, "layout": self._layout(), "generator": self._generator.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Bring back what `state_dict` returned, to a buffer made with the same arguments."""
+        """Bring back what `state_dict` returned, to a buffer made with the same arguments.
+
+        Raises:
+            ConfigError: it is of another buffer.
+            UnsafeFile: it is damaged. In both cases nothing has changed.
+        """
+        own = self._arrays()
         if state["layout"] != self._layout():
             raise ConfigError(
-                f"the stored buffer was made with {state['layout']}, this one with {self._layout()}; make them alike"
+                f"the stored buffer was made with {state['layout']!r:.500}, this one with {self._layout()}; make them "
+                "alike"
             )
-        for name, array in self._arrays().items():
+        for name, array in own.items():
+            given = state["arrays"].get(name)
+            if given is None or given.shape != array.shape or given.dtype != array.dtype:
+                raise UnsafeFile(f"the stored buffer is damaged: {name} is missing or not {array.shape} {array.dtype}")
+        self._check_places(state["arrays"])
+        generator = np.random.default_rng()
+        try:
+            generator.bit_generator.state = state["generator"]
+        except Exception as error:  # NumPy looks at it, and raises whatever comes
+            raise UnsafeFile(f"the stored buffer is damaged: {error!r} in the random state") from error
+        for name, array in own.items():
             array[...] = state["arrays"][name]
-        self._generator.bit_generator.state = state["generator"]
+        self._generator = generator
 
     def save(self, path: str | Path) -> None:
         """Write everything to a file of plain arrays (npz); loading it runs no code."""
@@ -320,7 +337,21 @@ class ReplayBuffer:
         about, arrays = read_arrays(path, "replay buffer")
         if not isinstance(about, dict) or not about.keys() >= {"layout", "generator"}:
             raise UnsafeFile(f"{path} is no replay buffer of vecenv; it must be what ReplayBuffer.save wrote")
-        self.load_state_dict({"arrays": arrays, **about})
+        try:
+            self.load_state_dict({**about, "arrays": arrays})
+        except (ConfigError, UnsafeFile) as error:
+            raise type(error)(f"{path}: {error}; nothing was loaded") from error
+
+    def _check_places(self, arrays: dict[str, np.ndarray]) -> None:
+        """Raise UnsafeFile unless what counts and points can be true: native code relies on it."""
+        head, stored, highest = arrays["head"], arrays["stored"], arrays["highest"]
+        if head.min() < 0 or head.max() >= self.slots or stored.min() < 0 or stored.max() > self.slots:
+            raise UnsafeFile(f"the stored buffer is damaged: its places are not among {self.slots}")
+        fine = np.isfinite(highest).all() and highest.min() > 0
+        if self._tree is not None:
+            fine = fine and self._tree.could_be(arrays["tree"]) and (arrays["tree"][1] > 0) == (stored.sum() > 0)
+        if not fine:
+            raise UnsafeFile("the stored buffer is damaged: its priorities cannot be")
 
     def _arrays(self) -> dict[str, np.ndarray]:
         own = {

@@ -51,6 +51,14 @@ class SumTree:
         self._run("search_tree", index, sums)
         return index
 
+    def could_be(self, nodes: np.ndarray) -> bool:
+        """Whether these are the nodes of such a tree: weights, and sums of them."""
+        weights = nodes[self.leaves :]
+        if not np.isfinite(nodes).all() or weights.min() < 0 or weights[self.size :].any():
+            return False
+        with np.errstate(over="ignore"):
+            return np.array_equal(nodes[1 : self.leaves], nodes[2::2] + nodes[3::2])
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 

@@ -74,12 +74,15 @@ def read_episodes(run: str | Path) -> Episodes:
 def _read_monitor(file: Path) -> np.ndarray:
     """Return, length and time of each episode."""
     try:
-        with file.open(newline="") as lines:
+        with file.open(newline="", encoding="utf-8") as lines:
             next(lines)
             rows = [(float(row["r"]), float(row["l"]), float(row["t"])) for row in csv.DictReader(lines)]
-    except (StopIteration, KeyError, ValueError, TypeError) as error:
-        raise ConfigError(f"{file} is not in Monitor's format: {error!r}") from error
-    return np.array(rows).reshape(-1, 3)
+    except (StopIteration, KeyError, ValueError, TypeError, csv.Error) as error:
+        raise ConfigError(f"{file} is not in Monitor's format: {error!r:.200}") from error
+    found = np.array(rows).reshape(-1, 3)
+    if not np.isfinite(found[:, 1:]).all() or (found[:, 1] < 0).any():
+        raise ConfigError(f"{file} is damaged: it has lengths or times that are negative, infinite or NaN")
+    return found
 
 
 def curve_of(label: str, runs: Sequence[Episodes]) -> Curve:

@@ -33,7 +33,7 @@ def literal(text: str) -> Any:
     """A number, True, None, list and so on; any other text is itself."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: brackets within brackets
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from vecenv.cli._screen import plain
 from vecenv.cli._sources import CHECKPOINTS, SUFFIX
 from vecenv.errors import ConfigError, MissingExtra
-from vecenv.wrappers._results_file import ResultsFile
+from vecenv.wrappers._results_file import ResultsFile, start_of
 
 _EVENTS = 200
 """About how many points a run has in TensorBoard."""
@@ -83,6 +83,8 @@ class RunFiles:
 
 def new_run(directory: Path, name: str | None, usual: str, overwrite: bool) -> Path:
     """Make the directory of a new run: `name`, or `usual` with the first number that is free."""
+    if name is not None and (name in ("", ".", "..") or Path(name).name != name):
+        raise ConfigError(f"--name must be the name of a folder, got {name!r}; --runs-dir says where it is")
     directory.mkdir(parents=True, exist_ok=True)
     if name is None:
         number = 1
@@ -105,11 +107,11 @@ def new_run(directory: Path, name: str | None, usual: str, overwrite: bool) -> P
 
 
 def _start_of(monitor: Path) -> float:
-    with monitor.open() as file:
-        try:
-            return float(json.loads(file.readline()[1:])["t_start"])
-        except (ValueError, KeyError) as error:
-            raise ConfigError(f"{monitor} is not in Monitor's format: {error!r}") from error
+    try:
+        with monitor.open(encoding="utf-8") as file:
+            return start_of(file.readline(100_000))
+    except ValueError as error:
+        raise ConfigError(f"{monitor} is not in Monitor's format: {error}") from error
 
 
 def _event_writer(path: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import json
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 
 from vecenv._builds import NAMESPACE, find_build
+from vecenv._data_files import parsed
 from vecenv._factories import find_spec
 from vecenv._make import make
 from vecenv.cli._options import nearest
@@ -21,6 +22,8 @@ from vecenv.errors import ConfigError, UnknownEnv
 from vecenv.kernel._registry import kernel_ids, kernel_of
 
 CHECKPOINTS, SUFFIX = "checkpoints", ".npz"
+_CONFIG = {"env": str, "algo": str, "kwargs": dict, "engine": str, "steps": int}
+"""What every config.json says."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ def _imported(name: str, module: str, attribute: str) -> Any:
         if found is None:
             if name in gymnasium.registry or attribute in gymnasium.registry:
                 return None
-            raise ConfigError(f"{module!r} has no {attribute!r}{nearest(part, vars(holder))}")
+            raise ConfigError(f"{module!r} has no {attribute!r}{nearest(part, dir(holder))}")
     if kernel_of(found) is None and not callable(found):
         raise ConfigError(
             f"{name} is a {type(found).__name__}; name an env class, a kernel or a function that makes one"
@@ -175,9 +178,14 @@ def read_run(run: Path) -> tuple[Path | None, dict[str, Any]]:
     if not file.is_file():
         return None, {}
     try:
-        return run, json.loads(file.read_text())
+        found = parsed(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ConfigError(f"{file} is damaged: {error}") from error
+    for name, kind in _CONFIG.items():
+        given = found.get(name) if isinstance(found, dict) else None
+        if not isinstance(given, kind) or isinstance(given, bool):
+            raise ConfigError(f"{file} is damaged: {name!r} must be {kind.__name__}, it has {given!r:.80}")
+    return run, found
 
 
 def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any]) -> Source:
@@ -185,8 +193,15 @@ def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any]) -
     name = env or checkpoint.config.get("env") or _stored(checkpoint)["env_id"]
     if name is None:
         raise ConfigError(f"{checkpoint.path} does not say which env it was trained on; pass --env")
-    own = checkpoint.config.get("kwargs", {}) if env is None else {}
-    return find_env(name, {**own, **kwargs})
+    if env is not None:
+        return find_env(name, kwargs)
+    _check_harmless(name, checkpoint)
+    try:
+        source = find_env(name, {**checkpoint.config.get("kwargs", {}), **kwargs})
+    except ConfigError as error:
+        raise type(error)(f"the env of {checkpoint.path}: {error}; pass another with --env") from error
+    _check_is_env(source, checkpoint)
+    return source
 
 
 def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any] | None) -> Any:
@@ -199,13 +214,43 @@ def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any] | None)
     from vecenv import trainers
 
     stored = _stored(checkpoint)
-    cls = getattr(trainers, stored["algorithm"])
+    cls = trainers.PPO if stored["algorithm"] == "PPO" else trainers.SAC
     if stored["env_id"] is not None or make_envs is None:
         return cls.load(checkpoint.path)
-    return cls.load(checkpoint.path, make_envs(cls.Config(**stored["config"])))
+    return cls.load(checkpoint.path, make_envs(cls.config_of(checkpoint.path)))
 
 
 def _stored(checkpoint: Checkpoint) -> dict[str, Any]:
-    from vecenv.trainers._checkpoint import load_tree
+    from vecenv.trainers._trainer import read_checkpoint
 
-    return load_tree(checkpoint.path)
+    return read_checkpoint(checkpoint.path)
+
+
+def _check_harmless(name: str, checkpoint: Checkpoint) -> None:
+    """Raise ConfigError if a file names code that came with it: runs are passed around, code is not."""
+    place = Path(name.partition(":")[0])
+    run = (checkpoint.run or checkpoint.path.parent).resolve()
+    if place.suffix == ".py" and run in place.resolve().parents:
+        raise ConfigError(f"{run} wants to run code of its own, {place}; if you trust it, pass it: --env {name}")
+
+
+def _check_is_env(source: Source, checkpoint: Checkpoint) -> None:
+    """Raise ConfigError if a file names a function of anyone's: it would be called with arguments from that file."""
+    env = source.env
+    is_env = (
+        isinstance(env, str) or kernel_of(env) is not None or (isinstance(env, type) and issubclass(env, gymnasium.Env))
+    )
+    if not is_env and not _is_own_code(env):
+        raise ConfigError(
+            f"{checkpoint.path} was trained on {source.name}, which is no env class but a function from elsewhere; "
+            f"if you trust it, pass it: --env {source.name}"
+        )
+
+
+def _is_own_code(function: Any) -> bool:
+    """Whether it is written in a file under the current directory."""
+    try:
+        file = Path(inspect.getsourcefile(function) or "/").resolve()
+    except TypeError:  # it is native code
+        return False
+    return Path.cwd() in file.parents and "site-packages" not in file.parts

@@ -12,6 +12,7 @@ Examples:
 from __future__ import annotations
 
 import contextlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,7 +59,7 @@ def run(options: Options, screen: Screen) -> int:
     for name, value in (("episodes", options.episodes), ("max-steps", options.max_steps)):
         if value < 1:
             raise ConfigError(f"--{name} must be at least 1, got {value}")
-    if options.fps is not None and options.fps <= 0:
+    if options.fps is not None and not 0 < options.fps < math.inf:
         raise ConfigError(f"--fps must be positive, got {options.fps}")
     out = options.out
     check_film(out, "--out")

@@ -16,6 +16,7 @@ from vecenv.errors import ConfigError, MissingExtra
 from vecenv.evaluation._jobs import Jobs
 from vecenv.evaluation._loop import Outcomes
 from vecenv.evaluation._statistics import bootstrap, difference, interquartile_mean, mean
+from vecenv.wrappers._results_file import inert
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -279,8 +280,8 @@ class Evaluation:
 def _write_csv(path: str | Path, heads: Sequence[str], rows: Any) -> None:
     with Path(path).open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(heads)
-        writer.writerows(rows)
+        writer.writerow(map(inert, heads))
+        writer.writerows(map(inert, row) for row in rows)
 
 
 def _finite(returns: np.ndarray) -> np.ndarray:

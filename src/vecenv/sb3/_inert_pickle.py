@@ -10,7 +10,7 @@ import io
 import pickle
 import pickletools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -54,11 +54,24 @@ class Scalar(Record):
     """A NumPy number."""
 
 
-def _encode(text: Any, encoding: Any) -> bytes:
-    """How protocols before 3 spell bytes."""
-    if not isinstance(text, str) or encoding != "latin1":
-        raise UnsafeFile("the pickle encodes something else than bytes")
-    return text.encode("latin1")
+class _Encode:
+    """How protocols before 3 spell bytes. Not a function: a pickle could set its attributes."""
+
+    __slots__ = ()
+
+    def __call__(self, text: Any, encoding: Any) -> bytes:
+        if not isinstance(text, str) or encoding != "latin1":
+            raise UnsafeFile("the pickle encodes something else than bytes")
+        return text.encode("latin1")
+
+
+class _NewDict:
+    """An OrderedDict, which is filled afterwards."""
+
+    __slots__ = ()
+
+    def __call__(self) -> dict[Any, Any]:
+        return {}
 
 
 _NUMPY: Mapping[tuple[str, str], Any] = {
@@ -74,12 +87,17 @@ _NUMPY: Mapping[tuple[str, str], Any] = {
     ("numpy.random._mt19937", "MT19937"): Record,
     ("numpy.random.bit_generator", "SeedSequence"): Record,
     ("numpy.random.bit_generator", "__pyx_unpickle_SeedSequence"): Record,
-    ("_codecs", "encode"): _encode,
-    ("collections", "OrderedDict"): dict,
+    ("_codecs", "encode"): _Encode(),
+    ("collections", "OrderedDict"): _NewDict(),
 }
 
 
-class _InertUnpickler(pickle.Unpickler):
+_PythonUnpickler: Any = pickle._Unpickler  # type: ignore[attr-defined]  # only in this one can keys be looked at
+
+
+class _InertUnpickler(_PythonUnpickler):
+    dispatch: ClassVar[dict[int, Any]] = dict(_PythonUnpickler.dispatch)
+
     def __init__(self, data: bytes, names: Mapping[tuple[str, str], Any]) -> None:
         super().__init__(io.BytesIO(data))
         self._names = names
@@ -92,6 +110,32 @@ class _InertUnpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> Any:
         raise UnsafeFile("the pickle refers to objects outside of it")
+
+    def _set_item(self) -> None:
+        _check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def _set_items(self) -> None:
+        _check_keys(self.stack[::2])
+        super().load_setitems()
+
+    def _dict(self) -> None:
+        _check_keys(self.stack[::2])
+        super().load_dict()
+
+    def _set(self) -> None:
+        raise UnsafeFile("the pickle has sets, such files have none")
+
+    dispatch[pickle.SETITEM[0]] = _set_item
+    dispatch[pickle.SETITEMS[0]] = _set_items
+    dispatch[pickle.DICT[0]] = _dict
+    dispatch[pickle.FROZENSET[0]] = dispatch[pickle.ADDITEMS[0]] = _set
+
+
+def _check_keys(keys: list[Any]) -> None:
+    """Raise UnsafeFile unless they are plain: a tuple of tuples of tuples may take for ever to hash."""
+    if not all(isinstance(key, (str, int, float, bytes, type(None))) for key in keys):
+        raise UnsafeFile("the pickle has keys that are neither text nor numbers")
 
 
 def read(data: bytes, names: Mapping[tuple[str, str], type[Record]]) -> Any:
@@ -112,7 +156,7 @@ def read(data: bytes, names: Mapping[tuple[str, str], type[Record]]) -> Any:
     except UnsafeFile:
         raise
     except Exception as error:  # whatever a damaged pickle makes the unpickler do
-        raise UnsafeFile(f"the pickle is damaged: {error}") from error
+        raise UnsafeFile(f"the pickle is damaged: {error!s:.200}") from error
 
 
 def number(value: Any) -> float:
@@ -121,7 +165,7 @@ def number(value: Any) -> float:
         kind, data = value.args
         return float(np.frombuffer(data, _dtype(kind))[0])
     if not isinstance(value, (bool, int, float)):
-        raise UnsafeFile(f"a number was expected, the pickle has {value!r:.80}")
+        raise UnsafeFile(f"a number was expected, the pickle has a {type(value).__name__}")
     return float(value)
 
 
@@ -141,7 +185,12 @@ def array(value: Any) -> np.ndarray:
 
 
 def _dtype(kind: Any) -> np.dtype:
-    if not isinstance(kind, Dtype) or kind.args[0] not in _NUMBERS:
+    if (
+        not isinstance(kind, Dtype)
+        or not kind.args
+        or not isinstance(kind.args[0], str)
+        or kind.args[0] not in _NUMBERS
+    ):
         raise UnsafeFile("an array in the pickle is not of numbers")
     dtype = np.dtype(kind.args[0])
     return dtype.newbyteorder(">") if kind.state and kind.state[1] == ">" else dtype

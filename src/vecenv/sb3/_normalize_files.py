@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vecenv._data_files import Archive, parsed
 from vecenv.errors import UnsafeFile
 from vecenv.sb3 import _inert_pickle as inert
 from vecenv.sb3._inert_pickle import Record
@@ -77,12 +78,14 @@ def read(path: str | os.PathLike[str]) -> Contents:
     """
     data = Path(path).read_bytes()
     try:
+        if not data:
+            raise UnsafeFile("the file is empty")
         contents = _read_archive(data) if data[:2] == b"PK" else _read_pickle(data)
         _check(contents)
     except UnsafeFile as error:
         raise UnsafeFile(f"{path}: {error}; nothing was loaded") from error.__cause__
     except Exception as error:  # a file can be wrong in any way
-        raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error}); nothing was loaded") from error
+        raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error!s:.200}); nothing was loaded") from error
     return contents
 
 
@@ -134,28 +137,23 @@ def write_pickle(path: str | os.PathLike[str], contents: Contents, attributes: M
 
 
 def _read_archive(data: bytes) -> Contents:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-            raise UnsafeFile("the archive is compressed, ours never are")
-        entries = {entry.filename: archive.read(entry) for entry in archive.infolist()}
-    header = json.loads(entries["header.json"])
-    if header["format"] != _NAME:
-        raise UnsafeFile(f"the archive is {header['format']!r}, not {_NAME!r}")
-    if header["version"] != _VERSION:
-        raise UnsafeFile(f"version {header['version']} of the format is not known; update vecenv")
-
-    def statistics(name: str, count: float) -> Statistics:
-        mean, var = (
-            np.lib.format.read_array(io.BytesIO(entries[f"{name}.{part}.npy"]), allow_pickle=False)
-            for part in ("mean", "var")
-        )
-        return Statistics(mean, var, float(count))
-
-    obs = {
-        key: statistics(f"obs.{position}", count) for position, (key, count) in enumerate(header["obs_counts"].items())
-    }
+    with Archive(io.BytesIO(data)) as archive:
+        header = parsed(archive.read("header.json"))
+        if not isinstance(header, dict) or header.get("format") != _NAME:
+            raise UnsafeFile(f"the archive does not say that it is {_NAME!r}; save one with VecNormalize.save")
+        if header.get("version") != _VERSION:
+            raise UnsafeFile(f"version {header.get('version')!r} of the format is not known; update vecenv")
+        obs = {
+            key: _stored(archive, f"obs.{position}", count)
+            for position, (key, count) in enumerate(header["obs_counts"].items())
+        }
+        returns = _stored(archive, "returns", header["returns_count"])
     shapes = {key: None if shape is None else tuple(shape) for key, shape in header["shapes"].items()}
-    return Contents(Settings(**header["settings"]), shapes, obs, statistics("returns", header["returns_count"]))
+    return Contents(Settings(**header["settings"]), shapes, obs, returns)
+
+
+def _stored(archive: Archive, name: str, count: float) -> Statistics:
+    return Statistics(archive.array(f"{name}.mean.npy"), archive.array(f"{name}.var.npy"), float(count))
 
 
 class _VecNormalize(Record):
@@ -193,7 +191,9 @@ def _read_pickle(data: bytes) -> Contents:
     if not isinstance(saved, _VecNormalize) or not isinstance(saved.state, dict):
         raise UnsafeFile("the pickle holds something else than a VecNormalize")
     space = saved["observation_space"]
-    parts = dict(space["spaces"]) if "spaces" in space.state else {_WHOLE: space}
+    parts = space["spaces"] if "spaces" in space.state else {_WHOLE: space}
+    if not isinstance(parts, dict) or not all(isinstance(part, _Space) for part in parts.values()):
+        raise UnsafeFile("the pickle's observation space is none")
     keys = saved.state.get("norm_obs_keys")
     norm_obs = _flag(saved["norm_obs"])
     if norm_obs and keys is None and "spaces" in space.state:
@@ -202,11 +202,13 @@ def _read_pickle(data: bytes) -> Contents:
         training=_flag(saved["training"]),
         norm_obs=norm_obs,
         norm_reward=_flag(saved["norm_reward"]),
-        norm_obs_keys=None if keys is None else [str(key) for key in keys],
+        norm_obs_keys=None if keys is None else list(keys),
         **{name: inert.number(saved[name]) for name in ("clip_obs", "clip_reward", "gamma", "epsilon")},
     )
     moments = saved["obs_rms"] if norm_obs else saved.state.get("obs_rms", {})
     by_key = moments if isinstance(moments, dict) else {_WHOLE: moments}
+    if not all(isinstance(key, str) for key in (*by_key, *parts)):
+        raise UnsafeFile("the pickle has statistics without a name")
     return Contents(
         settings,
         {key: _shape(part) for key, part in parts.items()},
@@ -239,10 +241,14 @@ def _check(contents: Contents) -> None:
             raise UnsafeFile("statistics that are not finite float64 numbers")
         if (statistics.var < 0).any() or statistics.count < 0:
             raise UnsafeFile("statistics with a negative variance or count")
-    settings = asdict(contents.settings)
+    settings = dict(vars(contents.settings))  # not asdict: what is not yet looked at may take for ever to copy
     keys = settings.pop("norm_obs_keys")
-    if not all(isinstance(value, (bool, int, float)) for value in settings.values()):
-        raise UnsafeFile(f"settings {settings}")
+    if not all(isinstance(value, (bool, int, float)) and not np.isnan(value) for value in settings.values()):
+        raise UnsafeFile(f"settings that are no numbers, of {', '.join(settings)}")
+    if min(settings[name] for name in ("clip_obs", "clip_reward", "epsilon")) < 0 or not 0 <= settings["gamma"] <= 1:
+        raise UnsafeFile(f"settings that cannot be: {settings}")
+    if keys is not None and not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
+        raise UnsafeFile("norm_obs_keys must be a list of names")
     normalised = [_WHOLE] if keys is None else keys
     if contents.settings.norm_obs and set(contents.obs) != set(normalised):
         raise UnsafeFile(f"statistics of {sorted(contents.obs)}, settings for {normalised}")

@@ -158,8 +158,13 @@ class ResultsWriter:
         self.file_handler = self._file._file
         self.logger = self._file._writer
 
+    @property
+    def lost(self) -> int:
+        """Episodes that could not be written, such as on a full disk."""
+        return self._file.lost
+
     def write_row(self, epinfo: dict[str, Any]) -> None:
-        """Add an episode; it is on disk when this returns."""
+        """Add an episode; it is on disk when this returns, or was counted as `lost`."""
         self._file.write(epinfo)
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from vecenv._checks import positive_int
 from vecenv.sb3._images import is_channels_first, is_image_space
 from vecenv.wrappers._stacking import Stacker
 
@@ -40,7 +41,7 @@ class StackedObservations:
         observation_space: spaces.Box | spaces.Dict,
         channels_order: str | Mapping[str, str | None] | None = None,
     ) -> None:
-        self.n_stack = n_stack
+        self.n_stack = positive_int("n_stack", n_stack)
         self.observation_space = observation_space
         self.sub_stacked_observations: dict[str, StackedObservations] = {}
         self.stacked_observation_space: spaces.Box | spaces.Dict

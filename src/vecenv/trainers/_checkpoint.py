@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from vecenv.buffers._files import read_arrays, write_arrays
-from vecenv.errors import UnsafeFile
+from vecenv.errors import ConfigError, UnsafeFile
 
 FORMAT = 1
+_USUAL_FEATURES = 4096
 
 
 def save_tree(path: str | Path, tree: Any) -> None:
@@ -30,7 +31,32 @@ def load_tree(path: str | Path) -> Any:
     about, arrays = read_arrays(path, "checkpoint")
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise UnsafeFile(f"{path} is no checkpoint of format {FORMAT}, which is what this version of vecenv reads")
-    return _unpacked(about["tree"], arrays)
+    try:
+        return _unpacked(about["tree"], arrays)
+    except Exception as error:  # a file can be wrong in any way
+        raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error!s:.200}); nothing was loaded") from error
+
+
+def check_sizes(config: Any, tree: Any) -> None:
+    """Raise ConfigError if settings ask for networks or buffers that are larger than all the numbers in a checkpoint.
+
+    So nobody's memory is filled by a small file.
+    """
+    stored = _count(tree)
+    layers = [getattr(config, "lstm", 0), *config.hidden]
+    wanted = [first * second for first, second in zip(layers, config.hidden, strict=False)]
+    wanted += [*config.hidden, layers[0] ** 2, config.num_envs, getattr(config, "capacity", 0) - config.num_envs]
+    wanted.append(config.image_features if config.image_features > _USUAL_FEATURES else 0)
+    if max(wanted) > stored or min(config.hidden, default=1) < 1:
+        raise ConfigError(f"they ask for {max(wanted)} numbers, the file has {stored}")
+
+
+def _count(tree: Any) -> int:
+    """Numbers in all arrays of a tree."""
+    if isinstance(tree, np.ndarray):
+        return tree.size
+    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return sum(map(_count, parts))
 
 
 def tensors(tree: Any) -> Any:

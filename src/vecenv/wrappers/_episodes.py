@@ -12,9 +12,9 @@ import gymnasium
 import numpy as np
 
 from vecenv._exchange import Exchange
-from vecenv.errors import ConfigError, SpaceError
+from vecenv.errors import ConfigError
 from vecenv.wrappers._results_file import ResultsFile
-from vecenv.wrappers._transform import Transform
+from vecenv.wrappers._transform import Transform, fitting
 from vecenv.wrappers._wrapper import Wrapper
 
 
@@ -106,6 +106,11 @@ class RecordResults(Wrapper):
         """Where the file is."""
         return self.transform.file.path
 
+    @property
+    def lost(self) -> int:
+        """Episodes that could not be written, such as on a full disk."""
+        return self.transform.file.lost
+
 
 class Totals:
     """Return, length and beginning of the episode that each env is in."""
@@ -142,10 +147,10 @@ class Totals:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Bring back what `state_dict` returned."""
-        if state["returns"].shape != self.returns.shape:
-            raise SpaceError(f"the state is of {len(state['returns'])} envs, these are {len(self.returns)}")
-        self.returns[...], self.lengths[...] = state["returns"], state["lengths"]
-        self.starts[...] = time.perf_counter() - state["seconds"]
+        returns, lengths, seconds = (
+            fitting(state[name], self.returns, name) for name in ("returns", "lengths", "seconds")
+        )
+        self.returns[...], self.lengths[...], self.starts[...] = returns, lengths, time.perf_counter() - seconds
 
 
 class EpisodeStatistics(Transform):
@@ -180,11 +185,13 @@ class EpisodeStatistics(Transform):
         return {"count": self.count, **queues, **self.totals.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        queues = {name: np.asarray(state[f"queue.{name}"], np.float64).tolist() for name in self.queues}
+        count = int(state["count"])
         self.totals.load_state_dict(state)
-        self.count = state["count"]
+        self.count = count
         for name, queue in self.queues.items():
             queue.clear()
-            queue.extend(state[f"queue.{name}"].tolist())
+            queue.extend(map(int, queues[name]) if name == "l" else queues[name])
 
 
 class EpisodeResults(Transform):

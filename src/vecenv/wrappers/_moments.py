@@ -182,8 +182,12 @@ class Moments:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Bring back what `state_dict` returned; raises SpaceError if shapes differ, and then nothing has changed."""
+        """Bring back what `state_dict` returned; raises SpaceError, and then nothing has changed, unless it fits."""
         mean, var, count = self._fitting(state["mean"]), self._fitting(state["var"]), float(state["count"])
+        if not (np.isfinite(mean).all() and np.isfinite(var).all() and math.isfinite(count)):
+            raise SpaceError("moments must be finite numbers, got NaN or infinity")
+        if (var < 0).any() or count < 0:
+            raise SpaceError(f"moments need a variance and a count of at least 0, got {var.min(initial=0)}, {count}")
         self._mean[:], self._var[:], self.count, self._std_of = mean, var, count, None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -73,6 +73,8 @@ class Normalize(Transform):
         moments: by key of the Dict; a Box has the key "".
     """
 
+    once = True
+
     def __init__(self, epsilon: float, clip: float = math.inf, keys: Sequence[str] | None = None) -> None:
         if epsilon <= 0:
             raise ConfigError(f"epsilon must be positive, got {epsilon}")
@@ -119,9 +121,11 @@ class Normalize(Transform):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if state.keys() != self.moments.keys():
             raise SpaceError(f"the state has moments of {list(state)}, needed are those of {list(self.moments)}")
-        loaded = {key: Moments(moments.shape) for key, moments in self.moments.items()}
-        for key, moments in loaded.items():
-            moments.load_state_dict(state[key])
+        for key, moments in self.moments.items():
+            try:
+                Moments(moments.shape).load_state_dict(state[key])
+            except SpaceError as error:
+                raise SpaceError(f"observations{f' at {key!r}' if key else ''}: {error}") from None
         for key, moments in self.moments.items():
             moments.load_state_dict(state[key])
 

@@ -12,7 +12,7 @@ from vecenv._exchange import Exchange
 from vecenv._finite import all_finite
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.wrappers._moments import Moments
-from vecenv.wrappers._transform import Transform
+from vecenv.wrappers._transform import Transform, fitting
 from vecenv.wrappers._wrapper import Wrapper
 
 
@@ -155,6 +155,8 @@ class RewardScale(Transform):
         returns: discounted return of each env's episode so far.
     """
 
+    once = True
+
     def __init__(self, gamma: float, epsilon: float) -> None:
         if not 0 <= gamma <= 1:
             raise ConfigError(f"gamma must be between 0 and 1, got {gamma}")
@@ -182,7 +184,8 @@ class RewardScale(Transform):
         return {**self.moments.state_dict(), "returns": self.returns.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["returns"].shape != self.returns.shape:
-            raise SpaceError(f"the state is of {len(state['returns'])} envs, these are {len(self.returns)}")
+        returns = fitting(state["returns"], self.returns, "returns")
+        if not np.isfinite(returns).all():
+            raise SpaceError("the state's returns must be finite numbers, got NaN or infinity")
         self.moments.load_state_dict({name: value for name, value in state.items() if name != "returns"})
-        self.returns[...] = state["returns"]
+        self.returns[...] = returns

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import Space
 
 from vecenv._exchange import Exchange
+from vecenv.errors import SpaceError
 
 
 class Transform:
@@ -21,6 +22,9 @@ class Transform:
     - Positions that are not `touched` are shown as they are now; their state does not change.
     - Arrays that come in may be kept by others: write to copies.
     """
+
+    once = False
+    """Whether a second one around the first is most likely a mistake: it learns from what was changed already."""
 
     def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
         """Learn the spaces of a single env and the number of envs; return the spaces that a user sees.
@@ -46,3 +50,17 @@ class Transform:
 
     def close(self) -> None:
         """Finish files and windows. May be called twice."""
+
+
+def fitting(values: Any, own: np.ndarray, name: str) -> np.ndarray:
+    """A stored column, one number per env, for the place of `own`.
+
+    Raises:
+        SpaceError: it is of another number of envs, or not of such numbers.
+    """
+    values = np.asarray(values)
+    if values.shape != own.shape:
+        raise SpaceError(f"the state is of {len(np.atleast_1d(values))} envs, these are {len(own)} ({name})")
+    if values.dtype.kind not in "fiub":
+        raise SpaceError(f"the state's {name} must be numbers, got {values.dtype}")
+    return values

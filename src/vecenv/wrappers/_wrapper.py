@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from vecenv._options import ResetOptions
 from vecenv._stats import Stats
 from vecenv._step import Step
 from vecenv._vector_env import VectorEnv
-from vecenv.errors import ConfigTypeError, NotFiniteError, UnsupportedError
+from vecenv.errors import ClosedError, ConfigTypeError, NotFiniteError, SpaceError, UnsupportedError
 from vecenv.wrappers._transform import Transform
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
     def __init__(self, env: gymnasium.vector.VectorEnv, transform: Transform) -> None:
         if not isinstance(env, gymnasium.vector.VectorEnv):
             raise ConfigTypeError(f"{type(self).__name__} wraps vector envs, got {type(env).__name__}; see vecenv.make")
+        _check_open(env, type(self).__name__)
         super().__init__(env)
         self.transform = transform
         single = transform.bind(env.single_observation_space, env.single_action_space, env.num_envs)
@@ -52,6 +54,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         self._everyone = np.arange(env.num_envs)
         self._ended = np.zeros(env.num_envs, np.bool_)
         """Around envs that are not ours: whose next step is a reset in next-step mode."""
+        self._warn_if_twice()
 
     # --- Gymnasium's calls -------------------------------------------------------------------------------------------
 
@@ -145,13 +148,32 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         return {**inner, f"{len(inner)}.{type(self).__name__}": self.transform.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Bring back what `state_dict` returned, to wrappers stacked in the same way."""
-        wanted = list(self.state_dict())
-        if list(state) != wanted:
-            raise ConfigTypeError(f"the state is of the wrappers {list(state)}, these are {wanted}")
+        """Bring back what `state_dict` returned, to wrappers stacked in the same way.
+
+        Raises:
+            ConfigTypeError: it is of other wrappers.
+            SpaceError: it does not fit these envs. In both cases nothing has changed.
+        """
+        before = self.state_dict()
+        wanted = list(before)
+        if not isinstance(state, dict) or list(state) != wanted:
+            given = list(state) if isinstance(state, dict) else type(state).__name__
+            raise ConfigTypeError(f"the state is of the wrappers {given}, these are {wanted}")
+        try:
+            self._load(state)
+        except SpaceError as error:
+            self._load(before)
+            raise type(error)(f"the state of the wrappers {wanted} does not fit: {error}") from error
+        except Exception as error:  # it may have come from a file, and be anything
+            self._load(before)
+            raise SpaceError(
+                f"the state of the wrappers {wanted} is damaged ({type(error).__name__}: {error!s:.200})"
+            ) from error
+
+    def _load(self, state: dict[str, Any]) -> None:
         *inner, own = state.items()
         if isinstance(self.env, Wrapper):
-            self.env.load_state_dict(dict(inner))
+            self.env._load(dict(inner))
         self.transform.load_state_dict(own[1])
 
     # --- between wrappers --------------------------------------------------------------------------------------------
@@ -198,6 +220,19 @@ class Wrapper(gymnasium.vector.VectorWrapper):
                 self.unwrapped._recorder.failed(error)
             raise
 
+    def _warn_if_twice(self) -> None:
+        inner: Any = self.env
+        while isinstance(inner, gymnasium.vector.VectorWrapper):
+            if type(inner) is type(self) and self.transform.once:
+                warnings.warn(
+                    f"{type(self).__name__} is around another {type(self).__name__}, which learns or counts the same "
+                    "thing already; leave one of them out",
+                    UserWarning,
+                    stacklevel=4,
+                )
+                return
+            inner = inner.env
+
     def _rows(self, env_ids: Any) -> np.ndarray:
         """Env ids as numbers; the env inside checks them."""
         if env_ids is None:
@@ -212,3 +247,9 @@ class Wrapper(gymnasium.vector.VectorWrapper):
 
     def _not_ours(self, call: str) -> UnsupportedError:
         return UnsupportedError(f"{call} needs a vector env of vecenv inside, this is {type(self.unwrapped).__name__}")
+
+
+def _check_open(env: gymnasium.vector.VectorEnv, wrapper: str) -> None:
+    inner = env.unwrapped
+    if isinstance(inner, VectorEnv) and inner.closed:
+        raise ClosedError(f"{wrapper} cannot be put around a closed vector env; make a new one with vecenv.make")

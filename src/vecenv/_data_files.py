@@ -1,0 +1,152 @@
+"""Reading files that may be damaged or hostile: no code is run, and memory is bounded by the size of the file."""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from vecenv.errors import UnsafeFile
+
+_DEEPEST = 100
+"""Levels of JSON that are read; ours have about ten."""
+
+
+class Archive:
+    """A zip archive of JSON texts and arrays, as NumPy's `savez` writes it: without compression.
+
+    Args:
+        path: of the file, or an open one.
+
+    Raises:
+        UnsafeFile: it is no such archive, or promises more than it holds.
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: str | Path | IO[bytes]) -> None:
+        self._file = open(path, "rb") if isinstance(path, (str, Path)) else path  # noqa: SIM115  # until it is closed
+        try:
+            self._archive = _opened(self._file)
+            self._entries = {entry.filename: entry for entry in self._archive.infolist()}
+            self._check()
+        except BaseException:
+            self._file.close()
+            raise
+
+    @property
+    def names(self) -> list[str]:
+        """Of what is inside."""
+        return list(self._entries)
+
+    def read(self, name: str) -> bytes:
+        """An entry as it is.
+
+        Raises:
+            UnsafeFile: it is missing or damaged.
+        """
+        try:
+            with self._archive.open(self._entry(name)) as stream:
+                return stream.read()
+        except UnsafeFile:
+            raise
+        except Exception as error:  # a file can be wrong in any way
+            raise UnsafeFile(f"{name} inside is damaged ({type(error).__name__}: {error!s:.200})") from error
+
+    def array(self, name: str) -> np.ndarray:
+        """The array of an entry `name`.
+
+        Raises:
+            UnsafeFile: it is missing, damaged, larger than it can be, or of Python objects.
+        """
+        entry = self._entry(name)
+        try:
+            with self._archive.open(entry) as stream:
+                _check_header(stream, entry)
+            with self._archive.open(entry) as stream:
+                array = np.lib.format.read_array(stream, allow_pickle=False)
+                stream.read(1)  # at the end the checksum is looked at
+                return array
+        except UnsafeFile:
+            raise
+        except Exception as error:  # as above
+            raise UnsafeFile(f"{name} inside is damaged ({type(error).__name__}: {error!s:.200})") from error
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._archive.close()
+        self._file.close()
+
+    def _entry(self, name: str) -> zipfile.ZipInfo:
+        if name not in self._entries:
+            raise UnsafeFile(f"there is no {name} inside")
+        return self._entries[name]
+
+    def _check(self) -> None:
+        entries = self._archive.infolist()
+        if len(self._entries) != len(entries):
+            raise UnsafeFile("the archive has several entries of one name")
+        if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
+            raise UnsafeFile("the archive is compressed or encrypted, ours never are")
+        size = self._file.seek(0, 2)
+        if sum(entry.file_size for entry in entries) > size:
+            raise UnsafeFile(f"the archive promises more bytes than the {size} it has")
+
+
+def parsed(text: str | bytes) -> Any:
+    """What JSON text says.
+
+    Raises:
+        UnsafeFile: it is not JSON, nested too deeply, or has a key twice.
+    """
+    try:
+        found = json.loads(text, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError) as error:  # RecursionError: brackets within brackets
+        raise UnsafeFile(f"the text is not JSON that we write ({type(error).__name__}: {error!s:.200})") from error
+    if _deeper(found, _DEEPEST):
+        raise UnsafeFile(f"the JSON is nested more than {_DEEPEST} levels deep")
+    return found
+
+
+def _opened(file: IO[bytes]) -> zipfile.ZipFile:
+    start = file.read(4)
+    file.seek(0)
+    if start[:2] != b"PK":
+        kind = (
+            "empty" if not start else "a pickle" if start[:1] == b"\x80" else f"no archive (it begins with {start!r})"
+        )
+        raise UnsafeFile(f"the file is {kind}; an archive of plain data is needed")
+    try:
+        return zipfile.ZipFile(file)
+    except Exception as error:
+        raise UnsafeFile(f"the archive is damaged or cut off ({type(error).__name__}: {error!s:.200})") from error
+
+
+def _check_header(stream: IO[bytes], entry: zipfile.ZipInfo) -> None:
+    """Raise UnsafeFile unless an array is as large as its entry, before any memory is taken."""
+    major = np.lib.format.read_magic(stream)[0]
+    read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    if dtype.hasobject:
+        raise UnsafeFile(f"{entry.filename} inside holds Python objects, which would run code when they are loaded")
+    if math.prod(shape) * dtype.itemsize != entry.file_size - stream.tell():
+        raise UnsafeFile(f"{entry.filename} inside says {shape} {dtype}, which is not the size it has")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key comes twice")
+    return found
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    if not isinstance(value, (dict, list)):
+        return False
+    inside = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_deeper(item, levels - 1) for item in inside)

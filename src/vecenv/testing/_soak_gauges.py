@@ -1,0 +1,86 @@
+"""What a process and its children take: memory, descriptors, threads, shared memory. Read from /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """Of this process and all its descendants together.
+
+    Attributes:
+        processes: how many.
+        memory: bytes of RAM, with what they share counted once (the sum of proportional set sizes).
+        rss: bytes of RAM as the system counts them for each (the sum of resident set sizes).
+        descriptors: that are open.
+        threads: how many.
+        shared: bytes of vecenv's shared memory.
+    """
+
+    processes: int
+    memory: int
+    rss: int
+    descriptors: int
+    threads: int
+    shared: int
+
+    @classmethod
+    def read(cls) -> Gauges:
+        """As they are now."""
+        found = [_of_process(pid) for pid in family()]
+        known = [one for one in found if one is not None]
+        blocks = {key: size for *_, shared in known for key, size in shared.items()}
+        sums = [sum(column) for column in zip(*(one[:4] for one in known), strict=True)]
+        return cls(len(known), *sums, sum(blocks.values()))
+
+    @staticmethod
+    def names() -> list[str]:
+        """Of all of them."""
+        return [field.name for field in fields(Gauges)]
+
+
+def family() -> list[int]:
+    """This process and all its descendants, except those that are dead and wait to be noticed."""
+    parents: dict[int, list[int]] = {}
+    for entry in PROC.glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):
+            words = entry.read_text().rpartition(")")[2].split()
+            if words[0] not in "ZX":
+                parents.setdefault(int(words[1]), []).append(int(entry.parent.name))
+    found = [os.getpid()]
+    for pid in found:  # it grows
+        found += parents.get(pid, [])
+    return found
+
+
+def _of_process(pid: int) -> tuple[int, int, int, int, dict[tuple[int, int], int]] | None:
+    """Memory, RSS, descriptors, threads and blocks of shared memory of a process; None if it is gone."""
+    place = PROC / str(pid)
+    try:
+        status = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines() if ":" in line)
+        rss = int(status["VmRSS"].split()[0]) * 1024
+        descriptors, shared = 0, {}
+        for link in os.scandir(place / "fd"):
+            descriptors += 1
+            with contextlib.suppress(OSError):
+                if os.readlink(link.path).startswith("/memfd:vecenv"):
+                    about = os.stat(link.path)
+                    shared[about.st_dev, about.st_ino] = about.st_blocks * 512
+        return _memory(place, rss), rss, descriptors, int(status["Threads"]), shared
+    except (OSError, KeyError):
+        return None
+
+
+def _memory(place: Path, otherwise: int) -> int:
+    """Proportional set size, or what is known if the system does not tell it."""
+    with contextlib.suppress(OSError):
+        for line in (place / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return otherwise

@@ -1,0 +1,223 @@
+"""What a soak found: whether anything grew, and the record and picture of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vecenv.errors import MissingExtra
+from vecenv.testing._soak_gauges import Gauges
+
+MEMORY_PER_MINUTE, MEMORY_AT_LEAST = 1 << 20, 6 << 20
+"""Memory grows if it does so by more than this per minute, and by more than this in all: heaps breathe."""
+COUNTED = ("processes", "descriptors", "threads", "shared")
+"""What must not grow by one."""
+FEWEST = 8
+"""Samples after the warm-up from which growth can be told."""
+_BLUE, _RED, _GREY, _GREEN, _ORANGE, _PURPLE = "#2b6cb0", "#c53030", "#a0aec0", "#2f855a", "#c05621", "#6b46c1"
+
+
+@dataclass
+class Sample:
+    """The gauges at a moment, and what happened until then.
+
+    Attributes:
+        seconds: since the start.
+        gauges: of all processes.
+        rows: steps of envs so far.
+        rate: steps per second since the last sample.
+        faults: so far, by name.
+    """
+
+    seconds: float
+    gauges: Gauges
+    rows: int
+    rate: float
+    faults: dict[str, int]
+
+    def flat(self) -> dict[str, float]:
+        """As a row of a table."""
+        own = {"seconds": round(self.seconds, 2), "rows": self.rows, "rate": round(self.rate), **asdict(self.gauges)}
+        return {**own, "faults": sum(self.faults.values())}
+
+
+@dataclass
+class Report:
+    """A soak so far.
+
+    Attributes:
+        settings: what was asked for.
+        samples: in order of time.
+        warm_up: seconds that do not count.
+        failures: what is wrong; empty if nothing is.
+        notes: what happened besides.
+    """
+
+    settings: dict[str, Any]
+    warm_up: float
+    samples: list[Sample] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def judge(self) -> None:
+        """Add to `failures` what grew, and to `notes` if there are too few samples to tell."""
+        late = self._late()
+        if len(late) < FEWEST:
+            self.notes.append(f"{len(late)} samples after the warm-up are too few to tell growth; run longer")
+            return
+        quarter = len(late) // 4
+        for name in COUNTED:
+            values = [getattr(sample.gauges, name) for sample in late]
+            first, last = np.median(values[:quarter]), np.median(values[-quarter:])
+            if last > first:
+                self.failures.append(f"{name} grew from {first:g} to {last:g}")
+        slope, growth = self.slope("memory")
+        if slope > MEMORY_PER_MINUTE and growth > MEMORY_AT_LEAST:
+            self.failures.append(f"memory grew by {_mib(slope)} MiB per minute, {_mib(growth)} MiB in all")
+
+    def slope(self, name: str) -> tuple[float, float]:
+        """Growth of a gauge after the warm-up, per minute and in all: the median slope between two samples."""
+        late = self._late()
+        times = np.array([sample.seconds for sample in late]) / 60
+        values = np.array([getattr(sample.gauges, name) for sample in late], float)
+        first, second = np.triu_indices(len(late), max(1, len(late) // 4))
+        if not len(first):
+            return 0.0, 0.0
+        slope = float(np.median((values[second] - values[first]) / (times[second] - times[first])))
+        return slope, slope * (times[-1] - times[0])
+
+    def summary(self) -> dict[str, Any]:
+        """The figures."""
+        if not self.samples:
+            return {}
+        last, rates = self.samples[-1], [sample.rate for sample in self.samples[1:]] or [0.0]
+        minutes = last.seconds / 60
+        return {
+            "minutes": round(minutes, 2),
+            "rows_checked": last.rows,
+            "rate_median": round(float(np.median(rates))),
+            "faults": last.faults,
+            "memory_mib": _mib(last.gauges.memory),
+            "memory_mib_per_minute": _mib(self.slope("memory")[0]),
+            **{name: getattr(last.gauges, name) for name in COUNTED},
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """soak.json, soak.csv and, if Matplotlib is there, soak.png; what was written."""
+        content = {
+            "ok": not self.failures,
+            "failures": self.failures,
+            "notes": self.notes,
+            "summary": self.summary(),
+            "settings": self.settings,
+            "samples": [sample.flat() for sample in self.samples],
+        }
+        made = [folder / "soak.json", folder / "soak.csv"]
+        made[0].write_text(json.dumps(content, indent=1) + "\n")
+        with made[1].open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(self.samples[0].flat()) if self.samples else [])
+            writer.writeheader()
+            writer.writerows(sample.flat() for sample in self.samples)
+        try:
+            if self.samples:
+                self._draw(folder / "soak.png")
+                made.append(folder / "soak.png")
+        except MissingExtra as error:
+            self.notes.append(f"no picture: {error}")
+        return made
+
+    def lines(self) -> list[str]:
+        """The result in words."""
+        about = self.summary()
+        if not about:
+            return ["nothing was measured", *self.failures]
+        faults = ", ".join(f"{count} {name}" for name, count in sorted(about["faults"].items())) or "none"
+        words = [
+            f"{about['minutes']:g} minutes, {about['rows_checked']:,} rows checked, "
+            f"{about['rate_median']:,} steps/s (median)",
+            f"faults: {faults}",
+            f"memory {about['memory_mib']:g} MiB ({about['memory_mib_per_minute']:+g} MiB per minute once warm), "
+            + ", ".join(f"{about[name]:,} {'bytes shared' if name == 'shared' else name}" for name in COUNTED),
+            *self.notes,
+        ]
+        return [*words, *(f"FAILED: {failure}" for failure in self.failures)] if self.failures else [*words, "passed"]
+
+    def _late(self) -> list[Sample]:
+        return [sample for sample in self.samples if sample.seconds >= self.warm_up]
+
+    # --- picture -----------------------------------------------------------------------------------------------------
+
+    def _draw(self, path: Path) -> None:
+        from vecenv.evaluation._plot import new_figure
+
+        figure, first = new_figure((9.0, 10.0))
+        first.remove()
+        panels = figure.subplots(5, 1, sharex=True)
+        minutes = np.array([sample.seconds for sample in self.samples]) / 60
+        self._draw_memory(panels[0], minutes)
+        self._draw_counts(panels[1], minutes)
+        self._draw_one(panels[2], minutes, [sample.gauges.shared / 1024 for sample in self.samples], "shared KiB")
+        self._draw_one(panels[3], minutes[1:], [sample.rate / 1000 for sample in self.samples[1:]], "1,000 steps/s")
+        self._draw_faults(panels[4], minutes)
+        for panel in panels:
+            panel.grid(alpha=0.25)
+            panel.set_ylim(bottom=0)
+            panel.spines[["top", "right"]].set_visible(False)
+            panel.axvspan(0, min(self.warm_up / 60, minutes[-1]), color=_GREY, alpha=0.18, linewidth=0)
+        panels[0].text(0.004, 0.05, "warm-up", transform=panels[0].transAxes, color="#4a5568", fontsize=8)
+        panels[-1].set_xlabel("minutes")
+        panels[-1].set_xlim(0, max(minutes[-1], 1e-3))
+        about = self.summary()
+        verdict = "FAILED: " + "; ".join(self.failures)[:110] if self.failures else "passed"
+        title = (
+            f"{self.settings.get('envs')} envs, engine {self.settings.get('engine')}: {about['rows_checked']:,} rows "
+        )
+        figure.suptitle(
+            f"{title}checked, {sum(about['faults'].values())} faults in {about['minutes']:g} minutes\n{verdict}",
+            x=0.01, ha="left", fontsize=11, color=_RED if self.failures else "black",
+        )  # fmt: skip
+        figure.savefig(path, dpi=110)
+
+    def _draw_memory(self, panel: Any, minutes: np.ndarray) -> None:
+        memory, rss = (
+            np.array([getattr(sample.gauges, name) for sample in self.samples]) / 2**20 for name in ("memory", "rss")
+        )
+        panel.plot(minutes, rss, color=_GREY, linewidth=1.0, label="RSS, summed over processes")
+        panel.plot(minutes, memory, color=_BLUE, linewidth=1.8, label="shared pages counted once")
+        late = minutes >= self.warm_up / 60
+        if late.sum() > 1:
+            slope = self.slope("memory")[0] / 2**20
+            middle = np.median(memory[late]) + slope * (minutes[late] - np.median(minutes[late]))
+            panel.plot(minutes[late], middle, color=_RED, linestyle="--", linewidth=1.2, label=f"{slope:+.2f} MiB/min")
+        panel.set_ylabel("memory, MiB")
+        panel.legend(frameon=False, fontsize=8, ncols=3, loc="lower right")
+
+    def _draw_counts(self, panel: Any, minutes: np.ndarray) -> None:
+        for name, colour in (("descriptors", _GREEN), ("threads", _ORANGE), ("processes", _PURPLE)):
+            values = [getattr(sample.gauges, name) for sample in self.samples]
+            panel.plot(minutes, values, color=colour, linewidth=1.8, label=f"{name} ({values[-1]})")
+        panel.set_ylabel("count")
+        panel.legend(frameon=False, fontsize=8, ncols=3, loc="center right")
+
+    def _draw_one(self, panel: Any, minutes: np.ndarray, values: list[float], label: str) -> None:
+        panel.plot(minutes, values, color=_BLUE, linewidth=1.8)
+        panel.set_ylabel(label)
+
+    def _draw_faults(self, panel: Any, minutes: np.ndarray) -> None:
+        names = sorted(self.samples[-1].faults)
+        colours = (_RED, _ORANGE, _PURPLE, _GREEN, _BLUE, _GREY)
+        for name, colour in zip(names, colours, strict=False):
+            counts = [sample.faults.get(name, 0) for sample in self.samples]
+            panel.step(minutes, counts, where="post", color=colour, linewidth=1.6, label=f"{name} ({counts[-1]})")
+        panel.set_ylabel("faults so far")
+        if names:
+            panel.legend(frameon=False, fontsize=8, ncols=4, loc="upper left")
+
+
+def _mib(size: float) -> float:
+    return round(size / 2**20, 2)

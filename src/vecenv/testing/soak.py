@@ -1,0 +1,286 @@
+"""Runs envs that fail at random for a long time, and looks at every row and at everything that could pile up.
+
+    python -m vecenv.testing.soak --minutes 30 --out soak
+
+Envs raise, are killed, hang, crash and return NaN, and are restarted. Every row is compared with what its env must
+have returned. Memory, descriptors, threads, shared memory, steps per second and faults are recorded, written to
+soak.json and soak.csv and drawn to soak.png. The exit code is 1 if a row was wrong or anything grew, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vecenv._make import make
+from vecenv.engines import SupportsKill
+from vecenv.errors import RestartLimit
+from vecenv.testing._fault_env import FaultEnv
+from vecenv.testing._soak_gauges import PROC, Gauges, family
+from vecenv.testing._soak_model import Model
+from vecenv.testing._soak_report import Report, Sample
+
+LENGTH = 20
+TIMEOUT = 1.0
+_EASY = {"raise": 4.0, "obs-nan": 1.0, "reward-nan": 1.0}
+_HARD = {"kill": 1.5, "segfault": 1.5, "hang": 1.0}
+_CALIBRATION = 2.0
+"""Seconds without faults, to see how fast the envs are."""
+LEAKS = ("none", "descriptors", "memory", "threads", "shared")
+
+
+class LeakingEnv(FaultEnv):
+    """A FaultEnv that lets go of nothing: twice a second it takes one more of `leak`."""
+
+    def __init__(self, index: int, leak: str, **options: Any) -> None:
+        super().__init__(index, **options)
+        self.leak, self.due = leak, 0.0
+        self.taken: list[Any] = []
+
+    def step(self, action: np.int64) -> Any:
+        """Count a step, and leak."""
+        if time.monotonic() > self.due:
+            self.due = time.monotonic() + 0.5
+            self.taken.append(_TAKE[self.leak]())
+        return super().step(action)
+
+
+def _thread() -> threading.Thread:
+    thread = threading.Thread(target=threading.Event().wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def _block() -> int:
+    descriptor = os.memfd_create("vecenv-leak")
+    os.posix_fallocate(descriptor, 0, 1 << 16)
+    return descriptor
+
+
+_TAKE: dict[str, Callable[[], Any]] = {
+    "descriptors": lambda: os.open(os.devnull, os.O_RDONLY),
+    "memory": lambda: bytearray(os.urandom(1 << 18)),
+    "threads": _thread,
+    "shared": _block,
+}
+
+
+def soak(
+    minutes: float,
+    out: Path | None = None,
+    *,
+    envs: int = 64,
+    engine: str = "process",
+    workers: int = 4,
+    context: str = "fork",
+    seed: int = 0,
+    faults_per_minute: float = 30.0,
+    leak: str = "none",
+    tell: Callable[[str], None] = print,
+    make_envs: Callable[..., Any] = make,
+) -> Report:
+    """Run envs that fail at random, and look at everything.
+
+    Args:
+        minutes: how long.
+        out: folder for the record; None writes none.
+        envs, engine, workers, context: as of `vecenv.make`. Only processes can be killed or hang: other engines get the
+            other faults.
+        seed: of envs and actions.
+        faults_per_minute: about how many; the envs' speed is measured first.
+        leak: leak on purpose: "descriptors", "memory", "threads" or "shared", to see that it is noticed.
+        tell: is given lines about progress.
+        make_envs: makes the vector env, instead of `vecenv.make`.
+
+    Returns:
+        The report; `failures` is empty if all is well.
+    """
+    seconds = 60 * minutes
+    settings = {"minutes": minutes, "envs": envs, "engine": engine, "workers": workers, "context": context,
+                "seed": seed, "faults_per_minute": faults_per_minute, "leak": leak}  # fmt: skip
+    report = Report(settings, warm_up=max(seconds / 6, min(15.0, seconds / 2)))
+    options: dict[str, Any] = {"engine": engine, "on_error": "restart", "autoreset": "same-step"}
+    if engine in ("process", "thread"):
+        options["workers"] = min(workers, envs)
+    if engine == "process":
+        options |= {"context": context, "timeout": TIMEOUT}
+    run = _Run(report, envs, seed, partial(make_envs, **options), tell)
+    before: Gauges | None = None
+    try:
+        with _interruptible():
+            rate = run.speed()
+            gc.collect()
+            before = Gauges.read()
+            kinds = {**_EASY, **(_HARD if engine == "process" else {})}
+            report.settings["p"] = p = min(faults_per_minute / 60 / max(rate, 1.0), 0.01)
+            fault = {"kind": kinds, "env": None, "p": p, "seed": seed, "length": LENGTH, "seconds": 600.0}
+            factories = FaultEnv.many(envs, **fault)
+            if leak != "none":
+                factories = [partial(LeakingEnv, index, leak, **fault) for index in range(envs)]
+            run.steps(factories, seconds)
+    except KeyboardInterrupt:
+        report.notes.append("interrupted: this is the report so far")
+        report.settings["interrupted"] = True
+    except Exception as error:  # whatever it is, what was found until then is worth having
+        report.failures.append(f"{type(error).__name__}: {error}")
+    report.judge()
+    if before is not None:
+        report.failures += _left_behind(before)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        tell(f"written: {', '.join(map(str, report.write(out)))}")
+    return report
+
+
+class _Run:
+    """One after the other: envs without faults, to see how fast they are; envs with faults, to see what they do."""
+
+    def __init__(
+        self, report: Report, count: int, seed: int, make_envs: Callable[..., Any], tell: Callable[[str], None]
+    ) -> None:
+        self._report, self._count, self._seed, self._make, self._tell = report, count, seed, make_envs, tell
+        self._actions = np.random.default_rng(seed)
+
+    def speed(self) -> float:
+        """Steps per second without faults, looked at as well."""
+        model = Model(self._count, LENGTH)
+        with contextlib.closing(self._make(FaultEnv.many(self._count, length=LENGTH))) as envs:
+            self._reset(envs, model)
+            started, rows = time.monotonic(), 0
+            while (passed := time.monotonic() - started) < _CALIBRATION:
+                self._step(envs, model)
+                rows += self._count
+        return rows / passed
+
+    def steps(self, factories: Sequence[Any], seconds: float) -> None:
+        """Step for so long, look at every row, take samples."""
+        every = min(max(seconds / 180, 0.5), 10.0)
+        model = Model(self._count, LENGTH)
+        with contextlib.closing(self._make(factories)) as envs:
+            started = time.monotonic()
+            self._reset(envs, model)
+            self._age(envs, model)
+            self._sample(model, started)
+            due, said = started + every, started
+            while (now := time.monotonic()) < started + seconds:
+                try:
+                    self._step(envs, model)
+                except RestartLimit:
+                    self._begin_anew(envs, model)
+                if now >= due:
+                    self._sample(model, started)
+                    due = max(due + every, now)
+                if now - said >= 10:
+                    said = now
+                    self._say()
+            self._sample(model, started)
+
+    def _reset(self, envs: Any, model: Model, again: bool = False) -> None:
+        model.reset(envs.reset(seed=self._seed)[0], self._seed, again)
+
+    def _step(self, envs: Any, model: Model) -> None:
+        actions = self._actions.integers(0, 1000, self._count)
+        model.step(actions, envs.step(actions))
+
+    def _age(self, envs: Any, model: Model) -> None:
+        """Kill every worker once: a forked one that is started again inherits more descriptors than the first did."""
+        engine = envs.unwrapped.engine
+        if isinstance(engine, SupportsKill):
+            pids = envs.call("worker_pid")
+            for pid in dict.fromkeys(pids):
+                engine.kill(pids.index(pid))
+                self._step(envs, model)
+
+    def _begin_anew(self, envs: Any, model: Model) -> None:
+        """Several faults of one env in a short time: that may be, and then a reset must help."""
+        model.faults["RestartLimit"] += 1
+        self._seed += self._count
+        self._reset(envs, model, again=True)
+
+    def _sample(self, model: Model, started: float) -> None:
+        gauges, seconds, samples = Gauges.read(), time.monotonic() - started, self._report.samples
+        last = samples[-1] if samples else None
+        passed = seconds - last.seconds if last else 0.0
+        rate = (model.rows - last.rows) / passed if last and passed else 0.0
+        samples.append(Sample(seconds, gauges, model.rows, rate, dict(model.faults)))
+
+    def _say(self) -> None:
+        sample = self._report.samples[-1]
+        self._tell(
+            f"{sample.seconds / 60:6.1f} min  {sample.rows:>13,} rows  {sample.rate:>9,.0f} steps/s  "
+            f"{sum(sample.faults.values()):>5} faults  {sample.gauges.memory / 2**20:8.1f} MiB  "
+            f"{sample.gauges.descriptors} descriptors  {sample.gauges.threads} threads"
+        )
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM is like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _left_behind(before: Gauges, seconds: float = 3.0) -> list[str]:
+    """What is still there although everything is closed."""
+    gc.collect()  # blocks of memory live as long as arrays of them
+    deadline = time.monotonic() + seconds
+    while len(family()) > before.processes and time.monotonic() < deadline:
+        time.sleep(0.02)
+    after = Gauges.read()
+    names = ("processes", "descriptors", "threads", "shared")
+    return [
+        f"{name} after close(): {getattr(after, name)}, before: {getattr(before, name)}"
+        for name in names
+        if getattr(after, name) > getattr(before, name)
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m vecenv.testing.soak", description=__doc__.split("\n")[0])
+    parser.add_argument("--minutes", type=float, required=True, help="how long")
+    parser.add_argument("--envs", type=int, default=64, help="how many (64)")
+    parser.add_argument("--engine", choices=("process", "thread", "sync"), default="process", help="what runs them")
+    parser.add_argument("--workers", type=int, default=4, help="processes or threads (4)")
+    parser.add_argument("--context", choices=("fork", "forkserver", "spawn"), default="fork", help="start method")
+    parser.add_argument("--seed", type=int, default=0, help="of envs and actions (0)")
+    parser.add_argument("--faults-per-minute", type=float, default=30.0, help="about how many (30)")
+    parser.add_argument("--leak", choices=LEAKS, default="none", help="leak on purpose, to see it noticed")
+    parser.add_argument(
+        "--out", type=Path, default=Path("soak"), help="folder for soak.json, soak.csv, soak.png (soak)"
+    )
+    options = vars(parser.parse_args(arguments))
+    for name, least in (("minutes", 0.05), ("envs", 1), ("workers", 1), ("seed", 0), ("faults_per_minute", 0)):
+        if not options[name] >= least:
+            parser.error(f"--{name.replace('_', '-')} must be at least {least}, got {options[name]}")
+    if not PROC.is_dir():
+        parser.error("a soak reads /proc, which this system does not have")
+    report = soak(options.pop("minutes"), options.pop("out"), **options, tell=partial(print, flush=True))
+    print(*report.lines(), sep="\n", flush=True)
+    return 1 if report.failures else 130 if report.settings.get("interrupted") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""A soak passes, and can fail: leaks and wrong rows are noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vecenv
+from vecenv.testing import FaultEnv
+from vecenv.testing._soak_gauges import Gauges
+from vecenv.testing._soak_model import Model, WrongRow
+from vecenv.testing._soak_report import Report, Sample
+from vecenv.testing.soak import soak
+
+SOURCE = str(Path(vecenv.__file__).parents[1])
+
+
+def command(*arguments: Any) -> list[str]:
+    return [sys.executable, "-m", "vecenv.testing.soak", *map(str, arguments)]
+
+
+def quiet(line: str) -> None:
+    """Says nothing."""
+
+
+@pytest.mark.timeout(180)
+def test_a_minute_with_faults_shows_no_wrong_row_and_no_growth(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("--minutes", 1, "--out", tmp_path), capture_output=True, text=True, timeout=170,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout
+    found = json.loads((tmp_path / "soak.json").read_text())
+    assert found["ok"]
+    assert len(found["samples"]) > 20
+    assert found["summary"]["faults"]["WorkerDied"] >= 4
+    assert found["summary"]["rows_checked"] > 5000
+    assert (tmp_path / "soak.png").stat().st_size > 20_000
+    assert len((tmp_path / "soak.csv").read_text().splitlines()) == 1 + len(found["samples"])
+
+
+@pytest.mark.parametrize("engine", ["sync", "thread"])
+def test_other_engines_can_be_soaked_too(engine: str) -> None:
+    report = soak(0.06, engine=engine, envs=8, workers=2, faults_per_minute=600, tell=quiet)
+    assert not report.failures
+    assert set(report.samples[-1].faults) <= {"ValueError", "NaN", "RestartLimit"}
+    assert sum(report.samples[-1].faults.values())
+
+
+@pytest.mark.parametrize("leak", ["descriptors", "threads", "shared", "memory"])
+def test_what_leaks_is_noticed(leak: str) -> None:
+    report = soak(0.2, envs=8, workers=2, leak=leak, faults_per_minute=0, tell=quiet)
+    assert any(failure.startswith(leak) for failure in report.failures), report.lines()
+
+
+def stale(what: str, after: int) -> Any:
+    """`vecenv.make`, with an engine that hands out a wrong row in one of its exchanges."""
+
+    def made(factories: Any, **options: Any) -> Any:
+        envs = vecenv.make(factories, **options)
+        receive, batch, state = envs.engine.recv, envs.engine.batch, {"exchanges": 0, "before": None}
+
+        def recv(*arguments: Any) -> Any:
+            rows = receive(*arguments)
+            state["exchanges"] += 1
+            if state["exchanges"] == after:
+                if what == "stale":
+                    batch.obs[0][3] = state["before"][3]
+                elif what == "torn":
+                    batch.obs[0][3, 4] = state["before"][3, 4]
+                elif what == "misrouted":
+                    batch.obs[0][[2, 3]] = batch.obs[0][[3, 2]]
+                elif what == "reward":
+                    batch.reward[3] += 1
+                elif what == "flag":
+                    batch.terminated[3] ^= True
+            state["before"] = batch.obs[0].copy()
+            return rows
+
+        envs.engine.recv = recv
+        return envs
+
+    return made
+
+
+@pytest.mark.parametrize("what", ["stale", "torn", "misrouted", "reward", "flag"])
+def test_an_engine_that_hands_out_one_wrong_row_is_noticed(what: str) -> None:
+    report = soak(0.1, envs=8, workers=2, faults_per_minute=0, tell=quiet, make_envs=stale(what, 20))
+    failure = report.failures[0]
+    assert failure.startswith("WrongRow:")
+    assert "env 3" in failure or "env 2" in failure
+    assert "it must be" in failure
+
+
+def test_the_same_engine_without_a_wrong_row_passes() -> None:
+    assert not soak(0.05, envs=8, workers=2, faults_per_minute=0, tell=quiet, make_envs=stale("nothing", 20)).failures
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_it_with_the_report_so_far(number: signal.Signals, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        command("--minutes", 30, "--envs", 8, "--workers", 2, "--out", tmp_path), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": SOURCE},
+    ) as running:  # fmt: skip
+        assert running.stdout is not None
+        running.stdout.readline()  # the first ten seconds
+        running.send_signal(number)
+        out, err = running.communicate(timeout=40)
+    assert running.returncode == 130, out + err
+    assert "interrupted: this is the report so far" in out
+    assert err == ""
+    found = json.loads((tmp_path / "soak.json").read_text())
+    assert found["ok"]
+    assert found["summary"]["rows_checked"] > 0
+
+
+def test_nothing_is_left_of_envs_that_cannot_be_made(tmp_path: Path) -> None:
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        raise OSError("no more of these")
+
+    report = soak(0.05, tmp_path, tell=quiet, make_envs=refuse)
+    assert report.failures == ["OSError: no more of these"]
+    assert not json.loads((tmp_path / "soak.json").read_text())["ok"]
+
+
+# --- the parts -------------------------------------------------------------------------------------------------------
+
+
+def samples(**columns: Any) -> list[Sample]:
+    """A sample per second."""
+    usual = {"processes": 5, "memory": 50 << 20, "rss": 60 << 20, "descriptors": 50, "threads": 9, "shared": 4096}
+    length = len(next(iter(columns.values())))
+    return [
+        Sample(second, Gauges(**{**usual, **{name: int(values[second]) for name, values in columns.items()}}), 0, 0, {})
+        for second in range(length)
+    ]
+
+
+def judged(**columns: Any) -> list[str]:
+    report = Report({}, warm_up=20.0, samples=samples(**columns))
+    report.judge()
+    return report.failures
+
+
+def test_growth_is_told_from_breathing() -> None:
+    rng = np.random.default_rng(0)
+    breath = rng.integers(-(3 << 20), 3 << 20, 300)
+    assert not judged(memory=(50 << 20) + breath)
+    assert judged(memory=(50 << 20) + breath + np.arange(300) * (2 << 20) // 60)
+    assert not judged(memory=(50 << 20) + breath + np.arange(300) * (1 << 20) // 120)
+    assert not judged(memory=np.where(np.arange(300) < 15, 20 << 20, 50 << 20)), "in the warm-up it may grow"
+    assert not judged(descriptors=50 + rng.integers(0, 2, 300))
+    assert judged(descriptors=50 + np.arange(300) // 200) == ["descriptors grew from 50 to 51"]
+    assert judged(threads=np.where(np.arange(300) < 150, 9, 10)) == ["threads grew from 9 to 10"]
+    assert not judged(threads=np.where(np.arange(300) < 150, 10, 9))
+    assert judged(shared=4096 + 4096 * (np.arange(300) // 100))
+
+
+def test_too_few_samples_are_no_verdict() -> None:
+    report = Report({}, warm_up=20.0, samples=samples(memory=np.full(25, 1 << 20)))
+    report.judge()
+    assert not report.failures
+    assert "too few" in report.notes[0]
+
+
+def test_gauges_see_what_is_taken() -> None:
+    before = Gauges.read()
+    descriptor = os.memfd_create("vecenv-test")
+    os.posix_fallocate(descriptor, 0, 1 << 20)
+    held = bytearray(os.urandom(32 << 20))
+    after = Gauges.read()
+    os.close(descriptor)
+    assert after.shared - before.shared == 1 << 20
+    assert after.descriptors - before.descriptors == 1
+    assert (30 << 20) < after.memory - before.memory < (40 << 20)
+    assert len(held) == 32 << 20
+
+
+def test_the_model_follows_envs_without_faults_to_the_last_bit() -> None:
+    model = Model(3, 4)
+    with vecenv.make(FaultEnv.many(3, length=4), engine="sync", autoreset="same-step") as envs:
+        model.reset(envs.reset(seed=9)[0], 9)
+        for number in range(2000):  # more draws than are made at once
+            actions = np.array([number % 7, 1, 2])
+            result = envs.step(actions)
+            model.step(actions, result)
+        with pytest.raises(WrongRow, match="must be"):
+            model.step(actions, result)
+    assert model.rows == 6000
+    assert not model.faults
