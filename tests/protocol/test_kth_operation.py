@@ -167,7 +167,7 @@ def use(engine: ProcessEngine) -> None:
     exchange(engine, everyone, Op.RESET, 0, lost)
     exchange(engine, everyone, Op.STEP, 1, lost)
     names = engine.call("steps", (), {}, 3.0)
-    assert all(steps == 1 for steps, gone in zip(names, lost, strict=True) if not gone)
+    assert all(steps == 1 for steps, restarts in zip(names, engine.batch.restarts, strict=True) if not restarts)
     engine.set_attr("steps", [7] * COUNT, 3.0)
     exchange(engine, everyone[1:], Op.STEP, 8, lost)
 
@@ -181,7 +181,7 @@ def exchange(engine: ProcessEngine, rows: np.ndarray, op: Op, steps: int, lost: 
     first = engine.recv(1, 3.0)
     for row in [*first, *(engine.recv(len(rows) - 1, 3.0) if len(rows) > 1 else ())]:
         info = batch.mail.pop(int(row)).info
-        lost[row] |= "fault" in info
+        lost[row] |= "fault" in info or batch.restarts[row] > 0
         if not lost[row]:
             action = -1 if op == Op.RESET else 10 * steps + row
             assert batch.obs[0][row].tolist() == [steps, action]

@@ -158,15 +158,15 @@ class Ledger:
 
     # --- workers that died -------------------------------------------------------------------------------------------
 
-    def owed(self, part: int) -> bool:
-        """Whether any row of a worker is pending."""
-        return bool(self.pending[self.accounts[part].rows].any())
+    def owed(self, part: int) -> Rows:
+        """The pending rows of a worker."""
+        mine = self.accounts[part].rows
+        return self.everyone[mine][self.pending[mine]]
 
     def give_up(self, part: int) -> None:
         """The rows of a dead worker are the front's again; it owes nothing."""
         account = self.accounts[part]
-        mine = account.rows
-        count = int(np.count_nonzero(self.pending[mine]))
+        mine, count = account.rows, len(self.owed(part))
         self.pending[mine] = False
         self.pending_count -= count
         account.target = account.words[DONE]
@@ -181,8 +181,7 @@ class Ledger:
             The rows it is asked for.
         """
         account = self.accounts[part]
-        mine, generation = account.rows, account.generation + 1
-        rows = self.everyone[mine][self.pending[mine]]
+        mine, generation, rows = account.rows, account.generation + 1, self.owed(part)
         count = len(rows)
         account.generation = generation
         account.words[DONE] = 0

@@ -171,7 +171,7 @@ class Staff:
     def bury_again(self) -> None:
         """Finish what an interrupt cut short: no rows are left with a dead worker."""
         for worker in self.workers:
-            if worker.error is not None and self._ledger.owed(worker.number):
+            if worker.error is not None and len(self._ledger.owed(worker.number)):
                 self.bury(worker)
 
     def revive_for(self, rows: Rows) -> None:
@@ -187,14 +187,14 @@ class Staff:
 
     def _give_up(self, worker: Worker) -> None:
         """Hand back what a dead worker was asked for; the next RESET of its rows starts it again."""
-        take_mail(self._batch, worker.rows)
+        take_mail(self._batch, self._ledger.owed(worker.number).tolist())
         self._ledger.give_up(worker.number)
 
     def _restart(self, worker: Worker, error: EnvError) -> None:
         """Start a dead worker again as often as the policy allows; its rows report the episode they lost."""
         cause = Fault.of(error, self._post.phase(worker.start if error.row is None else error.row), error=error)
         mine, fault = np.arange(worker.start, worker.stop), cause
-        take_mail(self._batch, worker.rows)
+        take_mail(self._batch, self._ledger.owed(worker.number).tolist())
         while worker is self.workers[worker.number]:
             try:
                 self._policies[worker.number].allow(fault, self._ledger.sequence)
