@@ -20,7 +20,7 @@ EXAMPLES = {
     "spawn": 2,
 }
 """Programs in every run: as many as a few seconds allow."""
-MANY = 25
+MANY = 20
 """How many times as many a long run tries."""
 BOUND = {"spawn": 30.0}
 # An interrupt while a process is forked comes in a hook whose exceptions Python only reports.
