@@ -29,7 +29,7 @@ from vecenv.errors import (
 )
 from vecenv.gymnasium import AsyncVectorEnv, SyncVectorEnv
 from vecenv.testing import FaultEnv, LawEnv, ObedientEnv
-from vecenv.testing._machine_rules import _Interrupted, call_and_interrupt
+from vecenv.testing._interrupting import Interrupted, call_and_interrupt
 from vecenv.testing._obedient_env import SLOW
 from vecenv.wrappers import ExtractObservation
 
@@ -301,7 +301,7 @@ def test_a_reset_is_as_patient_as_the_last_call_was():
         with pytest.raises(WorkerTimeout):
             envs.recv(timeout=0.0)
         envs.recv()
-        with pytest.raises(_Interrupted):
+        with pytest.raises(Interrupted):
             call_and_interrupt(lambda: envs.step([SLOW]), 0.005, [None])
         assert envs.reset()[0][0, 1] == 2  # its second episode, not the first of another env
 

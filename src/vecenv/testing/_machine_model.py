@@ -70,7 +70,7 @@ class Row:
     total: float = 0.0
     """Sum of the rewards of its episode, and below their number: of the ended one while its last step is the latest."""
     length: int = 0
-    obs: np.ndarray | None = None
+    obs: Sequence[float] = ()
     """The observation that was delivered last."""
 
     def run(self, work: Work) -> Shown:
@@ -214,7 +214,7 @@ class Model:
         """The env is ready again."""
         counters = self.rows[row]
         counters.ready = counters.seen = True
-        counters.obs = obs
+        counters.obs = obs.tolist()
         self.perhaps = {block for block in self.perhaps if row not in block}
         self.settle()
 

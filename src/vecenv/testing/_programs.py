@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import seed as with_seed
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from vecenv.testing._machine_rules import Machine, Setting
+from vecenv.testing._machine_calls import COUNT, Setting
+from vecenv.testing._machine_rules import Machine
 from vecenv.testing._obedient_env import ObedientEnv
 from vecenv.testing._same_rules import Pair, SameMachine
 
@@ -16,7 +17,7 @@ from vecenv.testing._same_rules import Pair, SameMachine
 def run_machine(setting: Setting, **size: Any) -> None:
     """Compare one vector env with the model."""
     # What is made once and stays, such as a server of processes, is no remains of a program.
-    setting.build(ObedientEnv.many(4), setting.modes[0]).close()
+    setting.build(ObedientEnv.many(COUNT), setting.modes[0]).close()
     _run(type("Machine", (Machine,), {"setting": setting}), **size)
 
 
@@ -35,6 +36,6 @@ def _run(machine: type[RuleBasedStateMachine], *, examples: int, steps: int, see
             deadline=None,
             database=None,
             phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
         ),
     )

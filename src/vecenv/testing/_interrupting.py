@@ -1,0 +1,41 @@
+"""Ctrl-C at a chosen moment."""
+
+from __future__ import annotations
+
+import gc
+import signal
+from collections.abc import Callable
+from typing import Any
+
+
+class Interrupted(Exception):
+    """A call was interrupted and has no result."""
+
+
+def call_and_interrupt(call: Callable[[], Any], seconds: float, box: list[Any]) -> None:
+    """Put the result of a call into the box, but raise KeyboardInterrupt inside it after this time.
+
+    Raises:
+        Interrupted: the interrupt came before the result.
+    """
+    inside = [True]
+
+    def handler(number: int, frame: Any) -> None:
+        if inside[0]:
+            inside[0] = False
+            raise KeyboardInterrupt
+
+    gc.disable()  # an interrupt of a finalizer would be lost
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        box[0] = call()  # both are Python code: no handler runs between the return and the assignment
+        inside[0] = False
+    except KeyboardInterrupt:
+        if box[0] is None:
+            raise Interrupted from None
+    finally:
+        inside[0] = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        gc.enable()

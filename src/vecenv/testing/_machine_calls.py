@@ -1,0 +1,306 @@
+"""Calls of a vector env, each compared with the model: what the rules of the state machine are made of."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hypothesis.stateful import RuleBasedStateMachine
+
+from vecenv._infos import rows_of_arrays
+from vecenv.errors import (
+    ClosedError,
+    EnvError,
+    NothingPendingError,
+    PendingError,
+    UnsupportedError,
+    VecenvError,
+    WorkerDied,
+    WorkerTimeout,
+)
+from vecenv.testing._interrupting import Interrupted, call_and_interrupt
+from vecenv.testing._laws import _law
+from vecenv.testing._machine_model import Model, Shown
+from vecenv.testing._obedient_env import EXIT, RAISE, SLOW, ObedientEnv
+from vecenv.testing._remains import Remains
+
+COUNT = 4
+EVERYONE = tuple(range(COUNT))
+_SOON = 0.005
+"""Seconds that a hurried call waits; a slow env takes longer."""
+
+
+@dataclass
+class Setting:
+    """What a run of the machine is about.
+
+    Attributes:
+        build: makes the vector env of factories in an autoreset mode.
+        native: the envs are twins of LawEnv in native code: no infos, no orders, nothing to call.
+        interrupts: whether KeyboardInterrupt may be raised inside calls.
+        bound: seconds that any call may take.
+        tally: how often what happened.
+    """
+
+    build: Callable[[Sequence[Any], str], Any]
+    modes: Sequence[str]
+    native: bool
+    interrupts: bool
+    bound: float
+    tally: Counter[str] = field(default_factory=Counter)
+
+
+class Calls(RuleBasedStateMachine):
+    """A vector env, the model of its envs, and the calls that compare the two."""
+
+    setting: Setting
+
+    def _build(self, mode: str) -> None:
+        self.remains = Remains()
+        self.envs = self.setting.build(ObedientEnv.many(COUNT), mode)
+        self.closed, self.moment = False, None
+        self.kept: list[tuple[np.ndarray, np.ndarray]] = []
+        self.pids: tuple[int, ...] = () if self.setting.native else self.envs.call("worker_pid")
+        others = sorted({pid for pid in self.pids if pid != os.getpid()})
+        blocks = sorted(tuple(row for row in EVERYONE if self.pids[row] == pid) for pid in others)
+        self.model = Model(COUNT, mode, blocks)
+        self.setting.tally["programs"] += 1
+
+    def teardown(self) -> None:
+        """Close, and look at what is left."""
+        if not hasattr(self, "envs"):
+            return
+        self._close()
+        del self.envs  # what is mapped goes with it
+        for array, copied in self.kept:
+            _law("ownership", np.array_equal(array, copied), "an array was changed after it had been handed out")
+        if sys.exc_info()[1] is None:  # or its traceback would hold everything
+            self.remains.check(self.pids)
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _reset(self, seed: int | None, mask: Sequence[int] | None, or_pending: bool = False) -> None:
+        """Reset. `or_pending`: an interrupt may have come before the last call began; then nothing may be discarded."""
+        model, refusal = self.model, self.model.refuse_reset(mask)
+        options = None if mask is None else {"reset_mask": np.isin(EVERYONE, mask)}
+        result, error = self._call("reset", lambda: self.envs.reset(seed=seed, options=options), refusal)
+        if refusal is not None or self.closed:
+            return
+        chosen = EVERYONE if mask is None else mask
+        if isinstance(error, PendingError) and or_pending:
+            self._receive_all()
+            return
+        if isinstance(error, WorkerTimeout) and model.impatient:
+            return  # it may not kill what it waits for: nothing has changed
+        model.discard([row for row, work in model.pending.items() if work.is_order(SLOW)])
+        model.sent(model.plan_reset(chosen, seed))
+        if error is not None:
+            self._failed(error)
+            return
+        obs, infos = result
+        told = rows_of_arrays(infos, COUNT)
+        _law("rows", obs.shape == (COUNT, 5) and obs.dtype == np.float64, f"obs are {obs.dtype} of shape {obs.shape}")
+        for row in EVERYONE:
+            if row in chosen:
+                self._check_row(row, obs[row], told[row])
+            elif model.rows[row].ready:
+                _law("rows", agree(model.rows[row].obs, obs[row]), f"a reset of others changed env {row}: {obs[row]}")
+        self._keep(obs)
+
+    def _step(self, actions: Sequence[int], ids: Sequence[int] | None, hurry: bool = False) -> None:
+        refusal, chosen = self.model.refuse_step(ids), EVERYONE if ids is None else ids
+        given = np.array(actions[: len(chosen)])
+        if hurry:
+            self.envs.timeout = _SOON
+        try:
+            result, error = self._call("step", lambda: self.envs.step(given, ids), refusal)
+        finally:
+            self.envs.timeout = None
+        if refusal is not None or self.closed:
+            return
+        self.model.sent(self.model.plan_step(chosen, given.tolist()))
+        if error is not None:
+            self._failed(error, hurry)
+        else:
+            self._deliver(chosen, *result)
+
+    def _send(self, actions: Sequence[int], ids: Sequence[int] | None) -> None:
+        refusal, chosen = self.model.refuse_step(ids, partial=True), EVERYONE if ids is None else ids
+        given = np.array(actions[: len(chosen)])
+        _, error = self._call("send", lambda: self.envs.send(given, ids) or True, refusal)
+        if refusal is None and not self.closed:
+            _law("errors", error is None, f"send raised {error!r}")
+            self.model.sent(self.model.plan_step(chosen, given.tolist()))
+
+    def _recv(self, count: int | None, hurry: bool = False) -> None:
+        refusal = self.model.refuse_recv(count)
+        timeout = _SOON if hurry else None
+        step, error = self._call("recv", lambda: self.envs.recv(count, timeout), refusal)
+        if refusal is not None or self.closed:
+            return
+        if error is not None:
+            self._failed(error, hurry)
+            return
+        ids, pending = step.env_ids.tolist(), sorted(self.model.pending)
+        wanted = len(pending) if count is None else count
+        _law("rows", len(ids) == len(set(ids)) == wanted, f"recv({count}) of {pending} returned envs {ids}")
+        _law("rows", ids == pending or wanted < len(pending), f"all pending envs {pending} came as {ids}")
+        valid = [row in pending and self.model.pending[row].op.name != "RESET" for row in ids]
+        _law("rows", step.valid.tolist() == valid, f"valid is {step.valid}, want {valid}")
+        self._deliver(ids, *step)
+        totals = [(self.model.rows[row].total, self.model.rows[row].length) for row in ids]
+        told = list(zip(step.episode_return.tolist(), step.episode_length.tolist(), strict=True))
+        _law("rows", told == totals, f"totals of envs {ids} are {told}, want {totals}")
+
+    def _deliver(self, ids: Sequence[int], obs: Any, reward: Any, terminated: Any, truncated: Any, infos: Any) -> None:
+        """Compare what came with the model, row by row."""
+        told = rows_of_arrays(infos, len(ids))
+        shapes = [np.shape(column) for column in (obs, reward, terminated, truncated)]
+        _law("rows", shapes == [(len(ids), 5), *[(len(ids),)] * 3], f"{len(ids)} envs came with shapes {shapes}")
+        for position, row in enumerate(ids):
+            flags = bool(terminated[position]), bool(truncated[position])
+            self._check_row(row, obs[position], told[position], float(reward[position]), flags)
+        self._keep(obs, reward, terminated, truncated)
+        self._check_totals()
+
+    def _check_row(
+        self,
+        row: int,
+        obs: np.ndarray,
+        told: dict[str, Any],
+        reward: float = 0.0,
+        flags: tuple[bool, bool] = (False, False),
+    ) -> None:
+        model, counters = self.model, self.model.rows[row]
+        _law("rows", row in model.pending, f"env {row} was delivered, and nobody had asked")
+        work, first = model.pending[row], counters.done
+        _law("errors", not work.is_order(RAISE), f"env {row} raised, and nobody was told")
+        _law("errors", not work.is_order(EXIT), f"the process of env {row} ended, and nobody was told")
+        _law("errors", not work.to_the_dead, f"env {row} was delivered by a process that was dead")
+        del model.pending[row]
+        shown = counters.run(work)
+        if work.op.name == "RESET" or shown.final_obs is not None:
+            problem = counters.saw(obs)
+            _law("rows", problem is None, problem or "")
+        self._compare(row, shown, obs, told, reward, flags)
+        counters.gained(work, reward, first)
+        model.delivered(row, obs.copy())
+        self.setting.tally["rows"] += 1
+
+    def _compare(
+        self, row: int, shown: Shown, obs: np.ndarray, told: dict[str, Any], reward: float, flags: tuple[bool, bool]
+    ) -> None:
+        final_obs, final_info = told.pop("final_obs", None), told.pop("final_info", {})
+        _law("rows", agree(shown.obs, obs), f"env {row} shows {obs.tolist()}, want {shown.obs}")
+        _law("rows", agree([shown.reward], [reward]), f"the reward of env {row} is {reward}, want {shown.reward}")
+        wanted = shown.terminated, shown.truncated
+        _law("rows", flags == wanted, f"env {row} is (terminated, truncated) = {flags}, want {wanted}")
+        _law("rows", (final_obs is None) == (shown.final_obs is None), f"final_obs of env {row} is {final_obs}")
+        if shown.final_obs is not None:
+            _law("rows", agree(shown.final_obs, final_obs), f"final_obs of {row}: {final_obs}, want {shown.final_obs}")
+        if not self.setting.native:
+            infos = [(shown.info, told), (shown.final_info, final_info)]
+            right = all(a.keys() == b.keys() and agree(list(a.values()), list(b.values())) for a, b in infos)
+            _law("infos", right, f"infos of env {row} are {told}, {final_info}; want {shown.info}, {shown.final_info}")
+
+    def _check_totals(self) -> None:
+        sums, lengths = self.envs.episode_return, self.envs.episode_length
+        for row in self.model.rows:
+            if row.ready and row.index not in self.model.pending:
+                told = sums[row.index], lengths[row.index]
+                _law("rows", told == (row.total, row.length), f"totals {told} of {row.index}: {row.total, row.length}")
+
+    def _failed(self, error: VecenvError, hurry: bool = False, struck: bool = False) -> None:
+        """An error that came instead of results: one that had to come, and the model goes on from there."""
+        model = self.model
+        _law("errors", isinstance(error, EnvError), f"{type(error).__name__} is no failure of an env: {error}")
+        rows = error.rows  # type: ignore[attr-defined]  # see above
+        self.setting.tally[type(error).__name__] += 1
+        if isinstance(error, WorkerTimeout):
+            _law("errors", hurry, f"nobody was in a hurry: {error}")
+            model.broken = model.impatient = True
+        elif isinstance(error, WorkerDied):
+            _law("errors", rows in model.blocks and model.may_die(rows), f"envs {rows} did not die: {error}")
+            model.died(rows)
+        elif struck and "KeyboardInterrupt" in str(error):
+            for row in rows:
+                model.struck(row)
+        else:
+            right = isinstance(error, ValueError) and len(rows) == 1 and model.must_raise(rows[0])
+            _law("errors", right, f"envs {rows} were not told to fail: {error!r}")
+            model.failed(rows[0])
+
+    def _receive_all(self) -> None:
+        """Receive until nothing is pending; what stays in `model.pending` was never sent, or is lost."""
+        for _ in range(3 * COUNT):
+            step, error = self._call("recv", self.envs.recv)
+            if isinstance(error, NothingPendingError):
+                return
+            if error is not None:
+                self._failed(error, struck=True)
+            else:
+                self._deliver(step.env_ids.tolist(), *step)
+        _law("bound", False, "after an interrupt recv() goes on for ever")
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+
+    def _look_at_processes(self) -> None:
+        """Ask where every env lives: as many processes as before, and the old ones are gone."""
+        before = self.pids
+        pids, error = self._call("call", lambda: self.envs.call("worker_pid"))
+        if error is not None:
+            self._failed(error)
+            return
+        self.pids = pids
+        homes = sorted(tuple(row for row in EVERYONE if pids[row] == pid) for pid in set(pids) - {os.getpid()})
+        _law("processes", homes == self.model.blocks, f"envs live together as {homes}, want {self.model.blocks}")
+        self.remains.replaced(set(before) - set(pids))
+
+    def _close(self) -> None:
+        started = time.monotonic()
+        self.envs.close()
+        self.closed = True
+        self._check_bound("close", started)
+
+    def _call(self, name: str, call: Callable[[], Any], refusal: Any = None) -> tuple[Any, Any]:
+        """Result and error of a call, which must come in time and be of a documented type."""
+        refusal = (
+            ClosedError if self.closed and refusal is not UnsupportedError and type(refusal) is not tuple else refusal
+        )
+        started, box, error = time.monotonic(), [None], None
+        try:
+            if self.moment is None:
+                box[0] = call()
+            else:
+                call_and_interrupt(call, self.moment, box)
+        except VecenvError as raised:
+            error = raised
+        except Exception as raised:
+            _law("errors", isinstance(raised, Interrupted), f"{name} raised {raised!r}")
+            self._check_bound(name, started)
+            raise
+        result = box[0]
+        self._check_bound(name, started)
+        if refusal is not None:
+            _law("order", isinstance(error, refusal), f"{name} must raise {refusal}, and it gave {error or result!r}")
+            self.setting.tally["refusals"] += 1
+        self.setting.tally["calls"] += 1
+        return result, error
+
+    def _check_bound(self, name: str, started: float) -> None:
+        took = time.monotonic() - started
+        _law("bound", took < self.setting.bound, f"{name} took {took:.2f} s, allowed are {self.setting.bound} s")
+
+    def _keep(self, *arrays: np.ndarray) -> None:
+        self.kept = [*self.kept[-20:], *((array, array.copy()) for array in arrays)]
+
+
+def agree(wanted: Sequence[float], found: Any) -> bool:
+    """Equal where something is known."""
+    return len(wanted) == len(found) and all(a != a or a == b for a, b in zip(wanted, found, strict=True))
