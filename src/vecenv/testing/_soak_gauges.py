@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -36,13 +36,14 @@ class Gauges:
         found = [_of_process(pid) for pid in family()]
         known = [one for one in found if one is not None]
         blocks = {key: size for *_, shared in known for key, size in shared.items()}
-        sums = [sum(column) for column in zip(*(one[:4] for one in known), strict=True)]
-        return cls(len(known), *sums, sum(blocks.values()))
-
-    @staticmethod
-    def names() -> list[str]:
-        """Of all of them."""
-        return [field.name for field in fields(Gauges)]
+        return cls(
+            len(known),
+            memory=sum(one[0] for one in known),
+            rss=sum(one[1] for one in known),
+            descriptors=sum(one[2] for one in known),
+            threads=sum(one[3] for one in known),
+            shared=sum(blocks.values()),
+        )
 
 
 def family() -> list[int]:

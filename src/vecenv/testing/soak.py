@@ -259,7 +259,7 @@ def _left_behind(before: Gauges, seconds: float = 3.0) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m vecenv.testing.soak", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m vecenv.testing.soak", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--minutes", type=float, required=True, help="how long")
     parser.add_argument("--envs", type=int, default=64, help="how many (64)")
     parser.add_argument("--engine", choices=("process", "thread", "sync"), default="process", help="what runs them")
