@@ -14,7 +14,7 @@ from vecenv.kernel._snapshot import generator, snapshot
 from vecenv.recording._digests import digest_rows
 from vecenv.recording._random_state import set_words
 
-RAISE, KILL, HANG, SHAPE, NAN, CRASH, BAD_REWARD, EXIT, END_BADLY = range(99, 90, -1)
+RAISE, KILL, HANG, SHAPE, NAN, CRASH, BAD_REWARD, EXIT, END_BADLY, INTERRUPT = range(99, 89, -1)
 """Actions that go wrong; END_BADLY ends the episode with an observation that is not finite."""
 FINE = 90
 """Smaller ones do not."""
@@ -124,12 +124,16 @@ def _hang(env):
     time.sleep(60)
 
 
+def _interrupt(env):
+    raise KeyboardInterrupt
+
+
 def _exit(env):
     os._exit(5)
 
 
-FAILURES = {"raise": _raise, "kill": _kill, "crash": _crash, "hang": _hang, "exit": _exit}
-WRONG = {RAISE: "raise", KILL: "kill", CRASH: "crash", HANG: "hang", EXIT: "exit"}
+FAILURES = {"raise": _raise, "kill": _kill, "crash": _crash, "hang": _hang, "exit": _exit, "interrupt": _interrupt}
+WRONG = {RAISE: "raise", KILL: "kill", CRASH: "crash", HANG: "hang", EXIT: "exit", INTERRUPT: "interrupt"}
 
 
 def run_again(recording, factory):

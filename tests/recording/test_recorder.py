@@ -19,6 +19,7 @@ from recorded_envs import (
     EXIT,
     FINE,
     HANG,
+    INTERRUPT,
     KILL,
     NAN,
     RAISE,
@@ -395,6 +396,28 @@ def test_what_could_not_be_sent_is_not_recorded(tmp_path):
         player.step()
         assert envs.recording(1).steps == 2
         run_again(envs.recording(1), functools.partial(Diary, length=1e9))
+
+
+def test_an_interrupt_leaves_the_others_as_they_were(tmp_path):
+    with make(tmp_path, env=functools.partial(Diary, length=1e9)) as envs:
+        player, again = Player(envs), functools.partial(Diary, length=1e9)
+        envs.reset(seed=1)
+        player.step()
+        with pytest.raises(KeyboardInterrupt):
+            player.step(INTERRUPT)
+        with pytest.raises(EnvError, match="KeyboardInterrupt") as caught:
+            envs.recv()
+        assert loaded(caught.value).steps == 2
+        step = envs.recv()
+        assert step.env_ids.tolist() == [0, 2, 3, 4]
+        for row in (0, 2, 3, 4):
+            assert len(envs.recording(row).reward) == envs.recording(row).steps == 2
+            run_again(envs.recording(row), again)
+        envs.reset()
+        player.step()
+        for row in range(COUNT):
+            assert envs.recording(row).steps == 1
+            run_again(envs.recording(row), again)
 
 
 def test_a_stream_without_words_needs_a_seed(tmp_path):

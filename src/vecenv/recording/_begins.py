@@ -65,9 +65,13 @@ class PythonBegins:
         kinds = self._kinds
         if kinds.tobytes() == self._quiet:
             return None, None
-        began = (kinds > WATCHED).nonzero()[0] if len(rows) == len(kinds) else rows[kinds[rows] > WATCHED]
-        kinds[began] = WATCHED
-        return began, self._words[began]
+        if len(rows) == len(kinds):
+            began = (kinds > WATCHED).nonzero()[0]
+            kinds.fill(WATCHED)
+        else:
+            began = rows[kinds[rows] > WATCHED]
+            kinds[began] = WATCHED
+        return began, self._words.take(began, 0)
 
     def peek(self, row: int) -> Any:
         return self._words[row : row + 1].copy() if self._kinds[row] > WATCHED else None

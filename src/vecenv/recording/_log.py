@@ -68,17 +68,19 @@ class Log:
         self._bytes = 0
         self._looked = 0
 
-    @property
-    def end(self) -> int:
-        """Number of the next entry."""
-        return self._first + len(self._entries)
+    def add(self, entry: tuple[Any, ...]) -> int:
+        """Append an entry, a tuple of the fields of Sent or Received; drop what nobody needs, or what is too much.
 
-    def add(self, entry: tuple[Any, ...]) -> None:
-        """Append an entry, a tuple of the fields of Sent or Received; drop what nobody needs, or what is too much."""
-        self._entries.append(entry)
+        Returns:
+            Its number.
+        """
+        entries = self._entries
+        number = self._first + len(entries)
+        entries.append(entry)
         self._bytes += entry[0]
-        if self._bytes > self._limit or len(self._entries) - self._looked > _SOME:
+        if self._bytes > self._limit or len(entries) - self._looked > _SOME:
             self._prune()
+        return number
 
     def take_back(self, rows: Rows) -> None:
         """Forget that these rows were sent, if that is the last entry."""

@@ -49,7 +49,7 @@ class Recorder:
         self, batch: Batch, begins: Begins, facts: Facts, everyone: Rows, may_roll: bool, folder: Path, limit: int
     ) -> None:
         self._batch, self._begins, self._facts = batch, begins, facts
-        self._everyone, self._may_roll = everyone, may_roll
+        self._everyone, self._count, self._may_roll = everyone, len(batch), may_roll
         self._folder = Folder(folder)
         self._log = Log(len(batch), limit)
         self._options = KeptOptions(batch)
@@ -91,7 +91,7 @@ class Recorder:
 
     def received(self, rows: Rows) -> None:
         """These rows were received; their columns are as the engine wrote them."""
-        batch, whole, log = self._batch, len(rows) == len(self._batch), self._log
+        batch, whole = self._batch, len(rows) == self._count
         if self._hung:
             for row in rows.tolist():
                 self._hung.pop(row, None)
@@ -104,21 +104,20 @@ class Recorder:
             flags = batch.reward[rows], batch.terminated[rows], batch.truncated[rows]
         began, starts = self._begins.take(rows)
         self._rolled = None
-        size, number = self._size(obs, _FLAGS, whole), log.end
+        size = self._size(obs, _FLAGS, whole)
         if began is not None:
             size += self._begins.row_bytes * len(began)
-        log.add((size, None if whole else rows.copy(), obs, *flags, began, starts))
-        if began is not None and len(began):
+        number = self._log.add((size, None if whole else rows.copy(), obs, *flags, began, starts))
+        if began is not None:
             self._note_begun(began, number)
 
     def replaced(self, rows: Rows, states: dict[str, np.ndarray]) -> None:
         """These rows of a kernel are now in other states, which is where their recordings begin."""
-        batch, log = self._batch, self._log
+        batch = self._batch
         obs = self._copy_obs(batch.obs, rows)
         flags = batch.reward[rows], batch.terminated[rows], batch.truncated[rows]
         size = self._size(obs, _FLAGS, False) + self._begins.row_bytes * len(rows)
-        number = log.end
-        log.add((size, rows.copy(), obs, *flags, rows.copy(), tuple(states.values())))
+        number = self._log.add((size, rows.copy(), obs, *flags, rows.copy(), tuple(states.values())))
         self._note_begun(rows, number)
         self._rolled = None
 
@@ -138,7 +137,7 @@ class Recorder:
         Raises:
             UnknownRow: there is no such env.
         """
-        count = len(self._batch)
+        count = self._count
         if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < count:
             raise UnknownRow(f"env id {row!r:.40}, this vector env has {count} (0 ... {count - 1})")
         return self._failed.get(int(row)) or self._episodes.current(int(row))
@@ -156,7 +155,7 @@ class Recorder:
         """These rows began an episode with the entry `number`, which is the last one."""
         begin = self._log.begin
         if self._may_roll:
-            self._rolled = began, begin[began]
+            self._rolled = began, begin.take(began)
         begin[began] = number
         for row in began.tolist() if self._episodes.seeds else ():
             self._episodes.seeds.pop(row, None)
@@ -167,7 +166,7 @@ class Recorder:
 
     def _write_failed(self, error: VecenvError) -> _Written | None:
         row = getattr(error, "row", None)
-        if row is None or not 0 <= row < len(self._batch):
+        if row is None or not 0 <= row < self._count:
             return None
         if isinstance(error, NotFiniteError):
             return self._write_not_finite(error, row)
@@ -257,5 +256,5 @@ class Recorder:
         if not whole or self._unsized:
             return size_of(kept)
         if more not in self._sizes:
-            self._sizes[more] = size_of(kept) + more * len(self._batch)
+            self._sizes[more] = size_of(kept) + more * self._count
         return self._sizes[more]
