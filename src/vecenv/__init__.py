@@ -19,14 +19,16 @@ _register_all()
 
 _SUBPACKAGES = (
     *("atari", "baselines", "buffers", "distributed", "evaluation", "gym", "gymnasium", "mujoco", "rllib", "sb3"),
-    *("scenarios", "testing", "trainers", "wrappers"),
+    *("recording", "scenarios", "testing", "trainers", "wrappers"),
 )
+_LATE = {"evaluate": "evaluation", "Recording": "recording", "replay": "recording"}
+"""Names that are loaded when they are first used, and where from."""
 
 
 def __getattr__(name: str) -> _Any:
     """Load subpackages when they are first used."""
     if name in _SUBPACKAGES:
         return _importlib.import_module(f"vecenv.{name}")
-    if name == "evaluate":
-        return _importlib.import_module("vecenv.evaluation").evaluate
+    if name in _LATE:
+        return getattr(_importlib.import_module(f"vecenv.{_LATE[name]}"), name)
     raise AttributeError(f"module 'vecenv' has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """The flight recorder: what is needed to run an env's episode again, as a file of data."""
 
 from vecenv.recording._recording import Recording
+from vecenv.recording._replay import Replay, replay
 
-__all__ = ["Recording"]
+__all__ = ["Recording", "Replay", "replay"]

@@ -1,0 +1,192 @@
+"""Making the env of a recording again. A file names code; none of it is imported or called without trust."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec, registry
+
+from vecenv._builds import NAMESPACE, find_build
+from vecenv._envs import Factory
+from vecenv._make import resolve
+from vecenv.atari._ids import register_games
+from vecenv.errors import ConfigError, UnknownEnv, UnsafeFile
+from vecenv.mujoco._registry import find_task
+from vecenv.recording._kernel_state import begun_env
+from vecenv.recording._recording import Recording
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What an env is made of.
+
+    Attributes:
+        source: what `vecenv.make` takes for one env.
+        kwargs: its constructor arguments.
+        wrappers: around it.
+    """
+
+    source: Any
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    wrappers: tuple[Callable[..., Any], ...] = ()
+
+
+def factory_of(recording: Recording, env: Any = None, *, trust: bool = False, render_mode: str | None = None) -> Factory:
+    """What makes the env of a recording, ready for its reset.
+
+    Args:
+        recording: of the env.
+        env: what makes it instead of what the recording says.
+        trust: whether code that the recording names may run.
+        render_mode: the env's, None for none.
+
+    Raises:
+        UnsafeFile: it would import or call what the recording names.
+        ConfigError: it cannot be made; the message says why and what to do.
+    """
+    parts = Parts(env) if env is not None else _parts(recording.build, trust)
+    kwargs = {**parts.kwargs, **recording.options.get("build_kwargs", {})}
+    if recording.start["kind"] == "kernel-state":
+        return functools.partial(begun_env, recording, parts.source, kwargs, render_mode)
+    if render_mode is not None:
+        kwargs["render_mode"] = render_mode
+    return resolve(parts.source, 1, kwargs, parts.wrappers or None, {}).env_fns[0]
+
+
+def named_code(build: Mapping[str, Any]) -> list[str]:
+    """What of the code that a build names is unknown to this process, or is called directly."""
+    return [*(_reference(part) for part in build.get("wrappers", [])), *([] if _is_known(build) else [_title(build)])][
+        ::-1
+    ]
+
+
+def title_of(build: Mapping[str, Any]) -> str:
+    """The env in few words: its id, where it is defined, or what it looked like."""
+    return _title(build)
+
+
+def _parts(build: Mapping[str, Any], trust: bool) -> Parts:
+    unknown = [part for part in (build, *build.get("wrappers", [])) if part["kind"] == "unknown"]
+    if unknown:
+        raise ConfigError(
+            f"the recording does not say how its env is made: {unknown[0]['why']} ({unknown[0]['repr']:.100}). Pass what "
+            "makes it: vecenv.replay(file, env=...), or --env module:function"
+        )
+    code = named_code(build)
+    if code and not trust:
+        raise UnsafeFile(
+            f"the recording names code, {' and '.join(code)}, that would be imported and run; nothing was. If you trust "
+            "whoever wrote the file, pass trust=True (--trust); or say yourself what makes the env: env=... "
+            f"(--env {_example(build)})"
+        )
+    wrappers = tuple(_called(part) for part in build.get("wrappers", []))
+    if build["kind"] == "reference":
+        return Parts(_called(build), {}, wrappers)
+    if build["kind"] == "kernel":
+        source = build["id"] if _is_known(build) else _imported(build)
+        return Parts(source, build.get("params", {}), wrappers)
+    return Parts(_id_or_spec(build), build.get("kwargs", {}), wrappers)
+
+
+def _is_known(build: Mapping[str, Any]) -> bool:
+    """Whether the env is one that this process, or what is installed, has under a plain id."""
+    id = build.get("id")
+    if build["kind"] == "reference" or id is None or (":" in id and not id.startswith(f"{NAMESPACE}:")):
+        return False
+    if build["kind"] == "kernel":
+        return find_task(id) is not None or find_build(id)[0] is not None
+    register_games(id)
+    return id in registry or find_task(id) is not None or find_build(id)[0] is not None
+
+
+def _id_or_spec(build: Mapping[str, Any]) -> str | EnvSpec:
+    """An id that is registered, or a spec of what the recording names as its entry point."""
+    if _is_known(build):
+        return build["id"]
+    if ":" in build["id"]:
+        try:
+            importlib.import_module(build["id"].partition(":")[0])
+        except ImportError as error:
+            raise ConfigError(f"the module of {build['id']!r} cannot be imported: {error}") from error
+    if build["id"].partition(":")[2] in registry or not build.get("entry_point"):
+        return build["id"]
+    spec = EnvSpec(build["id"].rpartition(":")[2], entry_point=_called({"where": build["entry_point"], **_file(build)}))
+    for name in ("max_episode_steps", "order_enforce", "disable_env_checker"):
+        if build.get(name) is not None:
+            setattr(spec, name, build[name])
+    return spec
+
+
+def _called(part: Mapping[str, Any]) -> Callable[..., Any]:
+    """What a reference stands for, with its arguments."""
+    found = _imported(part)
+    args, kwargs = part.get("args", []), part.get("kwargs", {})
+    return functools.partial(found, *args, **kwargs) if args or kwargs else found
+
+
+def _imported(part: Mapping[str, Any]) -> Any:
+    name = part.get("where") or ""
+    module, _, path = name.partition(":")
+    try:
+        found: Any = _main(part.get("file"), path) if module == "__main__" else importlib.import_module(module)
+    except Exception as error:
+        raise ConfigError(
+            f"{name!r}, which the recording names, cannot be imported: {type(error).__name__}: {error}. Is its module on "
+            "the path (PYTHONPATH)? Or pass env=... (--env)"
+        ) from error
+    for attribute in path.split("."):
+        found = getattr(found, attribute, None)
+        if found is None:
+            raise ConfigError(f"there is no {name!r}, which the recording names; pass env=... (--env)")
+    return found
+
+
+def _main(file: str | None, path: str) -> Any:
+    """The script that the env came from: this one, or another, whose `if __name__ == "__main__"` does not run."""
+    main = sys.modules["__main__"]
+    here = getattr(main, "__file__", None)
+    if hasattr(main, path.partition(".")[0]) and (file is None or here is None or Path(here).resolve() == Path(file)):
+        return main
+    if file is None:
+        raise ImportError("it was defined at a prompt or in a notebook")
+    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(Path(file).stem, module)
+    sys.path.insert(0, str(Path(file).parent))  # as it was for the script
+    spec.loader.exec_module(module)
+    return module
+
+
+def _title(build: Mapping[str, Any]) -> str:
+    if build["kind"] == "unknown":
+        return str(build["repr"])
+    id, where = build.get("id"), build.get("where") or build.get("entry_point")
+    if id is None or build["kind"] == "reference":
+        return _reference(build)
+    return f"{id} ({where})" if where and not _is_known(build) else str(id)
+
+
+def _reference(part: Mapping[str, Any]) -> str:
+    where = str(part.get("where"))
+    file = part.get("file")
+    return f"{where} in {file}" if file else where
+
+
+def _file(build: Mapping[str, Any]) -> dict[str, Any]:
+    return {"file": build["file"]} if build.get("file") else {}
+
+
+def _example(build: Mapping[str, Any]) -> str:
+    where = str(build.get("where") or build.get("entry_point") or "module:function")
+    file = build.get("file")
+    return where.replace("__main__", file) if file else where

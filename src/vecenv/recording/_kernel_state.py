@@ -1,0 +1,135 @@
+"""Kernels and MuJoCo tasks in plain Python, in the state that a recorded episode began with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import TimeLimit
+
+from vecenv._builds import find_build
+from vecenv._task_builds import task_kernel
+from vecenv.errors import ConfigError
+from vecenv.kernel._define import Kernel
+from vecenv.kernel._fields import Record
+from vecenv.kernel._python import KernelEnv
+from vecenv.kernel._snapshot import generator
+from vecenv.mujoco._registry import find_task
+from vecenv.recording._painting import Painter
+from vecenv.recording._recording import Recording
+
+
+def begun_env(
+    recording: Recording, source: Any, kwargs: Mapping[str, Any], render_mode: str | None
+) -> gymnasium.Env[Any, Any]:
+    """A Python env of a kernel whose `reset` begins the recorded episode.
+
+    Args:
+        recording: with the state of a kernel.
+        source: the kernel or task, its class or its id.
+        kwargs: its arguments; the model of a task is one.
+        render_mode: of the env.
+
+    Raises:
+        ConfigError: the source is no kernel, or not the one that was recorded.
+    """
+    kernel = _kernel(source, kwargs)
+    columns = recording.start["columns"]
+    params = {name: _column(columns, kernel, f"P_{name}")[None] for name in kernel.params}
+    own = [name for name in kernel.state if name not in kernel.shared]
+    state = {name: _column(columns, kernel, f"S_{name}") for name in own}
+    env: gymnasium.Env[Any, Any] = _Begun(kernel, params, state, _column(columns, kernel, "RNG"), render_mode)
+    limit = recording.build.get("max_episode_steps")
+    return env if limit is None else TimeLimit(env, limit)
+
+
+class _Begun(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A kernel's env that begins one episode, over and over: that of the recording.
+
+    Args:
+        kernel: of the env.
+        params, state: columns of one row, and the row itself, as they were after the reset.
+        words: of the random stream, then.
+        render_mode: of the env; Gymnasium's env of the same id draws kernels that cannot.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        params: Mapping[str, np.ndarray],
+        state: Mapping[str, np.ndarray],
+        words: np.ndarray,
+        render_mode: str | None,
+    ) -> None:
+        self._is_task = hasattr(kernel, "task")
+        draws = kernel.render is not None
+        super().__init__(_made(kernel, self._is_task, render_mode if draws else None))
+        self._kernel_env: Any = self.env
+        self._params, self._state, self._words = params, state, words
+        self._last_action: Any = None
+        self._painter: Painter | None = None
+        if render_mode is not None and not draws:
+            self._painter = Painter(kernel.id, params, render_mode)
+            self.metadata = self._painter.metadata
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin the recorded episode."""
+        env = self._kernel_env
+        if self._is_task:
+            env.continue_from(self._params, self._state)
+        else:
+            env.adopt(self._params)
+            env.state = Record(env.kernel.state, self._state)
+        env.np_random = generator(self._words)
+        self._last_action = None
+        return env._observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Apply an action."""
+        self._last_action = action
+        return self.env.step(action)
+
+    def render(self) -> Any:
+        """Draw the env as it is now."""
+        if self._painter is None:
+            return self.env.render()
+        return self._painter.draw(self._kernel_env.state, self._last_action)
+
+    def close(self) -> None:
+        """Close the env and what draws it."""
+        if self._painter is not None:
+            self._painter.close()
+        self.env.close()
+
+
+def _kernel(source: Any, kwargs: Mapping[str, Any]) -> Kernel:
+    task = find_task(source)
+    kernel = find_build(source)[0] if task is None else task_kernel(task, kwargs)
+    if kernel is None:
+        raise ConfigError(
+            f"the recording is of a kernel, and {source!r:.100} is none; pass the kernel: its id or its class"
+        )
+    return kernel
+
+
+def _column(columns: Mapping[str, np.ndarray], kernel: Kernel, name: str) -> np.ndarray:
+    """What was recorded of the row, if it is what the kernel has."""
+    fields = {"S": kernel.state, "P": kernel.params}.get(name[:1], {})
+    field = fields.get(name[2:])
+    found = columns.get(name)
+    fits = found is not None and (field is None or found.dtype == field.dtype)
+    if found is None or not fits or (field is not None and name[0] == "S" and found.shape != field.shape):
+        raise ConfigError(
+            f"the recording is of another kernel than {kernel.id} is now: {name.partition('_')[2] or name} does not fit"
+        )
+    return found
+
+
+def _made(kernel: Any, is_task: bool, render_mode: str | None) -> KernelEnv:
+    if not is_task:
+        return KernelEnv(kernel, render_mode)
+    from vecenv.mujoco._env import TaskEnv
+
+    return TaskEnv(kernel, render_mode)

@@ -1,0 +1,330 @@
+"""Running a recorded episode again: one env, in this process, held against what was recorded."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+
+from vecenv._batch import Op
+from vecenv._checks import positive_seconds
+from vecenv._envs import Factory
+from vecenv.engines._sync import SyncEngine
+from vecenv.errors import ConfigError, ConfigTypeError, EnvError
+from vecenv.recording._builds import factory_of
+from vecenv.recording._compare import Comparison, Difference
+from vecenv.recording._random_state import set_words
+from vecenv.recording._recording import Recording
+from vecenv.recording._stage import Stage, trimmed
+from vecenv.recording._trial import Ending, try_out
+
+Outcome = Literal["clean", "reproduced", "differs", "not reproduced"]
+OnStep = Callable[[int, gymnasium.Env[Any, Any]], None]
+
+PATIENCE = 10.0
+_EVERYTHING = np.arange(1)
+_HINT = (
+    "the env does not follow from its start and its actions: look for random or np.random (use self.np_random), the "
+    "time, files, or something it keeps from one episode to the next"
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong in a replay.
+
+    Attributes:
+        kind: "raised" (or returned something that cannot be used), "not-finite", "hung" or "died".
+        step: in which; 0 is the reset.
+        type: of what was raised; the signal or exit code of what died.
+        message: its text.
+        traceback: from the env on; where it was if it hung or died.
+    """
+
+    kind: Literal["raised", "not-finite", "hung", "died"]
+    step: int
+    type: str
+    message: str
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        where = "the reset" if self.step == 0 else f"step {self.step}"
+        if self.kind == "raised":
+            return f"{self.type} in {where}"
+        if self.kind == "not-finite":
+            return f"{self.message} after {where}"
+        return f"hung in {where}" if self.kind == "hung" else f"died in {where} ({self.type})"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How a replay went.
+
+    Attributes:
+        recording: what was replayed.
+        steps: how many were run, the failing one not included.
+        failure: what went wrong, None if nothing did.
+        difference: the first thing that was not as recorded, None if there is none.
+    """
+
+    recording: Recording
+    steps: int
+    failure: Failure | None
+    difference: Difference | None
+
+    @property
+    def outcome(self) -> Outcome:
+        """In a word: "clean" if nothing went wrong, then and now."""
+        if self.difference is not None:
+            return "differs"
+        if not self.same_failure:
+            return "not reproduced"
+        return "clean" if self.failure is None else "reproduced"
+
+    @property
+    def reproduced(self) -> bool:
+        """Whether every bit was as recorded, and the failure too if there was one."""
+        return self.outcome in ("clean", "reproduced")
+
+    @property
+    def same_failure(self) -> bool:
+        """Whether the recorded failure came where it did (or none, if none was recorded)."""
+        return _same_failure(self.recording, self.failure)
+
+    @property
+    def text(self) -> str:
+        """What happened, for people."""
+        steps = f"{self.steps} step{'s' * (self.steps != 1)}"
+        if self.outcome == "clean":
+            return f"replayed: {steps}, every bit as recorded"
+        if self.outcome == "reproduced":
+            return f"reproduced: {self.failure}, as recorded; {steps} before it, every bit the same{self._reworded()}"
+        now = "nothing failed" if self.failure is None else f"{self.failure} ({self.failure.message})"
+        wanted = f"the recording has {recorded_failure(self.recording)}"
+        if self.difference is None:
+            return f"not reproduced: {now}, {wanted}; {steps} ran, every bit as recorded"
+        if self.recording.failure is None and self.failure is None:
+            return f"differs: {self.difference}; {_HINT}"
+        also = "it failed as recorded all the same" if self.same_failure else f"{now}, {wanted}"
+        return f"differs: {self.difference}; {also}; {_HINT}"
+
+    def _reworded(self) -> str:
+        failure, recorded = self.failure, self.recording.failure
+        if failure is None or recorded is None or failure.kind != "raised" or recorded["kind"] == "not-finite":
+            return ""
+        return "" if recorded["message"] == failure.message else f" (it now says: {failure.message:.200})"
+
+
+def replay(
+    file: str | os.PathLike[str] | Recording,
+    env: Any = None,
+    *,
+    trust: bool = False,
+    on_step: OnStep | None = None,
+    render_mode: str | None = None,
+    stop_before: int | None = None,
+    patience: float = PATIENCE,
+) -> Replay:
+    """Run a recorded episode again, in this process, and compare every bit with the recording.
+
+    Observations, rewards and flags are compared after each step; the run goes on after a difference, and ends where the
+    recording does or with a failure. A kernel runs as plain Python, which a debugger can enter. The step that hung or
+    ended a worker is tried in a copy of this process first.
+
+    Args:
+        file: a path, or a Recording.
+        env: what makes the env, with all its arguments and wrappers: anything that `vecenv.make` takes for one env.
+            Default: as the recording says.
+        trust: whether code that the file names may be imported and run. Ids that are registered need no trust.
+        on_step: called with 0 and the env after the reset, with k and the env after the k-th step.
+        render_mode: the env is made with it, for `on_step` to call `env.render()`.
+        stop_before: stop in pdb so many steps before the last recorded one has run; 1 is right before it. `env`,
+            `action` and `recording` are in scope, and the next line is `env.step(action)`.
+        patience: seconds after which a step that hung in the recording has hung again.
+
+    Raises:
+        UnsafeFile: the file is damaged, or names code and is not trusted.
+        ConfigError: the recording cannot be replayed, or the env is another one.
+        EnvError: the env could not be made.
+        OSError: the file cannot be read.
+    """
+    recording = file if isinstance(file, Recording) else Recording.load(_path(file))
+    reason = recording.why_not_replayable
+    if reason is not None:
+        raise ConfigError(f"this recording cannot be replayed: {reason}")
+    if stop_before is not None and stop_before < 1:
+        raise ConfigError(f"stop_before must be at least 1, got {stop_before}")
+    patience = positive_seconds("patience", patience)
+    run = _Run(recording, factory_of(recording, env, trust=trust, render_mode=render_mode))
+    try:
+        return run.to_the_end(on_step, stop_before, patience)
+    finally:
+        run.close()
+
+
+def recorded_failure(recording: Recording) -> str:
+    """What went wrong in the recording, in few words."""
+    failure = recording.failure
+    if failure is None:
+        return "no failure"
+    where = _where(recording, failure)
+    if failure["kind"] in ("hung", "not-finite"):
+        return f"{'a hang' if failure['kind'] == 'hung' else 'a number that is not finite'} {where}"
+    if failure["kind"] == "died":
+        return f"a death {where} ({_death(failure)})"
+    return f"{_type_of(failure)} {where}"
+
+
+class _Run:
+    """One env and the recording that it is held to."""
+
+    def __init__(self, recording: Recording, factory: Factory) -> None:
+        self._recording = recording
+        try:
+            self._engine = SyncEngine([lambda: Stage(factory(), recording)])
+        except EnvError as error:
+            raise error.__cause__ if isinstance(error.__cause__, ConfigError) else error
+        try:
+            self._stage: Any = self._engine.envs[0]
+            self._comparison = Comparison(recording, self._engine.batch)
+        except BaseException:
+            self._engine.close()
+            raise
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def to_the_end(self, on_step: OnStep | None, stop_before: int | None, patience: float) -> Replay:
+        recording, batch = self._recording, self._engine.batch
+        last = recording.steps
+        stop_at = None if stop_before is None else max(0, last + 1 - stop_before)
+        difference = failure = None
+        done = -1
+        for step in range(last + 1):
+            self._stage.stops = step == stop_at
+            failure = self._fatal(step, patience) if step == last and stop_at is None else None
+            failure = failure or self._advance_or_fail(step)
+            if failure is not None:
+                break
+            done = step
+            difference = difference or self._comparison.first_difference(step)
+            if on_step is not None:
+                on_step(step, self._stage.env)
+            if step == last and _kind_of(recording) == "not-finite":
+                failure = self._not_finite(step)
+            if batch.terminated[0] or batch.truncated[0]:
+                break
+        return Replay(recording, max(done, 0), failure, difference)
+
+    def _fatal(self, step: int, patience: float) -> Failure | None:
+        """Try the step that ended or stopped a worker; None if it does neither now."""
+        if _kind_of(self._recording) not in ("hung", "died"):
+            return None
+        ending = try_out(functools.partial(self._advance, step), patience)
+        return None if ending.kind == "returned" else _failure_of(ending, step, patience)
+
+    def _advance_or_fail(self, step: int) -> Failure | None:
+        try:
+            self._advance(step)
+        except EnvError as error:
+            cause = error.__cause__ or error
+            return Failure("raised", step, type(cause).__name__, _text(cause), trimmed(cause))
+        except KeyboardInterrupt as error:
+            if step != self._recording.steps or _type_of(self._recording.failure) != "KeyboardInterrupt":
+                raise
+            return Failure("raised", step, "KeyboardInterrupt", "", trimmed(error))
+        return None
+
+    def _not_finite(self, step: int) -> Failure | None:
+        found = self._comparison.not_finite()
+        return None if found is None else Failure("not-finite", step, "NotFiniteError", found)
+
+    def _advance(self, step: int) -> None:
+        """Reset (0), or take the step with this number."""
+        batch = self._engine.batch
+        if step == 0:
+            self._set_start()
+            batch.op[0] = Op.RESET
+        else:
+            self._set_action(step - 1)
+            batch.op[0] = Op.STEP
+        self._engine.send(_EVERYTHING)
+        self._engine.recv(1)
+
+    def _set_start(self) -> None:
+        recording, batch = self._recording, self._engine.batch
+        if recording.start["kind"] == "seed":
+            batch.seed[0] = recording.start["seed"]
+        elif recording.start["kind"] == "random-state":
+            try:
+                set_words(self._stage.unwrapped.np_random, recording.start["words"])
+            except (ValueError, AttributeError) as error:
+                raise ConfigError(f"the random state of the recording cannot be set: {error}") from error
+        if recording.options["kind"] == "value" and recording.options["value"] is not None:
+            batch.options[0] = recording.options["value"]
+
+    def _set_action(self, place: int) -> None:
+        recording, batch = self._recording, self._engine.batch
+        for column, recorded in zip(batch.actions, recording.actions, strict=True):
+            assert recorded is not None  # such a recording is not replayable
+            column[0] = recorded[place]
+        if place in recording.given:
+            batch.given[0] = recording.given[place]
+
+
+def _same_failure(recording: Recording, failure: Failure | None) -> bool:
+    recorded = recording.failure
+    if recorded is None or failure is None:
+        return recorded is None and failure is None
+    if failure.step != recording.steps:
+        return False
+    if recorded["kind"] in ("hung", "not-finite"):
+        # Where native code goes on with NaN, Python may raise, which says better where it came from.
+        raises = recorded["kind"] == "not-finite" and recording.build["kind"] == "kernel" and failure.kind == "raised"
+        return failure.kind == recorded["kind"] or raises
+    if recorded["kind"] == "died":
+        return failure.kind == "died" and failure.type == _death(recorded)
+    return failure.kind == "raised" and failure.type == _type_of(recorded)
+
+
+def _failure_of(ending: Ending, step: int, patience: float) -> Failure:
+    if ending.kind == "hung":
+        return Failure("hung", step, "", f"it did not return within {patience:g} s", ending.stack)
+    death = ending.signal or f"exit code {ending.exitcode}"
+    return Failure("died", step, death, f"it ended the process: {death}", ending.stack)
+
+
+def _kind_of(recording: Recording) -> str | None:
+    return None if recording.failure is None else recording.failure["kind"]
+
+
+def _type_of(failure: Mapping[str, Any] | None) -> str:
+    return "" if failure is None else str(failure.get("type") or "an error").rpartition(".")[2]
+
+
+def _death(failure: Mapping[str, Any]) -> str:
+    return failure.get("signal") or f"exit code {failure.get('exitcode')}"
+
+
+def _where(recording: Recording, failure: Mapping[str, Any]) -> str:
+    if failure["phase"] not in ("reset", "step"):
+        return f"in {failure['phase']}(), which is not part of an episode"
+    return f"in step {recording.steps}" if recording.steps else "in the reset"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def _path(file: Any) -> Any:
+    if not isinstance(file, (str, os.PathLike)):
+        raise ConfigTypeError(f"replay takes the path of a recording or a Recording, got {type(file).__name__}")
+    return file

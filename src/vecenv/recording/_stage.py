@@ -1,0 +1,51 @@
+"""Where the debugger stops: around the env, in front of the call that comes next."""
+
+from __future__ import annotations
+
+import pdb  # noqa: T100  # it is what the user asks for
+import traceback
+from typing import Any
+
+import gymnasium
+
+from vecenv.recording._recording import Recording
+
+
+class Stage(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Hands calls on. Where it stops, `env`, `recording`, and `action` or `how` are in scope.
+
+    Attributes:
+        stops: whether the next call begins in the debugger.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], recording: Recording) -> None:
+        super().__init__(env)
+        self.recording = recording
+        self.stops = False
+
+    def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode, with just the arguments that are given."""
+        env, recording = self.env, self.recording  # noqa: F841  # for the debugger
+        if self._stops_now():
+            pdb.set_trace()  # noqa: T100
+        return env.reset(**how)
+
+    def step(self, action: Any) -> Any:
+        """Apply an action."""
+        env, recording = self.env, self.recording  # noqa: F841  # for the debugger
+        if self._stops_now():
+            pdb.set_trace()  # noqa: T100
+        return env.step(action)
+
+    def _stops_now(self) -> bool:
+        stops, self.stops = self.stops, False
+        return stops
+
+
+def trimmed(error: BaseException) -> str:
+    """The traceback of what an env raised, from the env on."""
+    summary = traceback.TracebackException.from_exception(error)
+    places = [place for place, frame in enumerate(summary.stack) if frame.filename == __file__]
+    if places:
+        summary.stack = traceback.StackSummary.from_list(list(summary.stack)[places[0] + 1 :])
+    return "".join(summary.format()).strip()
