@@ -49,7 +49,7 @@ def record(env, build, actions, *, seed=None, options=None, failure=None):
                 break
     except Exception as error:
         failure = failure or {"kind": "raised", "type": type(error).__name__, "message": str(error)}
-    digested = tuple(not leaf.by_value and is_digested(leaf.dtype.itemsize * int(np.prod(leaf.shape))) for leaf in layouts[0].leaves)  # fmt: skip
+    digested = tuple(is_digested(column[0].nbytes) if column.dtype != object else False for column in columns[0])
     return Recording(
         row=0,
         num_envs=1,
@@ -62,7 +62,10 @@ def record(env, build, actions, *, seed=None, options=None, failure=None):
         action_paths=tuple(leaf.path for leaf in layouts[1].leaves),
         obs_paths=tuple(leaf.path for leaf in layouts[0].leaves),
         actions=tuple(_cut(column, sent) for column in columns[1]),
-        obs=tuple(digest_rows(column[:came]) if flag else _cut(column, came) for column, flag in zip(columns[0], digested, strict=True)),  # fmt: skip
+        obs=tuple(
+            digest_rows(column[:came]) if flag else _cut(column, came)
+            for column, flag in zip(columns[0], digested, strict=True)
+        ),
         digested=digested,
         reward=np.array(rewards, np.float64),
         terminated=np.array(terminated, np.bool_),

@@ -18,6 +18,7 @@ COMMANDS = {
     "play": "watch a checkpoint or an env: GIF, video, terminal",
     "bench": "steps per second on this machine, next to other libraries",
     "check": "is my env correct, and which engine suits it",
+    "replay": "run a recorded failure again: compare, debug, film",
     "plot": "learning curves of runs, with confidence bands",
 }
 _OVERVIEW = """usage: vecenv COMMAND [OPTIONS]

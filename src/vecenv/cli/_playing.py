@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import gymnasium
 import numpy as np
 
+from vecenv.cli._films import FPS, checked_frame, drawing
 from vecenv.cli._policies import Random
 from vecenv.cli._screen import Bar
 from vecenv.cli._sources import Source
-from vecenv.errors import ConfigError, EnvError, MissingExtra, VecenvError
 from vecenv.evaluation._policies import Actor
-
-FPS = 30.0
-"""Of envs that do not say."""
 
 
 class Sink(Protocol):
@@ -99,35 +94,11 @@ def _episode(
 
 def _drawn(source: Source) -> Any:
     """One env that draws itself."""
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame looks for a screen and loudspeakers, and complains
-    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-    try:
+    with drawing(source.name):
         return source.make(1, engine="sync", autoreset="disabled", env_kwargs={"render_mode": "rgb_array"})
-    except EnvError as error:
-        if isinstance(error.__cause__, TypeError) and "render_mode" in str(error):
-            raise ConfigError(
-                f"{source.name} cannot be watched: its constructor takes no render_mode (give it one, and return a "
-                "uint8 array [height, width, 3] from render() when it is 'rgb_array')"
-            ) from error
-        raise _missing(error) or error from error
 
 
 def _frame(envs: Any) -> np.ndarray:
-    try:
+    with drawing("the env"):
         frames = envs.render()
-    except (VecenvError, gymnasium.error.Error) as error:
-        raise _missing(error) or error from error
-    frame = None if frames is None else frames[0]
-    if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
-        got = f"{frame.dtype} {frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
-        raise ConfigError(
-            f"render() must return a uint8 array [height, width, 3] with render_mode='rgb_array', got {got}"
-        )
-    return frame
-
-
-def _missing(error: BaseException) -> MissingExtra | None:
-    """What to install, if that is what it is about."""
-    lacks = isinstance(error, gymnasium.error.DependencyNotInstalled) or "not installed" in str(error)
-    return MissingExtra(f"drawing needs a package ({error}): pip install 'vecenv[render]'") if lacks else None
+    return checked_frame(None if frames is None else frames[0])

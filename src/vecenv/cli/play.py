@@ -18,12 +18,11 @@ from typing import Annotated, Any
 
 import tyro
 
+from vecenv.cli._films import check_film, open_film
 from vecenv.cli._options import Flag, Optional, Pairs, pairs
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import env_of, find_checkpoint, find_env, load_trainer, looks_like_path
 from vecenv.errors import ConfigError
-
-VIDEOS = (".mp4", ".webm", ".mkv", ".mov", ".avi")
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,7 @@ def run(options: Options, screen: Screen) -> int:
     if options.fps is not None and options.fps <= 0:
         raise ConfigError(f"--fps must be positive, got {options.fps}")
     out = options.out
-    if out is not None and out.suffix.lower() not in (".gif", *VIDEOS):
-        raise ConfigError(f"--out must end with .gif or {', '.join(VIDEOS)}, got {out}")
+    check_film(out, "--out")
     source, policy, place = _what(options, screen)
     if out is None and not options.terminal:
         out = place
@@ -108,12 +106,11 @@ def _what(options: Options, screen: Screen) -> tuple[Any, Any, Path]:
 
 
 def _sink(options: Options, screen: Screen, out: Path | None, fps: float) -> Any:
-    from vecenv.cli._frames import Both, GifFile, TerminalFrames
-    from vecenv.wrappers._video import VideoFile
+    from vecenv.cli._frames import Both, TerminalFrames
 
     sinks: list[Any] = []
     if out is not None:
-        sinks.append(GifFile(out, fps) if out.suffix.lower() == ".gif" else VideoFile(out, fps))
+        sinks.append(open_film(out, fps))
     if options.terminal:
         sinks.append(TerminalFrames(screen.err if screen.json else screen.out, fps))
     return sinks[0] if len(sinks) == 1 and hasattr(sinks[0], "every") else Both(*sinks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import importlib.util
@@ -11,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 from gymnasium.envs.registration import EnvSpec, registry
 
 from vecenv._builds import NAMESPACE, find_build
@@ -39,20 +39,17 @@ class Parts:
     wrappers: tuple[Callable[..., Any], ...] = ()
 
 
-def factory_of(recording: Recording, env: Any = None, *, trust: bool = False, render_mode: str | None = None) -> Factory:
+def factory_of(recording: Recording, parts: Parts, render_mode: str | None = None) -> Factory:
     """What makes the env of a recording, ready for its reset.
 
     Args:
         recording: of the env.
-        env: what makes it instead of what the recording says.
-        trust: whether code that the recording names may run.
+        parts: of the env, from the recording or from the user.
         render_mode: the env's, None for none.
 
     Raises:
-        UnsafeFile: it would import or call what the recording names.
-        ConfigError: it cannot be made; the message says why and what to do.
+        ConfigError: it cannot be made; the message says why.
     """
-    parts = Parts(env) if env is not None else _parts(recording.build, trust)
     kwargs = {**parts.kwargs, **recording.options.get("build_kwargs", {})}
     if recording.start["kind"] == "kernel-state":
         return functools.partial(begun_env, recording, parts.source, kwargs, render_mode)
@@ -61,30 +58,29 @@ def factory_of(recording: Recording, env: Any = None, *, trust: bool = False, re
     return resolve(parts.source, 1, kwargs, parts.wrappers or None, {}).env_fns[0]
 
 
-def named_code(build: Mapping[str, Any]) -> list[str]:
-    """What of the code that a build names is unknown to this process, or is called directly."""
-    return [*(_reference(part) for part in build.get("wrappers", [])), *([] if _is_known(build) else [_title(build)])][
-        ::-1
-    ]
+def parts_of(build: Mapping[str, Any], trust: bool) -> Parts:
+    """What a recording says that its env is made of.
 
-
-def title_of(build: Mapping[str, Any]) -> str:
-    """The env in few words: its id, where it is defined, or what it looked like."""
-    return _title(build)
-
-
-def _parts(build: Mapping[str, Any], trust: bool) -> Parts:
+    Raises:
+        UnsafeFile: it names code that would have to be imported or called, and is not trusted.
+        ConfigError: it does not say, or what it names is not there.
+    """
     unknown = [part for part in (build, *build.get("wrappers", [])) if part["kind"] == "unknown"]
     if unknown:
         raise ConfigError(
-            f"the recording does not say how its env is made: {unknown[0]['why']} ({unknown[0]['repr']:.100}). Pass what "
-            "makes it: vecenv.replay(file, env=...), or --env module:function"
+            f"the recording does not say how its env is made: {unknown[0]['why']} ({unknown[0]['repr']:.100}). Pass "
+            "what makes it: vecenv.replay(file, env=...), or --env module:function"
         )
-    code = named_code(build)
+    if build["kind"] == "id" and ":" not in build["id"] and not build.get("entry_point") and not _is_known(build):
+        raise UnknownEnv(
+            f"there is no env {build['id']!r} here; import the package that registers it, or pass env=... "
+            f"(--env package:{build['id']})"
+        )
+    code = [*([] if _is_known(build) else [title_of(build)]), *map(_reference, build.get("wrappers", []))]
     if code and not trust:
         raise UnsafeFile(
-            f"the recording names code, {' and '.join(code)}, that would be imported and run; nothing was. If you trust "
-            "whoever wrote the file, pass trust=True (--trust); or say yourself what makes the env: env=... "
+            f"the recording names code, {' and '.join(code)}, that would be imported and run; nothing was. If you "
+            "trust whoever wrote the file, pass trust=True (--trust); or say yourself what makes the env: env=... "
             f"(--env {_example(build)})"
         )
     wrappers = tuple(_called(part) for part in build.get("wrappers", []))
@@ -102,27 +98,32 @@ def _is_known(build: Mapping[str, Any]) -> bool:
     if build["kind"] == "reference" or id is None or (":" in id and not id.startswith(f"{NAMESPACE}:")):
         return False
     if build["kind"] == "kernel":
-        return find_task(id) is not None or find_build(id)[0] is not None
+        found = find_task(id) or getattr(find_build(id)[0], "definition", None)
+        return found is not None and build.get("where") in (None, f"{found.__module__}:{found.__qualname__}")
     register_games(id)
     return id in registry or find_task(id) is not None or find_build(id)[0] is not None
 
 
 def _id_or_spec(build: Mapping[str, Any]) -> str | EnvSpec:
-    """An id that is registered, or a spec of what the recording names as its entry point."""
-    if _is_known(build):
-        return build["id"]
-    if ":" in build["id"]:
+    """An id that is registered as it was, or a spec like the one that was used."""
+    id = build["id"]
+    module, sign, _ = id.rpartition(":")
+    if sign and not _is_known(build):
         try:
-            importlib.import_module(build["id"].partition(":")[0])
-        except ImportError as error:
-            raise ConfigError(f"the module of {build['id']!r} cannot be imported: {error}") from error
-    if build["id"].partition(":")[2] in registry or not build.get("entry_point"):
-        return build["id"]
-    spec = EnvSpec(build["id"].rpartition(":")[2], entry_point=_called({"where": build["entry_point"], **_file(build)}))
+            importlib.import_module(module)
+        except Exception as error:
+            raise ConfigError(f"the module of {id!r} cannot be imported: {type(error).__name__}: {error}") from error
+    known = registry.get(id.removeprefix(f"{module}:"))
+    if known is None and _is_known(build):
+        return id
+    if known is None and not build.get("entry_point"):
+        raise UnknownEnv(f"{module} registers no {id!r}; pass env=... (--env)")
+    own: Any = _called({"where": build["entry_point"], **_file(build)}) if known is None else None
+    spec = EnvSpec(id, entry_point=own) if known is None else copy.deepcopy(known)
     for name in ("max_episode_steps", "order_enforce", "disable_env_checker"):
-        if build.get(name) is not None:
+        if name in build:
             setattr(spec, name, build[name])
-    return spec
+    return id if spec == known else spec
 
 
 def _called(part: Mapping[str, Any]) -> Callable[..., Any]:
@@ -139,8 +140,8 @@ def _imported(part: Mapping[str, Any]) -> Any:
         found: Any = _main(part.get("file"), path) if module == "__main__" else importlib.import_module(module)
     except Exception as error:
         raise ConfigError(
-            f"{name!r}, which the recording names, cannot be imported: {type(error).__name__}: {error}. Is its module on "
-            "the path (PYTHONPATH)? Or pass env=... (--env)"
+            f"{name!r}, which the recording names, cannot be imported: {type(error).__name__}: {error}. Is its module "
+            "on the path (PYTHONPATH)? Or pass env=... (--env)"
         ) from error
     for attribute in path.split("."):
         found = getattr(found, attribute, None)
@@ -167,7 +168,8 @@ def _main(file: str | None, path: str) -> Any:
     return module
 
 
-def _title(build: Mapping[str, Any]) -> str:
+def title_of(build: Mapping[str, Any]) -> str:
+    """The env in few words: its id, where it is defined, or what it looked like."""
     if build["kind"] == "unknown":
         return str(build["repr"])
     id, where = build.get("id"), build.get("where") or build.get("entry_point")

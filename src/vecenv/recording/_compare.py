@@ -58,8 +58,7 @@ class Comparison:
         self._recording, self._batch = recording, batch
         _check_fits(batch.action_layout, recording.action_paths, recording.actions, "actions")
         plain = [
-            None if digested else column
-            for column, digested in zip(recording.obs, recording.digested, strict=True)
+            None if digested else column for column, digested in zip(recording.obs, recording.digested, strict=True)
         ]
         _check_fits(batch.observation_layout, recording.obs_paths, plain, "observations")
 

@@ -42,7 +42,21 @@ def begun_env(
     state = {name: _column(columns, kernel, f"S_{name}") for name in own}
     env: gymnasium.Env[Any, Any] = _Begun(kernel, params, state, _column(columns, kernel, "RNG"), render_mode)
     limit = recording.build.get("max_episode_steps")
-    return env if limit is None else TimeLimit(env, limit)
+    return env if limit is None else _Limit(env, limit, int(_column(columns, kernel, "ELAPSED")))
+
+
+class _Limit(TimeLimit):
+    """A time limit of an episode that has had some steps: its state was set."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], limit: int, elapsed: int) -> None:
+        super().__init__(env, limit)
+        self._had = elapsed
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin the recorded episode."""
+        result = super().reset(seed=seed, options=options)
+        self._elapsed_steps = self._had
+        return result
 
 
 class _Begun(gymnasium.Wrapper[Any, Any, Any, Any]):

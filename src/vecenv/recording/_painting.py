@@ -30,7 +30,9 @@ class Painter:
         if pose is None:
             raise ConfigError(f"the kernel {id} defines no render(s, p), so there is nothing to see")
         self._pose = pose
-        lake = {"desc": ["".join(map(chr, row)) for row in params["desc"][0]]} if "desc" in params else {}
+        lake: dict[str, Any] = (
+            {"desc": ["".join(map(chr, row)) for row in params["desc"][0]]} if "desc" in params else {}
+        )
         self.env: Any = gymnasium.make(id, render_mode=render_mode, **lake).unwrapped
         self.metadata = self.env.metadata
         self.env.reset(seed=0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import bdb
 import functools
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,114 +16,25 @@ from vecenv._checks import positive_seconds
 from vecenv._envs import Factory
 from vecenv.engines._sync import SyncEngine
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError
-from vecenv.recording._builds import factory_of
-from vecenv.recording._compare import Comparison, Difference
+from vecenv.recording._builds import Parts, factory_of, parts_of
+from vecenv.recording._compare import Comparison
 from vecenv.recording._random_state import set_words
 from vecenv.recording._recording import Recording
+from vecenv.recording._result import Failure, Replay, type_of
 from vecenv.recording._stage import Stage, trimmed
 from vecenv.recording._trial import Ending, try_out
 
-Outcome = Literal["clean", "reproduced", "differs", "not reproduced"]
 OnStep = Callable[[int, gymnasium.Env[Any, Any]], None]
 
 PATIENCE = 10.0
 _EVERYTHING = np.arange(1)
-_HINT = (
-    "the env does not follow from its start and its actions: look for random or np.random (use self.np_random), the "
-    "time, files, or something it keeps from one episode to the next"
-)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What went wrong in a replay.
-
-    Attributes:
-        kind: "raised" (or returned something that cannot be used), "not-finite", "hung" or "died".
-        step: in which; 0 is the reset.
-        type: of what was raised; the signal or exit code of what died.
-        message: its text.
-        traceback: from the env on; where it was if it hung or died.
-    """
-
-    kind: Literal["raised", "not-finite", "hung", "died"]
-    step: int
-    type: str
-    message: str
-    traceback: str = ""
-
-    def __str__(self) -> str:
-        where = "the reset" if self.step == 0 else f"step {self.step}"
-        if self.kind == "raised":
-            return f"{self.type} in {where}"
-        if self.kind == "not-finite":
-            return f"{self.message} after {where}"
-        return f"hung in {where}" if self.kind == "hung" else f"died in {where} ({self.type})"
-
-
-@dataclass(frozen=True)
-class Replay:
-    """How a replay went.
-
-    Attributes:
-        recording: what was replayed.
-        steps: how many were run, the failing one not included.
-        failure: what went wrong, None if nothing did.
-        difference: the first thing that was not as recorded, None if there is none.
-    """
-
-    recording: Recording
-    steps: int
-    failure: Failure | None
-    difference: Difference | None
-
-    @property
-    def outcome(self) -> Outcome:
-        """In a word: "clean" if nothing went wrong, then and now."""
-        if self.difference is not None:
-            return "differs"
-        if not self.same_failure:
-            return "not reproduced"
-        return "clean" if self.failure is None else "reproduced"
-
-    @property
-    def reproduced(self) -> bool:
-        """Whether every bit was as recorded, and the failure too if there was one."""
-        return self.outcome in ("clean", "reproduced")
-
-    @property
-    def same_failure(self) -> bool:
-        """Whether the recorded failure came where it did (or none, if none was recorded)."""
-        return _same_failure(self.recording, self.failure)
-
-    @property
-    def text(self) -> str:
-        """What happened, for people."""
-        steps = f"{self.steps} step{'s' * (self.steps != 1)}"
-        if self.outcome == "clean":
-            return f"replayed: {steps}, every bit as recorded"
-        if self.outcome == "reproduced":
-            return f"reproduced: {self.failure}, as recorded; {steps} before it, every bit the same{self._reworded()}"
-        now = "nothing failed" if self.failure is None else f"{self.failure} ({self.failure.message})"
-        wanted = f"the recording has {recorded_failure(self.recording)}"
-        if self.difference is None:
-            return f"not reproduced: {now}, {wanted}; {steps} ran, every bit as recorded"
-        if self.recording.failure is None and self.failure is None:
-            return f"differs: {self.difference}; {_HINT}"
-        also = "it failed as recorded all the same" if self.same_failure else f"{now}, {wanted}"
-        return f"differs: {self.difference}; {also}; {_HINT}"
-
-    def _reworded(self) -> str:
-        failure, recorded = self.failure, self.recording.failure
-        if failure is None or recorded is None or failure.kind != "raised" or recorded["kind"] == "not-finite":
-            return ""
-        return "" if recorded["message"] == failure.message else f" (it now says: {failure.message:.200})"
 
 
 def replay(
     file: str | os.PathLike[str] | Recording,
     env: Any = None,
     *,
+    env_kwargs: Mapping[str, Any] | None = None,
     trust: bool = False,
     on_step: OnStep | None = None,
     render_mode: str | None = None,
@@ -138,8 +49,9 @@ def replay(
 
     Args:
         file: a path, or a Recording.
-        env: what makes the env, with all its arguments and wrappers: anything that `vecenv.make` takes for one env.
-            Default: as the recording says.
+        env: what makes the env, wrappers included: anything that `vecenv.make` takes for one env. Default: as the
+            recording says.
+        env_kwargs: constructor arguments for `env`.
         trust: whether code that the file names may be imported and run. Ids that are registered need no trust.
         on_step: called with 0 and the env after the reset, with k and the env after the k-th step.
         render_mode: the env is made with it, for `on_step` to call `env.render()`.
@@ -152,6 +64,7 @@ def replay(
         ConfigError: the recording cannot be replayed, or the env is another one.
         EnvError: the env could not be made.
         OSError: the file cannot be read.
+        BdbQuit: the user left the debugger by `q`.
     """
     recording = file if isinstance(file, Recording) else Recording.load(_path(file))
     reason = recording.why_not_replayable
@@ -160,24 +73,14 @@ def replay(
     if stop_before is not None and stop_before < 1:
         raise ConfigError(f"stop_before must be at least 1, got {stop_before}")
     patience = positive_seconds("patience", patience)
-    run = _Run(recording, factory_of(recording, env, trust=trust, render_mode=render_mode))
+    if env_kwargs and env is None:
+        raise ConfigError("env_kwargs are for env=; the recording has its own")
+    parts = parts_of(recording.build, trust) if env is None else Parts(env, env_kwargs or {})
+    run = _Run(recording, factory_of(recording, parts, render_mode))
     try:
         return run.to_the_end(on_step, stop_before, patience)
     finally:
         run.close()
-
-
-def recorded_failure(recording: Recording) -> str:
-    """What went wrong in the recording, in few words."""
-    failure = recording.failure
-    if failure is None:
-        return "no failure"
-    where = _where(recording, failure)
-    if failure["kind"] in ("hung", "not-finite"):
-        return f"{'a hang' if failure['kind'] == 'hung' else 'a number that is not finite'} {where}"
-    if failure["kind"] == "died":
-        return f"a death {where} ({_death(failure)})"
-    return f"{_type_of(failure)} {where}"
 
 
 class _Run:
@@ -188,7 +91,9 @@ class _Run:
         try:
             self._engine = SyncEngine([lambda: Stage(factory(), recording)])
         except EnvError as error:
-            raise error.__cause__ if isinstance(error.__cause__, ConfigError) else error
+            if isinstance(error.__cause__, ConfigError):
+                raise error.__cause__ from None
+            raise
         try:
             self._stage: Any = self._engine.envs[0]
             self._comparison = Comparison(recording, self._engine.batch)
@@ -233,9 +138,11 @@ class _Run:
             self._advance(step)
         except EnvError as error:
             cause = error.__cause__ or error
+            if isinstance(cause, bdb.BdbQuit):  # the user has left the debugger
+                raise cause from None
             return Failure("raised", step, type(cause).__name__, _text(cause), trimmed(cause))
         except KeyboardInterrupt as error:
-            if step != self._recording.steps or _type_of(self._recording.failure) != "KeyboardInterrupt":
+            if step != self._recording.steps or type_of(self._recording.failure) != "KeyboardInterrupt":
                 raise
             return Failure("raised", step, "KeyboardInterrupt", "", trimmed(error))
         return None
@@ -277,21 +184,6 @@ class _Run:
             batch.given[0] = recording.given[place]
 
 
-def _same_failure(recording: Recording, failure: Failure | None) -> bool:
-    recorded = recording.failure
-    if recorded is None or failure is None:
-        return recorded is None and failure is None
-    if failure.step != recording.steps:
-        return False
-    if recorded["kind"] in ("hung", "not-finite"):
-        # Where native code goes on with NaN, Python may raise, which says better where it came from.
-        raises = recorded["kind"] == "not-finite" and recording.build["kind"] == "kernel" and failure.kind == "raised"
-        return failure.kind == recorded["kind"] or raises
-    if recorded["kind"] == "died":
-        return failure.kind == "died" and failure.type == _death(recorded)
-    return failure.kind == "raised" and failure.type == _type_of(recorded)
-
-
 def _failure_of(ending: Ending, step: int, patience: float) -> Failure:
     if ending.kind == "hung":
         return Failure("hung", step, "", f"it did not return within {patience:g} s", ending.stack)
@@ -301,20 +193,6 @@ def _failure_of(ending: Ending, step: int, patience: float) -> Failure:
 
 def _kind_of(recording: Recording) -> str | None:
     return None if recording.failure is None else recording.failure["kind"]
-
-
-def _type_of(failure: Mapping[str, Any] | None) -> str:
-    return "" if failure is None else str(failure.get("type") or "an error").rpartition(".")[2]
-
-
-def _death(failure: Mapping[str, Any]) -> str:
-    return failure.get("signal") or f"exit code {failure.get('exitcode')}"
-
-
-def _where(recording: Recording, failure: Mapping[str, Any]) -> str:
-    if failure["phase"] not in ("reset", "step"):
-        return f"in {failure['phase']}(), which is not part of an episode"
-    return f"in step {recording.steps}" if recording.steps else "in the reset"
 
 
 def _text(error: BaseException) -> str:

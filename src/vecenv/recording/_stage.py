@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import pdb  # noqa: T100  # it is what the user asks for
+import pdb
 import traceback
 from typing import Any
 
 import gymnasium
 
 from vecenv.recording._recording import Recording
+
+STAGE = __file__
+"""What is called from this file is the env."""
 
 
 class Stage(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -27,14 +30,14 @@ class Stage(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Begin an episode, with just the arguments that are given."""
         env, recording = self.env, self.recording  # noqa: F841  # for the debugger
         if self._stops_now():
-            pdb.set_trace()  # noqa: T100
+            pdb.set_trace()
         return env.reset(**how)
 
     def step(self, action: Any) -> Any:
         """Apply an action."""
         env, recording = self.env, self.recording  # noqa: F841  # for the debugger
         if self._stops_now():
-            pdb.set_trace()  # noqa: T100
+            pdb.set_trace()
         return env.step(action)
 
     def _stops_now(self) -> bool:
@@ -45,7 +48,7 @@ class Stage(gymnasium.Wrapper[Any, Any, Any, Any]):
 def trimmed(error: BaseException) -> str:
     """The traceback of what an env raised, from the env on."""
     summary = traceback.TracebackException.from_exception(error)
-    places = [place for place, frame in enumerate(summary.stack) if frame.filename == __file__]
+    places = [place for place, frame in enumerate(summary.stack) if frame.filename == STAGE]
     if places:
         summary.stack = traceback.StackSummary.from_list(list(summary.stack)[places[0] + 1 :])
     return "".join(summary.format()).strip()

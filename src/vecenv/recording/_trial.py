@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
 from vecenv.errors import UnsupportedError
+from vecenv.recording._stage import STAGE
 
 _RETURNED = b"returned"
 _LOOK_EVERY = 0.005
-_GRACE = 1.0
+_GRACE = 0.5
 """Seconds that a copy has to write where it hangs."""
 _LONGEST_STACK = 64_000
 
@@ -116,5 +117,8 @@ def _wait(child: int, seconds: float) -> int | None:
 
 
 def _text(file: Any) -> str:
+    """What faulthandler wrote, up to where the env was called."""
     file.seek(0)
-    return file.read(_LONGEST_STACK).decode(errors="replace").strip()
+    lines = file.read(_LONGEST_STACK).decode(errors="replace").splitlines()
+    places = (place for place, line in enumerate(lines) if STAGE in line)
+    return "\n".join(lines[: next(places, len(lines))]).strip()

@@ -1,0 +1,254 @@
+"""Run a recorded episode again, to the failure that it ended with.
+
+Errors of envs that were made with record="last-episode" name the file. One env
+is built in this process and run with the recorded actions; every observation,
+reward and flag is compared. Code that the file names is imported only with
+--trust; registered envs need none. Exit code 0 if all came as recorded, 1 if not.
+
+Examples:
+  vecenv replay recordings/CartPole-v1-env3-4711-0.npz
+  vecenv replay recordings/MyEnv-env0-4711-0.npz --trust --pdb
+  vecenv replay recordings/MyEnv-env0-4711-0.npz --env my_module:MyEnv
+  vecenv replay recordings/CartPole-v1-env3-4711-0.npz --video failure.mp4
+"""
+
+from __future__ import annotations
+
+import bdb
+import os
+import platform
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.table import Table
+from rich.text import Text
+
+from vecenv.cli._films import FPS, check_film, checked_frame, drawing, open_film
+from vecenv.cli._options import Flag, Optional, Pairs, nearest, pairs
+from vecenv.cli._screen import Screen
+from vecenv.cli._sources import find_env
+from vecenv.errors import ConfigError, UnsafeFile
+from vecenv.recording._builds import title_of
+from vecenv.recording._recording import Recording
+from vecenv.recording._replay import PATIENCE, replay
+from vecenv.recording._result import Replay, recorded_failure
+
+_COLOURS = {"clean": "green", "reproduced": "green", "differs": "bold red", "not reproduced": "bold red"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of `vecenv replay`."""
+
+    file: tyro.conf.Positional[str]
+    """The recording that an error named."""
+    pdb: Flag = False
+    """Stop in the debugger before the last step, with env, action and recording in scope."""
+    steps_before: int = 1
+    """With --pdb: so many steps before the end."""
+    video: Annotated[Path | None, Optional] = None
+    """File to write, .mp4 or .gif."""
+    env: Annotated[str | None, Optional] = None
+    """What makes the env: an id, module:Class, file.py:Class. Default: as the recording says."""
+    kwargs: Pairs = ()
+    """Constructor arguments for --env."""
+    trust: Flag = False
+    """Import and run the code that the file names."""
+    patience: float = PATIENCE
+    """Seconds after which a step that hung has hung again."""
+    json: Flag = False
+    """Print the result as JSON."""
+
+
+def run(options: Options, screen: Screen) -> int:
+    """Replay, compare, and say how it went."""
+    _check(options)
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` has it, for what the recording names
+    try:
+        recording = Recording.load(_found(options.file))
+        if not screen.json:
+            screen.out.print(_table(recording))
+        _announce(recording, options, screen)
+        told = _replayed(recording, options)
+    except (UnsafeFile, OSError) as error:
+        raise ConfigError(str(error)) from error
+    except bdb.BdbQuit:
+        return 0
+    _answer(told, options, screen)
+    return 0 if told.reproduced else 1
+
+
+def _check(options: Options) -> None:
+    if options.pdb and options.json:
+        raise ConfigError("--pdb is a conversation; leave --json out")
+    if options.steps_before < 1:
+        raise ConfigError(f"--steps-before must be at least 1, got {options.steps_before}")
+    if options.patience <= 0:
+        raise ConfigError(f"--patience must be positive, got {options.patience}")
+    if options.kwargs and options.env is None:
+        raise ConfigError("--kwargs are for --env; the recording has its own")
+    check_film(options.video, "--video")
+
+
+def _found(name: str) -> Path:
+    path = Path(name)
+    if path.is_dir():
+        files = sorted(path.glob("*.npz"), key=lambda file: file.stat().st_mtime)
+        newest = f"; the newest recording in it is {files[-1]}" if files else " without recordings"
+        raise ConfigError(f"{name} is a directory{newest}")
+    if not path.exists():
+        near = nearest(path.name, (file.name for file in path.parent.iterdir())) if path.parent.is_dir() else ""
+        raise ConfigError(f"there is no recording {name!r}{near}")
+    return path
+
+
+def _replayed(recording: Recording, options: Options) -> Replay:
+    how: dict[str, Any] = {"trust": options.trust, "patience": options.patience}
+    how["stop_before"] = options.steps_before if options.pdb else None
+    if options.env is not None:
+        source = find_env(options.env, pairs(options.kwargs, "--kwargs"))
+        how["env"], how["env_kwargs"] = source.env, source.kwargs
+    if options.video is None:
+        return replay(recording, **how)
+    title = title_of(recording.build)
+    film = _Film(options.video, title, recording.steps)
+    try:
+        with drawing(title):
+            return replay(recording, on_step=film.take, render_mode="rgb_array", **how)
+    finally:
+        film.close()
+
+
+class _Film:
+    """What the env looks like after each step, as a file."""
+
+    def __init__(self, path: Path, title: str, steps: int) -> None:
+        self._path, self._title, self._steps = path, title, steps
+        self._sink: Any = None
+
+    def take(self, step: int, env: Any) -> None:
+        """A frame."""
+        if self._sink is None:
+            self._sink = open_film(self._path, float(env.metadata.get("render_fps") or FPS))
+        if step % getattr(self._sink, "every", 1) == 0 or step >= self._steps - 1:
+            with drawing(self._title):
+                frame = env.render()
+            self._sink.write(checked_frame(frame))
+
+    def close(self) -> None:
+        """Write it."""
+        if self._sink is not None:
+            self._sink.close()
+
+
+def _announce(recording: Recording, options: Options, screen: Screen) -> None:
+    """Say where the debugger will stop, and what a step is about to do that may end or stop a process."""
+    failure = recording.failure
+    if options.pdb:
+        screen.note(
+            "pdb: env, recording and the next action are there; s enters the env, c goes on to the end, q quits"
+        )
+    if failure is None or failure["kind"] not in ("hung", "died"):
+        return
+    if options.pdb:
+        screen.note(f"careful: {recorded_failure(recording)}; what runs after the debugger does it to this process")
+    else:
+        bound = f", for {options.patience:g} s at most" if failure["kind"] == "hung" else ""
+        screen.note(f"{recorded_failure(recording)}: it is tried in a copy of this process{bound}")
+    sys.stderr.flush()
+
+
+def _table(recording: Recording) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _facts(recording):
+        table.add_row(name, Text(value))
+    return table
+
+
+def _facts(recording: Recording) -> list[tuple[str, str]]:
+    build, failure = recording.build, recording.failure
+    facts = [("env", f"{title_of(build)}, env {recording.row} of {recording.num_envs}, engine {recording.engine}")]
+    given = {**build.get("kwargs", {}), **build.get("params", {})}
+    if given or build.get("args"):
+        listed = [*map(repr, build.get("args", [])), *(f"{name}={value!r}" for name, value in given.items())]
+        facts.append(("arguments", ", ".join(listed)[:500]))
+    if build.get("wrappers"):
+        facts.append(("wrappers", ", ".join(title_of(wrapper) for wrapper in build["wrappers"])))
+    facts.append(("episode", f"{recording.steps} steps, {_start(recording)}"))
+    if recording.options["kind"] == "value":
+        facts.append(("options", repr(recording.options["value"])[:500]))
+    if failure is not None:
+        facts.append(("failure", recorded_failure(recording)))
+        facts += [("message", failure["message"])] if failure["message"] else []
+    others = _other_versions(recording)
+    if others:
+        facts.append(("versions", others))
+    facts += [("missing", problem) for problem in recording.problems]
+    return facts
+
+
+def _start(recording: Recording) -> str:
+    start = recording.start
+    if start["kind"] == "unknown":
+        return str(start["why"])
+    if start["kind"] == "seed":
+        return f"begun with seed {start['seed']}"
+    return "begun where its random stream was" if start["kind"] == "random-state" else "begun in a state of the kernel"
+
+
+def _other_versions(recording: Recording) -> str:
+    """Those that are not as they were."""
+    import gymnasium
+    import numpy as np
+
+    from vecenv import __version__
+
+    now = {"vecenv": __version__, "gymnasium": gymnasium.__version__, "numpy": np.__version__}
+    now["python"] = platform.python_version()
+    return ", ".join(
+        f"{name} {then} (here {now[name]})"
+        for name, then in recording.versions.items()
+        if name in now and now[name] != then
+    )
+
+
+def _answer(told: Replay, options: Options, screen: Screen) -> None:
+    failure, difference = told.failure, told.difference
+    data = {
+        "file": options.file,
+        "env": title_of(told.recording.build),
+        "row": told.recording.row,
+        "engine": told.recording.engine,
+        "recorded": {"steps": told.recording.steps, "failure": told.recording.failure},
+        "outcome": told.outcome,
+        "steps": told.steps,
+        "failure": None if failure is None else asdict(failure),
+        "difference": None if difference is None else asdict(difference),
+        "text": told.text,
+        "video": options.video,
+    }
+    if screen.json:
+        screen.answer(data)
+        return
+    if failure is not None and failure.traceback:
+        screen.answer(None, "", failure.traceback)
+    head, *rest = told.text.split("\n")
+    screen.out.print()
+    screen.out.print(Text(head, style=_COLOURS[told.outcome]), soft_wrap=True)
+    rest += [f"written to {options.video}"] if options.video is not None else []
+    if told.outcome == "reproduced" and not options.pdb:
+        rest.append(f"debug it: {' '.join(['vecenv replay', options.file, *_repeated(options), '--pdb'])}")
+    screen.answer(None, *rest)
+
+
+def _repeated(options: Options) -> list[str]:
+    """The options that say how the env is made."""
+    own = [] if options.env is None else ["--env", options.env]
+    own += ["--kwargs", *options.kwargs] if options.kwargs else []
+    return [*own, *(["--trust"] if options.trust else [])]

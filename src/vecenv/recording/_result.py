@@ -1,0 +1,148 @@
+"""How a replay went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vecenv.recording._compare import Difference
+from vecenv.recording._recording import Recording
+
+Outcome = Literal["clean", "reproduced", "differs", "not reproduced"]
+
+_HINT = (
+    "the env does not follow from its start and its actions: look for random or np.random (use self.np_random), the "
+    "time, files, or something it keeps from one episode to the next"
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong in a replay.
+
+    Attributes:
+        kind: "raised" (or returned something that cannot be used), "not-finite", "hung" or "died".
+        step: in which; 0 is the reset.
+        type: of what was raised; the signal or exit code of what died.
+        message: its text.
+        traceback: from the env on; where it was if it hung or died.
+    """
+
+    kind: Literal["raised", "not-finite", "hung", "died"]
+    step: int
+    type: str
+    message: str
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        where = "the reset" if self.step == 0 else f"step {self.step}"
+        if self.kind == "raised":
+            return f"{self.type} in {where}"
+        if self.kind == "not-finite":
+            return f"{self.message} after {where}"
+        return f"hung in {where}" if self.kind == "hung" else f"died in {where} ({self.type})"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How a replay went.
+
+    Attributes:
+        recording: what was replayed.
+        steps: how many were run, the failing one not included.
+        failure: what went wrong, None if nothing did.
+        difference: the first thing that was not as recorded, None if there is none.
+    """
+
+    recording: Recording
+    steps: int
+    failure: Failure | None
+    difference: Difference | None
+
+    @property
+    def outcome(self) -> Outcome:
+        """In a word: "clean" if nothing went wrong, then and now."""
+        if self.difference is not None:
+            return "differs"
+        if not self.same_failure:
+            return "not reproduced"
+        return "clean" if self.failure is None else "reproduced"
+
+    @property
+    def reproduced(self) -> bool:
+        """Whether every bit was as recorded, and the failure too if there was one."""
+        return self.outcome in ("clean", "reproduced")
+
+    @property
+    def same_failure(self) -> bool:
+        """Whether the recorded failure came where it did (or none, if none was recorded)."""
+        return _same_failure(self.recording, self.failure)
+
+    @property
+    def text(self) -> str:
+        """What happened, for people: what it is in the first line, more in the others."""
+        steps = f"{self.steps} step{'s' * (self.steps != 1)}"
+        if self.outcome == "clean":
+            return f"replayed: {steps}, every bit as recorded"
+        if self.outcome == "reproduced":
+            head = f"reproduced: {self.failure}, as recorded"
+            return "\n".join([head, f"{steps} before it, every bit as recorded", *self._reworded()])
+        if self.difference is None:
+            return f"not reproduced: {self._now()}\n{steps} ran, every bit as recorded"
+        also = "it failed as recorded all the same" if self.same_failure else self._now()
+        quiet = self.recording.failure is None and self.failure is None
+        return "\n".join([f"differs: {self.difference}", *([] if quiet else [also]), _HINT])
+
+    def _now(self) -> str:
+        now = "nothing failed" if self.failure is None else f"{self.failure} ({self.failure.message})"
+        return f"{now}, the recording has {recorded_failure(self.recording)}"
+
+    def _reworded(self) -> list[str]:
+        failure, recorded = self.failure, self.recording.failure
+        if failure is None or recorded is None or failure.kind != "raised" or failure.message in recorded["message"]:
+            return []
+        return [f"it now says: {failure.message:.500}"]
+
+
+def recorded_failure(recording: Recording) -> str:
+    """What went wrong in the recording, in few words."""
+    failure = recording.failure
+    if failure is None:
+        return "no failure"
+    where = _where(recording, failure)
+    if failure["kind"] in ("hung", "not-finite"):
+        return f"{'a hang' if failure['kind'] == 'hung' else 'a number that is not finite'} {where}"
+    if failure["kind"] == "died":
+        return f"a death {where} ({_death(failure)})"
+    return f"{type_of(failure)} {where}"
+
+
+def type_of(failure: Mapping[str, Any] | None) -> str:
+    """Name of the class of a recorded error."""
+    return "" if failure is None else str(failure.get("type") or "an error").rpartition(".")[2]
+
+
+def _same_failure(recording: Recording, failure: Failure | None) -> bool:
+    recorded = recording.failure
+    if recorded is None or failure is None:
+        return recorded is None and failure is None
+    if failure.step != recording.steps:
+        return False
+    if recorded["kind"] in ("hung", "not-finite"):
+        # Where native code goes on with NaN, Python may raise, which says better where it came from.
+        raises = recorded["kind"] == "not-finite" and recording.build["kind"] == "kernel" and failure.kind == "raised"
+        return failure.kind == recorded["kind"] or raises
+    if recorded["kind"] == "died":
+        return failure.kind == "died" and failure.type == _death(recorded)
+    return failure.kind == "raised" and failure.type == type_of(recorded)
+
+
+def _death(failure: Mapping[str, Any]) -> str:
+    return failure.get("signal") or f"exit code {failure.get('exitcode')}"
+
+
+def _where(recording: Recording, failure: Mapping[str, Any]) -> str:
+    if failure["phase"] not in ("reset", "step"):
+        return f"in {failure['phase']}(), which is not part of an episode"
+    return f"in step {recording.steps}" if recording.steps else "in the reset"
