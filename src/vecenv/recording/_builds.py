@@ -113,17 +113,18 @@ def _id_or_spec(build: Mapping[str, Any]) -> str | EnvSpec:
             importlib.import_module(module)
         except Exception as error:
             raise ConfigError(f"the module of {id!r} cannot be imported: {type(error).__name__}: {error}") from error
-    known = registry.get(id.removeprefix(f"{module}:"))
+    plain = id.removeprefix(f"{module}:")
+    known = registry.get(plain)
     if known is None and _is_known(build):
         return id
     if known is None and not build.get("entry_point"):
         raise UnknownEnv(f"{module} registers no {id!r}; pass env=... (--env)")
     own: Any = _called({"where": build["entry_point"], **_file(build)}) if known is None else None
-    spec = EnvSpec(id, entry_point=own) if known is None else copy.deepcopy(known)
+    spec = EnvSpec(plain, entry_point=own) if known is None else copy.deepcopy(known)
     for name in ("max_episode_steps", "order_enforce", "disable_env_checker"):
         if name in build:
             setattr(spec, name, build[name])
-    return id if spec == known else spec
+    return plain if spec == known else spec
 
 
 def _called(part: Mapping[str, Any]) -> Callable[..., Any]:
