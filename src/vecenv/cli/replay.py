@@ -149,9 +149,7 @@ def _announce(recording: Recording, options: Options, screen: Screen) -> None:
     """Say where the debugger will stop, and what a step is about to do that may end or stop a process."""
     failure = recording.failure
     if options.pdb:
-        screen.note(
-            "pdb: env, recording and the next action are there; s enters the env, c goes on to the end, q quits"
-        )
+        screen.note("pdb: env, action and recording are in scope; s enters the env, c goes on to the end, q quits")
     if failure is None or failure["kind"] not in ("hung", "died"):
         return
     if options.pdb:
