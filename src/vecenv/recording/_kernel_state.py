@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
 from vecenv._builds import find_build
@@ -41,7 +42,7 @@ def begun_env(
     own = [name for name in kernel.state if name not in kernel.shared]
     state = {name: _column(columns, kernel, f"S_{name}") for name in own}
     env: gymnasium.Env[Any, Any] = _Begun(kernel, params, state, _column(columns, kernel, "RNG"), render_mode)
-    limit = recording.build.get("max_episode_steps")
+    limit = _limit(recording.build, kwargs)
     return env if limit is None else _Limit(env, limit, int(_column(columns, kernel, "ELAPSED")))
 
 
@@ -118,7 +119,15 @@ class _Begun(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.env.close()
 
 
+def _limit(build: Mapping[str, Any], kwargs: Mapping[str, Any]) -> int | None:
+    """Steps of an episode: those that native code counted to, or what was asked of `gymnasium.make` (-1 for none)."""
+    if build["kind"] == "kernel" or kwargs.get("max_episode_steps") is None:
+        return build.get("max_episode_steps")
+    return None if kwargs["max_episode_steps"] == -1 else kwargs["max_episode_steps"]
+
+
 def _kernel(source: Any, kwargs: Mapping[str, Any]) -> Kernel:
+    source = source.id if isinstance(source, EnvSpec) else source
     task = find_task(source)
     kernel = find_build(source)[0] if task is None else task_kernel(task, kwargs)
     if kernel is None:
