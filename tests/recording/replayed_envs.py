@@ -1,12 +1,12 @@
 """Envs that are recorded and replayed: good ones, and those that keep something from the recorder."""
 
+import os
+import signal
 import time
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
-
-BIRTH = time.time()
 
 
 class Walk(gymnasium.Env):
@@ -89,3 +89,26 @@ class Nested(gymnasium.Env):
         if self.spoilt and self.steps == 2:
             picture[3, 4] ^= 1
         return {"picture": picture, "more": (self.steps, word)}
+
+
+class Cliff(Walk):
+    """Falls off where its stream leads it too far, in some episode or other."""
+
+    def __init__(self, edge=4.0, how="raise", **kwargs):
+        super().__init__(**{"length": 8, **kwargs})
+        self.edge, self.how = edge, how
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        if self.x <= self.edge:
+            return obs, reward, terminated, truncated, info
+        if self.how == "raise":
+            raise OverflowError(f"over the edge at {self.x}")
+        if self.how == "invalid":
+            return obs[:1], reward, terminated, truncated, info
+        if self.how == "nan":
+            return obs * np.nan, reward, terminated, truncated, info
+        if self.how == "hang":
+            time.sleep(30)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None

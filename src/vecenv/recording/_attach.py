@@ -31,7 +31,7 @@ def attach(envs: VectorEnv, env_fns: Sequence[Factory], folder: Path, limit: int
     def build(row: int) -> dict[str, Any]:
         if kernel is None:
             return describe_build(env_fns[row])
-        return describe_kernel(env_fns[row], kernel, engine.max_episode_steps)
+        return {**describe_kernel(env_fns[row], kernel, engine.max_episode_steps), "precision": engine.precision}
 
     facts = Facts(engine.name, name_of_mode(envs.autoreset_mode), build)
     everyone = envs._lifecycle.all_rows

@@ -15,6 +15,14 @@ from vecenv.errors import ConfigError
 from vecenv.recording._digests import digest_rows
 from vecenv.recording._recording import Column, Recording
 
+TOLERANCE = 1e-3
+"""Relative and absolute, of numbers that came from a kernel with precision="fast"."""
+
+
+def is_fast(recording: Recording) -> bool:
+    """Whether the numbers come from native code that is not bit-equal to Python."""
+    return recording.build.get("precision") == "fast"
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -56,6 +64,7 @@ class Comparison:
 
     def __init__(self, recording: Recording, batch: Batch) -> None:
         self._recording, self._batch = recording, batch
+        self._same = _nearly if is_fast(recording) else _same
         _check_fits(batch.action_layout, recording.action_paths, recording.actions, "actions")
         plain = [
             None if digested else column for column, digested in zip(recording.obs, recording.digested, strict=True)
@@ -65,7 +74,7 @@ class Comparison:
     def first_difference(self, step: int) -> Difference | None:
         """What differs after this step (0: the reset), None if nothing does or nothing was recorded of it."""
         for field, got, want in self._fields(step):
-            if not _same(got, want):
+            if not self._same(got, want):
                 return Difference(step, field, got, want)
         return None
 
@@ -126,6 +135,12 @@ def _same(got: Any, want: Any) -> bool:
     if isinstance(got, (np.ndarray, np.generic)) and got.dtype != object and isinstance(want, (np.ndarray, np.generic)):
         return got.dtype == want.dtype and got.shape == want.shape and bool(np.all(_same_numbers(got, want)))
     return bool(data_equivalence(got, want, exact=True))
+
+
+def _nearly(got: Any, want: Any) -> bool:
+    if isinstance(got, (np.ndarray, np.generic)) and got.dtype.kind == "f" and got.shape == np.shape(want):
+        return bool(np.all(np.isclose(got, want, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)))
+    return _same(got, want)
 
 
 def _same_numbers(got: Any, want: Any) -> np.ndarray:

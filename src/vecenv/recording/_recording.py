@@ -32,9 +32,9 @@ class Recording:
     What is a dict with a "kind" has these other keys:
 
     - `build`: "id": id, entry_point, kwargs, max_episode_steps, order_enforce, disable_env_checker; "reference": where
-      ("module:qualname"), args, kwargs; "kernel": id, where, params, max_episode_steps; "unknown": repr, why. All but
-      the last also have wrappers (a list of such dicts, of kind "reference" or "unknown"), and "file" where the module
-      is `__main__`.
+      ("module:qualname"), args, kwargs; "kernel": id, where, params, max_episode_steps, precision; "unknown": repr,
+      why. All but the last also have wrappers (a list of such dicts, of kind "reference" or "unknown"), and "file"
+      where the module is `__main__`.
     - `start`: "seed": seed; "random-state": words (uint64 [6]); "kernel-state": columns (of the env alone
       after its reset: S_field, P_parameter, RNG, ELAPSED, the steps before; not 0 if it began in the middle of things);
       "unknown": why.

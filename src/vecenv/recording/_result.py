@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vecenv.recording._compare import Difference
+from vecenv.recording._compare import TOLERANCE, Difference, is_fast
 from vecenv.recording._recording import Recording
 
 Outcome = Literal["clean", "reproduced", "differs", "not reproduced"]
@@ -14,6 +14,10 @@ Outcome = Literal["clean", "reproduced", "differs", "not reproduced"]
 _HINT = (
     "the env does not follow from its start and its actions: look for random or np.random (use self.np_random), the "
     "time, files, or something it keeps from one episode to the next"
+)
+_HINT_OF_FAST = (
+    "it ran with precision='fast', and small differences grow from step to step; with precision='exact' every bit is "
+    "compared"
 )
 
 
@@ -83,16 +87,24 @@ class Replay:
     def text(self) -> str:
         """What happened, for people: what it is in the first line, more in the others."""
         steps = f"{self.steps} step{'s' * (self.steps != 1)}"
+        fast = is_fast(self.recording)
+        same = f"as recorded, within {100 * TOLERANCE:g} % (precision='fast')" if fast else "every bit as recorded"
         if self.outcome == "clean":
-            return f"replayed: {steps}, every bit as recorded"
+            return f"replayed: {steps}, {same}"
         if self.outcome == "reproduced":
-            head = f"reproduced: {self.failure}, as recorded"
-            return "\n".join([head, f"{steps} before it, every bit as recorded", *self._reworded()])
+            return "\n".join([f"reproduced: {self._again()}", f"{steps} before it, {same}", *self._reworded()])
         if self.difference is None:
-            return f"not reproduced: {self._now()}\n{steps} ran, every bit as recorded"
+            return f"not reproduced: {self._now()}\n{steps} ran, {same}"
         also = "it failed as recorded all the same" if self.same_failure else self._now()
         quiet = self.recording.failure is None and self.failure is None
-        return "\n".join([f"differs: {self.difference}", *([] if quiet else [also]), _HINT])
+        hint = _HINT_OF_FAST if fast else _HINT
+        return "\n".join([f"differs: {self.difference}", *([] if quiet else [also]), hint])
+
+    def _again(self) -> str:
+        recorded = self.recording.failure
+        if recorded is not None and recorded["kind"] == "not-finite" and self.failure and self.failure.kind == "raised":
+            return f"native code went on to {recorded_failure(self.recording)}, Python raises {self.failure}"
+        return f"{self.failure}, as recorded"
 
     def _now(self) -> str:
         recorded = self.recording.failure
