@@ -144,6 +144,25 @@ def test_the_same_error_comes_at_the_same_step_with_a_traceback_that_begins_in_t
     assert told.text.splitlines()[0] == "reproduced: ZeroDivisionError in step 7, as recorded"
 
 
+def test_a_traceback_has_what_led_to_the_error_and_not_what_was_handled_around_the_replay():
+    class Nested(Walk):
+        def step(self, action):
+            try:
+                return super().step(action)
+            except ZeroDivisionError:
+                raise RuntimeError("while walking")  # the context is what is looked at
+
+    made = record(Nested(fails_at=2), reference(Walk), ACTIONS, seed=2)
+    try:
+        raise LookupError("something else")
+    except LookupError:
+        told = vecenv.replay(made, Nested, env_kwargs={"fails_at": 2})
+    assert told.outcome == "reproduced"
+    assert "ZeroDivisionError" in told.failure.traceback
+    assert "LookupError" not in told.failure.traceback
+    assert "_rows.py" not in told.failure.traceback
+
+
 def test_a_reset_that_failed_fails_again():
     made = failing("raise", {"kind": "raised", "type": "ValueError", "message": "boom in env 1"}, phase="reset")
     told = vecenv.replay(made, trust=True)
@@ -365,20 +384,25 @@ def test_a_function_that_is_imported_already_is_not_called_without_trust():
         vecenv.replay(record(Walk(), build, ACTIONS, seed=3))
 
 
-def test_envs_of_a_script_come_from_its_file(tmp_path):
+def test_envs_of_a_script_come_from_its_file_which_is_not_run_further(tmp_path):
     script = tmp_path / "script_of_walks.py"
     script.write_text(
-        "from replayed_envs import Walk\nclass Mine(Walk):\n    pass\nif __name__ == '__main__':\n    1 / 0\n"
+        """\"\"\"A training that must not begin.\"\"\"
+from __future__ import annotations
+from replayed_envs import Walk
+LENGTH = 50
+class Mine(Walk):
+    def __init__(self, length: NotThere = LENGTH):
+        super().__init__(length=helper(length))
+1 / 0
+def helper(value):
+    return value
+if __name__ == "__main__":
+    1 / 0
+"""
     )
-    build = {
-        "kind": "reference",
-        "where": "__main__:Mine",
-        "args": [],
-        "kwargs": {},
-        "wrappers": [],
-        "file": str(script),
-    }
-    made = record(Walk(), build, ACTIONS, seed=3)
+    build = {"kind": "reference", "where": "__main__:Mine", "args": [], "kwargs": {}, "wrappers": []}
+    made = record(Walk(), {**build, "file": str(script)}, ACTIONS, seed=3)
     with pytest.raises(UnsafeFile, match=f"__main__:Mine in {script}"):
         vecenv.replay(made)
     try:
@@ -386,6 +410,10 @@ def test_envs_of_a_script_come_from_its_file(tmp_path):
     finally:
         sys.path.remove(str(tmp_path))
         del sys.modules["script_of_walks"]
+    with pytest.raises(ConfigError, match=r"gone\.py"):
+        vecenv.replay(record(Walk(), {**build, "file": str(tmp_path / "gone.py")}, ACTIONS, seed=3), trust=True)
+    with pytest.raises(ConfigError, match="at a prompt or in a notebook"):
+        vecenv.replay(record(Walk(), build, ACTIONS, seed=3), trust=True)
 
 
 # --- wrong input -----------------------------------------------------------------------------------------------------

@@ -178,7 +178,7 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
         facts.append(("arguments", ", ".join(listed)[:500]))
     if build.get("wrappers"):
         facts.append(("wrappers", ", ".join(title_of(wrapper) for wrapper in build["wrappers"])))
-    facts.append(("episode", f"{recording.steps} steps, {_start(recording)}"))
+    facts.append(("episode", f"{recording.steps} step{'s' * (recording.steps != 1)}, {_start(recording)}"))
     if recording.options["kind"] == "value":
         facts.append(("options", repr(recording.options["value"])[:500]))
     if failure is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from vecenv.errors import ConfigError, UnknownEnv, UnsafeFile
 from vecenv.mujoco._registry import find_task
 from vecenv.recording._kernel_state import begun_env
 from vecenv.recording._recording import Recording
+from vecenv.recording._scripts import load_script
 
 
 @dataclass(frozen=True)
@@ -152,21 +152,14 @@ def _imported(part: Mapping[str, Any]) -> Any:
 
 
 def _main(file: str | None, path: str) -> Any:
-    """The script that the env came from: this one, or another, whose `if __name__ == "__main__"` does not run."""
-    main = sys.modules["__main__"]
+    """The script that the env came from: this one, or another."""
+    main, name = sys.modules["__main__"], path.partition(".")[0]
     here = getattr(main, "__file__", None)
-    if hasattr(main, path.partition(".")[0]) and (file is None or here is None or Path(here).resolve() == Path(file)):
+    if hasattr(main, name) and (file is None or here is None or Path(here).resolve() == Path(file)):
         return main
     if file is None:
         raise ImportError("it was defined at a prompt or in a notebook")
-    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(Path(file).stem, module)
-    sys.path.insert(0, str(Path(file).parent))  # as it was for the script
-    spec.loader.exec_module(module)
-    return module
+    return load_script(file, name)
 
 
 def title_of(build: Mapping[str, Any]) -> str:
@@ -190,6 +183,5 @@ def _file(build: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _example(build: Mapping[str, Any]) -> str:
-    where = str(build.get("where") or build.get("entry_point") or "module:function")
-    file = build.get("file")
-    return where.replace("__main__", file) if file else where
+    where = str(build.get("where") or build.get("entry_point") or "__main__")
+    return "module:function" if where.startswith("__main__") else where

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bdb
 import functools
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -88,6 +89,7 @@ class _Run:
 
     def __init__(self, recording: Recording, factory: Factory) -> None:
         self._recording = recording
+        self._outside = sys.exc_info()[1]
         try:
             self._engine = SyncEngine([lambda: Stage(factory(), recording)])
         except EnvError as error:
@@ -140,11 +142,11 @@ class _Run:
             cause = error.__cause__ or error
             if isinstance(cause, bdb.BdbQuit):  # the user has left the debugger
                 raise cause from None
-            return Failure("raised", step, type(cause).__name__, _text(cause), trimmed(cause))
+            return Failure("raised", step, type(cause).__name__, _text(cause), trimmed(cause, self._outside))
         except KeyboardInterrupt as error:
             if step != self._recording.steps or type_of(self._recording.failure) != "KeyboardInterrupt":
                 raise
-            return Failure("raised", step, "KeyboardInterrupt", "", trimmed(error))
+            return Failure("raised", step, "KeyboardInterrupt", "", trimmed(error, self._outside))
         return None
 
     def _not_finite(self, step: int) -> Failure | None:

@@ -45,8 +45,18 @@ class Stage(gymnasium.Wrapper[Any, Any, Any, Any]):
         return stops
 
 
-def trimmed(error: BaseException) -> str:
-    """The traceback of what an env raised, from the env on."""
+def trimmed(error: BaseException, outside: BaseException | None) -> str:
+    """The traceback of what an env raised, from the env on.
+
+    Args:
+        error: what it raised.
+        outside: what was being handled around the replay, which has nothing to do with it.
+    """
+    inner: BaseException | None = error
+    while outside is not None and inner is not None and inner is not outside:
+        if inner.__context__ is outside:
+            inner.__context__ = None
+        inner = inner.__context__
     summary = traceback.TracebackException.from_exception(error)
     places = [place for place, frame in enumerate(summary.stack) if frame.filename == STAGE]
     if places:
