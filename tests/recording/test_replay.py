@@ -378,6 +378,16 @@ def test_a_kernel_of_another_place_under_a_known_id_is_not_run_without_trust(tra
     assert not trap.exists()
 
 
+def test_arguments_that_look_like_code_need_trust_too():
+    made = record(
+        gymnasium.make("CartPole-v1"), by_id("CartPole-v1", deep=[{"env_id": "evil.module:Env-v0"}]), [], seed=3
+    )
+    with pytest.raises(UnsafeFile, match=r"names code, evil\.module:Env-v0, that"):
+        vecenv.replay(made)
+    made = record(gymnasium.make("CartPole-v1"), by_id("CartPole-v1"), [], seed=3)
+    assert vecenv.replay(made).outcome == "clean"
+
+
 def test_a_function_that_is_imported_already_is_not_called_without_trust():
     build = {"kind": "reference", "where": "os:system", "args": ["exit 3"], "kwargs": {}, "wrappers": []}
     with pytest.raises(UnsafeFile, match="os:system"):

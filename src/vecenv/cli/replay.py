@@ -66,7 +66,7 @@ class Options:
 def run(options: Options, screen: Screen) -> int:
     """Replay, compare, and say how it went."""
     _check(options)
-    if os.getcwd() not in sys.path and "" not in sys.path:
+    if options.trust and os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` has it, for what the recording names
     try:
         recording = Recording.load(_found(options.file))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from vecenv.mujoco._registry import find_task
 from vecenv.recording._kernel_state import begun_env
 from vecenv.recording._recording import Recording
 from vecenv.recording._scripts import load_script
+
+_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]")
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ def parts_of(build: Mapping[str, Any], trust: bool) -> Parts:
             f"(--env package:{build['id']})"
         )
     code = [*([] if _is_known(build) else [title_of(build)]), *map(_reference, build.get("wrappers", []))]
+    code += _names_in({**build.get("kwargs", {}), **build.get("params", {})})
     if code and not trust:
         raise UnsafeFile(
             f"the recording names code, {' and '.join(code)}, that would be imported and run; nothing was. If you "
@@ -102,6 +106,15 @@ def _is_known(build: Mapping[str, Any]) -> bool:
         return found is not None and build.get("where") in (None, f"{found.__module__}:{found.__qualname__}")
     register_games(id)
     return id in registry or find_task(id) is not None or find_build(id)[0] is not None
+
+
+def _names_in(value: Any) -> list[str]:
+    """Texts among arguments that look like names of code: some envs import what they are given so."""
+    if isinstance(value, dict):
+        return [name for part in value.values() for name in _names_in(part)]
+    if isinstance(value, (list, tuple)):
+        return [name for part in value for name in _names_in(part)]
+    return [value] if isinstance(value, str) and _NAME.match(value) else []
 
 
 def _id_or_spec(build: Mapping[str, Any]) -> str | EnvSpec:
