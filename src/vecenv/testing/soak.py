@@ -111,7 +111,7 @@ def soak(
     settings = {"minutes": minutes, "envs": envs, "engine": engine, "workers": workers, "context": context,
                 "seed": seed, "faults_per_minute": faults_per_minute, "leak": leak}  # fmt: skip
     report = Report(settings, warm_up=max(seconds / 6, min(15.0, seconds / 2)))
-    options: dict[str, Any] = {"engine": engine, "on_error": "restart", "autoreset": "same-step"}
+    options: dict[str, Any] = {"engine": engine, "on_error": "restart", "autoreset": "same-step", "check_finite": "off"}
     if engine in ("process", "thread"):
         options["workers"] = min(workers, envs)
     if engine == "process":
