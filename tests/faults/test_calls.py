@@ -129,5 +129,6 @@ def test_set_attr_finds_a_dead_worker() -> None:
         envs.reset(seed=40)
         os.kill(envs.call("worker_pid")[0], signal.SIGKILL)
         with within(2.0), pytest.raises(WorkerDied):
-            envs.set_attr("length", 10**6)
+            envs.set_attr("talks", "changed")
         assert_rows(envs.reset(seed=40)[0], 0)
+        assert envs.get_attr("talks")[:2] == (False, False)  # its envs are new, and what failed is not tried again

@@ -259,6 +259,12 @@ class World:
         workers.clear()
         return []
 
+    def release(self, worker: Any) -> None:
+        worker.release()
+
+    def sweep(self) -> None:
+        pass
+
 
 class SimChannel:
     """The front's end of a channel."""

@@ -79,14 +79,15 @@ class Guard:
             self._watched.add(pid)
             self._tell(f"+ {pid}")
 
-    def forget(self, pid: int, mark: str, ended_well: bool) -> None:
-        """A worker is gone. What is left of its group gets a second to end; if it did not end well, none.
+    def forget(self, pid: int | None, mark: str, ended_well: bool) -> None:
+        """A worker is gone (None: it never was). What is left of its group gets a second to end; if it did not end well, none.
 
         Children with a session of their own are left alone if their env had its chance to end them.
         """
         with self._lock:
-            self._watched.discard(pid)
-            self._tell(f"{'-' if ended_well else 'x'} {pid} {mark}")
+            if pid is not None:
+                self._watched.discard(pid)
+                self._tell(f"{'-' if ended_well else 'x'} {pid} {mark}")
             if not self._watched and self._pipe >= 0:
                 os.close(self._pipe)
                 self._pipe = -1

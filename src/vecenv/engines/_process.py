@@ -102,10 +102,10 @@ class ProcessEngine:
     # --- the seam ----------------------------------------------------------------------------------------------------
 
     def send(self, rows: Rows) -> None:
+        self._post.questions = []  # one that failed is not asked of workers that are started now
         if self._staff.disturbed:
             self._share_out_rest()
             self._staff.revive_for(rows)
-        self._post.questions = []
         parts = self._ledger.parts(rows)
         extras = self._extras(parts)
         if self._caller is not None:
@@ -342,6 +342,7 @@ class ProcessEngine:
 def _close_all(world: World, workers: list[Worker], blocks: list[SharedMemory], timeout: float) -> list[str]:
     """Everything that must be given back. Not a method, so that it can run when the engine is gone."""
     complaints = world.close(workers, timeout)
+    world.sweep()
     for block in blocks:
         block.close_descriptor()
     return complaints

@@ -231,4 +231,4 @@ class Staff:
             self._world.unwatch(worker)
             self._world.close([worker], 0.0)
             raise
-        dead.release()
+        self._world.release(dead)

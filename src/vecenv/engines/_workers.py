@@ -30,6 +30,9 @@ _LATE = "recv() waits on, reset() kills its worker and starts it again"
 class Worker:
     """One worker process and what the front knows of it.
 
+    Args:
+        started: is told of it before it has a process, so that no interrupt can make it be forgotten.
+
     Attributes:
         mails_read: messages taken from it, to compare with its MAILS word.
         error: why it is gone, once it is.
@@ -37,7 +40,7 @@ class Worker:
         unreachable: we killed it because it could not be talked to.
     """
 
-    def __init__(self, context: Any, assignment: Assignment) -> None:
+    def __init__(self, context: Any, assignment: Assignment, started: list[Worker]) -> None:
         self.number = assignment.number
         self.start, self.stop = assignment.bounds[assignment.number]
         self.mails_read = 0
@@ -47,23 +50,23 @@ class Worker:
         self.control: Control | None = None
         self.current: Any = None
         """One word: the row it is at, counted from its first, or -1."""
-        self._trace = -1
+        self._trace = self.liveness = -1
         self._mark = GUARD.new_mark()
         assignment = replace(assignment, mark=self._mark)
         ours, theirs = socket.socketpair()
+        self.channel = Channel(ours, blocking=False)
         self.process = context.Process(target=main, args=(theirs, assignment), name=f"vecenv-worker-{self.number}")
         self.process.daemon = True  # or multiprocessing would wait for it at exit before anybody could close it
+        started.append(self)
         try:
             self._trace = _trace_file()
             with no_main_module():
                 start(self.process, context)
-            self.channel = Channel(ours, blocking=False)
             self.channel.send_descriptors([self._trace])
             self.liveness = _liveness(self.process)
         except BaseException:  # an interrupt: a process that has started ends with the socket
-            ours.close()
-            if self._trace >= 0:
-                os.close(self._trace)
+            close_workers([self], 0.0)
+            started.remove(self)
             raise
         finally:
             theirs.close()
@@ -193,9 +196,12 @@ class Worker:
             os.kill(pid, number)
 
     def release(self) -> None:
-        """Give every descriptor back. The process must be gone."""
+        """Give every descriptor back. The process must be gone. May be called again, after an interrupt."""
         self.channel.close()
-        for descriptor in {self._trace, self.liveness} - {getattr(self.process, "sentinel", None)}:
+        with contextlib.suppress(ValueError):  # the descriptors of a process that was not started, or is closed
+            if self.liveness == self.process.sentinel:
+                self.liveness = -1  # it is the process's own
+        for descriptor in (self._trace, self.liveness):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self._trace = self.liveness = -1

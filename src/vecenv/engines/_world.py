@@ -79,6 +79,14 @@ class World(Protocol):
         """End workers, see `close_workers`."""
         ...
 
+    def release(self, worker: Worker) -> None:
+        """Give back what a worker had that is dead."""
+        ...
+
+    def sweep(self) -> None:
+        """End and give back what interrupts have left of workers that nobody knows any more."""
+        ...
+
 
 class Processes:
     """The real world: processes of this machine."""
@@ -87,13 +95,14 @@ class Processes:
     give_way = staticmethod(give_way)
     pause = staticmethod(time.sleep)
     reserve = staticmethod(SharedMemory.create)
-    close = staticmethod(close_workers)
 
     def __init__(self, context: Any) -> None:
         self._context = start_context(context)
         self._poll = select.poll()
         self._stalled: set[int] = set()
         """Channels with something unsent."""
+        self._started: list[Worker] = []
+        """All workers that have not been released."""
 
     def start(self, assignment: Assignment, siblings: Sequence[Worker]) -> Worker:
         first, _ = assignment.bounds[assignment.number]
@@ -104,7 +113,7 @@ class Processes:
             factories = pickled_factories(assignment.factories, first)  # type: ignore[arg-type]  # not pickled yet
             assignment = dataclasses.replace(assignment, factories=factories)
         try:
-            return Worker(self._context, assignment)
+            return Worker(self._context, assignment, self._started)
         except OSError as error:
             raise WorkerError(
                 f"worker {assignment.number} could not be started: {error}; close what is not needed, or use fewer "
@@ -146,6 +155,19 @@ class Processes:
 
     def is_gone(self, worker: Worker, ready: set[int]) -> bool:
         return worker.liveness in ready or cut_off(worker)
+
+    def close(self, workers: list[Worker], timeout: float) -> list[str]:
+        closed = list(workers)
+        complaints = close_workers(workers, timeout)
+        self._started = [worker for worker in self._started if worker not in closed]
+        return complaints
+
+    def release(self, worker: Worker) -> None:
+        worker.release()
+        self._started.remove(worker)
+
+    def sweep(self) -> None:
+        close_workers(self._started, 0.0)
 
     def _send_on(self, worker: Worker) -> None:
         """Send what is unsent, and be told when there is room for the rest."""
