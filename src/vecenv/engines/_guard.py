@@ -80,7 +80,7 @@ class Guard:
             self._tell(f"+ {pid}")
 
     def forget(self, pid: int | None, mark: str, ended_well: bool) -> None:
-        """A worker is gone (None: it never was). What is left of its group gets a second to end; if it did not end well, none.
+        """A worker is gone (None: it never was). Its group gets a second to end; none if it did not end well.
 
         Children with a session of their own are left alone if their env had its chance to end them.
         """
