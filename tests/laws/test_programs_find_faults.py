@@ -150,6 +150,8 @@ def test_the_machine_finds_an_engine_that_is_late() -> None:
         check_machine(partial(build, broken("late")), bound=0.2, **QUICK)
 
 
+@pytest.mark.slow  # whether an interrupt falls where it must is chance
+@pytest.mark.timeout(600)
 def test_the_machine_finds_an_engine_that_runs_rows_again_after_an_interrupt() -> None:
     with pytest.raises(BaseException) as caught:  # a group, if the interrupt falls elsewhere next time
         check_machine(partial(build, broken("again")), modes=["next-step"], examples=300, seed=3, shrink=False)
