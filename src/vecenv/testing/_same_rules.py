@@ -20,8 +20,8 @@ from vecenv.testing._difference import difference
 from vecenv.testing._laws import _law
 
 SEED = st.integers(0, 2**32 - 1)
-_HOME = re.compile(r" \((?:worker|thread|actor)[^)]*\)")
-"""Which worker ran an env is for one engine alone to say."""
+_HOME = re.compile(r" \((?:worker|thread|actor)[^)]*\)|; after [^ ]+ s(?=;)")
+"""Which worker ran an env and how long it took is for one engine alone to say."""
 Rows = dict[int, Any]
 """Of every env what it delivered, or the error it failed with."""
 
