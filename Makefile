@@ -38,6 +38,8 @@ bench: $(VENV)/.ready  ## speed next to Gymnasium, Stable-Baselines3 and EnvPool
 	$(BIN)/python benchmarks/train.py
 	$(BIN)/python benchmarks/native.py
 	$(BIN)/python benchmarks/atari.py
+	$(BIN)/python benchmarks/checks.py
+	$(BIN)/python benchmarks/recorder.py
 
 clean:
 	rm -rf $(VENV) $(NEXT) dist .pytest_cache .ruff_cache

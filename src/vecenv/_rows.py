@@ -18,7 +18,7 @@ from vecenv._envs import ENV_RAISED, Factory, close_quietly
 from vecenv._faults import Fault, OnError, RestartPolicy, restart_seed
 from vecenv._options import Renewal
 from vecenv._seeding import NO_SEED
-from vecenv._starts import WATCHED, note_start
+from vecenv._starts import WATCHED, Starts
 from vecenv.errors import RestartLimit, SpaceError
 
 _BOOLS = frozenset({bool, np.bool_})
@@ -110,6 +110,7 @@ class RowRunner:
         self._terminated = _words(batch.terminated)
         self._truncated = _words(batch.truncated)
         self._start_kinds = _words(batch.start_kind)
+        self._starts = Starts(self._start_kinds, batch.start)
         self._current = _words(clocks.current)
         self._busy, self._rows_run = _words(clocks.busy), _words(clocks.rows_run)
 
@@ -395,7 +396,7 @@ class RowRunner:
     def _reset_with(self, row: int, options: Any) -> tuple[Any, Any]:
         seed = self._seeds[row]
         if self._start_kinds[row]:
-            note_start(self._start_kinds, self.batch.start, row, self.envs[row], seed, options)
+            self._starts.note(row, self.envs[row], seed, options)
         if seed == NO_SEED:
             result = self.envs[row].reset(options=options) if options is not None else self.envs[row].reset()
         else:

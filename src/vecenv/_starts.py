@@ -6,6 +6,7 @@ died, are not taken for a start. A recorder that has taken a start sets the kind
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,28 +19,46 @@ WORDS = 8
 """The seed or the six words of the stream, whether there were options, and the kind once more."""
 
 
-def note_start(kinds: Any, words: np.ndarray, row: int, env: Any, seed: int, options: Any) -> None:
-    """Note that the env of a row is about to be reset.
+class Starts:
+    """Notes the starts of some rows.
 
     Args:
-        kinds, words: columns of all rows.
-        row: which it is.
-        env: before its reset.
-        seed: of the reset, NO_SEED for none.
-        options: of the reset.
+        kinds, words: columns of these rows.
     """
-    kinds[row] = WATCHED
-    place = (seed,) if seed != NO_SEED else _place(env)
-    kind = SEEDED if seed != NO_SEED else UNKNOWN if place is None else STREAM
-    known = place or ()
-    words[row] = (*known, *[0] * (WORDS - 2 - len(known)), options is not None, kind)
-    kinds[row] = kind
+
+    def __init__(self, kinds: Any, words: np.ndarray) -> None:
+        self._kinds, self._words = kinds, words
+        self._streams: dict[int, tuple[Any, Callable[[], None]]] = {}
+        """Of rows whose last start was the place of a stream: their generator, and how to note its place once more."""
+
+    def note(self, row: int, env: Any, seed: int, options: Any) -> None:
+        """Note that the env of a row is about to be reset, with this seed (NO_SEED for none) and these options."""
+        self._kinds[row] = WATCHED
+        generator = None if seed != NO_SEED else _generator(env)
+        stream = self._streams.get(row)
+        if stream is not None and stream[0] is generator and options is None:
+            stream[1]()
+            self._kinds[row] = STREAM
+        else:
+            self._note_anew(row, seed, generator, options)
+
+    def _note_anew(self, row: int, seed: int, generator: Any, options: Any) -> None:
+        from vecenv.recording._random_state import follow, words_of  # whoever does not record need not load it
+
+        self._streams.pop(row, None)
+        place = (seed,) if seed != NO_SEED else words_of(generator)
+        kind = SEEDED if seed != NO_SEED else UNKNOWN if place is None else STREAM
+        known = place or ()
+        self._words[row] = (*known, *[0] * (WORDS - 2 - len(known)), options is not None, kind)
+        self._kinds[row] = kind
+        if kind == STREAM and options is None:
+            again = follow(generator, self._words[row])
+            if again is not None:
+                self._streams[row] = generator, again
 
 
-def _place(env: Any) -> tuple[int, ...] | None:
-    from vecenv.recording._random_state import words_of  # whoever does not record need not load it
-
+def _generator(env: Any) -> Any:
     try:
-        return words_of(env.unwrapped.np_random)
+        return env.unwrapped.np_random
     except Exception:  # a property of the user's env
         return None

@@ -301,11 +301,10 @@ class UnsupportedError(VecenvError, NotImplementedError):
     """This engine cannot do that; the message names those that can."""
 
 
-def name_recording(error: VecenvError, path: str, why_not: str | None) -> None:
+def name_recording(error: VecenvError, path: str, why_not: str | None, options: str) -> None:
     """Tell an error where the episode is that led to it, and how to run it again (`why_not`: why it cannot be)."""
-    line = (
-        f"\nreplay it: vecenv replay {path}" if why_not is None else f"\nrecorded in {path}, not to replay: {why_not}"
-    )
+    command = f"\nreplay it: vecenv replay {path}{options}"
+    line = command if why_not is None else f"\nrecorded in {path}, not to replay: {why_not}"
     if isinstance(error, EnvError):
         error.message += line
     else:

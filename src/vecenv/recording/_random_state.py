@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,31 @@ def words_of(generator: Any) -> tuple[int, ...] | None:
     value, increment = state["state"]["state"], state["state"]["inc"]
     halves = value >> 64, value & _HALF, increment >> 64, increment & _HALF
     return *halves, state["has_uint32"], state["uinteger"]
+
+
+def follow(generator: Any, words: np.ndarray) -> Callable[[], None] | None:
+    """A function that writes where the generator then is into `words`, several times faster than `words_of`.
+
+    It reads the generator's memory, whose layout NumPy promises to nobody, so it is compared with `words_of` first;
+    None where it is otherwise.
+    """
+    state = generator.bit_generator.ctypes.state_address
+    halves = _memory(ctypes.c_uint64, 4, ctypes.c_uint64.from_address(state).value).reshape(2, 2)
+    half = _memory(ctypes.c_uint32, 2, state + ctypes.sizeof(ctypes.c_uint64))
+    known = *halves[:, ::-1].ravel().tolist(), *half.tolist()
+    if known != words_of(generator):
+        return None
+    to_halves, to_half = words[:4].reshape(2, 2)[:, ::-1], words[4:6]
+
+    def write() -> None:
+        np.copyto(to_halves, halves)
+        np.copyto(to_half, half)
+
+    return write
+
+
+def _memory(kind: Any, count: int, address: int) -> np.ndarray:
+    return np.ctypeslib.as_array((kind * count).from_address(address))
 
 
 def set_words(generator: np.random.Generator, words: Any) -> None:

@@ -25,8 +25,8 @@ _FLAGS = 10
 """Bytes of a reward and two flags."""
 _DEATHS = 64
 """Workers that died whose files are remembered, for rows of theirs that are told later."""
-_Written: TypeAlias = tuple[str, str | None]
-"""Path of a file, and why it cannot be replayed, None if it can."""
+_Written: TypeAlias = tuple[str, str | None, str]
+"""Path of a file; why it cannot be replayed, None if it can; and what the command needs besides."""
 
 
 class Recorder:
@@ -209,7 +209,7 @@ class Recorder:
 
     def _write(self, made: Recording) -> _Written | None:
         path = self._folder.write(made)
-        return None if path is None else (path, made.why_not_replayable)
+        return None if path is None else (path, made.why_not_replayable, made.replay_options)
 
     def _with_failure(self, made: Recording, failure: dict[str, Any]) -> Recording:
         """A recording with what went wrong; a step that ended one episode may have failed to begin the next."""

@@ -99,6 +99,15 @@ class Recording:
             return "; ".join(self.problems) or "its actions could not be written as data"
         return None
 
+    @property
+    def replay_options(self) -> str:
+        """What `vecenv replay` needs besides the file: trust in code of the user's own, or to be told what makes it."""
+        wrappers = self.build.get("wrappers", [])
+        if any(part["kind"] == "unknown" for part in (self.build, *wrappers)):
+            return " --env module:function"
+        where = self.build.get("entry_point") or self.build.get("where") or "vecenv."
+        return "" if self.build["kind"] != "reference" and where.startswith("vecenv.") and not wrappers else " --trust"
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a file that only its owner may read; it appears whole or not at all. Returns its path.
 
