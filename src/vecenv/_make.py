@@ -116,10 +116,11 @@ def make(
         num_cpus: Ray engine: processors that each actor reserves; a fraction is fine.
         local_engine: Ray engine: the engine inside each actor; "auto" is "compiled" for kernels, else "sync".
         record: "last-episode" keeps what is needed to run the current episode of each env again: how it began, and the
-            actions since. When an env raises, returns something invalid, hangs, dies or is not finite where
-            check_finite is "error" or "truncate", a file of data is written, and the error names it (`.recording`; with on_error="restart" it is `info["fault"]["recording"]`).
-            `vecenv replay FILE` runs it again; `envs.recording(row)` has the same on demand. What is changed from
-            outside (`set_attr`, `call`, writing to `envs.state`) is not recorded. Not for the ale engine.
+            actions since. When an env raises, returns something invalid, hangs, dies, or is not finite where
+            check_finite is "error" or "truncate", a file of data is written, and the error names it (`.recording`; with
+            on_error="restart" it is `info["fault"]["recording"]`). `vecenv replay FILE` runs it again;
+            `envs.recording(row)` has the same on demand. What is changed from outside (`set_attr`, `call`, writing to
+            `envs.state`) is not recorded, nor are the steps of `rollout`. Not for the ale engine.
         record_folder: where those files go. At most 100 of a vector env are kept, readable by their owner alone.
         record_limit: bytes to keep in memory. When there is more, the oldest steps are forgotten, and episodes that are
             longer are marked as not complete: they cannot be replayed.
