@@ -394,8 +394,20 @@ def test_a_function_that_is_imported_already_is_not_called_without_trust():
         vecenv.replay(record(Walk(), build, ACTIONS, seed=3))
 
 
-def test_envs_of_a_script_come_from_its_file_which_is_not_run_further(tmp_path):
-    script = tmp_path / "script_of_walks.py"
+@pytest.fixture
+def script(tmp_path):
+    """The path of a script; what loading it leaves behind is taken away."""
+    yield tmp_path / "script_of_walks.py"
+    sys.path[:] = [entry for entry in sys.path if entry != str(tmp_path)]
+    sys.modules.pop("script_of_walks", None)
+
+
+def of_script(script, name, **more):
+    """How something that a script defines is named."""
+    return {"kind": "reference", "where": f"__main__:{name}", "args": [], "kwargs": {}, "file": str(script), **more}
+
+
+def test_envs_of_a_script_come_from_its_file_which_is_not_run_further(script, tmp_path):
     script.write_text(
         """\"\"\"A training that must not begin.\"\"\"
 from __future__ import annotations
@@ -411,19 +423,51 @@ if __name__ == "__main__":
     1 / 0
 """
     )
-    build = {"kind": "reference", "where": "__main__:Mine", "args": [], "kwargs": {}, "wrappers": []}
-    made = record(Walk(), {**build, "file": str(script)}, ACTIONS, seed=3)
+    build = of_script(script, "Mine", wrappers=[])
+    made = record(Walk(), build, ACTIONS, seed=3)
     with pytest.raises(UnsafeFile, match=f"__main__:Mine in {script}"):
         vecenv.replay(made)
-    try:
-        assert vecenv.replay(made, trust=True).outcome == "clean"
-    finally:
-        sys.path.remove(str(tmp_path))
-        del sys.modules["script_of_walks"]
+    assert vecenv.replay(made, trust=True).outcome == "clean"
     with pytest.raises(ConfigError, match=r"gone\.py"):
         vecenv.replay(record(Walk(), {**build, "file": str(tmp_path / "gone.py")}, ACTIONS, seed=3), trust=True)
     with pytest.raises(ConfigError, match="at a prompt or in a notebook"):
-        vecenv.replay(record(Walk(), build, ACTIONS, seed=3), trust=True)
+        vecenv.replay(record(Walk(), {**build, "file": None}, ACTIONS, seed=3), trust=True)
+
+
+@pytest.mark.parametrize("first", ["Base", "Checked"])
+def test_an_env_and_its_wrappers_of_one_script_see_the_same_classes(first, script, tmp_path):
+    base = "class Base(Walk):\n    pass\n"
+    checked = (
+        "class Checked(gymnasium.Wrapper):\n"
+        "    def __init__(self, env):\n"
+        "        assert isinstance(env.unwrapped, Base)\n"
+        "        super().__init__(env)\n"
+    )
+    script.write_text(
+        "import gymnasium\nfrom replayed_envs import Walk\n"
+        f"with open({str(tmp_path / 'runs')!r}, 'a') as runs:\n    runs.write('x')\n"
+        + (base + checked if first == "Base" else checked + base)
+    )
+    build = of_script(script, "Base", wrappers=[of_script(script, "Checked"), of_script(script, "Checked")])
+    made = record(Walk(), build, ACTIONS, seed=3)
+    assert vecenv.replay(made, trust=True).outcome == "clean"
+    assert (tmp_path / "runs").read_text() == "x"
+    assert vecenv.replay(made, trust=True).outcome == "clean"  # from the file as it is then
+    assert (tmp_path / "runs").read_text() == "xx"
+
+
+def test_what_a_script_does_before_the_second_name_is_done_once(script, tmp_path):
+    script.write_text(
+        "import gymnasium\nfrom replayed_envs import Walk\n"
+        "class Base(Walk):\n    pass\n"
+        f"with open({str(tmp_path / 'runs')!r}, 'a') as runs:\n    runs.write('x')\n"
+        "if runs:\n    class Limit(gymnasium.wrappers.TimeLimit):\n        pass\n"
+        "1 / 0\n"
+    )
+    limit = of_script(script, "Limit", kwargs={"max_episode_steps": 4})
+    made = record(Walk(length=4), of_script(script, "Base", wrappers=[limit, limit]), ACTIONS, seed=3)
+    assert vecenv.replay(made, trust=True).outcome == "clean"
+    assert (tmp_path / "runs").read_text() == "x"
 
 
 # --- wrong input -----------------------------------------------------------------------------------------------------
