@@ -456,6 +456,28 @@ def test_an_env_and_its_wrappers_of_one_script_see_the_same_classes(first, scrip
     assert (tmp_path / "runs").read_text() == "xx"
 
 
+def test_constants_that_follow_an_env_in_its_script_are_there_and_other_values_are_not_made(script):
+    script.write_text(
+        """from replayed_envs import Walk
+class Mine(Walk):
+    def __init__(self):
+        assert (HALF, OTHER, NAMES) == (-25, 25, {"a": [1, None]})
+        assert "made" not in globals()
+        super().__init__(length=LENGTH)
+LENGTH: int = 50
+LATER: int
+HALF, OTHER = -25, 25
+NAMES = ALIAS = {"a": [1, None]}
+made = 1 / 0
+made.length = 3
+made[0], made = 3, 4
+made += 1
+"""
+    )
+    made = record(Walk(), of_script(script, "Mine", wrappers=[]), ACTIONS, seed=3)
+    assert vecenv.replay(made, trust=True).outcome == "clean"
+
+
 def test_what_a_script_does_before_the_second_name_is_done_once(script, tmp_path):
     script.write_text(
         "import gymnasium\nfrom replayed_envs import Walk\n"

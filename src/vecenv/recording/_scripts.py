@@ -30,15 +30,34 @@ class Script:
     def defining(self, name: str) -> ModuleType:
         """The module, once it has this name.
 
-        The script is run up to where `name` is defined; of the rest only functions, classes and imports are, so that a
-        training that follows does not begin. What is in `if __name__ == "__main__"` is not run at all, and nothing is
-        run twice, whatever is asked for next.
+        The script is run up to where `name` is defined; of the rest only functions, classes, imports and constants
+        are, so that a training that follows does not begin. What is in `if __name__ == "__main__"` is not run at all,
+        and nothing is run twice, whatever is asked for next.
         """
         waiting, self._left = self._left, []
         for node in waiting:
-            if hasattr(self._module, name) and not isinstance(node, _DEFINITIONS):
+            if hasattr(self._module, name) and not _defines(node):
                 self._left.append(node)
                 continue
             parts = [node] if node in self._futures else [*self._futures, node]
             exec(compile(ast.Module(parts, type_ignores=[]), self._file, "exec"), self._module.__dict__)
         return self._module
+
+
+def _defines(node: ast.stmt) -> bool:
+    """Whether a statement does no more than define something: code, or names of plain values."""
+    if isinstance(node, ast.Assign):
+        names = [name for target in node.targets for name in getattr(target, "elts", [target])]
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        names = [node.target]
+    else:
+        return isinstance(node, _DEFINITIONS)
+    return all(isinstance(name, ast.Name) for name in names) and _is_literal(node.value)
+
+
+def _is_literal(value: ast.expr) -> bool:
+    try:
+        ast.literal_eval(value)
+    except (ValueError, TypeError):
+        return False
+    return True
