@@ -130,8 +130,11 @@ def test_code_that_a_file_names_is_run_only_with_trust(inside, broken):
     assert "ZeroDivisionError in step 7" in out
     assert "replayed_envs:Walk" in err
     assert "--trust" in err
-    assert "--env replayed_envs:Walk" in err
+    assert "--env module:function" in err
     assert "reproduced" in inside("replay", broken, "--env", "replayed_envs:Walk", "--kwargs", "fails_at=7")[0]
+    out, _ = inside("replay", broken, "--env", "replayed_envs:Walk", code=1)
+    assert "not reproduced: nothing failed" in out
+    assert out.splitlines()[-1] == "maybe env= / --env makes another env than was recorded (arguments, wrappers)"
 
 
 def test_modules_beside_the_shell_are_found(command, tmp_path):

@@ -292,6 +292,17 @@ def test_what_is_kept_from_one_episode_to_the_next_is_found():
     assert told.difference.want - told.difference.got == pytest.approx(1.0)
 
 
+def test_an_env_that_was_given_may_be_the_one_to_blame():
+    hint = "env= / --env makes another env than was recorded (arguments, wrappers)"
+    made = record(Walk(fails_at=7), reference(Walk), ACTIONS, seed=3)
+    assert vecenv.replay(made, Walk).text.splitlines()[-1] == f"maybe {hint}"
+    assert hint not in vecenv.replay(made, trust=True).text
+    assert hint not in vecenv.replay(made, Walk, env_kwargs={"fails_at": 7}).text
+    made = record(GlobalNoise(), reference(GlobalNoise), ACTIONS, seed=3)
+    assert vecenv.replay(made, GlobalNoise).text.endswith(f"from one episode to the next; or {hint}")
+    assert hint not in vecenv.replay(made, trust=True).text
+
+
 def test_a_difference_does_not_hide_the_failure():
     made = record(begun(Drifting(fails_at=7)), reference(Drifting, fails_at=7), ACTIONS)
     told = vecenv.replay(made, trust=True)
@@ -386,6 +397,27 @@ def test_arguments_that_look_like_code_need_trust_too():
         vecenv.replay(made)
     made = record(gymnasium.make("CartPole-v1"), by_id("CartPole-v1"), [], seed=3)
     assert vecenv.replay(made).outcome == "clean"
+
+
+@pytest.mark.parametrize(
+    ("build", "example"),
+    [
+        (reference(Walk), "replayed_envs:Walk"),
+        (reference(Walk, length=3), "module:function"),
+        (reference(Walk) | {"args": [3]}, "module:function"),
+        (reference(Walk) | {"wrappers": [reference(gymnasium.wrappers.TimeLimit)]}, "module:function"),
+        (reference(Walk) | {"where": "__main__:Walk"}, "module:function"),
+        (by_id("my_walks:Walk-v0"), "my_walks:Walk-v0"),
+        (by_id("Walk-v7") | {"entry_point": "replayed_envs:Walk", "max_episode_steps": 5}, "package:Walk-v7"),
+        (by_id("Walk-v7", length=3) | {"entry_point": "replayed_envs:Walk"}, "module:function"),
+        (by_id("CartPole-v1") | {"wrappers": [reference(gymnasium.wrappers.TimeLimit)]}, "module:function"),
+        ({"kind": "kernel", "id": "My-v0", "where": "mine:My", "params": {}, "wrappers": []}, "mine:My"),
+        ({"kind": "kernel", "id": "My-v0", "where": "mine:My", "params": {"g": 1}, "wrappers": []}, "module:function"),
+    ],
+)
+def test_who_does_not_trust_is_told_of_an_env_that_is_all_of_it(build, example):
+    with pytest.raises(UnsafeFile, match=rf"with its arguments and wrappers: env=\.\.\. \(--env {example}\)$"):
+        vecenv.replay(record(Walk(), build, ACTIONS, seed=3))
 
 
 def test_a_function_that_is_imported_already_is_not_called_without_trust():

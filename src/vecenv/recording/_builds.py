@@ -85,8 +85,8 @@ def parts_of(build: Mapping[str, Any], trust: bool) -> Parts:
     if code and not trust:
         raise UnsafeFile(
             f"the recording names code, {' and '.join(code)}, that would be imported and run; nothing was. If you "
-            "trust whoever wrote the file, pass trust=True (--trust); or say yourself what makes the env: env=... "
-            f"(--env {_example(build)})"
+            "trust whoever wrote the file, pass trust=True (--trust); or say yourself what makes the env, with its "
+            f"arguments and wrappers: env=... (--env {_example(build)})"
         )
     scripts = functools.cache(Script)  # the env and its wrappers are to see the same classes
     if build["kind"] == "reference":
@@ -201,5 +201,10 @@ def _file(build: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _example(build: Mapping[str, Any]) -> str:
-    where = str(build.get("where") or build.get("entry_point") or "__main__")
+    """What makes the env as it was: its id or its class if that is all of it, else a function of the user."""
+    where = str(build.get("where") or "__main__")
+    if any(build.get(name) for name in ("args", "kwargs", "params", "wrappers")):
+        return "module:function"
+    if build["kind"] == "id":
+        return build["id"] if ":" in build["id"] else f"package:{build['id']}"
     return "module:function" if where.startswith("__main__") else where

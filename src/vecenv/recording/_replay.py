@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -79,7 +80,8 @@ def replay(
     parts = parts_of(recording.build, trust) if env is None else Parts(env, env_kwargs or {})
     run = _Run(recording, factory_of(recording, parts, render_mode))
     try:
-        return run.to_the_end(on_step, stop_before, patience)
+        told = run.to_the_end(on_step, stop_before, patience)
+        return replace(told, given_env=env is not None)
     finally:
         run.close()
 

@@ -48,14 +48,16 @@ def _defines(node: ast.stmt) -> bool:
     """Whether a statement does no more than define something: code, or names of plain values."""
     if isinstance(node, ast.Assign):
         names = [name for target in node.targets for name in getattr(target, "elts", [target])]
-    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+    elif isinstance(node, ast.AnnAssign):
         names = [node.target]
     else:
         return isinstance(node, _DEFINITIONS)
     return all(isinstance(name, ast.Name) for name in names) and _is_literal(node.value)
 
 
-def _is_literal(value: ast.expr) -> bool:
+def _is_literal(value: ast.expr | None) -> bool:
+    if value is None:
+        return False
     try:
         ast.literal_eval(value)
     except (ValueError, TypeError):
