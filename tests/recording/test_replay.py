@@ -204,9 +204,25 @@ def test_a_number_that_is_not_finite_comes_again():
     made = record(Nan(), reference(Walk), ACTIONS[:4], seed=2, failure={"kind": "not-finite", "type": "NotFiniteError"})
     told = vecenv.replay(made, Nan)
     assert told.outcome == "reproduced"
-    assert told.text.startswith("reproduced: obs[0] is nan after step 4, as recorded")
+    assert told.steps == 3
+    assert told.text == (
+        "reproduced: obs[0] is nan after step 4, as recorded\n3 steps before it, every bit as recorded"
+    )
     told = vecenv.replay(made, Walk)
-    assert (told.outcome, told.difference.step) == ("differs", 4)
+    assert (told.outcome, told.difference.step, told.steps) == ("differs", 4, 4)
+
+
+def test_a_reset_that_is_not_finite_has_no_steps_before_it():
+    class Nan(Walk):
+        def _obs(self):
+            return np.array([self.x, np.inf])
+
+    made = record(Nan(), reference(Walk), [], seed=2, failure={"kind": "not-finite", "type": "NotFiniteError"})
+    told = vecenv.replay(made, Nan)
+    assert told.steps == 0
+    assert told.text == (
+        "reproduced: obs[1] is inf after the reset, as recorded\n0 steps before it, every bit as recorded"
+    )
 
 
 def test_numbers_that_a_wrapper_spoilt_are_not_blamed_on_the_env():

@@ -126,6 +126,7 @@ class _Run:
                 on_step(step, self._stage.env)
             if step == last and _kind_of(recording) == "not-finite":
                 failure = self._not_finite(step)
+                done = step if failure is None else step - 1
             if batch.terminated[0] or batch.truncated[0]:
                 break
         return Replay(recording, max(done, 0), failure, difference)
