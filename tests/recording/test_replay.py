@@ -578,8 +578,11 @@ def test_wrong_arguments_are_refused_before_anything_runs(tmp_path):
     (tmp_path / "text.npz").write_text("no")
     with pytest.raises(UnsafeFile, match=r"text\.npz"):
         vecenv.replay(tmp_path / "text.npz")
-    with pytest.raises(ConfigError, match="stop_before must be at least 1"):
+    with pytest.raises(ConfigError, match="stop_before must be an int >= 1, got 0"):
         vecenv.replay(made_walk(), Walk, stop_before=0)
+    for wrong in ("x", 1.0, True):
+        with pytest.raises(ConfigTypeError, match=f"stop_before must be an int >= 1, got {type(wrong).__name__}"):
+            vecenv.replay(made_walk(), Walk, stop_before=wrong)
     with pytest.raises(ConfigError, match="patience"):
         vecenv.replay(made_walk(), Walk, patience=-1)
     with pytest.raises(ConfigError, match="env_kwargs are for env="):

@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 
 from vecenv._batch import Op
-from vecenv._checks import positive_seconds
+from vecenv._checks import positive_int, positive_seconds
 from vecenv._envs import Factory
 from vecenv.engines._sync import SyncEngine
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError
@@ -72,8 +72,7 @@ def replay(
     reason = recording.why_not_replayable
     if reason is not None:
         raise ConfigError(f"this recording cannot be replayed: {reason}")
-    if stop_before is not None and stop_before < 1:
-        raise ConfigError(f"stop_before must be at least 1, got {stop_before}")
+    stop_before = None if stop_before is None else positive_int("stop_before", stop_before)
     patience = positive_seconds("patience", patience)
     if env_kwargs and env is None:
         raise ConfigError("env_kwargs are for env=; the recording has its own")
