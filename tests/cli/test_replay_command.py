@@ -130,8 +130,11 @@ def test_code_that_a_file_names_is_run_only_with_trust(inside, broken):
     assert "ZeroDivisionError in step 7" in out
     assert "replayed_envs:Walk" in err
     assert "--trust" in err
-    assert "--env replayed_envs:Walk" in err
+    assert "--env module:function" in err
     assert "reproduced" in inside("replay", broken, "--env", "replayed_envs:Walk", "--kwargs", "fails_at=7")[0]
+    out, _ = inside("replay", broken, "--env", "replayed_envs:Walk", code=1)
+    assert "not reproduced: nothing failed" in out
+    assert out.splitlines()[-1] == "maybe env= / --env makes another env than was recorded (arguments, wrappers)"
 
 
 def test_modules_beside_the_shell_are_found(command, tmp_path):
@@ -278,3 +281,17 @@ def test_a_video_shows_the_episode(inside, broken, tmp_path):
     assert len(frames) == len(wanted) == 7
     for frame, column in zip(frames, wanted, strict=True):
         assert np.argmax(frame.mean(axis=(0, 2))) == pytest.approx(column, abs=1)  # the encoder blurs
+
+
+def test_a_reset_that_fails_leaves_no_film(inside, tmp_path):
+    path = record(Walk(), reference(Walk), [], seed=3, options={"shift": "far"}).save(tmp_path / "reset.npz")
+    out, _ = inside("replay", path, "--trust", "--video", "none.gif")
+    assert "reproduced: TypeError in the reset, as recorded" in out
+    assert "no frame: it failed in the reset" in out
+    assert "written to" not in out
+    assert json.loads(inside("replay", path, "--trust", "--video", "none.gif", "--json")[0])["video"] is None
+    assert not (tmp_path / "none.gif").exists()
+
+
+def test_json_names_the_film(inside, broken):
+    assert json.loads(inside("replay", broken, "--trust", "--video", "a.gif", "--json")[0])["video"] == "a.gif"

@@ -204,9 +204,25 @@ def test_a_number_that_is_not_finite_comes_again():
     made = record(Nan(), reference(Walk), ACTIONS[:4], seed=2, failure={"kind": "not-finite", "type": "NotFiniteError"})
     told = vecenv.replay(made, Nan)
     assert told.outcome == "reproduced"
-    assert told.text.startswith("reproduced: obs[0] is nan after step 4, as recorded")
+    assert told.steps == 3
+    assert told.text == (
+        "reproduced: obs[0] is nan after step 4, as recorded\n3 steps before it, every bit as recorded"
+    )
     told = vecenv.replay(made, Walk)
-    assert (told.outcome, told.difference.step) == ("differs", 4)
+    assert (told.outcome, told.difference.step, told.steps) == ("differs", 4, 4)
+
+
+def test_a_reset_that_is_not_finite_has_no_steps_before_it():
+    class Nan(Walk):
+        def _obs(self):
+            return np.array([self.x, np.inf])
+
+    made = record(Nan(), reference(Walk), [], seed=2, failure={"kind": "not-finite", "type": "NotFiniteError"})
+    told = vecenv.replay(made, Nan)
+    assert told.steps == 0
+    assert told.text == (
+        "reproduced: obs[1] is inf after the reset, as recorded\n0 steps before it, every bit as recorded"
+    )
 
 
 def test_numbers_that_a_wrapper_spoilt_are_not_blamed_on_the_env():
@@ -290,6 +306,17 @@ def test_what_is_kept_from_one_episode_to_the_next_is_found():
     told = vecenv.replay(record(begun(Drifting()), reference(Drifting), ACTIONS), trust=True)
     assert (told.difference.step, told.difference.field) == (1, "reward")
     assert told.difference.want - told.difference.got == pytest.approx(1.0)
+
+
+def test_an_env_that_was_given_may_be_the_one_to_blame():
+    hint = "env= / --env makes another env than was recorded (arguments, wrappers)"
+    made = record(Walk(fails_at=7), reference(Walk), ACTIONS, seed=3)
+    assert vecenv.replay(made, Walk).text.splitlines()[-1] == f"maybe {hint}"
+    assert hint not in vecenv.replay(made, trust=True).text
+    assert hint not in vecenv.replay(made, Walk, env_kwargs={"fails_at": 7}).text
+    made = record(GlobalNoise(), reference(GlobalNoise), ACTIONS, seed=3)
+    assert vecenv.replay(made, GlobalNoise).text.endswith(f"from one episode to the next; or {hint}")
+    assert hint not in vecenv.replay(made, trust=True).text
 
 
 def test_a_difference_does_not_hide_the_failure():
@@ -388,14 +415,47 @@ def test_arguments_that_look_like_code_need_trust_too():
     assert vecenv.replay(made).outcome == "clean"
 
 
+@pytest.mark.parametrize(
+    ("build", "example"),
+    [
+        (reference(Walk), "replayed_envs:Walk"),
+        (reference(Walk, length=3), "module:function"),
+        (reference(Walk) | {"args": [3]}, "module:function"),
+        (reference(Walk) | {"wrappers": [reference(gymnasium.wrappers.TimeLimit)]}, "module:function"),
+        (reference(Walk) | {"where": "__main__:Walk"}, "module:function"),
+        (by_id("my_walks:Walk-v0"), "my_walks:Walk-v0"),
+        (by_id("Walk-v7") | {"entry_point": "replayed_envs:Walk", "max_episode_steps": 5}, "package:Walk-v7"),
+        (by_id("Walk-v7", length=3) | {"entry_point": "replayed_envs:Walk"}, "module:function"),
+        (by_id("CartPole-v1") | {"wrappers": [reference(gymnasium.wrappers.TimeLimit)]}, "module:function"),
+        ({"kind": "kernel", "id": "My-v0", "where": "mine:My", "params": {}, "wrappers": []}, "mine:My"),
+        ({"kind": "kernel", "id": "My-v0", "where": "mine:My", "params": {"g": 1}, "wrappers": []}, "module:function"),
+    ],
+)
+def test_who_does_not_trust_is_told_of_an_env_that_is_all_of_it(build, example):
+    with pytest.raises(UnsafeFile, match=rf"with its arguments and wrappers: env=\.\.\. \(--env {example}\)$"):
+        vecenv.replay(record(Walk(), build, ACTIONS, seed=3))
+
+
 def test_a_function_that_is_imported_already_is_not_called_without_trust():
     build = {"kind": "reference", "where": "os:system", "args": ["exit 3"], "kwargs": {}, "wrappers": []}
     with pytest.raises(UnsafeFile, match="os:system"):
         vecenv.replay(record(Walk(), build, ACTIONS, seed=3))
 
 
-def test_envs_of_a_script_come_from_its_file_which_is_not_run_further(tmp_path):
-    script = tmp_path / "script_of_walks.py"
+@pytest.fixture
+def script(tmp_path):
+    """The path of a script; what loading it leaves behind is taken away."""
+    yield tmp_path / "script_of_walks.py"
+    sys.path[:] = [entry for entry in sys.path if entry != str(tmp_path)]
+    sys.modules.pop("script_of_walks", None)
+
+
+def of_script(script, name, **more):
+    """How something that a script defines is named."""
+    return {"kind": "reference", "where": f"__main__:{name}", "args": [], "kwargs": {}, "file": str(script), **more}
+
+
+def test_envs_of_a_script_come_from_its_file_which_is_not_run_further(script, tmp_path):
     script.write_text(
         """\"\"\"A training that must not begin.\"\"\"
 from __future__ import annotations
@@ -411,19 +471,73 @@ if __name__ == "__main__":
     1 / 0
 """
     )
-    build = {"kind": "reference", "where": "__main__:Mine", "args": [], "kwargs": {}, "wrappers": []}
-    made = record(Walk(), {**build, "file": str(script)}, ACTIONS, seed=3)
+    build = of_script(script, "Mine", wrappers=[])
+    made = record(Walk(), build, ACTIONS, seed=3)
     with pytest.raises(UnsafeFile, match=f"__main__:Mine in {script}"):
         vecenv.replay(made)
-    try:
-        assert vecenv.replay(made, trust=True).outcome == "clean"
-    finally:
-        sys.path.remove(str(tmp_path))
-        del sys.modules["script_of_walks"]
+    assert vecenv.replay(made, trust=True).outcome == "clean"
     with pytest.raises(ConfigError, match=r"gone\.py"):
         vecenv.replay(record(Walk(), {**build, "file": str(tmp_path / "gone.py")}, ACTIONS, seed=3), trust=True)
     with pytest.raises(ConfigError, match="at a prompt or in a notebook"):
-        vecenv.replay(record(Walk(), build, ACTIONS, seed=3), trust=True)
+        vecenv.replay(record(Walk(), {**build, "file": None}, ACTIONS, seed=3), trust=True)
+
+
+@pytest.mark.parametrize("first", ["Base", "Checked"])
+def test_an_env_and_its_wrappers_of_one_script_see_the_same_classes(first, script, tmp_path):
+    base = "class Base(Walk):\n    pass\n"
+    checked = (
+        "class Checked(gymnasium.Wrapper):\n"
+        "    def __init__(self, env):\n"
+        "        assert isinstance(env.unwrapped, Base)\n"
+        "        super().__init__(env)\n"
+    )
+    script.write_text(
+        "import gymnasium\nfrom replayed_envs import Walk\n"
+        f"with open({str(tmp_path / 'runs')!r}, 'a') as runs:\n    runs.write('x')\n"
+        + (base + checked if first == "Base" else checked + base)
+    )
+    build = of_script(script, "Base", wrappers=[of_script(script, "Checked"), of_script(script, "Checked")])
+    made = record(Walk(), build, ACTIONS, seed=3)
+    assert vecenv.replay(made, trust=True).outcome == "clean"
+    assert (tmp_path / "runs").read_text() == "x"
+    assert vecenv.replay(made, trust=True).outcome == "clean"  # from the file as it is then
+    assert (tmp_path / "runs").read_text() == "xx"
+
+
+def test_constants_that_follow_an_env_in_its_script_are_there_and_other_values_are_not_made(script):
+    script.write_text(
+        """from replayed_envs import Walk
+class Mine(Walk):
+    def __init__(self):
+        assert (HALF, OTHER, NAMES) == (-25, 25, {"a": [1, None]})
+        assert "made" not in globals()
+        super().__init__(length=LENGTH)
+LENGTH: int = 50
+LATER: int
+HALF, OTHER = -25, 25
+NAMES = ALIAS = {"a": [1, None]}
+made = 1 / 0
+made.length = 3
+made[0], made = 3, 4
+made += 1
+"""
+    )
+    made = record(Walk(), of_script(script, "Mine", wrappers=[]), ACTIONS, seed=3)
+    assert vecenv.replay(made, trust=True).outcome == "clean"
+
+
+def test_what_a_script_does_before_the_second_name_is_done_once(script, tmp_path):
+    script.write_text(
+        "import gymnasium\nfrom replayed_envs import Walk\n"
+        "class Base(Walk):\n    pass\n"
+        f"with open({str(tmp_path / 'runs')!r}, 'a') as runs:\n    runs.write('x')\n"
+        "if runs:\n    class Limit(gymnasium.wrappers.TimeLimit):\n        pass\n"
+        "1 / 0\n"
+    )
+    limit = of_script(script, "Limit", kwargs={"max_episode_steps": 4})
+    made = record(Walk(length=4), of_script(script, "Base", wrappers=[limit, limit]), ACTIONS, seed=3)
+    assert vecenv.replay(made, trust=True).outcome == "clean"
+    assert (tmp_path / "runs").read_text() == "x"
 
 
 # --- wrong input -----------------------------------------------------------------------------------------------------
@@ -464,8 +578,11 @@ def test_wrong_arguments_are_refused_before_anything_runs(tmp_path):
     (tmp_path / "text.npz").write_text("no")
     with pytest.raises(UnsafeFile, match=r"text\.npz"):
         vecenv.replay(tmp_path / "text.npz")
-    with pytest.raises(ConfigError, match="stop_before must be at least 1"):
+    with pytest.raises(ConfigError, match="stop_before must be an int >= 1, got 0"):
         vecenv.replay(made_walk(), Walk, stop_before=0)
+    for wrong in ("x", 1.0, True):
+        with pytest.raises(ConfigTypeError, match=f"stop_before must be an int >= 1, got {type(wrong).__name__}"):
+            vecenv.replay(made_walk(), Walk, stop_before=wrong)
     with pytest.raises(ConfigError, match="patience"):
         vecenv.replay(made_walk(), Walk, patience=-1)
     with pytest.raises(ConfigError, match="env_kwargs are for env="):

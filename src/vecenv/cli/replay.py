@@ -73,12 +73,12 @@ def run(options: Options, screen: Screen) -> int:
         if not screen.json:
             screen.out.print(_table(recording))
         _announce(recording, options, screen)
-        told = _replayed(recording, options)
+        told, video = _replayed(recording, options)
     except (UnsafeFile, OSError) as error:
         raise ConfigError(str(error)) from error
     except bdb.BdbQuit:
         return 0
-    _answer(told, options, screen)
+    _answer(told, video, options, screen)
     return 0 if told.reproduced else 1
 
 
@@ -106,21 +106,23 @@ def _found(name: str) -> Path:
     return path
 
 
-def _replayed(recording: Recording, options: Options) -> Replay:
+def _replayed(recording: Recording, options: Options) -> tuple[Replay, Path | None]:
+    """How it went, and the film if there is one."""
     how: dict[str, Any] = {"trust": options.trust, "patience": options.patience}
     how["stop_before"] = options.steps_before if options.pdb else None
     if options.env is not None:
         source = find_env(options.env, pairs(options.kwargs, "--kwargs"))
         how["env"], how["env_kwargs"] = source.env, source.kwargs
     if options.video is None:
-        return replay(recording, **how)
+        return replay(recording, **how), None
     title = title_of(recording.build)
     film = _Film(options.video, title, recording.steps)
     try:
         with drawing(title):
-            return replay(recording, on_step=film.take, render_mode="rgb_array", **how)
+            told = replay(recording, on_step=film.take, render_mode="rgb_array", **how)
     finally:
         film.close()
+    return told, options.video if film.has_frames else None
 
 
 class _Film:
@@ -129,6 +131,7 @@ class _Film:
     def __init__(self, path: Path, title: str, steps: int) -> None:
         self._path, self._title, self._steps = path, title, steps
         self._sink: Any = None
+        self.has_frames = False
 
     def take(self, step: int, env: Any) -> None:
         """A frame."""
@@ -138,6 +141,7 @@ class _Film:
             with drawing(self._title):
                 frame = env.render()
             self._sink.write(checked_frame(frame))
+            self.has_frames = True
 
     def close(self) -> None:
         """Write it."""
@@ -216,7 +220,7 @@ def _other_versions(recording: Recording) -> str:
     )
 
 
-def _answer(told: Replay, options: Options, screen: Screen) -> None:
+def _answer(told: Replay, video: Path | None, options: Options, screen: Screen) -> None:
     failure, difference = told.failure, told.difference
     data = {
         "file": options.file,
@@ -229,7 +233,7 @@ def _answer(told: Replay, options: Options, screen: Screen) -> None:
         "failure": None if failure is None else asdict(failure),
         "difference": None if difference is None else asdict(difference),
         "text": told.text,
-        "video": options.video,
+        "video": video,
     }
     if screen.json:
         screen.answer(data)
@@ -239,7 +243,8 @@ def _answer(told: Replay, options: Options, screen: Screen) -> None:
     head, *rest = told.text.split("\n")
     screen.out.print()
     screen.out.print(Text(head, style=_COLOURS[told.outcome]), soft_wrap=True)
-    rest += [f"written to {options.video}"] if options.video is not None else []
+    if options.video is not None:
+        rest.append("no frame: it failed in the reset" if video is None else f"written to {video}")
     if told.outcome == "reproduced" and not options.pdb:
         rest.append(f"debug it: {' '.join(['vecenv replay', options.file, *_repeated(options), '--pdb'])}")
     screen.answer(None, *rest)

@@ -22,9 +22,10 @@ from vecenv.errors import ConfigError, UnknownEnv, UnsafeFile
 from vecenv.mujoco._registry import find_task
 from vecenv.recording._kernel_state import begun_env
 from vecenv.recording._recording import Recording
-from vecenv.recording._scripts import load_script
+from vecenv.recording._scripts import Script
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]")
+_Scripts = Callable[[str], Script]
 
 
 @dataclass(frozen=True)
@@ -84,16 +85,17 @@ def parts_of(build: Mapping[str, Any], trust: bool) -> Parts:
     if code and not trust:
         raise UnsafeFile(
             f"the recording names code, {' and '.join(code)}, that would be imported and run; nothing was. If you "
-            "trust whoever wrote the file, pass trust=True (--trust); or say yourself what makes the env: env=... "
-            f"(--env {_example(build)})"
+            "trust whoever wrote the file, pass trust=True (--trust); or say yourself what makes the env, with its "
+            f"arguments and wrappers: env=... (--env {_example(build)})"
         )
-    wrappers = tuple(_called(part) for part in build.get("wrappers", []))
+    scripts = functools.cache(Script)  # the env and its wrappers are to see the same classes
     if build["kind"] == "reference":
-        return Parts(_called(build), {}, wrappers)
-    if build["kind"] == "kernel":
-        source = build["id"] if _is_known(build) else _imported(build)
-        return Parts(source, build.get("params", {}), wrappers)
-    return Parts(_id_or_spec(build), build.get("kwargs", {}), wrappers)
+        source, kwargs = _called(build, scripts), {}
+    elif build["kind"] == "kernel":
+        source, kwargs = build["id"] if _is_known(build) else _imported(build, scripts), build.get("params", {})
+    else:
+        source, kwargs = _id_or_spec(build, scripts), build.get("kwargs", {})
+    return Parts(source, kwargs, tuple(_called(part, scripts) for part in build.get("wrappers", [])))
 
 
 def _is_known(build: Mapping[str, Any]) -> bool:
@@ -117,7 +119,7 @@ def _names_in(value: Any) -> list[str]:
     return [value] if isinstance(value, str) and _NAME.match(value) else []
 
 
-def _id_or_spec(build: Mapping[str, Any]) -> str | EnvSpec:
+def _id_or_spec(build: Mapping[str, Any], scripts: _Scripts) -> str | EnvSpec:
     """An id that is registered as it was, or a spec like the one that was used."""
     id = build["id"]
     module, sign, _ = id.rpartition(":")
@@ -132,7 +134,7 @@ def _id_or_spec(build: Mapping[str, Any]) -> str | EnvSpec:
         return id
     if known is None and not build.get("entry_point"):
         raise UnknownEnv(f"{module} registers no {id!r}; pass env=... (--env)")
-    own: Any = _called({"where": build["entry_point"], **_file(build)}) if known is None else None
+    own: Any = _called({"where": build["entry_point"], **_file(build)}, scripts) if known is None else None
     spec = EnvSpec(plain, entry_point=own) if known is None else copy.deepcopy(known)
     for name in ("max_episode_steps", "order_enforce", "disable_env_checker"):
         if name in build:
@@ -140,18 +142,21 @@ def _id_or_spec(build: Mapping[str, Any]) -> str | EnvSpec:
     return plain if spec == known else spec
 
 
-def _called(part: Mapping[str, Any]) -> Callable[..., Any]:
+def _called(part: Mapping[str, Any], scripts: _Scripts) -> Callable[..., Any]:
     """What a reference stands for, with its arguments."""
-    found = _imported(part)
+    found = _imported(part, scripts)
     args, kwargs = part.get("args", []), part.get("kwargs", {})
     return functools.partial(found, *args, **kwargs) if args or kwargs else found
 
 
-def _imported(part: Mapping[str, Any]) -> Any:
+def _imported(part: Mapping[str, Any], scripts: _Scripts) -> Any:
     name = part.get("where") or ""
     module, _, path = name.partition(":")
     try:
-        found: Any = _main(part.get("file"), path) if module == "__main__" else importlib.import_module(module)
+        if module == "__main__":
+            found: Any = _main(part.get("file"), path, scripts)
+        else:
+            found = importlib.import_module(module)
     except Exception as error:
         raise ConfigError(
             f"{name!r}, which the recording names, cannot be imported: {type(error).__name__}: {error}. Is its module "
@@ -164,7 +169,7 @@ def _imported(part: Mapping[str, Any]) -> Any:
     return found
 
 
-def _main(file: str | None, path: str) -> Any:
+def _main(file: str | None, path: str, scripts: _Scripts) -> Any:
     """The script that the env came from: this one, or another."""
     main, name = sys.modules["__main__"], path.partition(".")[0]
     here = getattr(main, "__file__", None)
@@ -172,7 +177,7 @@ def _main(file: str | None, path: str) -> Any:
         return main
     if file is None:
         raise ImportError("it was defined at a prompt or in a notebook")
-    return load_script(file, name)
+    return scripts(file).defining(name)
 
 
 def title_of(build: Mapping[str, Any]) -> str:
@@ -196,5 +201,10 @@ def _file(build: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _example(build: Mapping[str, Any]) -> str:
-    where = str(build.get("where") or build.get("entry_point") or "__main__")
+    """What makes the env as it was: its id or its class if that is all of it, else a function of the user."""
+    where = str(build.get("where") or "__main__")
+    if any(build.get(name) for name in ("args", "kwargs", "params", "wrappers")):
+        return "module:function"
+    if build["kind"] == "id":
+        return build["id"] if ":" in build["id"] else f"package:{build['id']}"
     return "module:function" if where.startswith("__main__") else where

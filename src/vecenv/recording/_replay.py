@@ -7,13 +7,14 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 from vecenv._batch import Op
-from vecenv._checks import positive_seconds
+from vecenv._checks import positive_int, positive_seconds
 from vecenv._envs import Factory
 from vecenv.engines._sync import SyncEngine
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError
@@ -71,15 +72,15 @@ def replay(
     reason = recording.why_not_replayable
     if reason is not None:
         raise ConfigError(f"this recording cannot be replayed: {reason}")
-    if stop_before is not None and stop_before < 1:
-        raise ConfigError(f"stop_before must be at least 1, got {stop_before}")
+    stop_before = None if stop_before is None else positive_int("stop_before", stop_before)
     patience = positive_seconds("patience", patience)
     if env_kwargs and env is None:
         raise ConfigError("env_kwargs are for env=; the recording has its own")
     parts = parts_of(recording.build, trust) if env is None else Parts(env, env_kwargs or {})
     run = _Run(recording, factory_of(recording, parts, render_mode))
     try:
-        return run.to_the_end(on_step, stop_before, patience)
+        told = run.to_the_end(on_step, stop_before, patience)
+        return replace(told, given_env=env is not None)
     finally:
         run.close()
 
@@ -124,6 +125,7 @@ class _Run:
                 on_step(step, self._stage.env)
             if step == last and _kind_of(recording) == "not-finite":
                 failure = self._not_finite(step)
+                done = step if failure is None else step - 1
             if batch.terminated[0] or batch.truncated[0]:
                 break
         return Replay(recording, max(done, 0), failure, difference)

@@ -19,6 +19,7 @@ _HINT_OF_FAST = (
     "it ran with precision='fast', and small differences grow from step to step; with precision='exact' every bit is "
     "compared"
 )
+_OTHER_ENV = "env= / --env makes another env than was recorded (arguments, wrappers)"
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,14 @@ class Replay:
         steps: how many were run, the failing one not included.
         failure: what went wrong, None if nothing did.
         difference: the first thing that was not as recorded, None if there is none.
+        given_env: whether the env was made by what the caller gave, not as the recording says.
     """
 
     recording: Recording
     steps: int
     failure: Failure | None
     difference: Difference | None
+    given_env: bool = False
 
     @property
     def outcome(self) -> Outcome:
@@ -94,10 +97,11 @@ class Replay:
         if self.outcome == "reproduced":
             return "\n".join([f"reproduced: {self._again()}", f"{steps} before it, {same}", *self._reworded()])
         if self.difference is None:
-            return f"not reproduced: {self._now()}\n{steps} ran, {same}"
+            other = [f"maybe {_OTHER_ENV}"] if self.given_env else []
+            return "\n".join([f"not reproduced: {self._now()}", f"{steps} ran, {same}", *other])
         also = "it failed as recorded all the same" if self.same_failure else self._now()
         quiet = self.recording.failure is None and self.failure is None
-        hint = _HINT_OF_FAST if fast else _HINT
+        hint = (_HINT_OF_FAST if fast else _HINT) + (f"; or {_OTHER_ENV}" if self.given_env else "")
         return "\n".join([f"differs: {self.difference}", *([] if quiet else [also]), hint])
 
     def _again(self) -> str:

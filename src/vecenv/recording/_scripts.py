@@ -10,25 +10,56 @@ from types import ModuleType
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def load_script(file: str, name: str) -> ModuleType:
+class Script:
     """A module with what a script defines.
-
-    The script is run up to where `name` is defined; of the rest only functions, classes and imports are, so that a
-    training that follows does not begin. What is in `if __name__ == "__main__"` is not run at all.
 
     Args:
         file: of the script.
-        name: what is wanted of it.
     """
-    path = Path(file)
-    tree = ast.parse(path.read_text(), file)
-    module = ModuleType(path.stem)
-    module.__file__ = file
-    sys.modules.setdefault(path.stem, module)  # the source of a class is looked up there
-    sys.path.insert(0, str(path.parent))  # as it was for the script
-    futures = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
-    for node in tree.body:
-        if not hasattr(module, name) or isinstance(node, _DEFINITIONS):
-            parts = [node] if node in futures else [*futures, node]
-            exec(compile(ast.Module(parts, type_ignores=[]), file, "exec"), module.__dict__)
-    return module
+
+    def __init__(self, file: str) -> None:
+        path = Path(file)
+        self._file = file
+        self._left = ast.parse(path.read_text(), file).body
+        self._futures = [one for one in self._left if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
+        self._module = ModuleType(path.stem)
+        self._module.__file__ = file
+        sys.modules.setdefault(path.stem, self._module)  # the source of a class is looked up there
+        sys.path.insert(0, str(path.parent))  # as it was for the script
+
+    def defining(self, name: str) -> ModuleType:
+        """The module, once it has this name.
+
+        The script is run up to where `name` is defined; of the rest only functions, classes, imports and constants
+        are, so that a training that follows does not begin. What is in `if __name__ == "__main__"` is not run at all,
+        and nothing is run twice, whatever is asked for next.
+        """
+        waiting, self._left = self._left, []
+        for node in waiting:
+            if hasattr(self._module, name) and not _defines(node):
+                self._left.append(node)
+                continue
+            parts = [node] if node in self._futures else [*self._futures, node]
+            exec(compile(ast.Module(parts, type_ignores=[]), self._file, "exec"), self._module.__dict__)
+        return self._module
+
+
+def _defines(node: ast.stmt) -> bool:
+    """Whether a statement does no more than define something: code, or names of plain values."""
+    if isinstance(node, ast.Assign):
+        names = [name for target in node.targets for name in getattr(target, "elts", [target])]
+    elif isinstance(node, ast.AnnAssign):
+        names = [node.target]
+    else:
+        return isinstance(node, _DEFINITIONS)
+    return all(isinstance(name, ast.Name) for name in names) and _is_literal(node.value)
+
+
+def _is_literal(value: ast.expr | None) -> bool:
+    if value is None:
+        return False
+    try:
+        ast.literal_eval(value)
+    except (ValueError, TypeError):
+        return False
+    return True
