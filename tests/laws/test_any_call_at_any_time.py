@@ -49,7 +49,7 @@ def test_programs_try_what_they_are_meant_to_try() -> None:
     tally = check_machine(python_envs("thread"), examples=20, seed=9)
     for what in ("interrupts of step", "interrupts of reset", "interrupts of recv", "interrupts of send"):
         assert tally[what], tally
-    tally = check_machine(python_envs("fork"), examples=20, seed=9, interrupts=False, bound=10.0)
+    tally += check_machine(python_envs("fork"), examples=20, seed=9, interrupts=False, bound=10.0)
     for what in ("EnvError", "WorkerDied", "WorkerTimeout", "kills", "refusals", "wrong calls"):
         assert tally[what], tally
 
