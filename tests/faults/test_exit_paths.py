@@ -56,7 +56,7 @@ STATES = {
     "in reset": "envs = make(kind='hang', where='reset', **fault); envs.reset(seed=0)",
     "in start": "envs = make(kind='hang', where='make', **fault)",
 }
-SECONDS = 4.0
+SECONDS = 8.0
 """A program may take this long to end; what it leaves, two seconds more."""
 
 

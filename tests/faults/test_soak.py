@@ -86,7 +86,7 @@ def stale(what: str, after: int) -> Any:
             state["before"] = batch.obs[0].copy()
             return rows
 
-        envs.engine.recv = recv
+        envs._recv = recv
         return envs
 
     return made
