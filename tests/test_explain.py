@@ -16,20 +16,21 @@ from vecenv._stats import Stats, WorkerStats
 from vecenv.errors import UnsupportedError
 from vecenv.wrappers import RecordEpisodeStatistics
 
-COUNT = 6
+COUNT, STEPS = 6, 140
 ZEROS = np.zeros(COUNT, int)
 
 
 class Sleepy(gymnasium.Env):
-    """A step takes `seconds`."""
+    """A step takes `seconds`, a reset takes `begin`."""
 
     observation_space = spaces.Box(-1, 1, (2,), np.float32)
     action_space = spaces.Discrete(2)
 
-    def __init__(self, seconds=0.0):
-        self.seconds = seconds
+    def __init__(self, seconds=0.0, begin=0.0):
+        self.seconds, self.begin = seconds, begin
 
     def reset(self, *, seed=None, options=None):
+        time.sleep(self.begin)
         return np.zeros(2, np.float32), {}
 
     def step(self, action):
@@ -38,7 +39,7 @@ class Sleepy(gymnasium.Env):
         return np.zeros(2, np.float32), 0.0, False, False, {}
 
 
-def run(engine, slow, exchanges=40, **kwargs):
+def run(engine, slow, exchanges=STEPS, **kwargs):
     """Some steps of envs of which one is slow, and what is said of them."""
     factories = [partial(Sleepy, 0.003 if index == slow else 0.0) for index in range(COUNT)]
     envs = twins.make(engine, factories, **kwargs)
@@ -62,22 +63,61 @@ def test_the_slow_env_and_its_worker_are_found(engine, slow):
     assert (stats.env_p99 >= stats.env_p50).all()
     busiest = max(range(len(stats.workers)), key=lambda number: stats.workers[number].seconds)
     assert busiest == explained.worker
-    assert stats.workers[busiest].seconds > 0.8 * 40 * 0.003
-    assert sum(worker.steps for worker in stats.workers) == stats.steps == 41 * COUNT
+    assert stats.workers[busiest].seconds > 0.8 * STEPS * 0.003
+    assert sum(worker.steps for worker in stats.workers) == stats.steps == (STEPS + 1) * COUNT
     assert [(worker.start, worker.stop) for worker in stats.workers] == (
         [(0, 6)] if engine == "sync" else [(0, 3), (3, 6)]
     )
-    assert f"env {slow} takes" in explained.advice
+    assert f"env {slow} takes about" in explained.advice
+    assert "per step (p50 <= " in explained.advice
     assert ("engine='process'" in explained.advice) == (engine == "sync")
     assert "batch_size" in explained.advice
     assert "send/recv" in explained.advice
+
+
+def stepped(factories, **options):
+    """What is said after two hundred steps."""
+    with vecenv.make(factories, **options) as envs:
+        envs.reset(seed=0)
+        for _ in range(200):
+            envs.step(np.zeros(len(factories), int))
+        return envs.explain(show=str)
+
+
+@pytest.mark.parametrize("engine", ["sync", "thread", "process"])
+@pytest.mark.parametrize("factory", [Sleepy, partial(gymnasium.make, "CartPole-v1")])
+def test_of_envs_that_are_alike_none_is_blamed(engine, factory):
+    explained = stepped([factory] * 4, engine=engine)
+    assert " takes about " not in explained.advice
+
+
+@pytest.mark.parametrize("engine", ["sync", "thread", "process"])
+def test_an_env_whose_resets_are_slow_is_not_said_to_step_slowly(engine):
+    explained = stepped([partial(Sleepy, begin=0.3 if index == 2 else 0.0) for index in range(4)], engine=engine)
+    assert explained.stats.env_mean[2] > 0.02
+    assert explained.stats.env_typical[2] < 0.003
+    assert " takes about " not in explained.advice
+
+
+def test_an_env_that_sleeps_for_ten_milliseconds_is_said_to_take_about_that():
+    explained = stepped([partial(Sleepy, 0.01 if index == 1 else 0.0) for index in range(4)], engine="process")
+    assert explained.slowest == 1
+    assert 0.009 < explained.stats.env_typical[1] < 0.02
+    assert "env 1 takes about" in explained.advice
+
+
+def test_a_caller_that_waits_for_one_worker_does_not_run_the_envs():
+    for options, said in (({"engine": "process", "workers": 1}, "waiting for envs"), ({"engine": "sync"}, "running")):
+        explained = stepped([Sleepy] * 2, **options)
+        assert f"\n  {said}" in str(explained)
+        assert len(explained.stats.workers) == 1
 
 
 @twins.on_every_engine
 def test_times_add_up(engine):
     explained = run(engine, 1)
     stats = explained.stats
-    assert 40 * 0.003 < explained.waiting < stats.seconds
+    assert STEPS * 0.003 < explained.waiting < stats.seconds
     assert stats.seconds == pytest.approx(explained.waiting + stats.seconds_copying + explained.elsewhere)
 
 
@@ -104,7 +144,15 @@ def test_calling_it_prints_the_report_and_returns_it(capsys):
     assert printed == f"{explained}\n"
     assert printed.splitlines()[-1] == f"advice: {explained.advice}"
     assert "\n" not in repr(explained)
-    for word in ("6 envs, engine 'sync'", "246 steps", "copying results", "your code", "p50", "p99", "slowest"):
+    for word in (
+        "6 envs, engine 'sync'",
+        "246 steps and resets",
+        "copying results",
+        "your code",
+        "p50",
+        "p99",
+        "slowest",
+    ):
         assert word in printed
     told = []
     envs.explain(show=told.append)
@@ -147,11 +195,11 @@ def test_an_engine_without_clocks_is_not_asked():
 
 
 def told(engine="process", mean=1e-3, seconds=10.0, waiting=9.0, copying=0.1, busy=(8.0, 8.0), **changes):
-    """An explanation of made up numbers: four envs, a hundred exchanges."""
+    """An explanation of made up numbers: four envs, two hundred exchanges."""
     means = np.broadcast_to(mean, 4).astype(float)
     size = 4 // len(busy)
     workers = tuple(WorkerStats(k * size, (k + 1) * size, 100, each, 1e-3, 1e-3) for k, each in enumerate(busy))
-    stats = Stats(100, 400, sum(busy), waiting, copying, means, means, means, seconds, workers)
+    stats = Stats(200, 800, sum(busy), waiting, copying, means, means, means, seconds, workers)
     explained = Explanation(stats, engine, "asked for", 4, 4, True, True)
     return replace(explained, **changes).advice
 
@@ -171,8 +219,11 @@ def test_advice_is_about_what_stands_out():
 
 def test_advice_about_a_slow_env_depends_on_the_engine_and_the_batch_size():
     one = [1e-3, 1e-3, 1e-3, 20e-3]
-    assert "env 3 takes 20 ms per step, the others 1 ms, and all wait" in told(mean=one)
+    assert "env 3 takes about 20 ms per step (p50 <= 20 ms, p99 <= 20 ms), the others 1 ms, and all wait" in told(
+        mean=one
+    )
     assert "worker 1 has others that wait" in told(mean=one, batch_size=2)
     assert "engine='process' with workers=4" in told(mean=one, engine="sync", busy=(8.0,))
+    assert "all wait for it: give it a worker (workers=4)" in told(mean=one, engine="ray")
     assert "env 3" not in told(mean=[1e-3, 1e-3, 1e-3, 3e-3])
     assert "env 3" not in told(mean=[1e-6, 1e-6, 1e-6, 9e-6])

@@ -13,13 +13,13 @@ from vecenv.engines import SupportsClocks
 if TYPE_CHECKING:
     from vecenv._vector_env import VectorEnv
 
-_FEW = 32
-"""Exchanges below which nothing is said about single envs: one in sixteen is timed."""
+_FEW = 128
+"""Steps of each env below which no advice is given: one in sixteen is timed, and the first is a reset."""
 _SHOWN = 5
 _SLOW = 4.0
 """An env is slow if its steps take so many times as long as those of the others."""
 _NATIVE = ("compiled", "mujoco")
-_SIDE_BY_SIDE = ("process", "thread")
+_SIDE_BY_SIDE = ("process", "thread", "ray")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,7 @@ class Explanation:
         stats: the numbers, see `VectorEnv.stats`.
         engine: its name, `reason`: why it was chosen.
         num_envs, batch_size, copy: of the vector env.
-        slowest: the env whose steps take longest, -1 if that is not known; `worker`: the one that has it.
-        advice: one line.
+        timed: whether the engine says how long its envs take.
     """
 
     stats: Stats
@@ -41,7 +40,6 @@ class Explanation:
     batch_size: int
     copy: bool
     timed: bool
-    """Whether the engine says how long its envs take."""
 
     @property
     def slowest(self) -> int:
@@ -61,7 +59,11 @@ class Explanation:
     def waiting(self) -> float:
         """Seconds that the caller waited for envs; those of native code and of the sync engine it ran them itself."""
         stats = self.stats
-        return max(stats.seconds_waiting, stats.seconds_in_envs) if len(stats.workers) == 1 else stats.seconds_waiting
+        return max(stats.seconds_waiting, stats.seconds_in_envs) if self._caller_runs_them else stats.seconds_waiting
+
+    @property
+    def _caller_runs_them(self) -> bool:
+        return self.timed and self.engine not in _SIDE_BY_SIDE
 
     @property
     def elsewhere(self) -> float:
@@ -71,7 +73,7 @@ class Explanation:
     @property
     def advice(self) -> str:
         """The one thing to do next."""
-        if self.stats.exchanges < _FEW:
+        if (self.stats.steps / self.num_envs if self.timed else self.stats.exchanges) < _FEW:
             return f"only {self.stats.exchanges} exchanges so far: run a few hundred steps and ask again"
         found = self._slow_env() or self._copies() or self._too_cheap() or self._idle() or self._busy_caller()
         return found or self._alone() or "nothing stands out: time goes into the envs, and evenly"
@@ -83,14 +85,16 @@ class Explanation:
 
     def _slow_env(self) -> str | None:
         """One env takes a good part of its worker's time, and everyone waits for it."""
-        means, slowest = self.stats.env_mean, self.slowest
-        others = np.delete(means, slowest) if slowest >= 0 else means[:0]
-        if not len(others) or np.isnan(others).all() or means[slowest] < _SLOW * np.nanmedian(others):
+        stats, typical, slowest = self.stats, self.stats.env_typical, self.slowest
+        others = np.delete(typical, slowest) if slowest >= 0 else typical[:0]
+        if not len(others) or np.isnan(others).all() or typical[slowest] < _SLOW * np.nanmedian(others):
             return None
-        mine = self.stats.workers[self.worker]
-        if means[slowest] < 0.3 * np.nansum(means[mine.start : mine.stop]) or means[slowest] < CHEAP_SECONDS:
+        mine = stats.workers[self.worker]
+        if typical[slowest] < 0.3 * np.nansum(typical[mine.start : mine.stop]) or typical[slowest] < CHEAP_SECONDS:
             return None
-        took = f"env {slowest} takes {_time(means[slowest])} per step, the others {_time(np.nanmedian(others))}"
+        bounds = f"p50 {_most(stats.env_p50[slowest])}, p99 {_most(stats.env_p99[slowest])}"
+        took = f"env {slowest} takes about {_time(typical[slowest])} per step ({bounds}), the others "
+        took += _time(np.nanmedian(others))
         if self.engine not in _SIDE_BY_SIDE:
             return f"{took}: use engine='process' with workers={self.num_envs} and a batch_size, and send/recv"
         if self.batch_size == self.num_envs:
@@ -108,7 +112,7 @@ class Explanation:
         )
 
     def _too_cheap(self) -> str | None:
-        typical = np.nanmedian(self.stats.env_mean) if self.slowest >= 0 else np.nan
+        typical = np.nanmedian(self.stats.env_typical) if self.slowest >= 0 else np.nan
         if self.engine not in _SIDE_BY_SIDE or not typical < CHEAP_SECONDS:
             return None
         if typical * self.num_envs > LITTLE_SECONDS:
@@ -154,8 +158,8 @@ class Explanation:
     def _head(self) -> list[str]:
         stats = self.stats
         rate = f", {stats.steps / stats.seconds:,.0f} a second" if stats.seconds > 0 and self.timed else ""
-        steps = f"{stats.steps:,} steps{rate}, " if self.timed else ""
-        waited = "running the envs" if len(stats.workers) == 1 else "waiting for envs"
+        steps = f"{stats.steps:,} steps and resets{rate}, " if self.timed else ""
+        waited = "running the envs" if self._caller_runs_them else "waiting for envs"
         parts = ((waited, self.waiting), ("copying results", stats.seconds_copying), ("your code", self.elsewhere))
         return [
             f"{self.num_envs} envs, engine {self.engine!r} ({self.reason})",
@@ -180,12 +184,12 @@ class Explanation:
         if self.slowest < 0:
             said = "native code steps all of them at once" if self.engine in _NATIVE else "see what their workers took"
             return [f"envs are not timed one by one: {said}"] if self.timed and self.stats.exchanges else []
-        stats, means = self.stats, np.nan_to_num(self.stats.env_mean, nan=-1.0)
-        slow = [env for env in np.argsort(-means, kind="stable")[:_SHOWN].tolist() if means[env] >= 0]
+        stats, typical = self.stats, np.nan_to_num(self.stats.env_typical, nan=-1.0)
+        slow = [env for env in np.argsort(-typical, kind="stable")[:_SHOWN].tolist() if typical[env] >= 0]
         return [
-            f"{'slowest':<8} {'worker':<12} {'mean':>9} {'':>6} {'p50':>10} {'p99':>10}",
+            f"{'slowest':<8} {'worker':<12} {'about':>9} {'':>6} {'p50':>10} {'p99':>10}",
             *(
-                f"env {env:<4} {self.worker_of(env):<12} {_time(means.item(env)):>9} {'':>6} "
+                f"env {env:<4} {self.worker_of(env):<12} {_time(typical.item(env)):>9} {'':>6} "
                 f"{_most(stats.env_p50.item(env)):>10} {_most(stats.env_p99.item(env)):>10}"
                 for env in slow
             ),

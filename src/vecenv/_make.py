@@ -388,7 +388,8 @@ def check_recording(record: Any, folder: Any, limit: Any) -> tuple[Path, int] | 
     limit = positive_int("record_limit", limit)
     if record is None:
         return None
-    _check_choice("record", record, ("last-episode",))
+    if not isinstance(record, str) or record != "last-episode":
+        raise ConfigError(f"record must be 'last-episode' or None, got {record!r:.40}")
     return Path(os.fsdecode(folder)).absolute(), limit
 
 

@@ -43,8 +43,8 @@ class Stats:
         seconds_in_envs: time inside env code, summed over workers.
         seconds_waiting: time the caller spent in `recv`; for the sync engine that is the envs' own time.
         seconds_copying: time spent building what is handed out.
-        env_mean, env_p50, env_p99: seconds per op of each env, from one exchange in sixteen; NaN where none was
-            sampled. p50 and p99 are upper bounds within a factor of two.
+        env_mean, env_p50, env_p99: seconds per op of each env, resets included, from one exchange in sixteen; NaN where
+            none was sampled. p50 and p99 are upper bounds within a factor of two.
         seconds: from the first exchange to the latest.
         workers: what each of them did.
     """
@@ -61,9 +61,15 @@ class Stats:
     workers: tuple[WorkerStats, ...]
 
     @property
+    def env_typical(self) -> np.ndarray:
+        """Seconds of a usual op of each env: the mean as far as p50 allows, so that a few long resets do not count."""
+        return np.clip(self.env_mean, self.env_p50 / 2, self.env_p50)
+
+    @property
     def slowest(self) -> int:
-        """The env with the longest mean step, -1 before any was sampled."""
-        return -1 if np.isnan(self.env_mean).all() else int(np.nanargmax(self.env_mean))
+        """The env whose usual step takes longest, -1 before any was sampled."""
+        typical = self.env_typical
+        return -1 if np.isnan(typical).all() else int(np.nanargmax(typical))
 
 
 def gather(

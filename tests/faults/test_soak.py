@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 
 import vecenv
+from vecenv.errors import EnvError
+from vecenv.recording._files import MOST_FILES
 from vecenv.testing import FaultEnv
 from vecenv.testing._soak_gauges import Gauges
 from vecenv.testing._soak_model import Model, WrongRow
+from vecenv.testing._soak_recordings import look
 from vecenv.testing._soak_report import Report, Sample
 from vecenv.testing.soak import soak
 
@@ -34,7 +37,7 @@ def quiet(line: str) -> None:
 @pytest.mark.timeout(180)
 def test_a_minute_with_faults_shows_no_wrong_row_and_no_growth(tmp_path: Path) -> None:
     done = subprocess.run(
-        command("--minutes", 1, "--out", tmp_path), capture_output=True, text=True, timeout=170,
+        command("--minutes", 1, "--record", "--out", tmp_path), capture_output=True, text=True, timeout=170,
         env={**os.environ, "PYTHONPATH": SOURCE},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -44,6 +47,7 @@ def test_a_minute_with_faults_shows_no_wrong_row_and_no_growth(tmp_path: Path) -
     assert len(found["samples"]) > 20
     assert found["summary"]["faults"]["WorkerDied"] >= 4
     assert found["summary"]["rows_checked"] > 5000
+    assert any(" recordings of " in note and not note.startswith("0 ") for note in found["notes"])
     assert (tmp_path / "soak.png").stat().st_size > 20_000
     assert len((tmp_path / "soak.csv").read_text().splitlines()) == 1 + len(found["samples"])
 
@@ -54,6 +58,14 @@ def test_other_engines_can_be_soaked_too(engine: str) -> None:
     assert not report.failures
     assert set(report.samples[-1].faults) <= {"ValueError", "NaN", "RestartLimit"}
     assert sum(report.samples[-1].faults.values())
+
+
+@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+def test_other_start_methods_can_be_soaked_too(context: str) -> None:
+    report = soak(0.1, envs=8, workers=2, context=context, record=True, faults_per_minute=200, tell=quiet)
+    assert not report.failures
+    assert report.samples[-1].faults["WorkerDied"] >= 2
+    assert any(" recordings of " in note for note in report.notes)
 
 
 @pytest.mark.parametrize("leak", ["descriptors", "threads", "shared", "memory"])
@@ -86,7 +98,11 @@ def stale(what: str, after: int) -> Any:
             state["before"] = batch.obs[0].copy()
             return rows
 
+<<<<<<< HEAD
         envs._recv = recv
+=======
+        envs._recv = recv  # the front looks its engine's up once
+>>>>>>> i8-fb
         return envs
 
     return made
@@ -153,16 +169,36 @@ def judged(**columns: Any) -> list[str]:
 
 def test_growth_is_told_from_breathing() -> None:
     rng = np.random.default_rng(0)
-    breath = rng.integers(-(3 << 20), 3 << 20, 300)
-    assert not judged(memory=(50 << 20) + breath)
-    assert judged(memory=(50 << 20) + breath + np.arange(300) * (2 << 20) // 60)
-    assert not judged(memory=(50 << 20) + breath + np.arange(300) * (1 << 20) // 120)
-    assert not judged(memory=np.where(np.arange(300) < 15, 20 << 20, 50 << 20)), "in the warm-up it may grow"
+    breath = (50 << 20) + rng.integers(-(3 << 20), 3 << 20, 300)
+    much, little = (np.arange(300) * (2 << 20) // each for each in (60, 240))
+    assert not judged(memory=breath, rss=breath)
+    assert judged(memory=breath + much, rss=breath + much)
+    assert not judged(memory=breath + little, rss=breath + little)
+    assert not judged(memory=breath + much, rss=breath), "pages that are shared no more are no growth"
+    early = np.where(np.arange(300) < 15, 20 << 20, 50 << 20)
+    assert not judged(memory=early, rss=early), "in the warm-up it may grow"
     assert not judged(descriptors=50 + rng.integers(0, 2, 300))
     assert judged(descriptors=50 + np.arange(300) // 200) == ["descriptors grew from 50 to 51"]
     assert judged(threads=np.where(np.arange(300) < 150, 9, 10)) == ["threads grew from 9 to 10"]
     assert not judged(threads=np.where(np.arange(300) < 150, 10, 9))
     assert judged(shared=4096 + 4096 * (np.arange(300) // 100))
+
+
+def test_recordings_that_are_too_many_too_few_or_damaged_are_noticed(tmp_path: Path) -> None:
+    with vecenv.make(
+        FaultEnv.many(2, kind="raise"), engine="sync", record="last-episode", record_folder=tmp_path
+    ) as envs:
+        envs.reset(seed=1)
+        with pytest.raises(EnvError):
+            envs.step([0, 0])
+    [file] = tmp_path.iterdir()
+    assert look(tmp_path, {"ValueError": 1, "NaN": 9})[0] == []
+    assert look(tmp_path, {"ValueError": 4})[0] == ["4 faults left 1 recordings"]
+    file.write_bytes(file.read_bytes()[:-40])
+    assert [f"the recording {file.name} cannot be read" in wrong for wrong in look(tmp_path, {})[0]] == [True]
+    for number in range(MOST_FILES):
+        (tmp_path / f"{number}.npz").touch()
+    assert look(tmp_path, {})[0][0] == "101 recordings are kept, at most 100 should be"
 
 
 def test_too_few_samples_are_no_verdict() -> None:

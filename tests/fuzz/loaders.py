@@ -65,6 +65,22 @@ def replay(folder: Path, **options: Any) -> Iterator[Loader]:
 
 
 @contextlib.contextmanager
+def recording(folder: Path) -> Iterator[Loader]:
+    options = {"record": "last-episode", "record_folder": folder / "failures"}
+    with vecenv.make("CartPole-v1", 2, engine="sync", **options) as envs:
+        envs.reset(seed=0)
+        for _ in range(6):
+            envs.step([0, 1])
+        envs.recording(1).save(folder / "saved.npz")
+
+    def load(path: Path) -> None:
+        loaded = vecenv.Recording.load(path)
+        str(loaded), loaded.why_not_replayable  # what was accepted can be looked at
+
+    yield Loader((folder / "saved.npz").read_bytes(), load, lambda: None)
+
+
+@contextlib.contextmanager
 def checkpoint(folder: Path, cls: Any, env_id: str, config: Any, own_envs: bool) -> Iterator[Loader]:
     trainer = cls(env_id, config)
     trainer.learn(8)
@@ -135,6 +151,7 @@ ARCHIVES: dict[str, Make] = {
     "replay": replay,
     "replay with priorities": lambda folder: replay(folder, alpha=0.6),
     "replay of frames": lambda folder: replay(folder, stack=1, n_step=2),
+    "recording": recording,
 }
 CHECKPOINTS: dict[str, Make] = {
     "PPO": lambda folder: checkpoint(folder, PPO, "CartPole-v1", SMALL_PPO, False),

@@ -756,13 +756,15 @@ def test_nothing_is_recorded_unless_asked_for():
 
 def test_wrong_arguments_are_refused(tmp_path):
     for options, words in (
-        ({"record": "all"}, "record must be one of 'last-episode', got 'all'"),
+        ({"record": "all"}, "record must be 'last-episode' or None, got 'all'"),
+        ({"record": True}, "record must be 'last-episode' or None, got True"),
         ({"record": "last-episode", "record_folder": 3}, "record_folder must be a path"),
         ({"record": "last-episode", "record_limit": 0}, "record_limit"),
     ):
         with pytest.raises(ConfigError, match=words):
             vecenv.make(Diary, 2, engine="sync", **options)
     with make(tmp_path) as envs:
+        assert "it was not reset yet" in (envs.recording(0).why_not_replayable or "")
         for row in (COUNT, -1, "x", 1.0, True):
             with pytest.raises(UnknownRow, match="env id"):
                 envs.recording(row)

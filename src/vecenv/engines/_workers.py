@@ -153,8 +153,10 @@ class Worker:
             if kills is None or self._memory_kills is None:
                 return "was it the out-of-memory killer?"
             if kills > self._memory_kills:
-                return "the out-of-memory killer has struck meanwhile: use fewer envs or workers, or smaller ones"
-            return "it was not the out-of-memory killer: somebody or something else killed it"
+                return (
+                    "the kernel's out-of-memory killer has struck meanwhile: use fewer envs or workers, or smaller ones"
+                )
+            return "the kernel's out-of-memory killer was not at work: somebody or something else killed it"
         return {
             "SIGSEGV": "native code of the env crashed, see the stack",
             "SIGABRT": "native code of the env aborted, see the stack",

@@ -69,8 +69,9 @@ def read(path: Path, name: str, version: int) -> tuple[Any, list[np.ndarray]]:
         UnsafeFile: it is another format or version, is damaged, or holds what ours never do.
     """
     with path.open("rb") as file:
-        data = file.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(min(size, _LARGEST))  # as many bytes are taken as are asked for
+    if size > _LARGEST:
         raise UnsafeFile(f"{path} has more than {_LARGEST:,} bytes, ours never have; nothing was loaded")
     try:
         return _read(data, name, version)

@@ -19,6 +19,7 @@ _NO_WORDS = (
 _NOT_TOLD = (
     "whatever ran it was gone before it could say where its random stream was; reset it with a seed to record it"
 )
+_NOT_BEGUN = f"it was not reset yet, or {_NOT_TOLD}"
 
 
 class Begins(Protocol):
@@ -140,4 +141,4 @@ def noted_start(words: Sequence[int] | np.ndarray) -> tuple[dict[str, Any], bool
 
 def not_told(seed: int | None) -> dict[str, Any]:
     """The start of an episode that nobody noted: its seed if there was one."""
-    return {"kind": "unknown", "why": _NOT_TOLD} if seed is None else {"kind": "seed", "seed": seed}
+    return {"kind": "unknown", "why": _NOT_BEGUN} if seed is None else {"kind": "seed", "seed": seed}

@@ -30,6 +30,7 @@ from vecenv.errors import RestartLimit
 from vecenv.testing._fault_env import FaultEnv
 from vecenv.testing._soak_gauges import PROC, Gauges, family
 from vecenv.testing._soak_model import Model
+from vecenv.testing._soak_recordings import look, temporary
 from vecenv.testing._soak_report import Report, Sample
 
 LENGTH = 20
@@ -88,6 +89,7 @@ def soak(
     seed: int = 0,
     faults_per_minute: float = 30.0,
     leak: str = "none",
+    record: bool = False,
     tell: Callable[[str], None] = print,
     make_envs: Callable[..., Any] = make,
 ) -> Report:
@@ -101,40 +103,47 @@ def soak(
         seed: of envs and actions.
         faults_per_minute: about how many; the envs' speed is measured first.
         leak: leak on purpose: "descriptors", "memory", "threads" or "shared", to see that it is noticed.
+        record: have a recorder write the episodes that failed, to a temporary folder.
         tell: is given lines about progress.
         make_envs: makes the vector env, instead of `vecenv.make`.
 
     Returns:
         The report; `failures` is empty if all is well.
     """
-    seconds = 60 * minutes
     settings = {"minutes": minutes, "envs": envs, "engine": engine, "workers": workers, "context": context,
-                "seed": seed, "faults_per_minute": faults_per_minute, "leak": leak}  # fmt: skip
-    report = Report(settings, warm_up=max(seconds / 6, min(15.0, seconds / 2)))
+                "seed": seed, "faults_per_minute": faults_per_minute, "leak": leak, "record": record}  # fmt: skip
+    report = Report(settings, warm_up=max(10 * minutes, min(15.0, 30 * minutes)))
     options: dict[str, Any] = {"engine": engine, "on_error": "restart", "autoreset": "same-step", "check_finite": "off"}
     if engine in ("process", "thread"):
         options["workers"] = min(workers, envs)
     if engine == "process":
         options |= {"context": context, "timeout": TIMEOUT}
-    run = _Run(report, envs, seed, partial(make_envs, **options), tell)
     before: Gauges | None = None
-    try:
-        with _interruptible():
-            rate = run.speed()
-            gc.collect()
-            before = Gauges.read()
-            kinds = {**_EASY, **(_HARD if engine == "process" else {})}
-            report.settings["p"] = p = min(faults_per_minute / 60 / max(rate, 1.0), 0.01)
-            fault = {"kind": kinds, "env": None, "p": p, "seed": seed, "length": LENGTH, "seconds": 600.0}
-            factories = FaultEnv.many(envs, **fault)
-            if leak != "none":
-                factories = [partial(LeakingEnv, index, leak, **fault) for index in range(envs)]
-            run.steps(factories, seconds)
-    except KeyboardInterrupt:
-        report.notes.append("interrupted: this is the report so far")
-        report.settings["interrupted"] = True
-    except Exception as error:  # whatever it is, what was found until then is worth having
-        report.failures.append(f"{type(error).__name__}: {error}")
+    with temporary(record) as folder:
+        if folder is not None:
+            options |= {"record": "last-episode", "record_folder": folder}
+        run = _Run(report, envs, seed, partial(make_envs, **options), tell)
+        try:
+            with _interruptible():
+                rate = run.speed()
+                gc.collect()
+                before = Gauges.read()
+                kinds = {**_EASY, **(_HARD if engine == "process" else {})}
+                report.settings["p"] = p = min(faults_per_minute / 60 / max(rate, 1.0), 0.01)
+                fault = {"kind": kinds, "env": None, "p": p, "seed": seed, "length": LENGTH, "seconds": 600.0}
+                factories = FaultEnv.many(envs, **fault)
+                if leak != "none":
+                    factories = [partial(LeakingEnv, index, leak, **fault) for index in range(envs)]
+                run.steps(factories, 60 * minutes)
+        except KeyboardInterrupt:
+            report.notes.append("interrupted: this is the report so far")
+            report.settings["interrupted"] = True
+        except Exception as error:  # whatever it is, what was found until then is worth having
+            report.failures.append(f"{type(error).__name__}: {error}")
+        if folder is not None and report.samples:
+            wrong, said = look(folder, report.samples[-1].faults)
+            report.failures += wrong
+            report.notes.append(said)
     report.judge()
     if before is not None:
         report.failures += _left_behind(before)
@@ -268,6 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of envs and actions (0)")
     parser.add_argument("--faults-per-minute", type=float, default=30.0, help="about how many (30)")
     parser.add_argument("--leak", choices=LEAKS, default="none", help="leak on purpose, to see it noticed")
+    parser.add_argument("--record", action="store_true", help="record the episodes that fail, to a temporary folder")
     parser.add_argument(
         "--out", type=Path, default=Path("soak"), help="folder for soak.json, soak.csv, soak.png (soak)"
     )

@@ -1,0 +1,45 @@
+"""What a soak with a recorder left in its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from vecenv.errors import VecenvError
+from vecenv.recording import Recording
+from vecenv.recording._files import MOST_FILES
+
+_UNRECORDED = ("NaN", "RestartLimit")
+"""Faults without a file of their own: envs may return NaN here, and the limit is told with the last failure's."""
+
+
+@contextlib.contextmanager
+def temporary(wanted: bool) -> Iterator[Path | None]:
+    """A folder for recordings, if they are wanted, that is gone afterwards."""
+    if not wanted:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="vecenv-soak-") as folder:
+        yield Path(folder)
+
+
+def look(folder: Path, faults: Mapping[str, int]) -> tuple[list[str], str]:
+    """What is wrong with the recordings of these faults, and one line about them."""
+    files = sorted(folder.glob("*.npz"))
+    recorded = sum(count for name, count in faults.items() if name not in _UNRECORDED)
+    wrong = []
+    if len(files) > MOST_FILES:
+        wrong.append(f"{len(files)} recordings are kept, at most {MOST_FILES} should be")
+    if len(files) < min(recorded, MOST_FILES) // 2:
+        wrong.append(f"{recorded} faults left {len(files)} recordings")
+    for file in files:
+        try:
+            found = Recording.load(file)
+            if found.failure is None:
+                wrong.append(f"the recording {file.name} does not say what failed")
+        except (VecenvError, OSError) as error:
+            wrong.append(f"the recording {file.name} cannot be read: {error}")
+    size = sum(file.stat().st_size for file in files)
+    return wrong, f"{len(files)} recordings of {recorded} faults, {size / 1024:,.0f} KiB"
