@@ -98,11 +98,7 @@ def stale(what: str, after: int) -> Any:
             state["before"] = batch.obs[0].copy()
             return rows
 
-<<<<<<< HEAD
-        envs._recv = recv
-=======
         envs._recv = recv  # the front looks its engine's up once
->>>>>>> i8-fb
         return envs
 
     return made
