@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from faulty import until
-from test_exit_paths import Program
+from programs import program
 
 BODY = """
 os.environ["RAY_TMPDIR"] = "/tmp"  # paths of sockets must be short
@@ -30,21 +30,14 @@ others.recv()
 
 
 def test_an_interrupt_is_survived_or_ends_everything(tmp_path: Path) -> None:
-    program = Program(BODY, tmp_path)
-    process = program.process
-    try:
-        program.wait_ready()
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "[4.0, 5.0, 6.0, 7.0]\n"
-        program.wait_ready()
-        assert len(program.alive()) > 3
-        os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-        assert process.returncode in (-signal.SIGINT, 1), err  # of Python, or of Ray on its way out
-        assert out == ""
-        assert err.strip().endswith("KeyboardInterrupt")
-        assert until(lambda: not program.alive(), 10.0), program.alive()
-    finally:
-        for pid in program.alive():
-            os.kill(pid, signal.SIGKILL)
+    with program(BODY, tmp_path) as running:
+        assert until(lambda: running.stdout.count("ready") == 1, 60.0), running.stderr
+        os.killpg(running.process.pid, signal.SIGINT)
+        assert until(lambda: running.stdout.count("ready") == 2, 60.0), running.stderr
+        assert running.stdout == "ready\n[4.0, 5.0, 6.0, 7.0]\nready\n"
+        assert len(running.alive()) > 3
+        os.killpg(running.process.pid, signal.SIGINT)
+        assert running.end(30.0) in (-signal.SIGINT, 1), running.stderr  # of Python, or of Ray on its way out
+        assert running.stdout.endswith("ready\n")
+        assert running.stderr.strip().endswith("KeyboardInterrupt")
+        assert until(lambda: not running.alive(), 10.0), running.alive()
