@@ -45,6 +45,8 @@ def test_every_answer_of_native_code_is_the_one_of_the_model(threads: int) -> No
 
 
 @lost_interrupts
+@pytest.mark.slow  # where interrupts fall is chance
+@pytest.mark.timeout(300)
 def test_programs_try_what_they_are_meant_to_try() -> None:
     tally = check_machine(python_envs("thread"), examples=20, seed=9)
     tally += check_machine(python_envs("fork"), examples=20, seed=9, interrupts=False, bound=10.0)
