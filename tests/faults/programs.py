@@ -20,6 +20,8 @@ import atexit, ctypes, os, signal, sys, threading, time
 import vecenv
 from vecenv.testing import FaultEnv
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may have it ignored
+
 def start(context, kind="none", **options):
     envs = vecenv.make(FaultEnv.many(4, kind=kind, **options), engine="process", workers=2, context=context)
     envs.reset(seed=0)
