@@ -18,6 +18,7 @@ import pytest
 
 import vecenv
 from vecenv.engines._channel import Channel
+from vecenv.engines._ledger import Docket
 from vecenv.errors import (
     ConfigError,
     EngineRefused,
@@ -329,3 +330,33 @@ def test_a_vector_env_says_that_it_cannot_be_pickled(engine):
         for copying in (pickle.dumps, copy.deepcopy):
             with pytest.raises(UnsupportedError, match=f"{engine} engine cannot be pickled or copied"):
                 copying(envs)
+
+
+class Words(gymnasium.Env):
+    """Actions have no column; the reward tells which one arrived."""
+
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (1,)), gymnasium.spaces.Text(8)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), float(int(action, 36)), False, False, {}
+
+
+def test_a_row_that_is_asked_for_while_another_begins_gets_its_own_action(monkeypatch):
+    asked = Docket.asked
+
+    def late(docket):
+        time.sleep(0.002)  # the second send comes here
+        return asked(docket)
+
+    monkeypatch.setattr(Docket, "asked", late)
+    with vecenv.make(Words, 4, engine="process", workers=1, context="fork") as envs:
+        envs.reset(seed=0)
+        for turn in range(20):
+            words = [f"{turn:x}z{row}" for row in range(4)]
+            envs.send(words[:2], [0, 1])
+            envs.send(words[2:], [2, 3])
+            assert envs.recv(4).reward.tolist() == [int(word, 36) for word in words]

@@ -101,14 +101,7 @@ def check_failures(engine: str, **size: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize(
-    ("engine", "examples"),
-    [
-        ("thread", 20),
-        pytest.param("fork", 12, marks=pytest.mark.slow),
-        pytest.param("caller", 5, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("engine", "examples"), [("thread", 20), ("fork", 12), ("caller", 5)])
 def test_values_of_all_spaces_are_those_of_the_sync_engine(engine: str, examples: int) -> None:
     check_spaces(engine, examples=examples)
 

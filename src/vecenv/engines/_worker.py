@@ -226,9 +226,13 @@ class Server:
             while self._open:
                 self._wait(ring)
                 ring = self._control.front[RING]
+                rows = self._docket.asked()
+                # Only now: what a row needs beyond its columns was posted before it was asked for. A row that is asked
+                # for meanwhile rings again.
                 while self._messages_read < self._control.front[MESSAGES] and self._open:
                     self._handle(self._channel.receive_bytes())
-                self._run()
+                if rows and self._open:
+                    self._run(rows)
         finally:
             self._close_envs()
 
@@ -254,10 +258,7 @@ class Server:
                     self._handle(message)
         worker[PARKED] = 0
 
-    def _run(self) -> None:
-        rows = self._docket.asked()
-        if not rows:
-            return
+    def _run(self, rows: list[int]) -> None:
         if self._control.front[EAGER]:
             for row in rows:
                 self._runner.run_whatever_happens([row])
