@@ -68,9 +68,7 @@ def test_other_start_methods_can_be_soaked_too(context: str) -> None:
     assert any(" recordings of " in note for note in report.notes)
 
 
-@pytest.mark.parametrize(
-    "leak", ["descriptors", "threads", "shared", pytest.param("memory", marks=pytest.mark.slow)]
-)  # on a busy machine a few seconds do not tell a leak of memory from pages that stop being shared
+@pytest.mark.parametrize("leak", ["descriptors", "threads", "shared", "memory"])
 def test_what_leaks_is_noticed(leak: str) -> None:
     report = soak(0.2, envs=8, workers=2, leak=leak, faults_per_minute=0, tell=quiet)
     assert any(failure.startswith(leak) for failure in report.failures), report.lines()
