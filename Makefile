@@ -28,7 +28,7 @@ format: $(VENV)/.ready
 	$(BIN)/ruff format .
 
 test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
-	$(NEXT)/bin/python -m pytest tests $(foreach path,$(NOT_NEXT),--ignore tests/$(path)) -k "not mujoco and not Taxi and not curves"
+	$(NEXT)/bin/python -m pytest tests $(foreach path,$(NOT_NEXT),--ignore tests/$(path)) -k "not mujoco and not games and not Taxi and not curves"
 	$(NEXT)/bin/python -m pytest tests/kernels/test_envs.py tests/kernels/test_native.py
 
 bench: $(VENV)/.ready  ## speed next to Gymnasium, Stable-Baselines3 and EnvPool

@@ -182,8 +182,7 @@ def test_native_code_says_what_it_knows():
     assert "envs are not timed one by one: native code" in str(explained)
 
 
-def test_an_engine_without_clocks_is_not_asked():
-    pytest.importorskip("ale_py")
+def test_games_have_no_clocks_and_are_not_asked():
     envs = vecenv.make("ALE/Pong-v5", 2, engine="ale", preprocessing=True)
     envs.reset(seed=0)
     envs.step(np.zeros(2, int))

@@ -672,7 +672,6 @@ def test_rollouts_are_looked_at_as_a_whole(reward, name):
 
 
 def test_mujoco_tasks_are_looked_at(tmp_path, monkeypatch):
-    pytest.importorskip("mujoco")
     monkeypatch.chdir(tmp_path)
     weights = [{"forward_reward_weight": 1.0}, {"forward_reward_weight": float("inf")}, {}]
     envs = vecenv.make("HalfCheetah-v5", 3, engine="mujoco", env_kwargs=weights, check_finite="truncate")
@@ -687,7 +686,6 @@ def test_mujoco_tasks_are_looked_at(tmp_path, monkeypatch):
 
 
 def test_games_take_a_policy():
-    pytest.importorskip("ale_py")
     envs = vecenv.make("ALE/Pong-v5", 2, engine="ale", preprocessing=True, check_finite="error")
     assert envs._finite.policies.reward == "error"
     assert envs._finite._finder.floats == []  # screens are integers

@@ -209,7 +209,6 @@ def test_kernels_with_fast_numbers_are_held_to_a_tolerance(tmp_path):
 
 
 def test_mujoco_tasks_are_replayed_bit_for_bit(tmp_path):
-    pytest.importorskip("mujoco")
     envs = made("Hopper-v5", tmp_path, "mujoco", frame_skip=3)
     drive(envs, steps=60)
     for row in range(COUNT):

@@ -610,7 +610,6 @@ def test_kernels_with_parameters_states_and_rollouts(tmp_path):
 
 
 def test_mujoco_tasks_begin_with_their_state(tmp_path):
-    pytest.importorskip("mujoco")
     from vecenv.mujoco._env import TaskEnv
 
     with make(tmp_path, "mujoco", env="Hopper-v5", count=3) as envs:
@@ -771,7 +770,6 @@ def test_wrong_arguments_are_refused(tmp_path):
 
 
 def test_native_games_refuse(tmp_path):
-    pytest.importorskip("ale_py")
     options = {"preprocessing": True, "record": "last-episode", "record_folder": tmp_path}
     with pytest.raises(EngineRefused, match="cannot be recorded; games in Python can"):
         vecenv.make("ALE/Pong-v5", 2, engine="ale", **options)

@@ -111,14 +111,12 @@ def test_every_kernel_is_replayed_bit_for_bit_by_python(id, tmp_path):
 
 @pytest.mark.parametrize("id", TASKS)
 def test_mujoco_tasks_are_replayed_bit_for_bit_by_python(id):
-    pytest.importorskip("mujoco")
     made = recorded(id, steps=15)
     assert made.engine == "mujoco"
     assert vecenv.replay(made).outcome == "clean"
 
 
 def test_arguments_of_a_mujoco_task_are_those_of_the_recording():
-    pytest.importorskip("mujoco")
     build = {"kind": "kernel", "id": "Hopper-v5", "where": None, "params": {"frame_skip": 2}, "max_episode_steps": 1000}
     made = recorded("Hopper-v5", steps=15, build=build, frame_skip=2)
     assert vecenv.replay(made).outcome == "clean"
