@@ -360,3 +360,49 @@ def test_a_row_that_is_asked_for_while_another_begins_gets_its_own_action(monkey
             envs.send(words[:2], [0, 1])
             envs.send(words[2:], [2, 3])
             assert envs.recv(4).reward.tolist() == [int(word, 36) for word in words]
+
+
+def kill_worker_of(envs, row):
+    pid = envs.call("worker_pid")[row]
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("call", ["step", "call"])
+def test_a_death_that_an_interrupt_hides_is_not_forgotten(moment, call, monkeypatch):
+    """The next step ran envs that were built again in silence, without a reset."""
+    with vecenv.make(ObedientEnv.many(4), **FORKED) as envs:
+        envs.reset(seed=0)
+        kill_worker_of(envs, 0)
+        give_up = envs.engine._staff._give_up
+
+        def interrupted(dead):
+            if moment == "after":
+                give_up(dead)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(envs.engine._staff, "_give_up", interrupted)
+        with pytest.raises(KeyboardInterrupt):  # of the step, env 2 is in another worker: this is only when it is seen
+            envs.step([SLOW], [2]) if call == "step" else envs.call("poke")
+        monkeypatch.undo()
+        if call == "step":
+            envs.recv()
+        with pytest.raises(NotResetError, match=r"envs \[0, 1\] need a reset"):
+            envs.step([0] * 4)
+        obs, _ = envs.reset(options={"reset_mask": np.arange(4) < 2})
+        assert obs[:, 1].tolist() == [1] * 4
+        assert envs.step([0] * 4)[0][:, 2].tolist() == [1, 1, 2 if call == "step" else 1, 1]
+
+
+def test_a_death_that_an_interrupt_hides_is_told_with_the_restart(monkeypatch):
+    with vecenv.make(ObedientEnv.many(4), **FORKED, on_error="restart") as envs:
+        envs.reset(seed=0)
+        kill_worker_of(envs, 0)
+        monkeypatch.setattr(envs.engine._staff, "_restart", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            envs.step([SLOW], [2])
+        monkeypatch.undo()
+        envs.recv()
+        *_, truncated, infos = envs.step([0] * 4)
+        assert truncated.tolist() == infos["_fault"].tolist() == [True, True, False, False]

@@ -25,14 +25,13 @@ from vecenv._rollout import Rollout, Snapshot
 from vecenv._seeding import NO_SEED, Seeding, spread
 from vecenv._stats import Stats, gather
 from vecenv._step import Step
-from vecenv.engines import Engine, SupportsCall, SupportsClocks, SupportsKill, SupportsPending
+from vecenv.engines import Engine, SupportsCall, SupportsClocks, SupportsGone, SupportsKill, SupportsPending
 from vecenv.errors import (
     ConfigError,
     EnvError,
     SpaceError,
     UnsupportedError,
     VecenvError,
-    WorkerError,
     WorkerTimeout,
 )
 
@@ -174,8 +173,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._lifecycle.enter("call")
         try:
             return tuple(self._reachable("call").call(name, args, kwargs, self.timeout))
-        except WorkerError as error:
-            self._worker_failed(error)
+        except BaseException as error:
+            self._tidy_up(error)
             raise
         finally:
             self._lifecycle.inside = None
@@ -196,8 +195,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._lifecycle.enter("set_attr")
         try:
             self._reachable("set_attr").set_attr(name, list(values), self.timeout)
-        except WorkerError as error:
-            self._worker_failed(error)
+        except BaseException as error:
+            self._tidy_up(error)
             raise
         finally:
             self._lifecycle.inside = None
@@ -587,14 +586,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._lifecycle.broken, self._patience = False, None
 
     def _tidy_up(self, error: BaseException) -> None:
-        """After an error that is not ours, such as Ctrl-C: find out how far the exchange had come."""
+        """Find out who is gone, and after an error that is not ours, such as Ctrl-C, how far the exchange had come."""
         if not isinstance(error, VecenvError) and isinstance(self.engine, SupportsPending):
             self._lifecycle.agree(self._finite.pending(self.engine.pending()), self._taken)
-
-    def _worker_failed(self, error: WorkerError) -> None:
-        """A call found that a worker is gone: its envs need a reset. One that is only late does not."""
-        if not isinstance(error, WorkerTimeout):
-            self._lifecycle.failed(np.array(error.rows))
+        if isinstance(self.engine, SupportsGone):  # the error that says so may have been lost to an interrupt
+            gone = self.engine.gone()
+            self._lifecycle.failed(gone[~np.isin(gone, self._finite.pending(self.engine.pending()))])
 
     def _step_of(self, rows: Rows) -> Step:
         """Take these rows, which were just received, out of the batch."""

@@ -80,6 +80,15 @@ class SupportsPending(Protocol):
 
 
 @runtime_checkable
+class SupportsGone(SupportsPending, Protocol):
+    """An engine whose envs may be gone with whatever ran them."""
+
+    def gone(self) -> Rows:
+        """Rows whose envs are gone until a RESET builds them again, ascending."""
+        ...
+
+
+@runtime_checkable
 class SupportsStates(Protocol):
     """An engine whose rows are columns of numbers: all that an env is can be read."""
 

@@ -166,6 +166,9 @@ class ProcessEngine:
     def pending(self) -> Rows:
         return np.flatnonzero(self._ledger.pending)
 
+    def gone(self) -> Rows:
+        return self._staff.gone()
+
     def _raise_fault(self, rows: Rows) -> None:
         found = first_fault(self.batch, rows)
         if found is None:

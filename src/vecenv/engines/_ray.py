@@ -138,6 +138,10 @@ class RayEngine:
     def pending(self) -> Rows:
         return np.flatnonzero(self._pending)
 
+    def gone(self) -> Rows:
+        dead = [actor.number for actor in self._pool.actors if actor.error is not None]
+        return np.flatnonzero(np.isin(self._worker_of, dead))
+
     def close(self, timeout: float = 5.0) -> None:
         self._flights.clear()
         self._pool.close(timeout)

@@ -178,8 +178,19 @@ class Staff:
         """Start dead workers again whose rows are asked for."""
         for worker in self.workers:
             if worker.error is not None and bool(np.isin(rows, worker.rows).any()):
-                self._replace(worker, lost={})
+                if self._is_gone(worker):
+                    self._replace(worker, lost={})
+                else:  # an interrupt came before it was started again
+                    self.bury(worker)
         self.calm_down()
+
+    def gone(self) -> Rows:
+        """The rows of workers that are dead and are not started again before a reset."""
+        gone = [worker.rows for worker in self.workers if self._is_gone(worker)]
+        return np.array([row for rows in gone for row in rows], np.int64)
+
+    def _is_gone(self, worker: Worker) -> bool:
+        return worker.given_up or (worker.error is not None and self._on_error == "raise")
 
     def calm_down(self) -> None:
         """See whether anything is still out of the ordinary."""
@@ -189,6 +200,7 @@ class Staff:
         """Hand back what a dead worker was asked for; the next RESET of its rows starts it again."""
         take_mail(self._batch, self._ledger.owed(worker.number).tolist())
         self._ledger.give_up(worker.number)
+        worker.given_up = True
 
     def _restart(self, worker: Worker, error: EnvError) -> None:
         """Start a dead worker again as often as the policy allows; its rows report the episode they lost."""

@@ -36,6 +36,7 @@ class Worker:
     Attributes:
         mails_read: messages taken from it, to compare with its MAILS word.
         error: why it is gone, once it is.
+        given_up: its rows are the front's again, and a reset of them starts it again.
         hung: why we killed it, if we did because it was late.
         unreachable: we killed it because it could not be talked to.
     """
@@ -45,6 +46,7 @@ class Worker:
         self.start, self.stop = assignment.bounds[assignment.number]
         self.mails_read = 0
         self.error: WorkerDied | None = None
+        self.given_up = False
         self.hung: EnvError | None = None
         self.unreachable = False
         self.control: Control | None = None

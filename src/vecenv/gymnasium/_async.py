@@ -16,7 +16,7 @@ from vecenv._batch import Rows
 from vecenv._cpus import usable_cpus
 from vecenv._layout import is_custom
 from vecenv.engines._process import ProcessEngine
-from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError, WorkerError, WorkerTimeout
+from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError, WorkerTimeout
 from vecenv.gymnasium._face import GymnasiumFace, named
 
 
@@ -154,12 +154,10 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         self._lifecycle.enter("call_wait")
         try:
             results = self._engine.finish_call(timeout)
-        except WorkerTimeout:
-            raise
-        except EnvError as error:
-            self._waiting_call = False
-            if isinstance(error, WorkerError):
-                self._worker_failed(error)
+        except BaseException as error:
+            if isinstance(error, EnvError) and not isinstance(error, WorkerTimeout):
+                self._waiting_call = False
+            self._tidy_up(error)
             raise
         finally:
             self._lifecycle.inside = None

@@ -27,7 +27,7 @@ from vecenv.errors import (
 from vecenv.testing._interrupting import Interrupted, call_and_interrupt
 from vecenv.testing._laws import _law
 from vecenv.testing._machine_model import Model, Shown
-from vecenv.testing._obedient_env import EXIT, RAISE, SLOW, ObedientEnv
+from vecenv.testing._obedient_env import EXIT, RAISE, ObedientEnv
 from vecenv.testing._remains import Remains
 
 COUNT = 4
@@ -98,7 +98,7 @@ class Calls(RuleBasedStateMachine):
             return
         if isinstance(error, WorkerTimeout) and model.impatient:
             return  # it may not kill what it waits for: nothing has changed
-        model.discard([row for row, work in model.pending.items() if work.is_order(SLOW)])
+        model.discard()
         model.sent(model.plan_reset(chosen, seed))
         if error is not None:
             self._failed(error)

@@ -11,7 +11,7 @@ import numpy as np
 
 from vecenv._batch import Op
 from vecenv.errors import NothingPendingError, NotResetError, PendingError, SpaceError, VecenvError
-from vecenv.testing._obedient_env import EXIT, RAISE
+from vecenv.testing._obedient_env import EXIT, RAISE, SLOW
 
 UNKNOWN = float("nan")
 Block = tuple[int, ...]
@@ -99,12 +99,14 @@ class Row:
 
     def loosen(self, work: Work | None) -> None:
         """This op may have run, or half of it, or not."""
-        self.high += work is not None and work.op is not Op.STEP
+        begun = work is not None and work.op is not Op.STEP
+        self.high, self.young = self.high + begun, self.young + begun
         self.random, self.ready = None, False
 
     def suspect(self) -> None:
         """It may have been killed, and built again."""
-        self.may_be_new, self.young, self.random = True, 0, None
+        self.young = self.young if self.may_be_new else 0
+        self.may_be_new, self.random = True, None
 
     def saw(self, obs: np.ndarray) -> str | None:
         """Take the number of the episode from an observation that began it; says what is wrong with it."""
@@ -160,6 +162,8 @@ class Model:
         """Blocks that were noticed to be dead and not built again."""
         self.perhaps: set[Block] = set()
         """Blocks that are dead, and only the vector env knows whether it has noticed."""
+        self.unheard: set[Block] = set()
+        """Of the killed blocks those that were noticed, perhaps, when an interrupt came before anybody was told."""
 
     def refuse_idle(self) -> type[VecenvError] | None:
         return PendingError if self.pending else None
@@ -239,8 +243,8 @@ class Model:
         for row in block:
             self.pending.pop(row, None)
             self.rows[row].renew()
-        self.dead.discard(block)
-        self.perhaps.discard(block)
+        for blocks in (self.dead, self.perhaps, self.unheard):
+            blocks.discard(block)
         self.gone.add(block)
         self.broken = bool(self.pending)
 
@@ -253,19 +257,25 @@ class Model:
     def must_raise(self, row: int) -> bool:
         return row in self.pending and self.pending[row].is_order(RAISE)
 
-    def discard(self, slow: Iterable[int]) -> None:
+    def suspect_slow(self) -> None:
+        """A reset after a timeout may kill who is still at work."""
+        for block in self.blocks:
+            if self.impatient and any(row in self.pending and self.pending[row].is_order(SLOW) for row in block):
+                self._suspect(block)
+
+    def discard(self) -> None:
         """A reset throws away what is pending; who is still at work in a process may be killed for it."""
+        self.suspect_slow()
         for block in self.blocks:
             waiting = [row for row in block if row in self.pending]
             exits = [self.pending[row] for row in waiting if self.pending[row].is_order(EXIT)]
             if any(not work.unsure for work in exits):
                 self.died(block)
-            elif waiting and block in self.dead:
+            elif block in self.dead and (waiting or block in self.unheard):
                 self.died(block)
                 self.perhaps.add(block)
-            elif exits or (self.impatient and any(row in slow for row in waiting)):
-                for row in block:
-                    self.rows[row].suspect()
+            elif exits:
+                self._suspect(block)
         for row, work in self.pending.items():
             if work.unsure:
                 self.rows[row].loosen(work)
@@ -282,6 +292,10 @@ class Model:
         if self.mode == "same-step":
             return Op.ROLL
         return Op.RESET if self.mode == "next-step" and row.done else Op.STEP
+
+    def _suspect(self, block: Block) -> None:
+        for row in block:
+            self.rows[row].suspect()
 
     def _is_dead(self, row: int) -> bool:
         return any(row in block for block in self.dead)

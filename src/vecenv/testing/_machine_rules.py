@@ -214,6 +214,11 @@ class Machine(Calls):
     def _go_on(self, way: str, work: dict[int, Work], seed: int | None) -> None:
         """After an interrupt: receive what is owed, or begin anew, or try a step. Nothing may be stale or torn."""
         model, self.moment = self.model, None
+        if model.dead:
+            model.unheard |= model.dead
+            way = "reset"
+        if work.keys() & model.pending.keys():
+            model.suspect_slow()
         for row, asked in work.items():
             if row in model.pending:  # a reset may have discarded this, or not
                 model.rows[row].loosen(model.pending[row])
