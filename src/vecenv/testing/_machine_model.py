@@ -276,8 +276,9 @@ class Model:
                 self.perhaps.add(block)
             elif exits:
                 self._suspect(block)
+        doubtful = {row for block in self.perhaps for row in block}
         for row, work in self.pending.items():
-            if work.unsure:
+            if work.unsure or row in doubtful:
                 self.rows[row].loosen(work)
             elif not work.is_order(RAISE):
                 self.rows[row].run(work)
