@@ -257,25 +257,23 @@ class Model:
     def must_raise(self, row: int) -> bool:
         return row in self.pending and self.pending[row].is_order(RAISE)
 
-    def suspect_slow(self) -> None:
-        """A reset after a timeout may kill who is still at work."""
+    def lose(self, *, certainly: bool) -> None:
+        """A reset begins to throw away what is pending, or may have begun: who dies of what it was asked for?"""
         for block in self.blocks:
-            if self.impatient and any(row in self.pending and self.pending[row].is_order(SLOW) for row in block):
-                self._suspect(block)
+            waiting = [self.pending[row] for row in block if row in self.pending]
+            exits = [work for work in waiting if work.is_order(EXIT)]
+            killed = block in self.dead and (waiting or block in self.unheard)
+            if killed or any(not work.unsure for work in exits):
+                self.died(block)
+                if killed or not certainly:
+                    self.perhaps.add(block)
+            elif exits or (self.impatient and any(work.is_order(SLOW) for work in waiting)):
+                for row in block:
+                    self.rows[row].suspect()
 
     def discard(self) -> None:
         """A reset throws away what is pending; who is still at work in a process may be killed for it."""
-        self.suspect_slow()
-        for block in self.blocks:
-            waiting = [row for row in block if row in self.pending]
-            exits = [self.pending[row] for row in waiting if self.pending[row].is_order(EXIT)]
-            if any(not work.unsure for work in exits):
-                self.died(block)
-            elif block in self.dead and (waiting or block in self.unheard):
-                self.died(block)
-                self.perhaps.add(block)
-            elif exits:
-                self._suspect(block)
+        self.lose(certainly=True)
         doubtful = {row for block in self.perhaps for row in block}
         for row, work in self.pending.items():
             if work.unsure or row in doubtful:
@@ -293,10 +291,6 @@ class Model:
         if self.mode == "same-step":
             return Op.ROLL
         return Op.RESET if self.mode == "next-step" and row.done else Op.STEP
-
-    def _suspect(self, block: Block) -> None:
-        for row in block:
-            self.rows[row].suspect()
 
     def _is_dead(self, row: int) -> bool:
         return any(row in block for block in self.dead)

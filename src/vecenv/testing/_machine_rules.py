@@ -218,7 +218,7 @@ class Machine(Calls):
             model.unheard |= model.dead
             way = "reset"
         if work.keys() & model.pending.keys():
-            model.suspect_slow()
+            model.lose(certainly=False)
         for row, asked in work.items():
             if row in model.pending:  # a reset may have discarded this, or not
                 model.rows[row].loosen(model.pending[row])
