@@ -8,7 +8,9 @@ import pickle
 import signal
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from vecenv._faults import Fault
@@ -52,7 +54,9 @@ class Worker:
         self.control: Control | None = None
         self.current: Any = None
         """One word: the row it is at, counted from its first, or -1."""
-        self._trace = self.liveness = -1
+        self._open: list[int] = []
+        """Descriptors that are this worker's own: of its stack, and of its liveness."""
+        self.liveness = -1
         self._mark = GUARD.new_mark()
         assignment = replace(assignment, mark=self._mark)
         ours, theirs = socket.socketpair()
@@ -61,11 +65,14 @@ class Worker:
         self.process.daemon = True  # or multiprocessing would wait for it at exit before anybody could close it
         started.append(self)
         try:
-            self._trace = _trace_file()
+            if hasattr(os, "memfd_create"):
+                _open(self._open, os.memfd_create, "vecenv-trace")
+            else:
+                _open(self._open, partial(os.open, flags=os.O_RDWR), os.devnull)
             with no_main_module():
                 start(self.process, context)
-            self.channel.send_descriptors([self._trace])
-            self.liveness = _liveness(self.process)
+            self.channel.send_descriptors(self._open)
+            self.liveness = self._liveness()
         except BaseException:  # an interrupt: a process that has started ends with the socket
             close_workers([self], 0.0)
             started.remove(self)
@@ -77,13 +84,21 @@ class Worker:
         self._memory_kills = out_of_memory_kills()
         GUARD.watch(self.process.pid)
 
+    def _liveness(self) -> int:
+        """A descriptor that becomes readable when the process dies, even if children of it live on."""
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):
+                _open(self._open, os.pidfd_open, self.process.pid)
+                return self._open[-1]
+        return self.process.sentinel
+
     @property
     def rows(self) -> tuple[int, ...]:
         return tuple(range(self.start, self.stop))
 
     def descriptors(self) -> tuple[int, ...]:
         """What a forked sibling inherits of this worker and must close."""
-        return (self.channel.fileno(), self._trace, self.liveness)
+        return (self.channel.fileno(), self.liveness, *self._open)
 
     def ring(self) -> None:
         """Tell the worker that something was asked of it."""
@@ -108,18 +123,19 @@ class Worker:
 
     def stack(self) -> str:
         """The Python stack of the worker: what a crash left, or a fresh dump of a living one."""
-        before = os.fstat(self._trace).st_size
+        trace = self._open[0]
+        before = os.fstat(trace).st_size
         if self.process.is_alive() and hasattr(signal, "SIGUSR1"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGUSR1)
             deadline = time.monotonic() + _STACK_SECONDS
             size = before
-            while time.monotonic() < deadline and (size == before or size != os.fstat(self._trace).st_size):
-                size = os.fstat(self._trace).st_size
+            while time.monotonic() < deadline and (size == before or size != os.fstat(trace).st_size):
+                size = os.fstat(trace).st_size
                 time.sleep(0.02)
         else:
             before = 0
-        return os.pread(self._trace, 64_000, before).decode(errors="replace")
+        return os.pread(trace, 64_000, before).decode(errors="replace")
 
     def died(self, row: int, phase: Phase, action: Any, seed: int | None) -> WorkerDied:
         """The error that explains why the process is gone. `row` is the env it was at."""
@@ -202,13 +218,8 @@ class Worker:
     def release(self) -> None:
         """Give every descriptor back. The process must be gone. May be called again, after an interrupt."""
         self.channel.close()
-        with contextlib.suppress(ValueError):  # the descriptors of a process that was not started, or is closed
-            if self.liveness == self.process.sentinel:
-                self.liveness = -1  # it is the process's own
-        for descriptor in (self._trace, self.liveness):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-        self._trace = self.liveness = -1
+        self.liveness = -1
+        _close(self._open)
         with contextlib.suppress(ValueError):
             GUARD.forget(self.process.pid, self._mark, ended_well=self.process.exitcode == 0)
         with contextlib.suppress(ValueError):
@@ -282,8 +293,15 @@ def _is_alive(worker: Worker) -> bool:
         return False
 
 
-def _trace_file() -> int:
-    return os.memfd_create("vecenv-trace") if hasattr(os, "memfd_create") else os.open(os.devnull, os.O_RDWR)
+def _open(descriptors: list[int], opening: Callable[[Any], int], what: Any) -> None:
+    """Open a descriptor and list it. In one C call: an interrupt in between would leave it open for ever."""
+    descriptors.extend(map(opening, (what,)))
+
+
+def _close(descriptors: list[int]) -> None:
+    """Close what is listed. In one C call: after an interrupt in between, another's descriptor would be closed."""
+    with contextlib.suppress(IndexError):  # when there are no more
+        any(map(os.close, iter(descriptors.pop, None)))
 
 
 def _context(action: Any, seed: int | None, stack: str) -> str:
@@ -302,14 +320,6 @@ def _is_stopped(pid: int) -> bool:
             return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
     except OSError:
         return False
-
-
-def _liveness(process: Any) -> int:
-    """A descriptor that becomes readable when the process dies, even if children of it live on."""
-    if hasattr(os, "pidfd_open"):
-        with contextlib.suppress(OSError):
-            return os.pidfd_open(process.pid)
-    return process.sentinel
 
 
 def cut_off(worker: Worker) -> bool:
