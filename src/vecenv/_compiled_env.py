@@ -47,18 +47,10 @@ class CompiledVectorEnv(VectorEnv):
         lifecycle.enter("step")
         try:
             ended = self._advance(actions)
-            started = time.perf_counter()
-            if batch.info or batch.mail or (ended and self._may_roll):
-                columns, reward, terminated, truncated, infos, final = self._take_out(None)
-                self._add_final(infos, final, terminated | truncated)
-            else:
-                columns = [column.copy() for column in batch.obs] if self.copy else batch.obs
-                reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
-                infos = {}
-                self._seconds_copying += time.perf_counter() - started
-            obs = batch.observation_layout.batched(columns)
+            plain = not batch.info and not batch.mail and not (ended and self._may_roll)
+            five = self._results.plain() if plain else self._results.five(None)
             self._taken = None
-            return obs, reward, terminated, truncated, infos
+            return five
         except BaseException as error:
             self._tidy_up(error)
             raise
@@ -74,7 +66,7 @@ class CompiledVectorEnv(VectorEnv):
             ops = plan(self.autoreset_mode, batch.terminated, batch.truncated)
             self._advance(actions)
             self._ops[...], self._same_ops = ops, None
-            exchange = self._exchange_of(lifecycle.all_rows)
+            exchange = self._results.exchange(lifecycle.all_rows)
             self._taken = None
             return exchange
         except BaseException as error:

@@ -12,15 +12,15 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from vecenv._autoreset import plan
-from vecenv._batch import Mail, Op, Rows
+from vecenv._batch import Op, Rows
 from vecenv._checks import patience, seconds
 from vecenv._exchange import Exchange
 from vecenv._explain import Explanation, explain
 from vecenv._finite_check import FiniteCheck
-from vecenv._infos import as_arrays, as_dicts, from_columns, objects, row_of_columns
 from vecenv._layout import Columns, as_given
 from vecenv._lifecycle import Lifecycle
 from vecenv._options import ResetOptions
+from vecenv._results import Results
 from vecenv._rollout import Rollout, Snapshot
 from vecenv._seeding import NO_SEED, Seeding, spread
 from vecenv._stats import Stats, gather
@@ -94,6 +94,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._may_roll = plan(autoreset, np.zeros(1, np.bool_), np.zeros(1, np.bool_)) == _ROLL
         self._finite = FiniteCheck(engine, check_finite, self._may_roll)
         self._recv = self._finite.recv if self._finite.on else engine.recv
+        self._results = Results(self._batch, self._ops, may_roll=self._may_roll, copy=copy)
         self._recorder: Recorder | None = None
         self._taken: Rows | None = None
         """Rows received from the engine whose results are not yet with the user."""
@@ -101,7 +102,6 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """How long a `recv` waited in vain; `reset` does not wait longer."""
         self._exchanges = 0
         self._seconds_waiting = 0.0
-        self._seconds_copying = 0.0
         self._first_exchange = self._last_exchange = 0.0
         """When the first began and when the latest was received."""
 
@@ -127,7 +127,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         try:
             self._send_reset(seed, options)
             self._receive(self._lifecycle.pending_count, self.timeout)
-            results = self._reset_results()
+            results = self._results.of_reset(self._taken)
             self._taken = None
             return results
         except BaseException as error:
@@ -150,11 +150,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
                 self._lifecycle.check_idle("step")
             self._send_step(actions, rows, "step")
             self._receive(self._lifecycle.pending_count, self.timeout)
-            columns, reward, terminated, truncated, infos, final = self._take_out(rows)
-            self._add_final(infos, final, terminated | truncated)
-            obs = self._batch.observation_layout.batched(columns)
+            five = self._results.five(rows)
             self._taken = None
-            return obs, reward, terminated, truncated, infos
+            return five
         except BaseException as error:
             self._tidy_up(error)
             raise
@@ -265,7 +263,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if min_envs is None and self._lifecycle.pending_count > self.batch_size:
             min_envs = self.batch_size
         patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
-        return self._deliver("recv", min_envs, patient, self._step_of)
+        return self._deliver("recv", min_envs, patient, self._results.step)
 
     @property
     def episode_return(self) -> np.ndarray:
@@ -280,7 +278,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def stats(self) -> Stats:
         """Where time goes: in the envs (and which of them), in waiting, in copying."""
         clocks = self.engine.clocks() if isinstance(self.engine, SupportsClocks) else []
-        spent = self._seconds_waiting, self._seconds_copying, self._last_exchange - self._first_exchange
+        spent = self._seconds_waiting, self._results.seconds, self._last_exchange - self._first_exchange
         return gather(clocks, self.num_envs, self._exchanges, *spent)
 
     def explain(self, show: Callable[[str], object] = print) -> Explanation:
@@ -370,43 +368,14 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if rows is not None:
             self._lifecycle.check_idle("step")
         self._begin("step", self._send_step, actions, rows, "step")
-        take = self._exchange_of if rows is None else lambda _: self._exchange_of(rows, ascending=False)
+        take = self._results.exchange if rows is None else lambda _: self._results.exchange(rows, ascending=False)
         return self._deliver("step", None, self.timeout, take)
 
     def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
         if min_envs is None and self._lifecycle.pending_count > self.batch_size:
             min_envs = self.batch_size
         patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
-        return self._deliver("recv", min_envs, patient, self._exchange_of)
-
-    def _exchange_of(self, rows: Rows, ascending: bool = True) -> Exchange:
-        whole = ascending and len(rows) == self.num_envs
-        obs, reward, terminated, truncated, infos, final = self._take_out(None if whole else rows)
-        layout = self._batch.observation_layout
-        final_obs = None if final is None else layout.batched(final)
-        batched, successors = layout.batched(obs), self._by_value(obs, final, terminated | truncated)
-        return Exchange(
-            rows=rows.copy(),
-            obs=batched,
-            final_obs=final_obs,
-            reward=reward,
-            terminated=terminated,
-            truncated=truncated,
-            ops=self._ops[rows],
-            infos=infos,
-            episode_return=self._batch.episode_return[rows],
-            episode_length=self._batch.episode_length[rows],
-            read_final=None if final is None else (final_obs, layout.reader(final)),
-            by_value=None if successors is None else (batched, successors),
-        )
-
-    def _by_value(self, obs: Columns, final: Columns | None, rolled: np.ndarray) -> Any:
-        """Successor observations, if the space has parts without a fixed size."""
-        layout = self._batch.observation_layout
-        if final is None or not layout.by_value:
-            return None
-        masks = [rolled.reshape(-1, *[1] * (column.ndim - 1)) for column in obs]
-        return layout.batched([np.where(*three) for three in zip(masks, final, obs, strict=True)])
+        return self._deliver("recv", min_envs, patient, self._results.exchange)
 
     def _prime(self, rows: Rows, options: Sequence[Any] = (), seeds: np.ndarray | None = None) -> None:
         """Say how the next episode of these rows begins, whichever op begins it and wherever: a ROLL in a worker too.
@@ -433,18 +402,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             The step, whose own `infos` tell of ended episodes their `final_obs` alone; each env's info, which belongs
             to `obs`; and each env's final info, empty where no episode rolled.
         """
-        return self._deliver("recv", None, self.timeout if timeout is None else timeout, self._dicts_of)
-
-    def _dicts_of(self, rows: Rows) -> tuple[Step, list[dict[str, Any]], list[dict[str, Any]]]:
-        mail, count = self._mail(rows), len(rows)
-        infos = as_dicts(((position, letter.info) for position, letter in mail), count)
-        final_infos = as_dicts(((position, letter.final_info or {}) for position, letter in mail), count)
-        step = self._step_of(rows)
-        for position, row in enumerate(rows.tolist() if self._batch.info else ()):
-            infos[position].update(row_of_columns(self._batch.infos_of(row), row))
-            if step.rolled[position]:
-                final_infos[position].update(row_of_columns(self._batch.final_info, row))
-        return step, infos, final_infos
+        return self._deliver("recv", None, self.timeout if timeout is None else timeout, self._results.dicts)
 
     def _begin(self, call: str, send: Callable[..., None], *arguments: Any) -> None:
         """A public call that sends and returns at once."""
@@ -592,71 +550,6 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if isinstance(self.engine, SupportsGone):  # the error that says so may have been lost to an interrupt
             gone = self.engine.gone()
             self._lifecycle.failed(gone[~np.isin(gone, self._finite.pending(self.engine.pending()))])
-
-    def _step_of(self, rows: Rows) -> Step:
-        """Take these rows, which were just received, out of the batch."""
-        return Step.of_exchange(self._exchange_of(rows))
-
-    def _reset_results(self) -> tuple[Any, dict[str, Any]]:
-        started = time.perf_counter()
-        batch = self._batch
-        obs = batch.observation_layout.batched(batch.take(batch.obs, None, self.copy))
-        infos = as_arrays(((row, mail.info) for row, mail in self._mail(None)), self.num_envs)
-        if batch.info:
-            began = np.zeros(self.num_envs, np.bool_)
-            began[self._taken] = True
-            infos.update(from_columns(batch.info, None, began, *batch.infos_of_steps(None)))
-        self._seconds_copying += time.perf_counter() - started
-        return obs, infos
-
-    def _take_out(
-        self, rows: Rows | None
-    ) -> tuple[Columns, np.ndarray, np.ndarray, np.ndarray, dict[str, Any], Columns | None]:
-        """Copy what was received out of the batch (None: all rows): the five of a step, and any final observations."""
-        started = time.perf_counter()
-        batch = self._batch
-        if rows is None:
-            reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
-        else:
-            reward, terminated, truncated = batch.reward[rows], batch.terminated[rows], batch.truncated[rows]
-        obs = batch.take(batch.obs, rows, self.copy)
-        mail = self._mail(rows) if batch.mail else []
-        infos: dict[str, Any] = {}
-        final = None
-        if self._may_roll:
-            rolled = terminated | truncated
-            if np.count_nonzero(rolled):
-                final = batch.take(batch.final_obs, rows, True)
-                told = [(position, letter.final_info) for position, letter in mail if letter.final_info]
-                infos["final_info"] = as_arrays(told, len(reward))  # type: ignore[arg-type]  # empty ones were left out
-                infos["_final_info"] = rolled.copy()
-                if batch.final_info:
-                    infos["final_info"].update(from_columns(batch.final_info, rows, rolled))
-        if mail:
-            infos.update(as_arrays(((position, letter.info) for position, letter in mail), len(reward)))
-        if batch.info:
-            everyone = np.ones(len(reward), np.bool_)
-            infos.update(from_columns(batch.info, rows, everyone, *batch.infos_of_steps(rows)))
-        self._seconds_copying += time.perf_counter() - started
-        return obs, reward, terminated, truncated, infos, final
-
-    def _add_final(self, infos: dict[str, Any], final: Columns | None, rolled: np.ndarray) -> None:
-        """Gymnasium's form of the observations that ended an episode."""
-        if final is not None:
-            read, positions = self._batch.observation_layout.reader(final), np.flatnonzero(rolled).tolist()
-            infos["final_obs"] = objects(positions, map(read, positions), len(rolled))
-            infos["_final_obs"] = rolled.copy()
-
-    def _mail(self, rows: Rows | None) -> list[tuple[int, Mail]]:
-        """Take the mail of these rows (None: all), ascending, each with its position in the results."""
-        mailbox = self._batch.mail
-        if not mailbox:
-            return []
-        if rows is None:
-            mail = sorted(mailbox.items(), key=lambda item: item[0])
-            mailbox.clear()
-            return mail
-        return [(position, mailbox.pop(row)) for position, row in enumerate(rows.tolist()) if row in mailbox]
 
     def _check_name(self, name: str) -> None:
         if name in _NOT_CALLABLE:

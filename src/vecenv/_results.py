@@ -1,0 +1,153 @@
+"""What the user gets of rows that were received: taken out of the batch, in each of the forms that callers want."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from vecenv._batch import Batch, Mail, Rows
+from vecenv._exchange import Exchange
+from vecenv._infos import as_arrays, as_dicts, from_columns, objects, row_of_columns
+from vecenv._layout import Columns
+from vecenv._step import Step
+
+Five: TypeAlias = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
+"""What Gymnasium's `step` returns."""
+
+
+class Results:
+    """Takes rows out of a batch.
+
+    Args:
+        batch: of all rows.
+        ops: by row, what it was asked to do last.
+        may_roll: whether a step may end an episode and begin the next.
+        copy: hand out copies of observations, not the batch's own arrays.
+
+    Attributes:
+        seconds: spent here so far.
+    """
+
+    def __init__(self, batch: Batch, ops: np.ndarray, *, may_roll: bool, copy: bool) -> None:
+        self.seconds = 0.0
+        self._batch, self._ops, self._layout = batch, ops, batch.observation_layout
+        self._may_roll, self._copy = may_roll, copy
+
+    def of_reset(self, began: Rows | None) -> tuple[Any, dict[str, Any]]:
+        """Observations of all rows, and infos of those that were reset."""
+        started, batch = time.perf_counter(), self._batch
+        obs = self._layout.batched(batch.take(batch.obs, None, self._copy))
+        infos = as_arrays(((row, mail.info) for row, mail in self._mail(None)), len(batch))
+        if batch.info:
+            mask = np.zeros(len(batch), np.bool_)
+            mask[began] = True
+            infos.update(from_columns(batch.info, None, mask, *batch.infos_of_steps(None)))
+        self.seconds += time.perf_counter() - started
+        return obs, infos
+
+    def five(self, rows: Rows | None) -> Five:
+        """A step of these rows (None: all) as Gymnasium has it."""
+        columns, reward, terminated, truncated, infos, final = self._take_out(rows)
+        if final is not None:
+            rolled = terminated | truncated
+            read, positions = self._layout.reader(final), np.flatnonzero(rolled).tolist()
+            infos["final_obs"] = objects(positions, map(read, positions), len(rolled))
+            infos["_final_obs"] = rolled
+        return self._layout.batched(columns), reward, terminated, truncated, infos
+
+    def plain(self) -> Five:
+        """A step of all rows of which there are no infos, and whose final observations are theirs: the shortest way."""
+        started, batch = time.perf_counter(), self._batch
+        columns = [column.copy() for column in batch.obs] if self._copy else batch.obs
+        reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
+        self.seconds += time.perf_counter() - started
+        return self._layout.batched(columns), reward, terminated, truncated, {}
+
+    def step(self, rows: Rows) -> Step:
+        """A step of these rows, which are all ascending or some in any order."""
+        return Step.of_exchange(self.exchange(rows))
+
+    def exchange(self, rows: Rows, ascending: bool = True) -> Exchange:
+        """The same for wrappers; if not `ascending`, all rows may be in any order too."""
+        whole = ascending and len(rows) == len(self._batch)
+        obs, reward, terminated, truncated, infos, final = self._take_out(None if whole else rows)
+        final_obs = None if final is None else self._layout.batched(final)
+        batched, successors = self._layout.batched(obs), self._by_value(obs, final, terminated | truncated)
+        return Exchange(
+            rows=rows.copy(),
+            obs=batched,
+            final_obs=final_obs,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            ops=self._ops[rows],
+            infos=infos,
+            episode_return=self._batch.episode_return[rows],
+            episode_length=self._batch.episode_length[rows],
+            read_final=None if final is None else (final_obs, self._layout.reader(final)),
+            by_value=None if successors is None else (batched, successors),
+        )
+
+    def dicts(self, rows: Rows) -> tuple[Step, list[dict[str, Any]], list[dict[str, Any]]]:
+        """A step of these rows, infos as dicts of each, and those of ended episodes."""
+        mail, count = self._mail(rows), len(rows)
+        infos = as_dicts(((position, letter.info) for position, letter in mail), count)
+        final_infos = as_dicts(((position, letter.final_info or {}) for position, letter in mail), count)
+        step = self.step(rows)
+        for position, row in enumerate(rows.tolist() if self._batch.info else ()):
+            infos[position].update(row_of_columns(self._batch.infos_of(row), row))
+            if step.rolled[position]:
+                final_infos[position].update(row_of_columns(self._batch.final_info, row))
+        return step, infos, final_infos
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+
+    def _take_out(
+        self, rows: Rows | None
+    ) -> tuple[Columns, np.ndarray, np.ndarray, np.ndarray, dict[str, Any], Columns | None]:
+        """Copy what was received out of the batch (None: all rows): the five of a step, and any final observations."""
+        started, batch = time.perf_counter(), self._batch
+        if rows is None:
+            reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
+        else:
+            reward, terminated, truncated = batch.reward[rows], batch.terminated[rows], batch.truncated[rows]
+        obs = batch.take(batch.obs, rows, self._copy)
+        mail = self._mail(rows) if batch.mail else []
+        infos: dict[str, Any] = {}
+        final = None
+        if self._may_roll:
+            rolled = terminated | truncated
+            if np.count_nonzero(rolled):
+                final = batch.take(batch.final_obs, rows, True)
+                told = [(position, letter.final_info) for position, letter in mail if letter.final_info]
+                infos["final_info"] = as_arrays(told, len(reward))  # type: ignore[arg-type]  # empty ones were left out
+                infos["_final_info"] = rolled.copy()
+                if batch.final_info:
+                    infos["final_info"].update(from_columns(batch.final_info, rows, rolled))
+        if mail:
+            infos.update(as_arrays(((position, letter.info) for position, letter in mail), len(reward)))
+        if batch.info:
+            everyone = np.ones(len(reward), np.bool_)
+            infos.update(from_columns(batch.info, rows, everyone, *batch.infos_of_steps(rows)))
+        self.seconds += time.perf_counter() - started
+        return obs, reward, terminated, truncated, infos, final
+
+    def _by_value(self, obs: Columns, final: Columns | None, rolled: np.ndarray) -> Any:
+        """Successor observations, if the space has parts without a fixed size."""
+        if final is None or not self._layout.by_value:
+            return None
+        masks = [rolled.reshape(-1, *[1] * (column.ndim - 1)) for column in obs]
+        return self._layout.batched([np.where(*three) for three in zip(masks, final, obs, strict=True)])
+
+    def _mail(self, rows: Rows | None) -> list[tuple[int, Mail]]:
+        """Take the mail of these rows (None: all), ascending, each with its position in the results."""
+        mailbox = self._batch.mail
+        if not mailbox:
+            return []
+        if rows is None:
+            mail = sorted(mailbox.items(), key=lambda item: item[0])
+            mailbox.clear()
+            return mail
+        return [(position, mailbox.pop(row)) for position, row in enumerate(rows.tolist()) if row in mailbox]
