@@ -11,12 +11,13 @@ import numpy as np
 from vecenv._batch import Op
 from vecenv._infos import objects
 from vecenv._layout import map_tree, stack_trees
+from vecenv._transitions import Transitions
 
-_IDLE, _RESET, _ROLL = int(Op.IDLE), int(Op.RESET), int(Op.ROLL)
+_IDLE, _RESET = int(Op.IDLE), int(Op.RESET)
 
 
 @dataclass
-class Exchange:
+class Exchange(Transitions):
     """Results of a reset or a step, of all envs or of some. Position k of every array belongs to env `rows[k]`.
 
     Attributes:
@@ -47,21 +48,6 @@ class Exchange:
     a fixed size, of which no tree can be made."""
     read_final: tuple[Any, Callable[[int], Any]] | None = None
     """`final_obs` as it came from the envs, and how to read one env of it: what has no fixed size is no tree."""
-
-    @property
-    def done(self) -> np.ndarray:
-        """Where an episode ended."""
-        return self.terminated | self.truncated
-
-    @property
-    def valid(self) -> np.ndarray:
-        """Where the position is a transition."""
-        return self.ops > _RESET
-
-    @property
-    def rolled(self) -> np.ndarray:
-        """Where an episode ended and the next one began in this same exchange."""
-        return (self.ops == _ROLL) & self.done
 
     @property
     def began(self) -> np.ndarray:

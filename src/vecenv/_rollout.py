@@ -8,14 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Op
-from vecenv._step import successors
-
-_RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
+from vecenv._transitions import Transitions
 
 
 @dataclass(frozen=True, eq=False)
-class Rollout:
+class Rollout(Transitions):
     """T steps of N envs. Every array has the axes [T, N, ...].
 
     Attributes:
@@ -45,26 +42,6 @@ class Rollout:
         before = np.concatenate([self._ended_before[None], self.done[:-1]])
         alive, ended = self._ops_of
         return np.where(before, np.uint8(ended), np.uint8(alive))
-
-    @property
-    def done(self) -> np.ndarray:
-        """Where an episode ended."""
-        return self.terminated | self.truncated
-
-    @property
-    def rolled(self) -> np.ndarray:
-        """Where an episode ended and the next one began in the same step."""
-        return (self.ops == _ROLL) & self.done
-
-    @property
-    def valid(self) -> np.ndarray:
-        """Where the row is a transition. False for the reset rows of "next-step" mode, whose action was ignored."""
-        return self.ops != _RESET
-
-    @property
-    def next_obs(self) -> Any:
-        """The true successor observation of each transition: that which ended the episode where it rolled."""
-        return successors(self.obs, self.final_obs, self.rolled)
 
 
 @dataclass(frozen=True, eq=False)

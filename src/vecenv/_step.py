@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Op
 from vecenv._exchange import Exchange
-from vecenv._layout import map_tree
-
-_RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
+from vecenv._transitions import Transitions
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class Step(Transitions):
     """Results of some or all envs. Position k of every array belongs to env `env_ids[k]`.
 
     Unpacks like Gymnasium's step: `obs, reward, terminated, truncated, infos = envs.recv()`.
@@ -48,24 +45,9 @@ class Step:
         return iter((self.obs, self.reward, self.terminated, self.truncated, self.infos))
 
     @property
-    def done(self) -> np.ndarray:
-        """Where an episode ended."""
-        return self.terminated | self.truncated
-
-    @property
-    def rolled(self) -> np.ndarray:
-        """Where an episode ended and the next one began in this same exchange."""
-        return (self.ops == _ROLL) & self.done
-
-    @property
-    def valid(self) -> np.ndarray:
-        """Where the row is a transition. False for the reset rows of "next-step" mode, whose action was ignored."""
-        return self.ops != _RESET
-
-    @property
     def next_obs(self) -> Any:
         """The true successor observation of each transition: `final_obs` where an episode rolled, else `obs`."""
-        return self._successors if self._successors is not None else successors(self.obs, self.final_obs, self.rolled)
+        return super().next_obs if self._successors is None else self._successors
 
     @classmethod
     def of_exchange(cls, exchange: Exchange) -> Step:
@@ -84,14 +66,3 @@ class Step:
             final_obs=exchange.final_obs,
             _successors=exchange.successors,
         )
-
-
-def successors(obs: Any, final_obs: Any, rolled: np.ndarray) -> Any:
-    """Observations, with those that ended an episode where it rolled. `rolled` has the first axes of the arrays."""
-    if final_obs is None:
-        return obs
-
-    def chosen(final: np.ndarray, leaf: np.ndarray) -> np.ndarray:
-        return np.where(rolled.reshape(rolled.shape + (1,) * (leaf.ndim - rolled.ndim)), final, leaf)
-
-    return map_tree(chosen, final_obs, obs)
