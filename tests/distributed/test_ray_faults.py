@@ -6,13 +6,14 @@ import os
 import pickle
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from faulty import COUNT, actions, assert_rows, fails, faulty, first_failure, in_every_mode, mask, walk, within
 from test_restart import Run
 
-from vecenv.errors import EnvError, RestartLimit, WorkerDied, WorkerTimeout
+from vecenv.errors import EnvError, NotResetError, RestartLimit, WorkerDied, WorkerTimeout
 
 pytestmark = pytest.mark.usefixtures("cluster", "no_pauses")
 SOON = 40.0
@@ -63,6 +64,27 @@ def test_an_actor_killed_within_a_step_is_explained_and_a_reset_recovers(tmp_pat
         error = fails(envs, 4, WorkerDied)
         assert error.rows == (2, 3)
         assert_rows(envs.reset(seed=40)[0], 0)
+        walk(envs, 1, 2)
+
+
+def test_a_death_that_an_interrupt_hides_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with faulty("ray", "kill", at=1, fuse=str(tmp_path / "fuse")) as envs:
+        envs.reset(seed=40)
+        give_up = envs.engine._give_up  # type: ignore[attr-defined]  # of the Ray engine
+
+        def interrupted(*lost: Any) -> None:
+            give_up(*lost)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(envs.engine, "_give_up", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            envs.step(np.array([11]), [1])
+        monkeypatch.undo()
+        with pytest.raises(NotResetError, match=r"envs \[0\] need a reset"):  # which died with env 1
+            envs.step(np.array([10]), [0])
+        with within(SOON):
+            obs, _ = envs.reset(seed=40, options=mask(0, 1))
+        assert_rows(obs, 0)
         walk(envs, 1, 2)
 
 
