@@ -157,8 +157,8 @@ def samples(**columns: Any) -> list[Sample]:
     ]
 
 
-def judged(**columns: Any) -> list[str]:
-    report = Report({}, warm_up=20.0, samples=samples(**columns))
+def judged(record: bool = False, **columns: Any) -> list[str]:
+    report = Report({"record": record}, warm_up=20.0, samples=samples(**columns))
     report.judge()
     return report.failures
 
@@ -170,7 +170,9 @@ def test_growth_is_told_from_breathing() -> None:
     assert not judged(memory=breath, rss=breath)
     assert judged(memory=breath + much, rss=breath + much)
     assert not judged(memory=breath + little, rss=breath + little)
-    assert not judged(memory=breath + much, rss=breath), "pages that are shared no more are no growth"
+    assert judged(memory=breath + much, rss=breath)
+    assert judged(record=True, memory=breath + much, rss=breath + much)
+    assert not judged(record=True, memory=breath + much, rss=breath), "pages that are shared no more are no growth"
     early = np.where(np.arange(300) < 15, 20 << 20, 50 << 20)
     assert not judged(memory=early, rss=early), "in the warm-up it may grow"
     assert not judged(descriptors=50 + rng.integers(0, 2, 300))

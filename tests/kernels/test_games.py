@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
+import ale_py
 import gymnasium
 import numpy as np
 import pytest
@@ -794,7 +795,6 @@ def test_games_can_be_made_through_gymnasium():
 
 
 def test_our_breakout_is_ours_though_another_package_registers_the_name():
-    ale_py = pytest.importorskip("ale_py")
     gymnasium.register_envs(ale_py)
     envs = vecenv.make("Breakout-v0", 2)
     assert envs.engine.name == "compiled"

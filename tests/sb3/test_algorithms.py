@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
+import sb3_contrib
 import stable_baselines3.common.vec_env as theirs
 import torch
 from sb3_envs import Goal, Masked
@@ -143,16 +144,15 @@ def test_evaluate_policy_warns_without_a_monitor():
 
 @pytest.mark.parametrize("kind", ["dummy", "subproc", "compiled"])
 def test_maskable_ppo_never_takes_a_forbidden_action(kind):
-    contrib = pytest.importorskip("sb3_contrib")
     venvs = {
         "dummy": lambda: ours.DummyVecEnv([Masked] * 3),
         "subproc": lambda: ours.SubprocVecEnv([Masked] * 3, workers=1),
         "compiled": lambda: compiled("Taxi-v3", 3),
     }
     venv = venvs[kind]()
-    model = contrib.MaskablePPO("MlpPolicy", venv, n_steps=32, batch_size=32, n_epochs=1, **small()).learn(192)
+    model = sb3_contrib.MaskablePPO("MlpPolicy", venv, n_steps=32, batch_size=32, n_epochs=1, **small()).learn(192)
     if kind != "compiled":
-        reference = contrib.MaskablePPO(
+        reference = sb3_contrib.MaskablePPO(
             "MlpPolicy", theirs.DummyVecEnv([Masked] * 3), n_steps=32, batch_size=32, n_epochs=1, **small()
         ).learn(192)
         assert_same_weights(model, reference)
@@ -161,10 +161,9 @@ def test_maskable_ppo_never_takes_a_forbidden_action(kind):
 
 @pytest.mark.slow
 def test_recurrent_ppo_and_ars_learn():
-    contrib = pytest.importorskip("sb3_contrib")
     keywords = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 0, "device": "cpu"}
-    contrib.RecurrentPPO("MlpLstmPolicy", compiled("CartPole-v1", 2), **keywords).learn(128)
-    contrib.ARS("LinearPolicy", ours.VecNormalize(cart_poles(ours.DummyVecEnv, 1)), n_delta=2, seed=0).learn(400)
+    sb3_contrib.RecurrentPPO("MlpLstmPolicy", compiled("CartPole-v1", 2), **keywords).learn(128)
+    sb3_contrib.ARS("LinearPolicy", ours.VecNormalize(cart_poles(ours.DummyVecEnv, 1)), n_delta=2, seed=0).learn(400)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """make_vec_env, make_atari_env and Monitor next to SB3's own."""
 
+import ale_py
 import gymnasium
 import numpy as np
 import pytest
@@ -117,8 +118,6 @@ def test_load_results_wants_files(tmp_path):
 
 @pytest.mark.parametrize("cls", [None, ours.SubprocVecEnv])
 def test_make_atari_env_is_sb3s(cls):
-    ale_py = pytest.importorskip("ale_py")
-    pytest.importorskip("cv2")
     gymnasium.register_envs(ale_py)
     keywords = {"n_envs": 2, "seed": 1, "env_kwargs": {"render_mode": None}}
     mine = ours.make_atari_env("BreakoutNoFrameskip-v4", vec_env_cls=cls, **keywords)
