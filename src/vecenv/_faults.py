@@ -105,7 +105,9 @@ class Fault:
 
     def as_info(self, row: int, restarts: int) -> dict[str, Any]:
         """What `info["fault"]` says of a row that was restarted."""
-        return {"kind": self.kind, "message": self.message, "phase": self.phase, "env": row, "restarts": restarts}
+        advice = self.error._advice if self.error is not None else ""
+        message = self.message.replace(f"; {advice}", "", 1) if advice else self.message
+        return {"kind": self.kind, "message": message, "phase": self.phase, "env": row, "restarts": restarts}
 
 
 @dataclass

@@ -390,7 +390,11 @@ def check_recording(record: Any, folder: Any, limit: Any) -> tuple[Path, int] | 
         return None
     if not isinstance(record, str) or record != "last-episode":
         raise ConfigError(f"record must be 'last-episode' or None, got {record!r:.40}")
-    return Path(os.fsdecode(folder)).absolute(), limit
+    path = Path(os.fsdecode(folder)).absolute()
+    there = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):  # not made before something is to be written
+        raise ConfigError(f"record_folder {str(path)!r}: {there} is no folder that can be written to; give another one")
+    return path, limit
 
 
 def count_workers(workers: Any, count: int, caller_works: bool = False) -> int:

@@ -153,6 +153,8 @@ class EnvError(VecenvError, RuntimeError):
 
     elapsed: float | None = None
     recording: str | None = None
+    _advice = ""
+    """The part of the message that says what to do; not for those for whom it has been done."""
 
     def __init__(
         self,

@@ -104,6 +104,8 @@ def test_a_death_rebuilds_that_worker_alone(autoreset: str, kind: str, where: st
             ("WorkerDied", 0, 1),
             ("WorkerDied", 1, 1),
         ]
+        assert all("died by SIG" in report["message"] for report in told.values())
+        assert not any("reset()" in report["message"] for report in told.values()), "it has been started again"
     np.testing.assert_array_equal(run.of(2, 3), plain.of(2, 3))
     again = Run("process", autoreset, kind, fuse=str(tmp_path / "second"), **fault)
     np.testing.assert_array_equal(run.of(0, 1, 2, 3), again.of(0, 1, 2, 3))
@@ -115,7 +117,9 @@ def test_a_hang_is_ended_by_the_timeout_and_rebuilt(autoreset: str, kind: str, t
     with within(5.0):
         run = Run("process", autoreset, kind, at=2, timeout=0.3, fuse=str(tmp_path / "fuse"))
     plain = Run("process", autoreset)
-    assert {row for rows in run.faults.values() for row in rows} == {0, 1}
+    told = {row: report["message"] for rows in run.faults.values() for row, report in rows.items()}
+    assert sorted(told) == [0, 1]
+    assert all("did not answer within 0.3 s" in text and "reset()" not in text for text in told.values())
     np.testing.assert_array_equal(run.of(2, 3), plain.of(2, 3))
 
 

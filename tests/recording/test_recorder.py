@@ -681,8 +681,8 @@ def test_only_the_latest_files_are_kept(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_written_warns_once_and_hides_nothing(tmp_path):
-    (tmp_path / "taken").write_text("a file")
     with make(tmp_path / "taken") as envs:
+        (tmp_path / "taken").write_text("a file")  # only now, or it would be refused
         player = Player(envs)
         envs.reset()
         with pytest.warns(RuntimeWarning, match="could not be recorded"):
@@ -693,7 +693,8 @@ def test_a_folder_that_cannot_be_written_warns_once_and_hides_nothing(tmp_path):
         assert "boom" in str(error)
         assert "replay" not in str(error)
         assert envs.recording(1).failure["kind"] == "raised"
-    with make(tmp_path / "taken") as envs:
+    with make(tmp_path / "other") as envs:
+        (tmp_path / "other").write_text("a file")
         envs.reset()
         fail(Player(envs), RAISE, ValueError)  # the warning is an error here, and is not what is raised
 
@@ -754,7 +755,10 @@ def test_nothing_is_recorded_unless_asked_for():
 
 
 def test_wrong_arguments_are_refused(tmp_path):
+    (tmp_path / "taken").write_text("a file")
     for options, words in (
+        ({"record": "last-episode", "record_folder": tmp_path / "taken"}, "taken is no folder that can be written to"),
+        ({"record": "last-episode", "record_folder": tmp_path / "taken" / "deeper"}, "taken is no folder"),
         ({"record": "all"}, "record must be 'last-episode' or None, got 'all'"),
         ({"record": True}, "record must be 'last-episode' or None, got True"),
         ({"record": "last-episode", "record_folder": 3}, "record_folder must be a path"),

@@ -55,21 +55,24 @@ class RemoteActor:
 
     def died(self, reason: BaseException, phase: Phase) -> WorkerDied:
         """The error that says that it is gone."""
-        return WorkerDied(
-            f"{self.name} died; {self.again}() starts it again; Ray says: {_brief(reason)}",
+        advice = f"{self.again}() starts it again"
+        error = WorkerDied(
+            f"{self.name} died; {advice}; Ray says: {_brief(reason)}",
             row=self.start,
             rows=self.rows,
             phase=phase,
             worker=self.number,
             pid=self.pid,
         )
+        error._advice = advice
+        return error
 
     def late(self, row: int, seconds: float | None, phase: Phase) -> WorkerTimeout:
         """The error for an actor that did not answer in time."""
         advice = (
             f"{self.again}() kills it and starts it again" if self.again == "reset" else "it can be waited for again"
         )
-        return WorkerTimeout(
+        error = WorkerTimeout(
             f"{self.name} did not answer within {seconds} s in {phase}; "
             + ("start_timeout= gives it longer" if phase == "make" else advice),
             row=row,
@@ -77,6 +80,8 @@ class RemoteActor:
             worker=self.number,
             pid=self.pid,
         )
+        error._advice = advice
+        return error
 
 
 @dataclass(frozen=True)

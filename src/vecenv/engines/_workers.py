@@ -27,6 +27,7 @@ _DYING_SECONDS = 1.0
 _STACK_SECONDS = 1.0
 """A worker that shows no stack in this time, on a busy machine, will not."""
 _LATE = "recv() waits on, reset() kills its worker and starts it again"
+_DIED = "reset() starts it again"
 
 
 class Worker:
@@ -149,7 +150,7 @@ class Worker:
         how = f"by {name}" if name else f"with exit code {code}"
         error = WorkerDied(
             f"worker {self.number} (pid {self.process.pid}) died {how} while at env {row}, {elapsed:.3g} s into its "
-            f"{phase}; it held envs {self.start} to {self.stop - 1}; {self._why(name)}; reset() starts it again"
+            f"{phase}; it held envs {self.start} to {self.stop - 1}; {self._why(name)}; {_DIED}"
             + _context(action, seed, stack),
             row=row,
             rows=self.rows,
@@ -160,6 +161,7 @@ class Worker:
             seed=seed,
         )
         error.exitcode, error.signal, error.stack, error.elapsed = code, name, stack, elapsed
+        error._advice = _DIED
         return error
 
     def _why(self, name: str | None) -> str:
@@ -201,7 +203,7 @@ class Worker:
             action=action,
             seed=seed,
         )
-        error.stack, error.elapsed = stack, elapsed
+        error.stack, error.elapsed, error._advice = stack, elapsed, _LATE
         return error
 
     def kill(self, number: int) -> None:
