@@ -88,6 +88,11 @@ class Exchange(Transitions):
         return cls(rows, obs, final_obs, reward, terminated, truncated, ops, infos)
 
     @property
+    def next_obs(self) -> Any:
+        """The true successor observation of each transition: `final_obs` where an episode rolled, else `obs`."""
+        return super().next_obs if self.successors is None else self.successors
+
+    @property
     def successors(self) -> Any:
         """Successor observations that cannot be made of `obs` and `final_obs`; None if they can."""
         return self.by_value[1] if self.by_value is not None and self.by_value[0] is self.obs else None

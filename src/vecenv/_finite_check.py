@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from vecenv._batch import Mail, Op, Rows
 from vecenv._faults import RESTARTS, Fault
 from vecenv._finite import Finder, Finding, Policies
 from vecenv.engines import Engine, SupportsEnd
-from vecenv.errors import EnvError, NotFiniteError
+from vecenv.errors import EnvError, NotFiniteError, WorkerTimeout
 
 _NOBODY: Rows = np.zeros(0, np.int64)
 _HERE = os.path.dirname(__file__) + os.sep
@@ -111,6 +111,15 @@ class FiniteCheck:
         self._again.clear()
         return held
 
+    def lose(self, rows: Sequence[int]) -> None:
+        """The envs of these rows are gone: nothing of what is held of them is delivered."""
+        lost = np.isin(self._held, rows)
+        for row in self._held[lost].tolist():
+            self._batch.mail.pop(row, None)
+        self._held = self._held[~lost]
+        for row in rows if self._again else ():
+            self._again.pop(row, None)
+
     def pending(self, pending: Rows) -> Rows:
         """What the front waits for, where the engine says that these are pending."""
         return np.union1d(pending, self._held) if len(self._held) else pending
@@ -171,8 +180,8 @@ class FiniteCheck:
         try:
             rows = self._engine.recv(count, timeout)
         except EnvError as error:
-            for row in error.rows if self._again else ():
-                self._again.pop(row, None)
+            if not isinstance(error, WorkerTimeout):
+                self.lose(error.rows)
             raise
         for row in self._again.keys() & set(rows.tolist()) if self._again else ():
             self._complete(row, self._again.pop(row))

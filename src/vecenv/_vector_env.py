@@ -548,8 +548,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if not isinstance(error, VecenvError) and isinstance(self.engine, SupportsPending):
             self._lifecycle.agree(self._finite.pending(self.engine.pending()), self._taken)
         if isinstance(self.engine, SupportsGone):  # the error that says so may have been lost to an interrupt
-            gone = self.engine.gone()
-            self._lifecycle.failed(gone[~np.isin(gone, self._finite.pending(self.engine.pending()))])
+            gone = np.setdiff1d(self.engine.gone(), self.engine.pending())
+            self._finite.lose(gone.tolist())
+            self._lifecycle.failed(gone)
 
     def _check_name(self, name: str) -> None:
         if name in _NOT_CALLABLE:

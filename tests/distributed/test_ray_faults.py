@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,25 +69,78 @@ def test_an_actor_killed_within_a_step_is_explained_and_a_reset_recovers(tmp_pat
         walk(envs, 1, 2)
 
 
-def test_a_death_that_an_interrupt_hides_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["_drop", "_give_back"])
+def test_a_death_that_an_interrupt_hides_is_not_forgotten(name: str, tmp_path: Path) -> None:
     with faulty("ray", "kill", at=1, fuse=str(tmp_path / "fuse")) as envs:
         envs.reset(seed=40)
-        give_up = envs.engine._give_up  # type: ignore[attr-defined]  # of the Ray engine
-
-        def interrupted(*lost: Any) -> None:
-            give_up(*lost)
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(envs.engine, "_give_up", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), interrupted(envs.engine, name):
             envs.step(np.array([11]), [1])
-        monkeypatch.undo()
-        with pytest.raises(NotResetError, match=r"envs \[0\] need a reset"):  # which died with env 1
-            envs.step(np.array([10]), [0])
+        if name == "_drop" or len(envs.engine.pending()):  # type: ignore[attr-defined]  # of the Ray engine
+            with pytest.raises(WorkerDied):
+                envs.recv()
+        for row in (0, 1):  # the other died with it
+            with pytest.raises(NotResetError, match=rf"envs \[{row}\] need a reset"):
+                envs.step(np.array([10 + row]), [row])
         with within(SOON):
             obs, _ = envs.reset(seed=40, options=mask(0, 1))
         assert_rows(obs, 0)
         walk(envs, 1, 2)
+
+
+def test_a_restart_that_an_interrupt_cuts_short_is_finished(tmp_path: Path) -> None:
+    options = {"at": 1, "fuse": str(tmp_path / "fuse"), "on_error": "restart", "autoreset": "same-step"}
+    with faulty("ray", "kill", **options) as envs:
+        envs.reset(seed=40)
+        with pytest.raises(KeyboardInterrupt), interrupted(envs.engine, "_resume", passing=2):
+            envs.step(actions(1))
+        with within(SOON):
+            step = envs.recv()
+        assert step.truncated.tolist() == step.infos["_fault"].tolist() == [True, True, False, False]
+        obs = envs.step(actions(2))[0]
+        assert obs[:, 2].tolist() == [1, 1, 2, 2]
+
+
+class _Interrupting(dict[Any, Any]):
+    """Ctrl-C when a request has been sent, before that is noted."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("sent", [0, 1])
+def test_a_request_that_an_interrupt_cuts_short_is_run_once(sent: int) -> None:
+    with faulty("ray") as envs:
+        envs.reset(seed=40)
+        engine: Any = envs.engine
+        with pytest.MonkeyPatch.context() as patch:
+            if sent:
+                patch.setattr(engine, "_flights", _Interrupting())
+            else:
+                patch.setattr(engine, "_launch_rest", _interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                envs.send(actions(1))
+        assert_rows(envs.recv().obs, 1)
+        walk(envs, 2, 3)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def interrupted(owner: Any, name: str, passing: int = 0) -> Iterator[None]:
+    """Ctrl-C before a method does its work, except for its first few calls."""
+    method, calls = getattr(owner, name), []
+
+    def interrupt(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) > passing:
+            raise KeyboardInterrupt
+        return method(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, interrupt)
+        yield
 
 
 def test_an_env_that_raises_is_named_by_its_index_among_all() -> None:

@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from vecenv._batch import Batch, Rows
+from vecenv._batch import Batch, Op, Rows
 from vecenv._clocks import Clocks
 from vecenv._envs import Factory, build_envs
 from vecenv._faults import Fault
 from vecenv._rows import RowRunner
 from vecenv.engines._facts import EnvFacts, agree
+from vecenv.errors import NotResetError
 
 
 def first_fault(batch: Batch, rows: Rows) -> tuple[int, Fault] | None:
@@ -28,6 +29,13 @@ def take_mail(batch: Batch, rows: Iterable[int]) -> None:
     """Throw away the mail of these rows."""
     for row in rows:
         batch.mail.pop(row, None)
+
+
+def check_resets(batch: Batch, rows: Rows) -> None:
+    """Raise unless these rows, whose envs are gone and about to be built again, are asked for nothing but a reset."""
+    others = rows[batch.op[rows] != Op.RESET]
+    if len(others):
+        raise NotResetError(f"env {others[0]} is gone with its worker; reset() builds it again")
 
 
 def warn_of(complaints: Iterable[str]) -> None:

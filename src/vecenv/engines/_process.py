@@ -303,14 +303,21 @@ class ProcessEngine:
     def _ask(self, payloads: list[bytes]) -> None:
         """Send each worker a question."""
         for worker in self._workers:
-            if worker.error is not None:
+            if self._staff.is_gone(worker):
                 raise NotResetError(
                     f"envs {worker.start} to {worker.stop - 1} are gone with their worker; reset() builds them again"
                 )
+        self._bury_unheard()
         self._ledger.sequence += 1
         self._post.questions, self._post.replies = payloads, {}
         for worker, payload in zip(self._workers, payloads, strict=True):
             worker.post(payload)
+
+    def _bury_unheard(self) -> None:
+        """Start those workers again, or raise WorkerDied, that died when an interrupt came before anybody was told."""
+        for worker in self._workers:
+            if worker.error is not None:
+                self._staff.bury(worker)
 
     def _tell_own(self, results: dict[int, Any]) -> None:
         assert self._caller is not None
@@ -329,6 +336,7 @@ class ProcessEngine:
             worker = self._staff.worker_of(min(set(everyone.tolist()) - post.replies.keys()))
             return worker.late(self._staff.at(worker), timeout, "call")
 
+        self._bury_unheard()
         self._waiting.park(answered, timeout, self._world.clock(), late)
         post.questions = []
         return post.replies

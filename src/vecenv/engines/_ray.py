@@ -6,7 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cloudpickle
@@ -16,7 +16,7 @@ from vecenv._batch import Batch, Mail, Op, Rows
 from vecenv._clocks import BUCKETS, Clocks
 from vecenv._faults import Fault, OnError
 from vecenv.engines._facts import agree, check_observation_mode
-from vecenv.engines._local import first_fault, hand_over, results_or_raise, split, take_mail
+from vecenv.engines._local import check_resets, first_fault, hand_over, results_or_raise, split, take_mail
 from vecenv.engines._ray_actor import Answer, Build, Life, Request, RowActor, Seen
 from vecenv.engines._ray_pool import Pool
 from vecenv.engines._ray_remote import ActorLoad, RemoteActor, load_of, summary_of
@@ -72,6 +72,8 @@ class RayEngine:
         self._since = 0.0
         """When waiting began, or an actor was last built again: timeouts do not count the building."""
         self._flights: dict[Any, _Flight] = {}
+        self._unlaunched: list[_Flight] = []
+        """Requests that are still to be sent; after an interrupt there may be some."""
         self._pending = np.zeros(count, np.bool_)
         self._done = np.zeros(count, np.bool_)
         """Rows whose results are in the batch, but not yet received."""
@@ -104,19 +106,27 @@ class RayEngine:
     # --- the seam ----------------------------------------------------------------------------------------------------
 
     def send(self, rows: Rows) -> None:
+        self._resume()
         for actor in self._pool.actors:
-            if actor.error is not None and bool((self._worker_of[rows] == actor.number).any()):
+            mine = rows[self._worker_of[rows] == actor.number]
+            if actor.error is not None and len(mine):
+                check_resets(self.batch, mine)
                 self._pool.revive(actor.number, None)
         rows = np.sort(rows)
-        flights = [self._flight(int(number), rows) for number in np.unique(self._worker_of[rows])]
         self._sequence += 1
+        flights = [self._flight(int(number), rows) for number in np.unique(self._worker_of[rows])]
         self._sent_at[rows] = self._sequence
         self._done[rows] = False
-        for flight in flights:
-            self._launch(flight)
-            self._pending[flight.rows] = True
+        self._unlaunched = flights
+        self._pending[rows] = True  # from here on they are sent, whatever interrupt comes
+        self._launch_rest()
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
+        self._resume()
+        for actor in self._pool.actors:  # of one that died nobody may have been told
+            if actor.error is not None and self._pending[actor.start : actor.stop].any():
+                self._give_up(actor, actor.error)
+                raise actor.error
         self._since = time.monotonic()
         while not self._enough(count):
             ready = self._pool.wait(list(self._flights), self._left(timeout))
@@ -193,14 +203,42 @@ class RayEngine:
             seed=batch.seed[where].copy(),
             actions=[column[where].copy() for column in batch.actions],
             watched=self._watched,
+            number=self._sequence,
         )
         local = (mine - actor.start).tolist() if batch.options or batch.given else []
         hand_over(batch.options, request.options, local, actor.start)
         hand_over(batch.given, request.given, local, actor.start)
         return _Flight(actor, mine, request)
 
-    def _launch(self, flight: _Flight) -> None:
-        self._flights[flight.actor.handle.run.remote(flight.request)] = flight
+    def _launch_rest(self) -> None:
+        while self._unlaunched:
+            flight = self._unlaunched[0]
+            self._flights[flight.actor.handle.run.remote(flight.request)] = flight
+            del self._unlaunched[0]
+
+    def _resume(self) -> None:
+        """Finish what an interrupt or a death has cut short: every pending request is with the actor of its rows.
+
+        One of which nobody knows whether it was sent is sent again, and run once.
+        """
+        actors = self._pool.actors
+        stale = {
+            reference: flight
+            for reference, flight in self._flights.items()
+            if flight.actor is not actors[flight.actor.number]
+        }
+        if stale:
+            self._unlaunched = [*self._unlaunched, *stale.values()]
+            self._drop(stale)
+        if self._unlaunched:
+            known = {id(flight.request) for flight in self._flights.values()}
+            left = {
+                id(flight.request): replace(flight, actor=actors[flight.actor.number])
+                for flight in self._unlaunched
+                if id(flight.request) not in known and self._pending[flight.rows].all()
+            }
+            self._unlaunched = list(left.values())
+            self._launch_rest()
 
     def _land(self, reference: Any) -> None:
         """Take an answer; whatever an interrupt cuts short is done again."""
@@ -327,25 +365,22 @@ class RayEngine:
             return Life(fault, Seen.of(self.batch, mine))
 
         try:
-            revived = self._pool.restart(actor, error, self._sequence, life)
+            self._pool.restart(actor, error, self._sequence, life)
         except RestartLimit as limit:
             self._give_up(actor, limit)
             raise
-        for flight in self._drop_flights(actor):
-            flight.actor = revived
-            self._launch(flight)
+        self._resume()
         self._since = time.monotonic()
 
     def _give_up(self, actor: RemoteActor, error: EnvError) -> None:
         """Hand back what a dead actor was asked for; the next RESET of its rows starts it again."""
         actor.error = error
-        for flight in self._drop_flights(actor):
-            self.batch.op[flight.rows] = Op.IDLE
-        self._give_back(np.arange(actor.start, actor.stop))
+        self._unlaunched = [flight for flight in self._unlaunched if flight.actor is not actor]
+        self._drop({reference: flight for reference, flight in self._flights.items() if flight.actor is actor})
+        self.batch.op[actor.start : actor.stop] = Op.IDLE
         take_mail(self.batch, actor.rows)
+        self._give_back(np.arange(actor.start, actor.stop))
 
-    def _drop_flights(self, actor: RemoteActor) -> list[_Flight]:
-        dropped = {reference: flight for reference, flight in self._flights.items() if flight.actor is actor}
-        for reference in dropped:
+    def _drop(self, flights: dict[Any, _Flight]) -> None:
+        for reference in flights:
             del self._flights[reference]
-        return list(dropped.values())

@@ -85,6 +85,8 @@ class Request:
     given: dict[int, Any] = field(default_factory=dict)
     watched: bool = False
     """Whether the answer is to tell how episodes began."""
+    number: int = 0
+    """Which request it is. After an interrupt the front may not know whether it has asked, and asks again."""
 
 
 @dataclass
@@ -129,6 +131,8 @@ class RowActor:
         self._life = life
         self._engine: Any = None
         self._dropped: set[Any] = set()
+        self._answered: tuple[int, Answer] | None = None
+        """The latest request, by number, and its answer."""
 
     def hello(self) -> Place:
         """Answers as soon as the actor is placed."""
@@ -158,7 +162,12 @@ class RowActor:
         )
 
     def run(self, request: Request) -> Answer:
-        """Run the ops of some rows."""
+        """Run the ops of some rows, once, also if that is asked for twice in a row."""
+        if self._answered is None or self._answered[0] != request.number:
+            self._answered = request.number, self._run(request)
+        return self._answered[1]
+
+    def _run(self, request: Request) -> Answer:
         batch: Batch = self._engine.batch
         rows = np.arange(len(batch)) if request.rows is None else request.rows
         where: Any = slice(None) if request.rows is None else rows

@@ -69,12 +69,13 @@ class RemoteActor:
 
     def late(self, row: int, seconds: float | None, phase: Phase) -> WorkerTimeout:
         """The error for an actor that did not answer in time."""
-        advice = (
-            f"{self.again}() kills it and starts it again" if self.again == "reset" else "it can be waited for again"
-        )
+        advice = f"{self.again}() kills it and starts it again"
+        if self.again != "reset":
+            advice = "it can be waited for again"
+        if phase == "make":
+            advice = "start_timeout= gives it longer"
         error = WorkerTimeout(
-            f"{self.name} did not answer within {seconds} s in {phase}; "
-            + ("start_timeout= gives it longer" if phase == "make" else advice),
+            f"{self.name} did not answer within {seconds} s in {phase}; {advice}",
             row=row,
             phase=phase,
             worker=self.number,

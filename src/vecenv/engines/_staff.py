@@ -16,7 +16,7 @@ from vecenv._seeding import NO_SEED
 from vecenv.engines._control import MESSAGES, RING, SharedBlock
 from vecenv.engines._facts import BatchFacts, EnvFacts
 from vecenv.engines._ledger import Ledger
-from vecenv.engines._local import take_mail
+from vecenv.engines._local import check_resets, take_mail
 from vecenv.engines._post import PostRoom
 from vecenv.engines._worker import Assignment, Attachment
 from vecenv.engines._workers import Worker
@@ -177,19 +177,21 @@ class Staff:
     def revive_for(self, rows: Rows) -> None:
         """Start dead workers again whose rows are asked for."""
         for worker in self.workers:
-            if worker.error is not None and bool(np.isin(rows, worker.rows).any()):
-                if self._is_gone(worker):
-                    self._replace(worker, lost={})
-                else:  # an interrupt came before it was started again
-                    self.bury(worker)
+            mine = rows[np.isin(rows, worker.rows)] if worker.error is not None else rows[:0]
+            if len(mine) and self.is_gone(worker):
+                check_resets(self._batch, mine)
+                self._replace(worker, lost={})
+            elif len(mine):  # an interrupt came before it was started again
+                self.bury(worker)
         self.calm_down()
 
     def gone(self) -> Rows:
         """The rows of workers that are dead and are not started again before a reset."""
-        gone = [worker.rows for worker in self.workers if self._is_gone(worker)]
+        gone = [worker.rows for worker in self.workers if self.is_gone(worker)]
         return np.array([row for rows in gone for row in rows], np.int64)
 
-    def _is_gone(self, worker: Worker) -> bool:
+    def is_gone(self, worker: Worker) -> bool:
+        """Whether a worker is dead and is not started again before a reset."""
         return worker.given_up or (worker.error is not None and self._on_error == "raise")
 
     def calm_down(self) -> None:
@@ -243,4 +245,5 @@ class Staff:
             self._world.unwatch(worker)
             self._world.close([worker], 0.0)
             raise
+        self._world.unwatch(dead)  # an interrupt may have come before this was done when it was buried
         self._world.release(dead)

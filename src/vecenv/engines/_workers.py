@@ -191,10 +191,13 @@ class Worker:
         elapsed = time.monotonic() - self._asked_at
         stopped = _is_stopped(self.process.pid)
         stack = "" if stopped else self.stack()
+        advice = "start_timeout= gives it more time" if phase == "make" else _LATE
+        if stopped:
+            advice = f"`kill -CONT {self.process.pid}` lets it go on; {advice}"
         error = WorkerTimeout(
             f"env {row} (worker {self.number}, pid {self.process.pid}) did not answer within {seconds} s in {phase}; "
-            + (f"its process is stopped, `kill -CONT {self.process.pid}` lets it go on; " if stopped else "")
-            + ("start_timeout= gives it more time" if phase == "make" else _LATE)
+            + ("its process is stopped; " if stopped else "")
+            + advice
             + _context(action, seed, stack),
             row=row,
             phase=phase,
@@ -203,7 +206,7 @@ class Worker:
             action=action,
             seed=seed,
         )
-        error.stack, error.elapsed, error._advice = stack, elapsed, _LATE
+        error.stack, error.elapsed, error._advice = stack, elapsed, advice
         return error
 
     def kill(self, number: int) -> None:
@@ -302,8 +305,9 @@ def _open(descriptors: list[int], opening: Callable[[Any], int], what: Any) -> N
 
 def _close(descriptors: list[int]) -> None:
     """Close what is listed. In one C call: after an interrupt in between, another's descriptor would be closed."""
-    with contextlib.suppress(IndexError):  # when there are no more
-        any(map(os.close, iter(descriptors.pop, None)))
+    while descriptors:
+        with contextlib.suppress(IndexError, OSError):  # there are no more, or somebody has closed one
+            any(map(os.close, iter(descriptors.pop, None)))
 
 
 def _context(action: Any, seed: int | None, stack: str) -> str:
