@@ -489,6 +489,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self._recorder.sending(rows, ops)
         self.engine.send(rows)
         self._lifecycle.sent(rows, call)
+        if self._recorder is not None:
+            self._recorder.sent()
 
     def _forget(self, rows: Rows) -> None:
         """Take back what was prepared for rows that could not be sent. An interrupt may come when they are sent."""

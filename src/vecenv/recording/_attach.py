@@ -35,7 +35,7 @@ def attach(envs: VectorEnv, env_fns: Sequence[Factory], folder: Path, limit: int
 
     facts = Facts(engine.name, name_of_mode(envs.autoreset_mode), build)
     everyone = envs._lifecycle.all_rows
-    envs._recorder = Recorder(engine.batch, _begins(engine), facts, everyone, envs._may_roll, folder, limit)
+    envs._recorder = Recorder(engine.batch, _begins(engine), facts, everyone, folder, limit)
     envs._finite.note = envs._recorder.failed
 
 

@@ -35,8 +35,8 @@ class Begins(Protocol):
         """Some of these rows are to be reset: what they noted before is of no interest."""
         ...
 
-    def take(self, rows: Rows) -> tuple[Rows | None, Any]:
-        """Those of the rows, which were just received, that began an episode; and how they did."""
+    def take(self, rows: Rows) -> tuple[Rows | bytes | None, Any]:
+        """Those of the rows, which were just received, that began an episode; and how they did. See `Received`."""
         ...
 
     def peek(self, row: int) -> Any:
@@ -62,16 +62,16 @@ class PythonBegins:
         if self._kinds.tobytes() != self._quiet:
             self._kinds[rows] = WATCHED
 
-    def take(self, rows: Rows) -> tuple[Rows | None, Any]:
+    def take(self, rows: Rows) -> tuple[Rows | bytes | None, Any]:
         kinds = self._kinds
-        if kinds.tobytes() == self._quiet:
+        noted = kinds.tobytes()
+        if noted == self._quiet:
             return None, None
         if len(rows) == len(kinds):
-            began = (kinds > WATCHED).nonzero()[0]
             kinds.fill(WATCHED)
-        else:
-            began = rows[kinds[rows] > WATCHED]
-            kinds[began] = WATCHED
+            return noted, self._words.copy()
+        began = rows[kinds[rows] > WATCHED]
+        kinds[began] = WATCHED
         return began, self._words.take(began, 0)
 
     def peek(self, row: int) -> Any:

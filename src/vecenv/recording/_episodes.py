@@ -15,7 +15,7 @@ from vecenv.recording._begins import Begins, not_told
 from vecenv.recording._copies import columns_of, is_data
 from vecenv.recording._digests import is_digested
 from vecenv.recording._kept_options import KeptOptions
-from vecenv.recording._log import Kept, Log, Received, Sent, position_of
+from vecenv.recording._log import Kept, Log, Received, Sent
 from vecenv.recording._recording import Recording
 
 _FORGOTTEN = "how the episode began is no longer known"
@@ -93,7 +93,7 @@ class Episodes:
         self, row: int, complete: bool, sent: list[tuple[Sent, int]], received: list[tuple[Received, int]]
     ) -> Recording:
         first, _ = received[0]
-        place = -1 if first.began is None or not complete else position_of(first.began, row)
+        place = first.place(row) if complete else -1
         if place < 0:
             start, had_options = {"kind": "unknown", "why": _FORGOTTEN}, True
         else:

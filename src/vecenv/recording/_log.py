@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from vecenv._batch import Op, Rows
+from vecenv._starts import WATCHED
 
 Kept: TypeAlias = tuple[Any, ...]
 """One entry per leaf: an array, or a list of values where the leaf has no fixed size."""
@@ -15,8 +16,8 @@ Kept: TypeAlias = tuple[Any, ...]
 _OVERHEAD = 1000
 """Bytes of an entry besides its arrays, about."""
 _RESET = int(Op.RESET)
-_SOME = 512
-"""Entries after which it is worth looking for some that nobody needs."""
+_SOME, _MANY = 512, 1024
+"""Entries after which it is worth looking for some that nobody needs; and after which it cannot wait."""
 
 
 class Sent(NamedTuple):
@@ -43,8 +44,16 @@ class Received(NamedTuple):
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
-    began: Rows | None
+    began: Rows | bytes | None
+    """Or what all rows noted: kinds of `_starts.py`, of which those above WATCHED began."""
     starts: Any
+    """Of those that began, or of all."""
+
+    def place(self, row: int) -> int:
+        """Where the start of a row is among `starts`; -1 if it did not begin an episode here."""
+        if isinstance(self.began, bytes):
+            return row if self.began[row] > WATCHED else -1
+        return -1 if self.began is None else position_of(self.began, row)
 
 
 class Log:
@@ -55,13 +64,15 @@ class Log:
     Args:
         count: number of rows.
         limit: bytes; the oldest entries are dropped when there are more.
-
-    Attributes:
-        begin: by row, number of the entry that its episode began with; entries before the oldest are not kept.
     """
 
     def __init__(self, count: int, limit: int) -> None:
-        self.begin = np.zeros(count, np.int64)
+        self._begin = np.zeros(count, np.int64)
+        """By row, number of the entry that its episode began with; entries before the oldest are not kept."""
+        self._unsettled: list[tuple[int, bytes]] = []
+        """Entries that `_begin` does not know of yet, and what rows noted: it is cheaper to look at many at once."""
+        self._latest: tuple[int, Rows, np.ndarray] = -1, self._begin[:0], self._begin[:0]
+        """The latest of those it knows of, the rows that began with it, and what those had begun with before."""
         self._entries: list[tuple[Any, ...]] = []
         self._first = 0
         self._limit = limit
@@ -69,7 +80,7 @@ class Log:
         self._looked = 0
 
     def add(self, entry: tuple[Any, ...]) -> int:
-        """Append an entry, a tuple of the fields of Sent or Received; drop what nobody needs, or what is too much.
+        """Append an entry, a tuple of the fields of Sent or Received; drop what is too much.
 
         Returns:
             Its number.
@@ -78,15 +89,35 @@ class Log:
         number = self._first + len(entries)
         entries.append(entry)
         self._bytes += entry[0]
-        if self._bytes > self._limit or len(entries) - self._looked > _SOME:
+        if self._bytes > self._limit or len(entries) - self._looked > _MANY:
             self._prune()
         return number
+
+    def tidy(self) -> None:
+        """Drop what nobody needs, if it is worth looking: a good moment is when there is nothing else to do."""
+        if len(self._entries) - self._looked > _SOME:
+            self._prune()
+
+    def began(self, number: int, rows: Rows | bytes) -> None:
+        """Rows began an episode with the entry `number`, which is the last one; see `Received.began`."""
+        if not isinstance(rows, bytes):
+            kinds = np.zeros(len(self._begin), np.uint8)
+            kinds[rows] = WATCHED + 1
+            rows = kinds.tobytes()
+        self._unsettled.append((number, rows))
+
+    def begin_before(self, row: int) -> int | None:
+        """With which entry the episode of a row began that came before one which began with the last entry."""
+        self._settle()
+        number, rows, begins = self._latest
+        place = position_of(rows, row) if number == self._first + len(self._entries) - 1 else -1
+        return None if place < 0 else int(begins[place])
 
     def take_back(self, rows: Rows) -> None:
         """Forget that these rows were sent, if that is the last entry."""
         last = _entry(self._entries[-1]) if self._entries else None
         if isinstance(last, Sent) and (
-            len(rows) == len(self.begin) if last.rows is None else np.array_equal(last.rows, rows)
+            len(rows) == len(self._begin) if last.rows is None else np.array_equal(last.rows, rows)
         ):
             self._bytes -= self._entries.pop()[0]
 
@@ -103,7 +134,8 @@ class Log:
             Whether all are still there; what was sent; and what was received, of which the first is the observation
             that the first action was chosen by.
         """
-        start = int(self.begin[row]) if begin is None else begin
+        self._settle()
+        start = int(self._begin[row]) if begin is None else begin
         sent: list[tuple[Sent, int]] = []
         received: list[tuple[Received, int]] = []
         for entry in map(_entry, self._entries[max(0, start - self._first) :]):
@@ -125,17 +157,30 @@ class Log:
                 return isinstance(entry, Sent)
         return False
 
+    def _settle(self) -> None:
+        if self._unsettled:
+            numbers = np.array([number for number, _ in self._unsettled])
+            noted = np.frombuffer(b"".join([kinds for _, kinds in self._unsettled]), np.uint8)
+            began = noted.reshape(len(numbers), -1) > WATCHED
+            entries, rows = began[:-1].nonzero()
+            self._begin[rows] = numbers[entries]  # the last one of a row is what stays
+            rows = began[-1].nonzero()[0]
+            self._latest = int(numbers[-1]), rows, self._begin.take(rows)
+            self._begin[rows] = numbers[-1]
+            self._unsettled.clear()
+
     def _prune(self) -> None:
-        self._drop(int(self.begin.min()) - self._first)
+        self._settle()
+        self._drop(int(self._begin.min()) - self._first)
         while self._bytes > self._limit and self._entries:
             self._drop(1 + len(self._entries) // 8)
         self._looked = len(self._entries)
 
     def _drop(self, count: int) -> None:
         if count > 0:
-            self._bytes -= sum(entry[0] for entry in self._entries[:count])
-            del self._entries[:count]
-            self._first += count
+            size = self._bytes - sum(entry[0] for entry in self._entries[:count])
+            entries, first = self._entries[count:], self._first + count
+            self._entries, self._first, self._bytes = entries, first, size  # at once: an interrupt may come any time
 
 
 def _entry(fields: tuple[Any, ...]) -> Sent | Received:

@@ -11,6 +11,7 @@ import numpy as np
 from vecenv._batch import Batch, Rows
 from vecenv._faults import Fault
 from vecenv._seeding import NO_SEED
+from vecenv._starts import WATCHED
 from vecenv.errors import EnvError, NotFiniteError, UnknownRow, VecenvError, WorkerDied, WorkerTimeout, name_recording
 from vecenv.recording._begins import Begins, noted_start
 from vecenv.recording._copies import copied_value, copier
@@ -18,7 +19,7 @@ from vecenv.recording._episodes import Episodes, Facts
 from vecenv.recording._failures import failure_of, failure_of_fault
 from vecenv.recording._files import Folder
 from vecenv.recording._kept_options import KeptOptions
-from vecenv.recording._log import Kept, Log, position_of, size_of
+from vecenv.recording._log import Kept, Log, size_of
 from vecenv.recording._recording import Recording
 
 _FLAGS = 10
@@ -32,24 +33,22 @@ _Written: TypeAlias = tuple[str, str | None, str]
 class Recorder:
     """Keeps what goes back and forth, in the front, so that it outlives a dead worker.
 
-    The front calls `sending` before rows are sent and `received` when they are back; `failed` when an error is about to
-    be raised. Nothing here changes what a user gets, but for the path of a file in errors and in `info["fault"]`.
+    The front calls `sending` before rows are sent, `sent` afterwards and `received` when they are back; `failed` when
+    an error is about to be raised. Nothing here changes what a user gets, but for the path of a file in errors and in
+    `info["fault"]`.
 
     Args:
         batch: of all rows.
         begins: how episodes began.
         facts: of the vector env.
         everyone: the array that the front sends if it sends all rows in order.
-        may_roll: whether an exchange may end an episode and begin the next.
         folder: where files are written.
         limit: bytes to keep in all.
     """
 
-    def __init__(
-        self, batch: Batch, begins: Begins, facts: Facts, everyone: Rows, may_roll: bool, folder: Path, limit: int
-    ) -> None:
+    def __init__(self, batch: Batch, begins: Begins, facts: Facts, everyone: Rows, folder: Path, limit: int) -> None:
         self._batch, self._begins, self._facts = batch, begins, facts
-        self._everyone, self._count, self._may_roll = everyone, len(batch), may_roll
+        self._everyone, self._count = everyone, len(batch)
         self._folder = Folder(folder)
         self._log = Log(len(batch), limit)
         self._options = KeptOptions(batch)
@@ -65,8 +64,6 @@ class Recorder:
         """Files of rows that did not answer, until they do."""
         self._deaths: dict[tuple[Any, ...], str | None] = {}
         """Files of the rows at which workers died that were started again, the latest last."""
-        self._rolled: tuple[Rows, np.ndarray] | None = None
-        """Rows that began an episode with the last exchange, and with which entry the one before had begun."""
 
     # --- what the front calls ----------------------------------------------------------------------------------------
 
@@ -84,6 +81,10 @@ class Recorder:
         if self._failed:
             for row in rows.tolist():
                 self._failed.pop(row, None)
+
+    def sent(self) -> None:
+        """Rows were sent, and there is nothing to do until they are back."""
+        self._log.tidy()
 
     def unsent(self, rows: Rows) -> None:
         """These rows were not sent, whether or not `sending` had been told of them."""
@@ -103,13 +104,14 @@ class Recorder:
         else:
             flags = batch.reward[rows], batch.terminated[rows], batch.truncated[rows]
         began, starts = self._begins.take(rows)
-        self._rolled = None
         size = self._size(obs, _FLAGS, whole)
         if began is not None:
             size += self._begins.row_bytes * len(began)
         number = self._log.add((size, None if whole else rows.copy(), obs, *flags, began, starts))
         if began is not None:
-            self._note_begun(began, number)
+            self._log.began(number, began)
+            if self._episodes.seeds or self._options.any:
+                self._forget_resets(began)
 
     def replaced(self, rows: Rows, states: dict[str, np.ndarray]) -> None:
         """These rows of a kernel are now in other states, which is where their recordings begin."""
@@ -118,8 +120,8 @@ class Recorder:
         flags = batch.reward[rows], batch.terminated[rows], batch.truncated[rows]
         size = self._size(obs, _FLAGS, False) + self._begins.row_bytes * len(rows)
         number = self._log.add((size, rows.copy(), obs, *flags, rows.copy(), tuple(states.values())))
-        self._note_begun(rows, number)
-        self._rolled = None
+        self._log.began(number, rows)
+        self._forget_resets(rows)
 
     def failed(self, error: VecenvError) -> None:
         """This error is about to be raised: write the episode of its env, and tell the error where. Raises nothing."""
@@ -151,12 +153,10 @@ class Recorder:
             if seed != NO_SEED:
                 known[row] = seed
 
-    def _note_begun(self, began: Rows, number: int) -> None:
-        """These rows began an episode with the entry `number`, which is the last one."""
-        begin = self._log.begin
-        if self._may_roll:
-            self._rolled = began, begin.take(began)
-        begin[began] = number
+    def _forget_resets(self, began: Rows | bytes) -> None:
+        """These rows began an episode: how they were to begin it is of no interest."""
+        if isinstance(began, bytes):
+            began = (np.frombuffer(began, np.uint8) > WATCHED).nonzero()[0]
         for row in began.tolist() if self._episodes.seeds else ():
             self._episodes.seeds.pop(row, None)
         if self._options.any:
@@ -202,10 +202,8 @@ class Recorder:
 
     def _rolled_from(self, row: int) -> int | None:
         """With which entry the episode began that the last exchange ended, if it also began the next."""
-        if self._rolled is None or not (self._batch.terminated[row] or self._batch.truncated[row]):
-            return None
-        place = position_of(self._rolled[0], row)
-        return None if place < 0 else int(self._rolled[1][place])
+        ended = self._batch.terminated[row] or self._batch.truncated[row]
+        return self._log.begin_before(row) if ended else None
 
     def _write(self, made: Recording) -> _Written | None:
         path = self._folder.write(made)
