@@ -392,7 +392,7 @@ def check_recording(record: Any, folder: Any, limit: Any) -> tuple[Path, int] | 
         raise ConfigError(f"record must be 'last-episode' or None, got {record!r:.40}")
     path = Path(os.fsdecode(folder)).absolute()
     there = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):  # not made before something is to be written
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):  # it is made when something is written
         raise ConfigError(f"record_folder {str(path)!r}: {there} is no folder that can be written to; give another one")
     return path, limit
 

@@ -495,12 +495,14 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def _forget(self, rows: Rows) -> None:
         """Take back what was prepared for rows that could not be sent. An interrupt may come when they are sent."""
         batch, self._same_ops = self._batch, None
-        batch.options.clear()
-        batch.given.clear()
-        if not isinstance(self.engine, SupportsPending) or not np.isin(rows, self.engine.pending()).any():
+        unsent = np.setdiff1d(rows, self.engine.pending()) if isinstance(self.engine, SupportsPending) else rows
+        for row in unsent.tolist() if batch.options or batch.given else ():
+            batch.options.pop(row, None)
+            batch.given.pop(row, None)
+        batch.op[unsent] = _IDLE
+        batch.seed[unsent] = NO_SEED  # or the next autoreset would use the seeds of this reset
+        if len(unsent) == len(rows):
             self._finite.undo()
-            batch.op[rows] = _IDLE
-            batch.seed[rows] = NO_SEED  # or the next autoreset would use the seeds of this reset
             if self._recorder is not None:
                 self._recorder.unsent(rows)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from faulty import COUNT, actions, assert_rows, fails, faulty, first_failure, in_every_mode, mask, walk, within
 from test_restart import Run
 
-from vecenv.errors import EnvError, NotResetError, RestartLimit, WorkerDied, WorkerTimeout
+from vecenv.errors import EnvError, NotResetError, RestartLimit, SpaceError, WorkerDied, WorkerTimeout
 
 pytestmark = pytest.mark.usefixtures("cluster", "no_pauses")
 SOON = 40.0
@@ -98,6 +99,14 @@ def test_a_restart_that_an_interrupt_cuts_short_is_finished(tmp_path: Path) -> N
         assert step.truncated.tolist() == step.infos["_fault"].tolist() == [True, True, False, False]
         obs = envs.step(actions(2))[0]
         assert obs[:, 2].tolist() == [1, 1, 2, 2]
+
+
+def test_what_cannot_be_pickled_is_told_before_anything_is_sent() -> None:
+    with faulty("ray") as envs:
+        envs.reset(seed=40)
+        with pytest.raises(SpaceError, match="cannot be sent to a worker"):
+            envs.reset(options={"lock": threading.Lock()})
+        walk(envs, 1, 2)
 
 
 class _Interrupting(dict[Any, Any]):

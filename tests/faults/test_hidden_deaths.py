@@ -100,6 +100,16 @@ def test_a_restart_makes_up_for_it(call: str) -> None:
         assert truncated.tolist() == infos["_fault"].tolist() == [True, True, False, False]
 
 
+def test_a_call_that_was_given_up_is_not_made_in_the_worker_that_is_started_next() -> None:
+    with vecenv.make(ObedientEnv.many(4), **FORKED, on_error="restart") as envs:
+        envs.reset(seed=0)
+        kill_worker_of(envs, 0)
+        with pytest.raises(KeyboardInterrupt), interrupted(envs.engine._staff, "_restart"):  # type: ignore[attr-defined]
+            envs.set_attr("bonus", 5.0)
+        assert envs.call("poke", 10) == (10, 11, 12, 13)
+        assert envs.get_attr("bonus")[:2] == (0.0, 0.0)
+
+
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_call_that_nobody_will_answer_is_not_waited_for(moment: str) -> None:
     with AsyncVectorEnv(ObedientEnv.many(4), context="fork", workers=2) as envs:
@@ -121,6 +131,7 @@ def test_what_is_left_of_it_does_not_keep_the_front_awake() -> None:
         with pytest.raises(KeyboardInterrupt), interrupted(world, "unwatch"):
             envs.step([SLOW], [2])
         envs.recv()
+        assert world._poll.poll(0) == []
         envs.reset(seed=1)
         assert world._poll.poll(0) == []
 

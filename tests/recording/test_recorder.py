@@ -799,3 +799,17 @@ def test_who_does_not_record_does_not_load_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_an_interrupt_when_all_is_sent_leaves_the_options_of_a_reset(tmp_path, monkeypatch):
+    with make(tmp_path) as envs:
+        with monkeypatch.context() as patch:
+            patch.setattr(envs._recorder._log, "tidy", _interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                envs.reset(seed=1, options={"level": 3})
+        envs.recv()
+        assert envs.recording(0).options["kind"] != "none"
+
+
+def _interrupt():
+    raise KeyboardInterrupt

@@ -6,7 +6,6 @@ in `_post.py`, how they are started and replaced in `_staff.py`.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from multiprocessing.util import Finalize
 from typing import Any
@@ -24,16 +23,12 @@ from vecenv.engines._facts import EnvFacts, agree, check_observation_mode
 from vecenv.engines._ledger import Ledger, Part
 from vecenv.engines._local import first_fault, hand_over, results_or_raise, split, take_mail, warn_of
 from vecenv.engines._post import PostRoom
-from vecenv.engines._sendable import dumps
+from vecenv.engines._sendable import pickled
 from vecenv.engines._staff import Staff
 from vecenv.engines._waiting import WaitingRoom
 from vecenv.engines._workers import Worker
 from vecenv.engines._world import Processes, World
-from vecenv.errors import EnvError, NotResetError, SpaceError
-
-
-class Unsendable(SpaceError, pickle.PicklingError):
-    """Reset options, an action or an attribute's value that cannot be pickled. Nothing was sent."""
+from vecenv.errors import EnvError, NotResetError
 
 
 class ProcessEngine:
@@ -196,7 +191,7 @@ class ProcessEngine:
 
     def begin_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Start a call of every env."""
-        self._ask([self._pickled(("call", self._ledger.sequence + 1, name, args, kwargs))] * self._worker_count)
+        self._ask([pickled(("call", self._ledger.sequence + 1, name, args, kwargs))] * self._worker_count)
         if self._caller is not None:
             self._tell_own(self._caller.call(range(len(self._caller.envs)), name, args, kwargs))
 
@@ -206,7 +201,7 @@ class ProcessEngine:
 
     def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
         payloads = [
-            self._pickled(("set", self._ledger.sequence + 1, name, dict(enumerate(values[start:stop]))))
+            pickled(("set", self._ledger.sequence + 1, name, dict(enumerate(values[start:stop]))))
             for start, stop in self._bounds[: self._worker_count]
         ]
         self._ask(payloads)
@@ -276,7 +271,7 @@ class ProcessEngine:
             hand_over(batch.options, options, local, start)
             hand_over(batch.given, given, local, start)
             actions = {leaf: {row: batch.actions[leaf][start + row] for row in local} for leaf in by_value}
-            extras[part] = self._pickled(("extras", options, given, actions))
+            extras[part] = pickled(("extras", options, given, actions))
         return extras
 
     def _run_caller(self) -> None:
@@ -307,6 +302,7 @@ class ProcessEngine:
                 raise NotResetError(
                     f"envs {worker.start} to {worker.stop - 1} are gone with their worker; reset() builds them again"
                 )
+        self._post.questions = []  # as in `send`
         self._bury_unheard()
         self._ledger.sequence += 1
         self._post.questions, self._post.replies = payloads, {}
@@ -340,14 +336,6 @@ class ProcessEngine:
         self._waiting.park(answered, timeout, self._world.clock(), late)
         post.questions = []
         return post.replies
-
-    def _pickled(self, message: Any) -> bytes:
-        try:
-            return dumps(message)
-        except Exception as error:
-            raise Unsendable(
-                f"this cannot be sent to a worker: {error}; pass plain data, or use engine='sync'"
-            ) from error
 
 
 def _close_all(world: World, workers: list[Worker], blocks: list[SharedMemory], timeout: float) -> list[str]:

@@ -20,6 +20,7 @@ from vecenv.engines._local import check_resets, first_fault, hand_over, results_
 from vecenv.engines._ray_actor import Answer, Build, Life, Request, RowActor, Seen
 from vecenv.engines._ray_pool import Pool
 from vecenv.engines._ray_remote import ActorLoad, RemoteActor, load_of, summary_of
+from vecenv.engines._sendable import pickled
 from vecenv.errors import EnvError, NotResetError, Phase, RestartLimit, WorkerDied, WorkerTimeout
 
 
@@ -208,12 +209,21 @@ class RayEngine:
         local = (mine - actor.start).tolist() if batch.options or batch.given else []
         hand_over(batch.options, request.options, local, actor.start)
         hand_over(batch.given, request.given, local, actor.start)
+        if request.options or request.given or batch.action_layout.by_value:
+            pickled(request)  # to know before anything is sent
         return _Flight(actor, mine, request)
 
     def _launch_rest(self) -> None:
         while self._unlaunched:
             flight = self._unlaunched[0]
-            self._flights[flight.actor.handle.run.remote(flight.request)] = flight
+            try:
+                self._flights[flight.actor.handle.run.remote(flight.request)] = flight
+            except Exception:  # Ray does not take it, nor is anybody asked for those that were to follow
+                unsent = np.concatenate([flight.rows for flight in self._unlaunched])
+                self._unlaunched = []
+                self._give_back(unsent)
+                self.batch.op[unsent] = Op.IDLE
+                raise
             del self._unlaunched[0]
 
     def _resume(self) -> None:
@@ -235,7 +245,7 @@ class RayEngine:
             left = {
                 id(flight.request): replace(flight, actor=actors[flight.actor.number])
                 for flight in self._unlaunched
-                if id(flight.request) not in known and self._pending[flight.rows].all()
+                if id(flight.request) not in known and self._pending[flight.rows].any()
             }
             self._unlaunched = list(left.values())
             self._launch_rest()
@@ -256,7 +266,7 @@ class RayEngine:
             self.batch.op[flight.rows] = Op.IDLE
         else:
             self._write(flight, answer)
-        self._done[flight.rows] = True
+        self._done[flight.rows] = self._pending[flight.rows]
         del self._flights[reference]
 
     def _write(self, flight: _Flight, answer: Answer) -> None:

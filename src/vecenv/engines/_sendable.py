@@ -9,6 +9,19 @@ import cloudpickle
 
 from vecenv._batch import Mail
 from vecenv._faults import Fault
+from vecenv.errors import SpaceError
+
+
+class Unsendable(SpaceError, pickle.PicklingError):
+    """Reset options, an action or an attribute's value that cannot be pickled. Nothing was sent."""
+
+
+def pickled(message: Any) -> bytes:
+    """A message to a worker. Raises Unsendable."""
+    try:
+        return dumps(message)
+    except Exception as error:
+        raise Unsendable(f"this cannot be sent to a worker: {error}; pass plain data, or use engine='sync'") from error
 
 
 def sendable(value: Any) -> Any:

@@ -171,8 +171,10 @@ class Staff:
     def bury_again(self) -> None:
         """Finish what an interrupt cut short: no rows are left with a dead worker."""
         for worker in self.workers:
-            if worker.error is not None and len(self._ledger.owed(worker.number)):
-                self.bury(worker)
+            if worker.error is not None:
+                self._world.unwatch(worker)
+                if len(self._ledger.owed(worker.number)):
+                    self.bury(worker)
 
     def revive_for(self, rows: Rows) -> None:
         """Start dead workers again whose rows are asked for."""
@@ -230,6 +232,7 @@ class Staff:
             lost: why the episodes of its rows ended, to be reported with their next op.
         """
         deadline = self.deadline()
+        self._world.unwatch(dead)  # an interrupt may have come before this was done when it was buried
         dead.kill(signal.SIGKILL)
         pending = self._ledger.renew(dead.number)
         self._batch.op[pending] = self._ledger.sent_ops[pending]
@@ -245,5 +248,4 @@ class Staff:
             self._world.unwatch(worker)
             self._world.close([worker], 0.0)
             raise
-        self._world.unwatch(dead)  # an interrupt may have come before this was done when it was buried
         self._world.release(dead)

@@ -158,16 +158,29 @@ class Log:
         return False
 
     def _settle(self) -> None:
-        if self._unsettled:
-            numbers = np.array([number for number, _ in self._unsettled])
-            noted = np.frombuffer(b"".join([kinds for _, kinds in self._unsettled]), np.uint8)
-            began = noted.reshape(len(numbers), -1) > WATCHED
-            entries, rows = began[:-1].nonzero()
-            self._begin[rows] = numbers[entries]  # the last one of a row is what stays
-            rows = began[-1].nonzero()[0]
-            self._latest = int(numbers[-1]), rows, self._begin.take(rows)
-            self._begin[rows] = numbers[-1]
-            self._unsettled.clear()
+        """See which rows began with the entries that nobody has looked at yet, and keep no more than their starts."""
+        if not self._unsettled:
+            return
+        numbers = np.array([number for number, _ in self._unsettled])
+        noted = np.frombuffer(b"".join([kinds for _, kinds in self._unsettled]), np.uint8)
+        entries, rows = (noted.reshape(len(numbers), -1) > WATCHED).nonzero()
+        ends = np.searchsorted(entries, np.arange(1, len(numbers) + 1)).tolist()
+        for number, start, end in zip(numbers.tolist(), [0, *ends], ends, strict=False):
+            self._compact(number - self._first, rows[start:end])
+        begin, earlier = self._begin.copy(), ends[-2] if len(ends) > 1 else 0
+        begin[rows[:earlier]] = numbers[entries[:earlier]]  # the last one of a row is what stays
+        latest = int(numbers[-1]), rows[earlier:], begin.take(rows[earlier:])
+        begin[rows[earlier:]] = numbers[-1]
+        self._begin, self._latest, self._unsettled = begin, latest, []  # at once: an interrupt may come any time
+
+    def _compact(self, index: int, rows: Rows) -> None:
+        """Of an entry, if it is still there, keep the starts of these rows only."""
+        entry = Received(*self._entries[index]) if index >= 0 else None
+        if entry is not None and isinstance(entry.began, bytes):
+            starts = entry.starts.take(rows, 0)
+            saved = len(entry.began) + entry.starts.nbytes - rows.nbytes - starts.nbytes
+            compact = tuple(entry._replace(size=entry.size - saved, began=rows, starts=starts))
+            self._entries[index], self._bytes = compact, self._bytes - saved
 
     def _prune(self) -> None:
         self._settle()

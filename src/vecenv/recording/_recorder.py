@@ -106,7 +106,7 @@ class Recorder:
         began, starts = self._begins.take(rows)
         size = self._size(obs, _FLAGS, whole)
         if began is not None:
-            size += self._begins.row_bytes * len(began)
+            size += len(began) + starts.nbytes if isinstance(began, bytes) else self._begins.row_bytes * len(began)
         number = self._log.add((size, None if whole else rows.copy(), obs, *flags, began, starts))
         if began is not None:
             self._log.began(number, began)
