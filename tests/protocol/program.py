@@ -90,11 +90,12 @@ class Program:
 
     def send(self, rows: list[int]) -> None:
         batch, tokens = self.engine.batch, {}
+        gone = set(self.engine.gone().tolist())
         for row in rows:
             self.tokens += 1
             tokens[row] = self.tokens
             batch.actions[0][row, 0] = self.tokens
-            batch.op[row] = Op.STEP
+            batch.op[row] = Op.RESET if row in gone else Op.STEP
         try:
             self.engine.send(np.array(rows))
             self.sent.update(tokens)

@@ -312,6 +312,7 @@ class SimWorker:
         self.generation = world.generations.get(self.number, 0) + 1
         self.mails_read = 0
         self.error: WorkerDied | None = None
+        self.given_up = False
         self.hung: Any = None
         self.control: Any = None
         self.current: Any = None
