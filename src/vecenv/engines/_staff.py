@@ -177,14 +177,12 @@ class Staff:
                     self.bury(worker)
 
     def revive_for(self, rows: Rows) -> None:
-        """Start dead workers again whose rows are asked for."""
+        """Start workers again that are gone and whose rows are asked for. To others that died `bury_again` sees."""
         for worker in self.workers:
-            mine = rows[np.isin(rows, worker.rows)] if worker.error is not None else rows[:0]
-            if len(mine) and self.is_gone(worker):
+            mine = rows[np.isin(rows, worker.rows)] if self.is_gone(worker) else rows[:0]
+            if len(mine):
                 check_resets(self._batch, mine)
                 self._replace(worker, lost={})
-            elif len(mine):  # an interrupt came before it was started again
-                self.bury(worker)
         self.calm_down()
 
     def gone(self) -> Rows:
