@@ -76,9 +76,8 @@ def test_a_death_that_an_interrupt_hides_is_not_forgotten(name: str, tmp_path: P
         envs.reset(seed=40)
         with pytest.raises(KeyboardInterrupt), interrupted(envs.engine, name):
             envs.step(np.array([11]), [1])
-        if name == "_drop" or len(envs.engine.pending()):  # type: ignore[attr-defined]  # of the Ray engine
-            with pytest.raises(WorkerDied):
-                envs.recv()
+        with pytest.raises(WorkerDied):
+            envs.recv()
         for row in (0, 1):  # the other died with it
             with pytest.raises(NotResetError, match=rf"envs \[{row}\] need a reset"):
                 envs.step(np.array([10 + row]), [row])

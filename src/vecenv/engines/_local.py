@@ -1,4 +1,4 @@
-"""What the engines that hold their envs in this process have in common."""
+"""What engines of Python envs have in common."""
 
 from __future__ import annotations
 

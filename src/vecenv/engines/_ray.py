@@ -108,9 +108,9 @@ class RayEngine:
 
     def send(self, rows: Rows) -> None:
         self._resume()
-        for actor in self._pool.actors:
+        for actor in [actor for actor in self._pool.actors if actor.error is not None]:
             mine = rows[self._worker_of[rows] == actor.number]
-            if actor.error is not None and len(mine):
+            if len(mine):
                 check_resets(self.batch, mine)
                 self._pool.revive(actor.number, None)
         rows = np.sort(rows)

@@ -14,8 +14,8 @@ from vecenv.errors import MissingExtra
 from vecenv.testing._soak_gauges import Gauges
 
 MEMORY_PER_MINUTE, MEMORY_AT_LEAST = 1 << 20, 6 << 20
-"""Memory grows if it does so by more than this per minute, and by more than this in all: heaps breathe. Both with
-shared pages counted once and without: a page that a forked worker shares no more is there twice, which is no leak."""
+"""Memory grows if it does so by more than this per minute, and by more than this in all: heaps breathe. With a
+recorder, both with shared pages counted once and without: a page that a forked worker shares no more is there twice."""
 COUNTED = ("processes", "descriptors", "threads", "shared")
 """What must not grow by one."""
 FEWEST = 8
