@@ -1,7 +1,55 @@
-"""Settings for all tests."""
+"""Settings for all tests: signals, time limits, the kernel cache, and which tests run side by side."""
 
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
-# Busy machines are slow now and then; that is not what these tests are about.
+# Other processes may use the machine; these tests do not check how fast examples run.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+_stderr = os.dup(2)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Undo what the starting shell may have set, and give all processes of this run one kernel cache.
+
+    A job in the background of a script ignores SIGINT, and passes that on to every program it starts. A program that is
+    started from here gets the default instead.
+    """
+    global _stderr
+    _stderr = os.dup(2)  # pytest captures output from the first test on; here it is still the terminal
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput") and config.cache is not None:  # workers inherit it
+        os.environ["VECENV_CACHE_DIR"] = str(config.cache.mkdir("kernels"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Distribute tests as tests/scheduler.py does."""
+    from tests.scheduler import Scheduler
+
+    return Scheduler(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End the process of a test that its timeout cannot stop, because it hangs in native code; print all stacks.
+
+    pytest-timeout raises in the main thread, which fails one test. If that has not helped after another 20 seconds, this
+    process ends; xdist reports the test as crashed and runs the others in a new process.
+    """
+    marker = item.get_closest_marker("timeout")
+    limit = marker.args[0] if marker and marker.args else float(item.config.getini("timeout") or 60)
+    faulthandler.dump_traceback_later(limit + 20, exit=True, file=_stderr)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()

@@ -23,7 +23,7 @@ import pytest
 from gymnasium import spaces
 
 import vecenv
-from twins import ENGINES, SPACES, SampleEnv, assert_same, make, on_every_engine
+from tests.twins import ENGINES, SPACES, SampleEnv, assert_same, make, on_every_engine
 from vecenv.errors import (
     CallOrderError,
     ClosedError,

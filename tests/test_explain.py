@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-import twins
 import vecenv
+from tests import twins
 from vecenv._explain import Explanation
 from vecenv._stats import Stats, WorkerStats
 from vecenv.errors import UnsupportedError

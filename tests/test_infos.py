@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from twins import assert_same
+from tests.twins import assert_same
 from vecenv._infos import as_arrays, as_dicts, objects
 
 COUNT = 4

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from twins import SPACES, assert_same
+from tests.twins import SPACES, assert_same
 from vecenv._batch import Batch
 from vecenv._layout import Layout, SpaceMismatch, check_same_spaces
 from vecenv.errors import InvalidAction, SpaceError

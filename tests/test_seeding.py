@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twins import PLAIN, SPACES, SampleEnv, assert_same, make, on_every_engine
+from tests.twins import PLAIN, SPACES, SampleEnv, assert_same, make, on_every_engine
 from vecenv._seeding import NO_SEED, spawn, spread
 from vecenv.errors import SpaceError
 

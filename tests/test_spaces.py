@@ -16,7 +16,7 @@ from gymnasium.vector.utils import batch_differing_spaces, batch_space, concaten
 from gymnasium.wrappers import RescaleAction, TransformReward
 
 import vecenv
-from twins import PLAIN, SPACES, SampleEnv, assert_same, make, on_every_engine
+from tests.twins import PLAIN, SPACES, SampleEnv, assert_same, make, on_every_engine
 
 COUNT, STEPS = 4, 60
 in_both_modes = pytest.mark.parametrize(

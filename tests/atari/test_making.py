@@ -5,9 +5,9 @@ import sys
 
 import gymnasium
 import pytest
-from games import same
 
 import vecenv
+from tests.atari.games import same
 from vecenv import errors
 from vecenv.atari import Preprocessing
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from games import actions, pair, same
 
 import vecenv
+from tests.atari.games import actions, pair, same
 from vecenv.atari import Preprocessing
 
 BREAKOUT, PONG = "BreakoutNoFrameskip-v4", "ALE/Pong-v5"

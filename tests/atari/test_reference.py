@@ -3,11 +3,11 @@
 import gymnasium
 import numpy as np
 import pytest
-from games import actions
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from stable_baselines3.common.atari_wrappers import AtariWrapper
 
 import vecenv
+from tests.atari.games import actions
 from vecenv.atari._preprocessing import ale_seed
 
 FITTING, OTHER = 1, 0

@@ -16,8 +16,8 @@ import pytest
 from gymnasium import spaces
 
 import vecenv
-from test_bad_input import in_a_fork, refused
-from twins import SampleEnv
+from tests.test_bad_input import in_a_fork, refused
+from tests.twins import SampleEnv
 from vecenv.buffers import ReplayBuffer
 from vecenv.errors import ConfigError, SpaceError, UnsafeFile
 from vecenv.sb3 import DummyVecEnv, VecNormalize

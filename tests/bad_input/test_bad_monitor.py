@@ -19,8 +19,8 @@ import pytest
 from gymnasium import spaces
 
 import vecenv
-from test_bad_input import refused
-from twins import make
+from tests.test_bad_input import refused
+from tests.twins import make
 from vecenv.errors import ConfigError, FileInUse
 from vecenv.sb3 import DummyVecEnv, VecMonitor
 from vecenv.sb3.monitor import Monitor

@@ -12,8 +12,8 @@ import pytest
 from gymnasium import spaces
 
 import vecenv
-from test_bad_input import refused
-from twins import SampleEnv, assert_same, make, on_every_engine
+from tests.test_bad_input import refused
+from tests.twins import SampleEnv, assert_same, make, on_every_engine
 from vecenv import wrappers
 from vecenv.errors import ClosedError, ConfigError, ConfigTypeError, EngineRefused, NotFiniteError, SpaceError
 

@@ -5,13 +5,13 @@ import threading
 
 import numpy as np
 import pytest
-from filling import ENVS, LENGTH, by_hand, make, play, same
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import vecenv
+from tests.buffers.filling import ENVS, LENGTH, by_hand, make, play, same
 from vecenv import Op, Step
 from vecenv.buffers import ReplayBuffer, SumTree
 from vecenv.errors import CallOrderError, ConfigError, SpaceError, UnknownRow, UnsafeFile

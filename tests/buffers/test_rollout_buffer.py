@@ -6,10 +6,10 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from filling import ACTIONS, ENVS, LENGTH, SEED, by_hand, make, play, same
 from gymnasium import spaces
 
 import vecenv
+from tests.buffers.filling import ACTIONS, ENVS, LENGTH, SEED, by_hand, make, play, same
 from vecenv.buffers import RolloutBuffer, gae
 from vecenv.errors import CallOrderError, SpaceError, UnsupportedError
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-SOURCES = HERE.parent.parent / "src"
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass
@@ -20,7 +19,7 @@ class Command:
 
     @property
     def environment(self):
-        paths = os.pathsep.join([str(SOURCES), str(HERE)])
+        paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         return {**os.environ, "PYTHONPATH": paths, "COLUMNS": "100", "NO_COLOR": "1"}
 
     @property
@@ -47,7 +46,6 @@ def inside(tmp_path, monkeypatch, capsys):
     """The same in this process, which has loaded everything: quicker. Returns exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.syspath_prepend(str(HERE))
 
     def run(*arguments, code=0):
         from vecenv.cli import main

@@ -99,8 +99,8 @@ def test_module_and_script_are_the_same(command):
         (["play", "/none.py:Env"], "there is no file /none.py"),
         (["play", "Nothing-v7"], "there is no env 'Nothing-v7'"),
         (["play", "CartPole-v1", "--out", "a.txt"], ".gif"),
-        (["check", "cli_envs:Wlak"], "did you mean 'Walk'"),
-        (["check", "cli_envs:NUMBER"], "is a int"),
+        (["check", "tests.cli.cli_envs:Wlak"], "did you mean 'Walk'"),
+        (["check", "tests.cli.cli_envs:NUMBER"], "is a int"),
         (["check", "no_such_module:Env"], "there is no module 'no_such_module'"),
         (["check", "none.py:Env"], "there is no file none.py"),
         (["bench", "--sizes", "0"], "--sizes"),
@@ -150,7 +150,9 @@ def test_a_damaged_checkpoint_is_a_failure_without_a_traceback(inside, tmp_path)
 
 
 def test_an_env_that_raises_is_told_with_its_own_traceback(command):
-    err = command("train", "cli_envs:Raises", "--engine", "sync", "--steps", 100, code=1, traceback=True).stderr
+    err = command(
+        "train", "tests.cli.cli_envs:Raises", "--engine", "sync", "--steps", 100, code=1, traceback=True
+    ).stderr
     assert "the physics exploded" in err
     assert "cli_envs.py" in err
     assert "vecenv/cli" not in err

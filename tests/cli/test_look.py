@@ -34,7 +34,7 @@ def results(out):
 
 
 def test_a_good_env_passes_and_learns_which_engine_suits(inside):
-    found, checks = results(inside("check", "cli_envs:Walk", "--json", "--strict")[0])
+    found, checks = results(inside("check", "tests.cli.cli_envs:Walk", "--json", "--strict")[0])
     assert found["ok"]
     assert {one["result"] for one in checks.values()} == {"ok"}
     assert set(checks) == {
@@ -56,20 +56,20 @@ def test_a_good_env_passes_and_learns_which_engine_suits(inside):
     ],
 )
 def test_a_bad_env_fails_the_check_that_names_its_fault(inside, name, check, told):
-    found, checks = results(inside("check", f"cli_envs:{name}", "--json", "--steps", 100, code=1)[0])
+    found, checks = results(inside("check", f"tests.cli.cli_envs:{name}", "--json", "--steps", 100, code=1)[0])
     assert not found["ok"]
     assert checks[check]["result"] == "failed"
     assert told in checks[check]["told"]
 
 
 def test_an_env_that_reuses_its_array_is_warned_of(inside):
-    _, checks = results(inside("check", "cli_envs:OneArray", "--json", "--steps", 60)[0])
+    _, checks = results(inside("check", "tests.cli.cli_envs:OneArray", "--json", "--steps", 60)[0])
     assert checks["buffer reuse"]["result"] == "warning"
-    inside("check", "cli_envs:OneArray", "--strict", "--steps", 60, code=1)
+    inside("check", "tests.cli.cli_envs:OneArray", "--strict", "--steps", 60, code=1)
 
 
 def test_a_kernel_is_compared_with_its_native_code(inside):
-    found, checks = results(inside("check", "cli_envs:Slide", "--json", "--steps", 100)[0])
+    found, checks = results(inside("check", "tests.cli.cli_envs:Slide", "--json", "--steps", 100)[0])
     assert "compiled" in checks["engines"]["told"]
     assert found["engine"]["name"] == "compiled"
 
@@ -98,7 +98,7 @@ def test_bench_measures_every_engine_and_library(inside, tmp_path):
 
 def test_bench_prints_a_table_that_fits(inside, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    out, _ = inside("bench", "cli_envs:Walk", "--quick", "--sizes", 1, 16, 128, "--only", "sync", "process")
+    out, _ = inside("bench", "tests.cli.cli_envs:Walk", "--quick", "--sizes", 1, 16, 128, "--only", "sync", "process")
     assert max(map(len, out.splitlines())) <= 80
     assert "vecenv process" in out
     assert "gymnasium sync" in out

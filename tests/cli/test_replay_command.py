@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "recording"))
-from by_hand import record, reference
-from replayed_envs import GlobalNoise, Walk
-
 import vecenv
+from tests.recording.by_hand import record, reference
+from tests.recording.replayed_envs import GlobalNoise, Walk
 from vecenv.testing import FaultEnv
 
 HERE = Path(__file__).parent
-PATHS = os.pathsep.join([str(HERE.parent.parent / "src"), str(HERE.parent / "recording")])
+PATHS = os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE.parents[1])])
 ACTIONS = [np.int64(number % 3) for number in range(12)]
 
 
@@ -59,7 +57,7 @@ def test_a_failure_is_shown_run_again_and_explained(inside, broken):
     out, err = inside("replay", broken, "--trust")
     lines = [line.rstrip() for line in out.splitlines()]
     assert lines[:4] == [
-        "env        replayed_envs:Walk, env 0 of 1, engine sync",
+        "env        tests.recording.replayed_envs:Walk, env 0 of 1, engine sync",
         "arguments  fails_at=7",
         "episode    7 steps, begun with seed 3",
         "failure    ZeroDivisionError in step 7",
@@ -76,9 +74,9 @@ def test_a_failure_is_shown_run_again_and_explained(inside, broken):
 
 def test_an_episode_without_a_failure_is_replayed(inside, tmp_path):
     path = record(Walk(), reference(Walk), ACTIONS, seed=3).save(tmp_path / "good.npz")
-    out, _ = inside("replay", path, "--env", "replayed_envs:Walk")
+    out, _ = inside("replay", path, "--env", "tests.recording.replayed_envs:Walk")
     assert out.splitlines()[-1] == "replayed: 12 steps, every bit as recorded"
-    out, _ = inside("replay", path, "--env", "replayed_envs:Walk", "--kwargs", "length=3", code=1)
+    out, _ = inside("replay", path, "--env", "tests.recording.replayed_envs:Walk", "--kwargs", "length=3", code=1)
     assert "differs: truncated after step 3: True now, False in the recording" in out
 
 
@@ -94,7 +92,7 @@ def test_hidden_randomness_is_told_with_step_and_field(inside, tmp_path):
 
 def test_json_has_everything(inside, broken):
     found = json.loads(inside("replay", broken, "--trust", "--json")[0])
-    assert (found["outcome"], found["steps"], found["env"]) == ("reproduced", 6, "replayed_envs:Walk")
+    assert (found["outcome"], found["steps"], found["env"]) == ("reproduced", 6, "tests.recording.replayed_envs:Walk")
     assert found["failure"]["type"] == "ZeroDivisionError"
     assert found["recorded"]["failure"]["message"] == "the walk broke at 7"
     assert found["difference"] is None
@@ -128,11 +126,14 @@ def test_other_versions_are_named(inside, tmp_path):
 def test_code_that_a_file_names_is_run_only_with_trust(inside, broken):
     out, err = inside("replay", broken, code=2)
     assert "ZeroDivisionError in step 7" in out
-    assert "replayed_envs:Walk" in err
+    assert "tests.recording.replayed_envs:Walk" in err
     assert "--trust" in err
     assert "--env module:function" in err
-    assert "reproduced" in inside("replay", broken, "--env", "replayed_envs:Walk", "--kwargs", "fails_at=7")[0]
-    out, _ = inside("replay", broken, "--env", "replayed_envs:Walk", code=1)
+    assert (
+        "reproduced"
+        in inside("replay", broken, "--env", "tests.recording.replayed_envs:Walk", "--kwargs", "fails_at=7")[0]
+    )
+    out, _ = inside("replay", broken, "--env", "tests.recording.replayed_envs:Walk", code=1)
     assert "not reproduced: nothing failed" in out
     assert out.splitlines()[-1] == "maybe env= / --env makes another env than was recorded (arguments, wrappers)"
 
@@ -161,7 +162,10 @@ def test_modules_beside_the_shell_are_found(command, tmp_path):
         (["walk.npz", "--pdb", "--steps-before", "0"], "--steps-before must be at least 1"),
         (["walk.npz", "--patience", "0"], "--patience must be positive"),
         (["walk.npz", "--video", "film.txt"], "--video must end with .gif or .mp4"),
-        (["walk.npz", "--env", "cli_envs:Unseen", "--video", "a.gif"], "its constructor takes no render_mode"),
+        (
+            ["walk.npz", "--env", "tests.cli.cli_envs:Unseen", "--video", "a.gif"],
+            "its constructor takes no render_mode",
+        ),
     ],
 )
 def test_wrong_input_is_told_in_a_line_with_exit_code_2(inside, broken, arguments, told, tmp_path):

@@ -170,8 +170,8 @@ def test_names_are_not_taken_twice(inside, tmp_path):
 @pytest.mark.parametrize(
     ("env", "options"),
     [
-        ("cli_envs:Walk", ("--engine", "process", "--envs", 4, "--kwargs", "length=3", "--gif")),
-        ("cli_envs:Slide", ("--set", "lstm=8", "groups=2", "num_envs=4", "rollout_steps=16")),
+        ("tests.cli.cli_envs:Walk", ("--engine", "process", "--envs", 4, "--kwargs", "length=3", "--gif")),
+        ("tests.cli.cli_envs:Slide", ("--set", "lstm=8", "groups=2", "num_envs=4", "rollout_steps=16")),
         ("CartPole-v1", ("--algo", "a2c", "--engine", "sync")),
         ("Pendulum-v1", ("--algo", "sac", "--set", "warmup=100", "hidden=[16,16]", "capacity=1e4")),
     ],
@@ -189,7 +189,7 @@ def test_envs_algorithms_and_engines_train_evaluate_and_go_on(inside, tmp_path, 
 
 def test_an_env_that_cannot_be_drawn_costs_the_gif_and_nothing_else(inside, tmp_path):
     few = ("--steps", 256, "--name", "unseen", "--eval-episodes", 2)
-    out, err = inside("train", "cli_envs:Unseen", *few, "--gif", "--json", code=1)
+    out, err = inside("train", "tests.cli.cli_envs:Unseen", *few, "--gif", "--json", code=1)
     assert "there is no GIF" in err
     assert set(json.loads(out)["files"]) == {"checkpoint", "curve"}
 

@@ -86,14 +86,14 @@ def test_envs_are_played_with_random_actions(inside, tmp_path):
     out, _ = inside("play", "Snake-v0", "--max-steps", 5)
     assert "Snake-v0, random actions" in out
     assert (tmp_path / "Snake-v0.gif").is_file()
-    assert "takes no render_mode" in inside("play", "cli_envs:Unseen", code=2)[1]
+    assert "takes no render_mode" in inside("play", "tests.cli.cli_envs:Unseen", code=2)[1]
 
 
 def test_terminal_frames_are_characters(inside, command):
-    out, _ = inside("play", "cli_envs:Walk", "--terminal", "--max-steps", 3)
+    out, _ = inside("play", "tests.cli.cli_envs:Walk", "--terminal", "--max-steps", 3)
     assert "@" in out
     assert "▀" not in out
-    out = on_a_terminal(command, "play", "cli_envs:Walk", "--terminal", "--max-steps", "3", "--fps", "1000")
+    out = on_a_terminal(command, "play", "tests.cli.cli_envs:Walk", "--terminal", "--max-steps", "3", "--fps", "1000")
     assert "▀" in out
     assert "\x1b[38;2;" in out
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import ray
 
 from vecenv import _faults
 
-sys.path.append(str(Path(__file__).parents[1] / "faults"))
 STORE = 200 << 20
 
 

@@ -13,9 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faulty import COUNT, actions, assert_rows, fails, faulty, first_failure, in_every_mode, mask, walk, within
-from test_restart import Run
 
+from tests.faults.faulty import (
+    COUNT,
+    actions,
+    assert_rows,
+    fails,
+    faulty,
+    first_failure,
+    in_every_mode,
+    mask,
+    walk,
+    within,
+)
+from tests.faults.test_restart import Run
 from vecenv.errors import EnvError, NotResetError, RestartLimit, SpaceError, WorkerDied, WorkerTimeout
 
 pytestmark = pytest.mark.usefixtures("cluster", "no_pauses")

@@ -6,8 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from faulty import until
-from programs import program
+from tests.faults.faulty import until
+from tests.faults.programs import program
 
 BODY = """
 os.environ["RAY_TMPDIR"] = "/tmp"  # paths of sockets must be short

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import functools
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import vecenv
+from tests.recording.recorded_envs import FINE, KILL, RAISE, Diary, run_again, run_kernel_again
 from vecenv.errors import EnvError, WorkerDied
 from vecenv.kernel._registry import find_kernel
 from vecenv.recording import Recording
-
-sys.path.append(str(Path(__file__).parents[1] / "recording"))
-from recorded_envs import FINE, KILL, RAISE, Diary, run_again, run_kernel_again
 
 pytestmark = pytest.mark.usefixtures("cluster", "no_pauses")
 COUNT = 4

@@ -7,9 +7,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from worlds import ENGINES, Counted, Drift, lean, play
 
 import vecenv
+from tests.evaluation.worlds import ENGINES, Counted, Drift, lean, play
 from vecenv import scenarios
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction
 

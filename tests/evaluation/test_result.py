@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 from scipy import stats
-from worlds import Counted, Drift, lean
 
 import vecenv
+from tests.evaluation.worlds import Counted, Drift, lean
 from vecenv import scenarios
 from vecenv.errors import ConfigError
 from vecenv.evaluation import bootstrap

@@ -5,9 +5,9 @@ import os
 import gymnasium
 import numpy as np
 import pytest
-from worlds import ENGINES, Counted, Drift
 
 import vecenv
+from tests.evaluation.worlds import ENGINES, Counted, Drift
 from vecenv import scenarios
 from vecenv.errors import ConfigError, ConfigTypeError, SpaceError, UnsupportedError
 from vecenv.scenarios._noise import Noise

@@ -7,8 +7,8 @@ import pickle
 import gymnasium
 import numpy as np
 import pytest
-from face_envs import Breaks, Walk, cart_poles, oracle, row_of, same, walks
 
+from tests.faces.face_envs import Breaks, Walk, cart_poles, oracle, row_of, same, walks
 from vecenv.baselines import (
     AlreadySteppingError,
     CloudpickleWrapper,

@@ -6,10 +6,10 @@ import os
 import gymnasium
 import numpy as np
 import pytest
-from face_envs import Breaks, Waits, Walk, cart_poles, oracle, row_of, same, walks
 from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
 
 import vecenv.gym
+from tests.faces.face_envs import Breaks, Waits, Walk, cart_poles, oracle, row_of, same, walks
 from vecenv.errors import ConfigError, SpaceError, UnsupportedError
 
 STEPS = 60

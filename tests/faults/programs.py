@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from faulty import until
+from tests.faults.faulty import until
 
 MARKER = "MARK_OF_THE_TEST"
 PREAMBLE = """

@@ -8,9 +8,9 @@ import threading
 from typing import Any
 
 import pytest
-from faulty import assert_rows, fails, faulty, on_every_engine, walk, within
 
 import vecenv
+from tests.faults.faulty import assert_rows, fails, faulty, on_every_engine, walk, within
 from vecenv.errors import EnvError, NotResetError, WorkerDied, WorkerTimeout
 from vecenv.testing import FaultEnv
 

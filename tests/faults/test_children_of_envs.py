@@ -8,9 +8,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from faulty import START_METHODS, actions, fails, faulty, until, walk, with_every_start_method
-from programs import program
 
+from tests.faults.faulty import START_METHODS, actions, fails, faulty, until, walk, with_every_start_method
+from tests.faults.programs import program
 from vecenv.engines._guard import GUARD
 from vecenv.errors import WorkerDied
 

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import psutil
 import pytest
-from faulty import START_METHODS, actions, fails, faulty, on_every_engine, until, walk, within
 
 import vecenv
+from tests.faults.faulty import START_METHODS, actions, fails, faulty, on_every_engine, until, walk, within
 from vecenv.errors import ClosedError, EnvError
 from vecenv.testing import FaultEnv
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faulty import (
+
+import vecenv
+from tests.faults.faulty import (
     ENGINES,
     actions,
     assert_rows,
@@ -21,8 +23,6 @@ from faulty import (
     with_every_start_method,
     within,
 )
-
-import vecenv
 from vecenv.errors import EnvError, NotResetError, PendingError
 from vecenv.testing import FaultEnv
 from vecenv.testing._fault_kinds import TwoArgumentsError, UnpicklableError

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty import START_METHODS, within
-from programs import Program, own_words, program
+
+from tests.faults.faulty import START_METHODS, within
+from tests.faults.programs import Program, own_words, program
 
 PARTS = """
 class Done(Exception):

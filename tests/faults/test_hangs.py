@@ -6,8 +6,8 @@ import pickle
 
 import numpy as np
 import pytest
-from faulty import actions, assert_rows, fails, faulty, until, walk, within
 
+from tests.faults.faulty import actions, assert_rows, fails, faulty, until, walk, within
 from vecenv.errors import PendingError, WorkerDied, WorkerTimeout
 
 HANGS = {"hang": "_hang", "hang-with-gil": "_hang_with_gil"}

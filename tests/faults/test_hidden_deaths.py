@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faulty import within
 
 import vecenv
+from tests.faults.faulty import within
 from vecenv.engines._guard import GUARD
 from vecenv.errors import NotFiniteError, NotResetError, WorkerDied
 from vecenv.gymnasium import AsyncVectorEnv

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faulty import COUNT, actions, assert_rows, faulty, on_every_engine, walk
 
 import vecenv
+from tests.faults.faulty import COUNT, actions, assert_rows, faulty, on_every_engine, walk
 from vecenv.errors import EnvError, NothingPendingError, NotResetError, PendingError
 
 

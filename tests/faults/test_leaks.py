@@ -8,8 +8,8 @@ import threading
 
 import psutil
 import pytest
-from faulty import actions, fails, faulty, on_every_engine, until
 
+from tests.faults.faulty import actions, fails, faulty, on_every_engine, until
 from vecenv.errors import WorkerDied
 
 

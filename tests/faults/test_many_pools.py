@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faulty import fails, faulty
 
 import vecenv
+from tests.faults.faulty import fails, faulty
 from vecenv.errors import WorkerDied
 from vecenv.testing import FaultEnv
 from vecenv.testing._soak_gauges import Gauges

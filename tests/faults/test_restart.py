@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faulty import (
+from gymnasium.utils.seeding import np_random
+
+import vecenv
+from tests.faults.faulty import (
     COUNT,
     actions,
     assert_rows,
@@ -20,9 +23,6 @@ from faulty import (
     with_every_start_method,
     within,
 )
-from gymnasium.utils.seeding import np_random
-
-import vecenv
 from vecenv import _faults
 from vecenv.errors import EnvError, RestartLimit, WorkerDied
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from faulty import START_METHODS, within
-from programs import own_words, program
-from test_interrupts import interrupt_after
 
 import vecenv
+from tests.faults.faulty import START_METHODS, within
+from tests.faults.programs import own_words, program
+from tests.faults.test_interrupts import interrupt_after
 from vecenv.errors import InvalidAction, NothingPendingError, NotResetError, PendingError, SpaceError, UnknownRow
 
 CARTPOLE, PENDULUM, PONG = ("CartPole-v1", 3), ("InvertedPendulum-v5", 3), ("ALE/Pong-v5", 3)

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from faulty import COUNT, START_METHODS, actions, faulty, mask, within
-from programs import program
 
 import vecenv
+from tests.faults.faulty import COUNT, START_METHODS, actions, faulty, mask, within
+from tests.faults.programs import program
 from vecenv.errors import EnvError, SpaceError, WorkerDied, WorkerTimeout
 from vecenv.testing._fault_kinds import TwoArgumentsError, UnpicklableError
 

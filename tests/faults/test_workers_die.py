@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from faulty import (
+
+from tests.faults.faulty import (
     actions,
     assert_rows,
     fails,
@@ -20,7 +21,6 @@ from faulty import (
     with_every_start_method,
     within,
 )
-
 from vecenv.errors import WorkerDied
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from faulty import assert_rows, faulty, on_every_engine, with_every_start_method
 
 import vecenv
+from tests.faults.faulty import assert_rows, faulty, on_every_engine, with_every_start_method
 from vecenv.errors import EnvError
 
 

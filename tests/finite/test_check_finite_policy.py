@@ -8,10 +8,10 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from sick_envs import LENGTH, MODES, Sick, kernels, leaves, rows_equal, sick
 
-import twins
 import vecenv
+from tests import twins
+from tests.finite.sick_envs import LENGTH, MODES, Sick, kernels, leaves, rows_equal, sick
 from vecenv._finite_check import FiniteCheck
 from vecenv.errors import ConfigError, EnvError, NotFiniteError, NotResetError, PendingError
 from vecenv.wrappers import NormalizeObservation, RecordEpisodeStatistics

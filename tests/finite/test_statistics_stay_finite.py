@@ -4,9 +4,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from sick_envs import LENGTH, Sick, sick
 
 import vecenv
+from tests.finite.sick_envs import LENGTH, Sick, sick
 from vecenv.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics
 from vecenv.wrappers._moments import Moments
 

@@ -4,6 +4,6 @@ from typing import Any
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    from fuzzing import TRIED
+    from tests.fuzz.fuzzing import TRIED
 
     terminalreporter.write_line(f"fuzzing: {TRIED['files']:,} files tried")

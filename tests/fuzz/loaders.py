@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzzing import Loader
 from gymnasium import spaces
 
 import vecenv
-from twins import SampleEnv
+from tests.fuzz.fuzzing import Loader
+from tests.twins import SampleEnv
 from vecenv.buffers import ReplayBuffer
 from vecenv.sb3 import DummyVecEnv, VecNormalize
 from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig

@@ -9,8 +9,9 @@ import os
 from pathlib import Path
 
 import pytest
-from fuzzing import ARCHIVE_DAMAGES, DAMAGES
-from loaders import ARCHIVES, CHECKPOINTS, EVERY, PICKLES, TEXTS
+
+from tests.fuzz.fuzzing import ARCHIVE_DAMAGES, DAMAGES
+from tests.fuzz.loaders import ARCHIVES, CHECKPOINTS, EVERY, PICKLES, TEXTS
 
 TIMES = int(os.environ.get("FUZZ", "1"))
 COUNTS = {

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuzzing import Loader, archive_of, entries_of, npy
-from loaders import ARCHIVES, CHECKPOINTS, EVERY, PICKLES, TEXTS, normalizer
 
 import vecenv
+from tests.fuzz.fuzzing import Loader, archive_of, entries_of, npy
+from tests.fuzz.loaders import ARCHIVES, CHECKPOINTS, EVERY, PICKLES, TEXTS, normalizer
 from vecenv.cli import main
 from vecenv.errors import ConfigError
 
@@ -92,10 +92,10 @@ def test_arrays_of_objects_run_no_code(name: str, loading: Path) -> None:
 
 
 def test_code_hidden_in_statistics_of_stable_baselines3_runs_not(loading: Path) -> None:
-    from loaders import BOX
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-    from twins import PLAIN, SampleEnv
+    from tests.fuzz.loaders import BOX
+    from tests.twins import PLAIN, SampleEnv
 
     with normalizer(loading.parent / "saving", "sb3") as loader:
         for attribute in ("old_reward", "obs_rms", "gamma", "norm_obs_keys", "training", "observation_space"):
@@ -299,10 +299,10 @@ def test_pickles_that_take_for_ever_to_hash_or_print_are_refused(place: str, loa
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("attribute", ["gamma", "training", "norm_obs_keys", "obs_rms", "ret_rms", "observation_space"])
 def test_data_that_take_for_ever_to_look_at_are_refused_wherever_they_are(attribute: str, loading: Path) -> None:
-    from loaders import BOX
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-    from twins import PLAIN, SampleEnv
+    from tests.fuzz.loaders import BOX
+    from tests.twins import PLAIN, SampleEnv
 
     endless: Any = ()
     for _ in range(60):

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from defining import imported, marked, written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from language_kernels import Language, Narrow, ReadsObs
 
 import vecenv
+from tests.kernels.defining import imported, marked, written
+from tests.kernels.language_kernels import Language, Narrow, ReadsObs
 from vecenv.errors import KernelError
 from vecenv.kernel import _forbidden as forbidden
 from vecenv.kernel._lower import _OF_NUMBA

@@ -3,9 +3,9 @@
 import gymnasium
 import numpy as np
 import pytest
-from native_kernels import ALL, Draws, Helpers, Nested, Push, Torture, Walk
 
 import vecenv
+from tests.kernels.native_kernels import ALL, Draws, Helpers, Nested, Push, Torture, Walk
 from vecenv.errors import (
     ClosedError,
     ConfigTypeError,

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from gymnasium.utils import seeding
-from native_kernels import Walk
 
 import vecenv
+from tests.kernels.native_kernels import Walk
 
 SEEDS = [0, 1, 2**31, 2**32 - 1, 2**32, 2**53 + 1, 2**63 - 1]
 

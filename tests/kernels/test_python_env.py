@@ -12,11 +12,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from defining import accepted, imported, marked, refused, written
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium.utils.env_checker import check_env
 
 import vecenv
+from tests.kernels.defining import accepted, imported, marked, refused, written
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, KernelError
 from vecenv.kernel import kernel_of
 from vecenv.kernel._declared import per_env

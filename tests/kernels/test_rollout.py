@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from gymnasium import spaces
-from native_kernels import Walk
 
 import vecenv
+from tests.kernels.native_kernels import Walk
 from vecenv.errors import InvalidAction, KernelError, NotResetError
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from defining import HEAD, accepted, imported, marked, refused, written
 from gymnasium.envs.registration import registry
 from gymnasium.spaces import Box, Dict, Discrete, Space
 
 import vecenv
+from tests.kernels.defining import HEAD, accepted, imported, marked, refused, written
 from vecenv._layout import Layout
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel._define import kernel

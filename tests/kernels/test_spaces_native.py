@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from defining import imported, written
 
 import vecenv
+from tests.kernels.defining import imported, written
 from vecenv.errors import InvalidAction
 from vecenv.testing import check_kernel
 

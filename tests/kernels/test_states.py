@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from native_kernels import Helpers, Nested, Push, Uneven, Walk
-from test_native import equal
 
 import vecenv
+from tests.kernels.native_kernels import Helpers, Nested, Push, Uneven, Walk
+from tests.kernels.test_native import equal
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, KernelError, SpaceError, UnsupportedError
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 def actions_of(envs, steps, seed=0):
@@ -259,8 +259,8 @@ def test_a_pickle_is_read_in_a_new_process(tmp_path):
 def test_ctrl_c_during_native_code_leaves_nothing_hanging():
     script = (
         "import os, signal, threading, numpy as np, vecenv, sys\n"
-        f"sys.path.insert(0, {str(HERE)!r})\n"
-        "from native_kernels import Uneven\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "from tests.kernels.native_kernels import Uneven\n"
         "envs = vecenv.make(Uneven, 4096, workers=2, turns=100000)\n"
         "envs.engine._pace.trying, envs.engine._pace.together = False, True\n"
         "envs.reset(seed=0)\n"

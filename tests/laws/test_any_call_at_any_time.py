@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from building import native_envs, python_envs
 
+from tests.laws.building import native_envs, python_envs
 from vecenv.testing import check_machine
 
 EXAMPLES = {

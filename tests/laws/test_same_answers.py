@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from building import ENGINES, native_envs
 
 import vecenv
-from twins import PLAIN, SPACES, SampleEnv
+from tests.laws.building import ENGINES, native_envs
+from tests.twins import PLAIN, SPACES, SampleEnv
 from vecenv import _faults, wrappers
 from vecenv.testing import FaultEnv, LawEnv, check_same
 

@@ -6,9 +6,9 @@ import sys
 
 import numpy as np
 import pytest
-from own_tasks import Arm, Explosive, Law
 
 import vecenv
+from tests.mujoco.own_tasks import Arm, Explosive, Law
 from vecenv.engines._mujoco import MujocoEngine
 from vecenv.errors import ConfigError, EngineRefused
 from vecenv.mujoco._kernel import build_task

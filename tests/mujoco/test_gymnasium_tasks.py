@@ -5,10 +5,10 @@ import copy
 import gymnasium
 import numpy as np
 import pytest
-from comparing import IDS, OPTIONS, compare, gymnasiums, play, same
 from gymnasium.vector import AutoresetMode
 
 import vecenv
+from tests.mujoco.comparing import IDS, OPTIONS, compare, gymnasiums, play, same
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")  # Gymnasium's, of v4
 MODES = list(AutoresetMode)

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from own_tasks import Law
 
 import vecenv
+from tests.mujoco.own_tasks import Law
 from vecenv.testing import check_machine
 
 

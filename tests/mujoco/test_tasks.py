@@ -10,13 +10,13 @@ from types import ModuleType
 import gymnasium
 import numpy as np
 import pytest
-from comparing import play
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from own_tasks import ARM, Arm, GymnasiumArm
-from wrong_tasks import Early, Missing, Overwrites, OverwritesLater, Twice
 
 import vecenv
+from tests.mujoco.comparing import play
+from tests.mujoco.own_tasks import ARM, Arm, GymnasiumArm
+from tests.mujoco.wrong_tasks import Early, Missing, Overwrites, OverwritesLater, Twice
 from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, KernelError
 from vecenv.mujoco import Task
 from vecenv.mujoco._kernel import _found

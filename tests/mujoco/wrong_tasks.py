@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from own_tasks import ARM, Arm
+from tests.mujoco.own_tasks import ARM, Arm
 
 
 class Early(Arm):

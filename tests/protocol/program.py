@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from simulated import Stuck, Tickets, World, fails, talks
 
+from tests.protocol.simulated import Stuck, Tickets, World, fails, talks
 from vecenv._batch import Op
 from vecenv.engines._process import ProcessEngine
 from vecenv.errors import EnvError, NotResetError, WorkerError, WorkerTimeout

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from program import Program
-from simulated import World
-from test_kth_operation import Env, descriptors
 
+from tests.protocol.program import Program
+from tests.protocol.simulated import World
+from tests.protocol.test_kth_operation import Env, descriptors
 from vecenv._batch import Op
 from vecenv.engines import _workers
 from vecenv.engines._process import ProcessEngine

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from model import Model, search
 
+from tests.protocol.model import Model, search
 from vecenv._batch import Rows
 from vecenv.engines._control import DONE
 from vecenv.engines._ledger import Ledger

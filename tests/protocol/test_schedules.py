@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from program import Program, run_program
-from simulated import World
-from test_model import AnswersKept, NotAskedAgain, StillOwed, WithoutGenerations
 
+from tests.protocol.program import Program, run_program
+from tests.protocol.simulated import World
+from tests.protocol.test_model import AnswersKept, NotAskedAgain, StillOwed, WithoutGenerations
 from vecenv.engines import _staff, _waiting
 from vecenv.engines._process import ProcessEngine
 

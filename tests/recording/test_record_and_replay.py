@@ -7,9 +7,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
-from replayed_envs import Cliff, Drifting, GlobalNoise, Nested, Walk
 
 import vecenv
+from tests.recording.replayed_envs import Cliff, Drifting, GlobalNoise, Nested, Walk
 from vecenv.errors import EnvError, NotFiniteError, WorkerDied, WorkerTimeout
 from vecenv.wrappers import CheckFinite
 

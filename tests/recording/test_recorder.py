@@ -12,7 +12,9 @@ from dataclasses import replace
 import gymnasium
 import numpy as np
 import pytest
-from recorded_envs import (
+
+import vecenv
+from tests.recording.recorded_envs import (
     BAD_REWARD,
     CRASH,
     END_BADLY,
@@ -30,8 +32,6 @@ from recorded_envs import (
     run_again,
     run_kernel_again,
 )
-
-import vecenv
 from vecenv import _faults
 from vecenv._options import Renewal
 from vecenv.errors import ConfigError, EngineRefused, EnvError, NotFiniteError, UnknownRow, WorkerDied, WorkerTimeout
@@ -133,7 +133,7 @@ def test_the_file_of_an_env_that_raises_is_its_episode(tmp_path, engine, autores
     assert "in step" in failure["traceback"]
     assert recording.build == {
         "kind": "reference",
-        "where": "recorded_envs:Diary",
+        "where": "tests.recording.recorded_envs:Diary",
         "args": [],
         "kwargs": {},
         "wrappers": [],

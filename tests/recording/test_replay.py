@@ -8,10 +8,10 @@ from dataclasses import replace
 import gymnasium
 import numpy as np
 import pytest
-from by_hand import by_id, record, reference
-from replayed_envs import Drifting, GlobalNoise, Nested, Walk
 
 import vecenv
+from tests.recording.by_hand import by_id, record, reference
+from tests.recording.replayed_envs import Drifting, GlobalNoise, Nested, Walk
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError, UnknownEnv, UnsafeFile
 from vecenv.recording import Recording
 from vecenv.testing import FaultEnv
@@ -418,14 +418,17 @@ def test_arguments_that_look_like_code_need_trust_too():
 @pytest.mark.parametrize(
     ("build", "example"),
     [
-        (reference(Walk), "replayed_envs:Walk"),
+        (reference(Walk), "tests.recording.replayed_envs:Walk"),
         (reference(Walk, length=3), "module:function"),
         (reference(Walk) | {"args": [3]}, "module:function"),
         (reference(Walk) | {"wrappers": [reference(gymnasium.wrappers.TimeLimit)]}, "module:function"),
         (reference(Walk) | {"where": "__main__:Walk"}, "module:function"),
         (by_id("my_walks:Walk-v0"), "my_walks:Walk-v0"),
-        (by_id("Walk-v7") | {"entry_point": "replayed_envs:Walk", "max_episode_steps": 5}, "package:Walk-v7"),
-        (by_id("Walk-v7", length=3) | {"entry_point": "replayed_envs:Walk"}, "module:function"),
+        (
+            by_id("Walk-v7") | {"entry_point": "tests.recording.replayed_envs:Walk", "max_episode_steps": 5},
+            "package:Walk-v7",
+        ),
+        (by_id("Walk-v7", length=3) | {"entry_point": "tests.recording.replayed_envs:Walk"}, "module:function"),
         (by_id("CartPole-v1") | {"wrappers": [reference(gymnasium.wrappers.TimeLimit)]}, "module:function"),
         ({"kind": "kernel", "id": "My-v0", "where": "mine:My", "params": {}, "wrappers": []}, "mine:My"),
         ({"kind": "kernel", "id": "My-v0", "where": "mine:My", "params": {"g": 1}, "wrappers": []}, "module:function"),
@@ -459,7 +462,7 @@ def test_envs_of_a_script_come_from_its_file_which_is_not_run_further(script, tm
     script.write_text(
         """\"\"\"A training that must not begin.\"\"\"
 from __future__ import annotations
-from replayed_envs import Walk
+from tests.recording.replayed_envs import Walk
 LENGTH = 50
 class Mine(Walk):
     def __init__(self, length: NotThere = LENGTH):
@@ -556,7 +559,10 @@ def made_walk(**changes):
         ({"actions": (None,), "problems": ("an action is a lock",)}, "an action is a lock"),
         ({"build": {"kind": "unknown", "repr": "<lambda>", "why": "it is a lambda"}}, r"it is a lambda.*env=\.\.\."),
         ({"build": reference(Walk) | {"wrappers": [{"kind": "unknown", "repr": "w", "why": "no name"}]}}, "no name"),
-        ({"build": reference(Walk) | {"where": "replayed_envs:Wlak"}}, "there is no 'replayed_envs:Wlak'"),
+        (
+            {"build": reference(Walk) | {"where": "tests.recording.replayed_envs:Wlak"}},
+            "there is no 'tests.recording.replayed_envs:Wlak'",
+        ),
         ({"build": reference(Walk) | {"where": "no_such_module:Walk"}}, "'no_such_module:Walk'.*cannot be imported"),
         ({"build": by_id("CartPole-v99")}, "there is no env 'CartPole-v99' here"),
         (

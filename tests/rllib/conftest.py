@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items):
 def ray_here():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     ray.init(
         runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, paths))}},
         address="local",

@@ -3,8 +3,8 @@
 import numpy as np
 import psutil
 import pytest
-from rllib_helpers import CountingEnv, OwnVectorEnv, configured, packed, ppo, runner_of
 
+from tests.rllib.rllib_helpers import CountingEnv, OwnVectorEnv, configured, packed, ppo, runner_of
 from vecenv.rllib._episodes import EpisodeLog, ExactMean, log_episodes
 
 PACKED = ["packed_vec", "native"]

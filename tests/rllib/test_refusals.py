@@ -4,7 +4,9 @@ import pytest
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.connectors.env_to_module import MeanStdFilter
-from rllib_helpers import (
+
+import vecenv.rllib
+from tests.rllib.rllib_helpers import (
     GRID,
     CountingEnv,
     OwnVectorEnv,
@@ -15,8 +17,6 @@ from rllib_helpers import (
     ppo,
     runner_of,
 )
-
-import vecenv.rllib
 from vecenv.errors import ConfigError, UnknownEnv, UnsupportedError
 
 PACKED = ["packed_vec", "native"]

@@ -9,7 +9,9 @@ import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
-from rllib_helpers import (
+
+import vecenv.rllib
+from tests.rllib.rllib_helpers import (
     GRID,
     CountingEnv,
     GridEnv,
@@ -21,8 +23,6 @@ from rllib_helpers import (
     ppo,
     runner_of,
 )
-
-import vecenv.rllib
 from vecenv.rllib import ObservationNormalizer
 
 PACKED = ["packed_vec", "native"]

@@ -7,8 +7,8 @@ from ray.rllib.core import DEFAULT_MODULE_ID, Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.evaluation.postprocessing import Postprocessing
-from rllib_helpers import GRID, GridEnv, configured, packed, ppo, runner_of
 
+from tests.rllib.rllib_helpers import GRID, GridEnv, configured, packed, ppo, runner_of
 from vecenv._layout import map_tree
 from vecenv.rllib._connectors import sample_categorical
 

@@ -6,13 +6,13 @@ import pytest
 import sb3_contrib
 import stable_baselines3.common.vec_env as theirs
 import torch
-from sb3_envs import Goal, Masked
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3, HerReplayBuffer
 from stable_baselines3.common.callbacks import EvalCallback
 from stable_baselines3.common.evaluation import evaluate_policy as their_evaluate_policy
 
 import vecenv
 import vecenv.sb3 as ours
+from tests.sb3.sb3_envs import Goal, Masked
 
 torch.set_num_threads(1)
 PROCESSES = {"vec_env_cls": ours.SubprocVecEnv, "vec_env_kwargs": {"workers": 1}}

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import stable_baselines3.common.env_util as their_util
 import stable_baselines3.common.monitor as their_monitor
-from sb3_envs import Anything, same
 
 import vecenv.sb3 as ours
 import vecenv.sb3.env_util as our_util
 import vecenv.sb3.monitor as our_monitor
+from tests.sb3.sb3_envs import Anything, same
 
 
 def without_times(infos):

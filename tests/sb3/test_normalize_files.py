@@ -9,8 +9,8 @@ import zipfile
 import numpy as np
 import pytest
 from gymnasium import spaces
-from test_vec_normalize import BOX, DICT, IMAGE, assert_equal, functions, ours, theirs
 
+from tests.sb3.test_vec_normalize import BOX, DICT, IMAGE, assert_equal, functions, ours, theirs
 from vecenv.errors import ConfigError, SpaceError, UnsafeFile
 from vecenv.sb3.dummy_vec_env import DummyVecEnv
 from vecenv.sb3.vec_normalize import VecNormalize

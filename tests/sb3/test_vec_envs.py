@@ -10,10 +10,10 @@ import gymnasium
 import numpy as np
 import pytest
 import stable_baselines3.common.vec_env as theirs
-from sb3_envs import ACTIONS, OBSERVATIONS, Anything, Masked, SameArray, same
 from stable_baselines3.common.monitor import Monitor as TheirMonitor
 
 import vecenv.sb3 as ours
+from tests.sb3.sb3_envs import ACTIONS, OBSERVATIONS, Anything, Masked, SameArray, same
 from vecenv.errors import EnvError, InvalidAction, NotResetError, SpaceError
 
 OURS = {"Dummy": ours.DummyVecEnv, "Subproc": functools.partial(ours.SubprocVecEnv, workers=1)}

@@ -10,8 +10,8 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from test_vec_normalize import BOX, DICT, IMAGE, assert_equal, functions
 
+from tests.sb3.test_vec_normalize import BOX, DICT, IMAGE, assert_equal, functions
 from vecenv.sb3.dummy_vec_env import DummyVecEnv
 from vecenv.sb3.stacked_observations import StackedObservations
 from vecenv.sb3.vec_check_nan import VecCheckNan

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import stable_baselines3.common.vec_env as theirs
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from sb3_envs import Anything, same
 
 import vecenv
 import vecenv.sb3 as ours
+from tests.sb3.sb3_envs import Anything, same
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, UnsupportedError
 from vecenv.wrappers import RescaleAction, TransformReward
 

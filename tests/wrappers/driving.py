@@ -5,8 +5,8 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-import twins
 import vecenv
+from tests import twins
 
 ENGINES = ("compiled", "sync", "process")
 MODES = ("next-step", "same-step", "disabled")

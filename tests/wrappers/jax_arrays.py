@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from driving import make
 
+from tests.wrappers.driving import make
 from vecenv.wrappers import JaxToNumpy, JaxToTorch, NumpyToJax
 
 

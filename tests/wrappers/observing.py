@@ -3,8 +3,8 @@
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-import twins
 import vecenv
+from tests import twins
 
 MODES = {"next-step": AutoresetMode.NEXT_STEP, "same-step": AutoresetMode.SAME_STEP, "disabled": AutoresetMode.DISABLED}
 

@@ -3,9 +3,9 @@
 import gymnasium
 import numpy as np
 import pytest
-from driving import assert_same, drive, in_every_case, make
 from gymnasium import spaces
 
+from tests.wrappers.driving import assert_same, drive, in_every_case, make
 from vecenv.errors import ConfigError, InvalidAction, SpaceError
 from vecenv.wrappers import ClipAction, RescaleAction, StickyAction, TransformAction, VectorizeTransformAction
 

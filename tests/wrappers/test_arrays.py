@@ -8,9 +8,9 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from driving import drive, make
 
-import twins
+from tests import twins
+from tests.wrappers.driving import drive, make
 from vecenv import wrappers
 from vecenv.errors import ConfigTypeError, MissingExtra, UnsupportedError
 from vecenv.wrappers import (

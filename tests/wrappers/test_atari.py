@@ -3,10 +3,10 @@
 import gymnasium
 import numpy as np
 import pytest
-from driving import MODES, assert_same, drive, make
 from gymnasium import spaces
 
-import twins
+from tests import twins
+from tests.wrappers.driving import MODES, assert_same, drive, make
 from vecenv.errors import ConfigError, MissingExtra, NotResetError, SpaceError, UnknownRow, UnsupportedError
 from vecenv.wrappers import AtariPreprocessing, RecordEpisodeStatistics
 

@@ -6,10 +6,10 @@ import re
 import gymnasium
 import numpy as np
 import pytest
-from driving import drive, in_every_case, make
 from gymnasium import spaces
 
-import twins
+from tests import twins
+from tests.wrappers.driving import drive, in_every_case, make
 from vecenv.errors import ConfigError, NotFiniteError
 from vecenv.wrappers import CheckFinite
 

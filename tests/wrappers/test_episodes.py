@@ -6,8 +6,8 @@ import time
 import gymnasium
 import numpy as np
 import pytest
-from driving import drive, in_every_case, make
 
+from tests.wrappers.driving import drive, in_every_case, make
 from vecenv.errors import ConfigError, MissingExtra
 from vecenv.wrappers import RecordEpisodeStatistics, RecordResults, TransformReward, load_results
 from vecenv.wrappers._results_file import ResultsFile

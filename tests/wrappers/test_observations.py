@@ -4,10 +4,10 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from observing import assert_same_observations, cart_poles, drive, ours, theirs
 
-import twins
 import vecenv
+from tests import twins
+from tests.wrappers.observing import assert_same_observations, cart_poles, drive, ours, theirs
 from vecenv import wrappers
 from vecenv.errors import ConfigError, MissingExtra, SpaceError
 from vecenv.testing import check_transform

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.wrappers.utils import RunningMeanStd
-from observing import cart_poles, drive, ours, theirs
 
+from tests.wrappers.observing import cart_poles, drive, ours, theirs
 from vecenv._native_function import address_of
 from vecenv.errors import SpaceError
 from vecenv.testing._check_transform import MODES, Driver

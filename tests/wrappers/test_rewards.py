@@ -3,8 +3,8 @@
 import gymnasium
 import numpy as np
 import pytest
-from driving import assert_same, drive, in_every_case, make
 
+from tests.wrappers.driving import assert_same, drive, in_every_case, make
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.wrappers import ClipReward, NormalizeReward, TransformReward, VectorizeTransformReward
 

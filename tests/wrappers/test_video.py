@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-import twins
+from tests import twins
 from vecenv.errors import ClosedError, ConfigError, MissingExtra, SpaceError, UnknownRow
 from vecenv.wrappers import HumanRendering, RecordVideo
 from vecenv.wrappers._record_video import cubes_and_thousands

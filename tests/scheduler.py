@@ -1,0 +1,46 @@
+"""How pytest-xdist distributes tests: one by one, but Ray's together; a crash costs one test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdist.scheduler import LoadScopeScheduling
+
+RAY = "ray"
+RAY_FOLDERS = {"distributed", "rllib", "run_training"}
+"""Tests of these folders connect to Ray in their own process; they share one cluster."""
+
+
+class Scheduler(LoadScopeScheduling):
+    """Sends tests to processes one by one, and those of Ray to one process, first.
+
+    Ray starts threads and takes over signals in the process that connects to it, so that `fork` is no longer safe there.
+    A process that ran tests of Ray therefore runs no other tests afterwards.
+
+    A test that crashes its process is reported once and not repeated, as xdist's own schedulers of groups would.
+    (xdist 3.8 does not see `xdist_group` marks under pytest 9.2, so a test's folder says which group it is in.)
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        folders = nodeid.partition("::")[0].split("/")
+        return nodeid if RAY_FOLDERS.isdisjoint(folders) else RAY
+
+    def _reschedule(self, node: Any) -> None:
+        if node.shutting_down:
+            return
+        if RAY in self.assigned_work[node]:
+            node.shutdown()  # once it has run what it was sent
+            return
+        super()._reschedule(node)
+        if self.workqueue and self._pending_of(self.assigned_work[node]) < 2:
+            self._reschedule(node)  # a process starts a test only when it knows the one after it
+
+    def remove_node(self, node: Any) -> str | None:
+        """Remove a process that ended; return the test it crashed in. Its other tests go to other processes."""
+        work = self.assigned_work[node]
+        crashed = next((test for unit in work.values() for test, done in unit.items() if not done), None)
+        if crashed is not None:
+            work[self._split_scope(crashed)][crashed] = True
+        self.assigned_work[node] = {scope: unit for scope, unit in work.items() if not all(unit.values())}
+        super().remove_node(node)
+        return crashed
