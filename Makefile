@@ -3,36 +3,45 @@ PYTHON ?= python3
 VENV ?= .venv
 NEXT ?= .venv-gymnasium-next
 BIN = $(VENV)/bin
-# Ray takes over signals and print() in the process that starts it, so its tests have a session of their own.
-WITH_RAY = distributed rllib run_training
-# What needs more than the newest Gymnasium brings, or has nothing to do with Gymnasium.
-NOT_NEXT = $(WITH_RAY) faults test_docs.py kernels sb3 buffers trainers evaluation cli mujoco atari fuzz bad_input protocol
-NOT_NEXT += wrappers/test_video.py laws/test_programs_find_faults.py
+PIP = -m pip install -qq --disable-pip-version-check --no-compile
+# pip compiles every module it installs, most of which nobody imports; Python compiles the others on their first import.
+export PYTHONDONTWRITEBYTECODE =
+# Two processes for most tests and one for those of Ray (tests/scheduler.py).
+PYTEST = -m pytest -n 3 -q
+# Left out on the newest Gymnasium: what needs packages that do not support it yet, or has nothing to do with Gymnasium.
+NOT_NEXT = distributed rllib run_training faults test_docs.py test_running.py kernels sb3 buffers trainers evaluation cli
+NOT_NEXT += mujoco atari fuzz bad_input protocol wrappers/test_video.py laws/test_programs_find_faults.py
+NEXT_TESTS = tests $(foreach path,$(NOT_NEXT),--ignore tests/$(path)) tests/kernels/test_envs.py tests/kernels/test_native.py
+NEXT_ONLY = -k "not mujoco and not games and not Taxi and not curves"
 
-.PHONY: run test lint format test-next bench clean
+.PHONY: run test test-all test-next test-next-all lint format bench clean
 
 run: $(VENV)/.ready  ## train an agent in seconds and watch it: runs/cartpole has the curve and a GIF
 	$(BIN)/vecenv train CartPole-v1 --name cartpole --overwrite --gif
 
-test: lint  ## lint, types and all tests but the slow ones
-	$(BIN)/python -m pytest $(foreach folder,$(WITH_RAY),--ignore tests/$(folder))
-	$(BIN)/python -m pytest $(addprefix tests/,$(WITH_RAY))
+test: lint  ## lint, types, and the tests that find most faults: at most ten minutes
+	$(BIN)/python $(PYTEST)
 
-lint: $(VENV)/.ready
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+test-all: lint test-next-all  ## all tests, the long ones too, and the newest Gymnasium: before a release
+	$(BIN)/python $(PYTEST) -m ""
+
+test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
+	$(NEXT)/bin/python $(PYTEST) $(NEXT_TESTS) $(NEXT_ONLY)
+
+test-next-all: $(NEXT)/.ready
+	$(NEXT)/bin/python $(PYTEST) -m "" $(NEXT_TESTS) $(NEXT_ONLY)
+
+lint: $(VENV)/.ready-for-tests
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-format: $(VENV)/.ready
+format: $(VENV)/.ready-for-tests
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
-	$(NEXT)/bin/python -m pytest tests $(foreach path,$(NOT_NEXT),--ignore tests/$(path)) -k "not mujoco and not games and not Taxi and not curves"
-	$(NEXT)/bin/python -m pytest tests/kernels/test_envs.py tests/kernels/test_native.py
-
-bench: $(VENV)/.ready  ## speed next to Gymnasium, Stable-Baselines3 and EnvPool
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+bench: $(VENV)/.ready-for-tests  ## speed next to Gymnasium, Stable-Baselines3 and EnvPool
+	$(BIN)/python $(PIP) --constraint constraints.txt --editable ".[bench]"
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/wrappers.py
@@ -47,16 +56,25 @@ bench: $(VENV)/.ready  ## speed next to Gymnasium, Stable-Baselines3 and EnvPool
 clean:
 	rm -rf $(VENV) $(NEXT) dist .pytest_cache .ruff_cache
 
+# A file says that an environment is complete. It is written last and removed first: a failed install leaves none.
 # torch comes first and by its exact version: a range would bring several gigabytes of CUDA.
 $(VENV)/.ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
-	touch $@
+	@rm -f $(VENV)/.ready $(VENV)/.ready-for-tests
+	@echo "Installing vecenv, torch and what draws into $(VENV) (1.2 GB) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(PIP) torch==2.13.0
+	@$(BIN)/python $(PIP) --constraint constraints.txt --editable ".[cli,render,torch]"
+	@touch $@
+
+$(VENV)/.ready-for-tests: $(VENV)/.ready
+	@echo "Installing what tests need into $(VENV): Ray, JAX, MuJoCo, Stable-Baselines3, ... (2 GB more) ..."
+	@$(BIN)/python $(PIP) --constraint constraints.txt --editable ".[dev]"
+	@touch $@
 
 $(NEXT)/.ready: pyproject.toml
-	$(PYTHON) -m venv $(NEXT)
-	$(NEXT)/bin/python -m pip install --quiet --upgrade pip
-	$(NEXT)/bin/python -m pip install --quiet --editable . gymnasium==1.4.0 pytest pytest-timeout hypothesis psutil pygame opencv-python-headless
-	touch $@
+	@rm -f $@
+	@echo "Installing the newest Gymnasium into $(NEXT) ..."
+	@$(PYTHON) -m venv $(NEXT)
+	@$(NEXT)/bin/python $(PIP) --editable . gymnasium==1.4.0 pytest pytest-timeout pytest-xdist hypothesis psutil pygame \
+		opencv-python-headless
+	@touch $@

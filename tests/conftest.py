@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import faulthandler
+import logging
 import os
 import signal
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,8 +46,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """End the process of a test that its timeout cannot stop, because it hangs in native code; print all stacks.
 
-    pytest-timeout raises in the main thread, which fails one test. If that has not helped after another 20 seconds, this
-    process ends; xdist reports the test as crashed and runs the others in a new process.
+    pytest-timeout raises in the main thread, which fails one test. If that has not helped after another 20 seconds,
+    this process ends; xdist reports the test as crashed and runs the others in a new process.
     """
     marker = item.get_closest_marker("timeout")
     limit = marker.args[0] if marker and marker.args else float(item.config.getini("timeout") or 60)
@@ -53,3 +56,27 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """One small Ray cluster for all tests that use Ray.
+
+    It has four processors on paper, so that tests need not wait until the actors of others are gone.
+    """
+    import ray
+
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))  # actors import the tests' envs
+        warnings.simplefilter("ignore")
+        ray.init(
+            address="local",
+            num_cpus=4,
+            include_dashboard=False,
+            object_store_memory=200 << 20,
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+        )
+    yield
+    ray.shutdown()

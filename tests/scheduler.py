@@ -14,8 +14,8 @@ RAY_FOLDERS = {"distributed", "rllib", "run_training"}
 class Scheduler(LoadScopeScheduling):
     """Sends tests to processes one by one, and those of Ray to one process, first.
 
-    Ray starts threads and takes over signals in the process that connects to it, so that `fork` is no longer safe there.
-    A process that ran tests of Ray therefore runs no other tests afterwards.
+    Ray starts threads and takes over signals in the process that connects to it, so that `fork` is no longer safe
+    there. A process that ran tests of Ray therefore runs no other tests afterwards.
 
     A test that crashes its process is reported once and not repeated, as xdist's own schedulers of groups would.
     (xdist 3.8 does not see `xdist_group` marks under pytest 9.2, so a test's folder says which group it is in.)

@@ -1,4 +1,6 @@
-"""What the README and the guide show runs as written."""
+"""What the README and the pages of documentation show runs as written."""
+
+from __future__ import annotations
 
 import os
 import re
@@ -8,33 +10,34 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCKS = [
-    pytest.param(block, id=f"{page.stem}-{number}")
-    for page in PAGES
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
-    if page.stem != "architecture"
-]
-
-
+ROOT = Path(__file__).parents[1]
 NOISY = ("rllib", "scaling")
-"""Pages whose examples start Ray, which warns and logs as it likes."""
+"""Pages whose examples start Ray, which warns and logs."""
+RUN = "import runpy, sys\nfor script in sys.argv[1:]:\n    runpy.run_path(script, run_name='__main__')\n"
+
+
+def examples(page: Path) -> list[str]:
+    """The Python blocks of a page."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+PAGES = {page.stem: examples(page) for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("block", BLOCKS)
-def test_the_example_runs_as_a_script(block, tmp_path, request):
-    script = tmp_path / "example.py"
-    script.write_text(block)
-    noisy = request.node.callspec.id.startswith(NOISY)
-    strict = [] if noisy else ["-W", "error"]
+@pytest.mark.parametrize("page", [page for page, blocks in PAGES.items() if blocks and page != "architecture"])
+def test_the_examples_of_a_page_run_as_scripts(page: str, tmp_path: Path) -> None:
+    """One interpreter runs the scripts of a page one after another."""
+    scripts = [tmp_path / f"{page}_{number}.py" for number in range(len(PAGES[page]))]
+    for script, block in zip(scripts, PAGES[page], strict=True):
+        script.write_text(block)
     done = subprocess.run(
-        [sys.executable, *strict, script],
+        [sys.executable, *([] if page in NOISY else ["-W", "error"]), "-c", RUN, *scripts],
         capture_output=True,
         text=True,
-        timeout=120 if noisy else 50,
+        timeout=140,
+        cwd=tmp_path,
         env={**os.environ, "RAY_ADDRESS": "local"},
     )
     assert done.returncode == 0, done.stderr
-    assert noisy or done.stderr == ""
+    assert page in NOISY or done.stderr == ""

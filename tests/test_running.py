@@ -57,7 +57,7 @@ def test_a_test_that_hangs_or_crashes_leaves_the_others_alone(ignored: list[sign
     (tmp_path / "rllib" / "test_ray.py").write_text(WITH_RAY)
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text().replace("+ 20", "+ 2"))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "3", "-c", ROOT / "pyproject.toml"] + ["--rootdir", tmp_path, tmp_path],
+        [sys.executable, "-m", "pytest", "-n", "3", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, tmp_path],
         cwd=ROOT,
         capture_output=True,
         text=True,

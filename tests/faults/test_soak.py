@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +35,35 @@ def quiet(line: str) -> None:
     """Says nothing."""
 
 
-@pytest.mark.timeout(180)
-def test_a_minute_with_faults_shows_no_wrong_row_and_no_growth(tmp_path: Path) -> None:
-    done = subprocess.run(
-        command("--minutes", 1, "--record", "--out", tmp_path), capture_output=True, text=True, timeout=170,
-        env={**os.environ, "PYTHONPATH": SOURCE},
+def faults(report: Report, *names: str) -> int:
+    """How many faults there were so far, of these names or of all."""
+    seen = report.samples[-1].faults
+    return sum(seen.get(name, 0) for name in names or seen)
+
+
+def dead(count: int, samples: int = 0) -> Callable[[Report], bool]:
+    """Ends a soak after this many deaths of workers and this many samples, however long that takes."""
+    return lambda report: faults(report, "WorkerDied") >= count and len(report.samples) > samples
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+def test_minutes_with_faults_show_no_wrong_row_and_no_growth(tmp_path: Path) -> None:
+    report = soak(10, tmp_path, record=True, warm_up=15.0, sample_every=0.5, until=dead(8, 120), tell=quiet)
+    assert not report.failures, report.lines()
+    assert faults(report, "WorkerDied") >= 8
+
+
+def test_faults_show_no_wrong_row_and_the_record_of_them_is_written(tmp_path: Path) -> None:
+    report = soak(
+        0.8, tmp_path, envs=8, workers=2, record=True, faults_per_minute=200, warm_up=2.0, sample_every=0.1,
+        until=dead(3, 40), tell=quiet,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed" in done.stdout
+    assert report.lines()[-1] == "passed", report.lines()
     found = json.loads((tmp_path / "soak.json").read_text())
     assert found["ok"]
-    assert len(found["samples"]) > 20
-    assert found["summary"]["faults"]["WorkerDied"] >= 4
-    assert found["summary"]["rows_checked"] > 5000
+    assert found["summary"]["faults"]["WorkerDied"] >= 3
+    assert found["summary"]["rows_checked"] > 0
     assert any(" recordings of " in note and not note.startswith("0 ") for note in found["notes"])
     assert (tmp_path / "soak.png").stat().st_size > 20_000
     assert len((tmp_path / "soak.csv").read_text().splitlines()) == 1 + len(found["samples"])
@@ -54,23 +71,32 @@ def test_a_minute_with_faults_shows_no_wrong_row_and_no_growth(tmp_path: Path) -
 
 @pytest.mark.parametrize("engine", ["sync", "thread"])
 def test_other_engines_can_be_soaked_too(engine: str) -> None:
-    report = soak(0.06, engine=engine, envs=8, workers=2, faults_per_minute=600, tell=quiet)
+    report = soak(
+        0.5, engine=engine, envs=8, workers=2, faults_per_minute=600, sample_every=0.1,
+        until=lambda report: faults(report) >= 3, tell=quiet,
+    )  # fmt: skip
     assert not report.failures
     assert set(report.samples[-1].faults) <= {"ValueError", "NaN", "RestartLimit"}
-    assert sum(report.samples[-1].faults.values())
+    assert faults(report) >= 3
 
 
-@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+@pytest.mark.parametrize("context", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_other_start_methods_can_be_soaked_too(context: str) -> None:
-    report = soak(0.1, envs=8, workers=2, context=context, record=True, faults_per_minute=200, tell=quiet)
+    report = soak(
+        0.8, envs=8, workers=2, context=context, record=True, faults_per_minute=200, sample_every=0.1, until=dead(2),
+        tell=quiet,
+    )  # fmt: skip
     assert not report.failures
-    assert report.samples[-1].faults["WorkerDied"] >= 2
+    assert faults(report, "WorkerDied") >= 2
     assert any(" recordings of " in note for note in report.notes)
 
 
 @pytest.mark.parametrize("leak", ["descriptors", "threads", "shared", "memory"])
 def test_what_leaks_is_noticed(leak: str) -> None:
-    report = soak(0.2, envs=8, workers=2, leak=leak, faults_per_minute=0, tell=quiet)
+    report = soak(
+        0.8, envs=8, workers=2, leak=leak, faults_per_minute=0, warm_up=0.5, sample_every=0.1,
+        until=lambda report: any(grown.startswith(leak) for grown in report.grown()), tell=quiet,
+    )  # fmt: skip
     assert any(failure.startswith(leak) for failure in report.failures), report.lines()
 
 
@@ -114,7 +140,12 @@ def test_an_engine_that_hands_out_one_wrong_row_is_noticed(what: str) -> None:
 
 
 def test_the_same_engine_without_a_wrong_row_passes() -> None:
-    assert not soak(0.05, envs=8, workers=2, faults_per_minute=0, tell=quiet, make_envs=stale("nothing", 20)).failures
+    report = soak(
+        0.5, envs=8, workers=2, faults_per_minute=0, sample_every=0.01, tell=quiet, make_envs=stale("nothing", 20),
+        until=lambda report: report.samples[-1].rows > 40 * 8,
+    )  # fmt: skip
+    assert report.samples[-1].rows > 40 * 8
+    assert not report.failures
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -124,7 +155,7 @@ def test_an_interrupt_ends_it_with_the_report_so_far(number: signal.Signals, tmp
         stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": SOURCE},
     ) as running:  # fmt: skip
         assert running.stdout is not None
-        running.stdout.readline()  # the first ten seconds
+        assert "Ctrl-C ends this" in running.stdout.readline()
         running.send_signal(number)
         out, err = running.communicate(timeout=40)
     assert running.returncode == 130, out + err

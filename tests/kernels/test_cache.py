@@ -1,5 +1,6 @@
 """Compiled code on disk: never stale, safe between processes, loaded without the compiler."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -63,7 +64,7 @@ class Project:
         return float(value), compiled == "True"
 
     def files(self):
-        return sorted(file.name for file in self.cache.iterdir() if file.name != ".lock")
+        return sorted(file.name for file in self.cache.iterdir())
 
 
 @pytest.fixture
@@ -102,6 +103,22 @@ def test_a_damaged_file_is_replaced(project):
 def test_a_cache_that_cannot_be_written_is_no_obstacle(project):
     project.cache.write_text("a file where the directory should be")
     assert project.run() == (5.0, True)
+
+
+def test_different_kernels_are_compiled_side_by_side(project):
+    """One process waits for the compiler of another only if both need the same code."""
+    project.run()
+    (key,) = project.files()
+    (project.cache / key).unlink()
+    with open(project.cache / f"{key}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as if another process were compiling it
+        assert project.run("fast") == (5.0, True)
+        waits = project.start()
+        with pytest.raises(subprocess.TimeoutExpired):
+            waits.wait(3.0)
+    out, _ = waits.communicate(timeout=50)
+    assert out.split() == ["5.0", "True"]
+    assert len(project.files()) == 2, "no lock is left"
 
 
 def test_eight_processes_may_start_at_once(project):

@@ -1,11 +1,6 @@
-"""One small Ray for each file of this folder."""
-
-import logging
-import os
-from pathlib import Path
+"""Settings for tests of RLlib's modes."""
 
 import pytest
-import ray
 import torch
 
 
@@ -22,19 +17,9 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def ray_here():
+def one_thread(cluster):
+    """Small networks on a shared cluster."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    ray.init(
-        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, paths))}},
-        address="local",
-        num_cpus=4,
-        include_dashboard=False,
-        logging_level=logging.ERROR,
-        log_to_driver=False,
-        object_store_memory=120 * 2**20,
-    )
     yield
-    ray.shutdown()
     torch.set_num_threads(threads)

@@ -2,11 +2,9 @@
 
 import csv
 import json
-import logging
 import warnings
 
 import pytest
-import ray
 
 from vecenv.run_training.__main__ import main
 from vecenv.run_training._arguments import MODES
@@ -14,26 +12,12 @@ from vecenv.run_training._arguments import MODES
 SMALL = "--mode all --num-envs 16 --train-batch 512 --minibatch 128 --iterations 2 --seed 3".split()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_ray():
-    """One Ray for all: what starts and ends it is tested with Ctrl-C."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ray.init(
-            "local",
-            num_cpus=2,
-            include_dashboard=False,
-            object_store_memory=2**27,
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-        )
-    yield
-    ray.shutdown()
-
-
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A directory with results of the three modes, and a second one of the same command."""
+def run(tmp_path_factory, cluster):
+    """A directory with results of the three modes, and a second one of the same command.
+
+    The runs use the cluster of the tests; that a run starts and ends its own is tested with Ctrl-C.
+    """
     paths = [tmp_path_factory.mktemp("runs") / name for name in "ab"]
     for path in paths:
         assert main([*SMALL, "--out", str(path)]) == 0

@@ -121,7 +121,7 @@ def load_or_compile(
         if key not in _loaded:
             found = _found(key)
             if found is None:
-                with _alone():  # another process may be compiling the very same
+                with _alone(key):  # another process may be compiling the very same
                     found = _found(key) or _compiled(key, what, build)
             _loaded[key] = _load(*found)
         return _loaded[key]
@@ -209,10 +209,12 @@ def _write(key: str, code: bytes, symbol: str) -> None:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Wait until no other process compiles, so that eight that start at once do not all do the same work.
+def _alone(key: str) -> Iterator[None]:
+    """Wait until no other process compiles the code of this key, so that eight that start at once compile it once.
 
-    It only saves work: the lock is given up with the process that holds it, and after a minute nobody waits on.
+    Other keys are compiled meanwhile. The lock only saves work: it ends with the process that holds it, and a process
+    waits at most a minute. The file is removed before the lock is released; processes that still wait on the removed
+    file find the code in the cache.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, ImportError):
@@ -220,11 +222,14 @@ def _alone() -> Iterator[None]:
 
             directory = cache_directory()
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = stack.enter_context(open(directory / ".lock", "w"))
+            path = directory / f"{key}.lock"
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            stack.callback(os.close, lock)
             deadline = time.monotonic() + 60.0
             while time.monotonic() < deadline:
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    stack.callback(path.unlink, missing_ok=True)
                     break
                 time.sleep(0.05)
         yield

@@ -67,21 +67,28 @@ class Report:
 
     def judge(self) -> None:
         """Add to `failures` what grew, and to `notes` if there are too few samples to tell."""
+        count = len(self._late())
+        if count < FEWEST:
+            self.notes.append(f"{count} samples after the warm-up are too few to tell growth; run longer")
+        self.failures += self.grown()
+
+    def grown(self) -> list[str]:
+        """What grew after the warm-up; empty as long as there are too few samples to tell."""
         late = self._late()
         if len(late) < FEWEST:
-            self.notes.append(f"{len(late)} samples after the warm-up are too few to tell growth; run longer")
-            return
-        quarter = len(late) // 4
+            return []
+        found, quarter = [], len(late) // 4
         for name in COUNTED:
             values = [getattr(sample.gauges, name) for sample in late]
             first, last = np.median(values[:quarter]), np.median(values[-quarter:])
             if last > first:
-                self.failures.append(f"{name} grew from {first:g} to {last:g}")
+                found.append(f"{name} grew from {first:g} to {last:g}")
         slope, growth = self.slope("memory")
         if self.settings.get("record"):  # the recorder's own pages part from those of forked workers: both must grow
             slope, growth = min((slope, growth), self.slope("rss"))
         if slope > MEMORY_PER_MINUTE and growth > MEMORY_AT_LEAST:
-            self.failures.append(f"memory grew by {_mib(slope)} MiB per minute, {_mib(growth)} MiB in all")
+            found.append(f"memory grew by {_mib(slope)} MiB per minute, {_mib(growth)} MiB in all")
+        return found
 
     def slope(self, name: str) -> tuple[float, float]:
         """Growth of a gauge after the warm-up, per minute and in all: the median slope between two samples."""

@@ -38,7 +38,7 @@ TIMEOUT = 1.0
 _EASY = {"raise": 4.0, "obs-nan": 1.0, "reward-nan": 1.0}
 _HARD = {"kill": 1.5, "segfault": 1.5, "hang": 1.0}
 _CALIBRATION = 2.0
-"""Seconds without faults, to see how fast the envs are."""
+"""Seconds without faults, at most, to see how fast the envs are."""
 LEAKS = ("none", "descriptors", "memory", "threads", "shared")
 
 
@@ -92,11 +92,14 @@ def soak(
     record: bool = False,
     tell: Callable[[str], None] = print,
     make_envs: Callable[..., Any] = make,
+    until: Callable[[Report], bool] = lambda report: False,
+    sample_every: float | None = None,
+    warm_up: float | None = None,
 ) -> Report:
     """Run envs that fail at random, and look at everything.
 
     Args:
-        minutes: how long.
+        minutes: how long, at most.
         out: folder for the record; None writes none.
         envs, engine, workers, context: as of `vecenv.make`. Only processes can be killed or hang: other engines get the
             other faults.
@@ -106,13 +109,17 @@ def soak(
         record: have a recorder write the episodes that failed, to a temporary folder.
         tell: is given lines about progress.
         make_envs: makes the vector env, instead of `vecenv.make`.
+        until: looks at the report after each sample; True ends the soak before its time.
+        sample_every: seconds between samples; None takes 180 samples, 0.5 to 10 seconds apart.
+        warm_up: seconds in which growth does not count; None takes a sixth of the time, or 15 seconds if that is more,
+            but at most half of it.
 
     Returns:
         The report; `failures` is empty if all is well.
     """
     settings = {"minutes": minutes, "envs": envs, "engine": engine, "workers": workers, "context": context,
                 "seed": seed, "faults_per_minute": faults_per_minute, "leak": leak, "record": record}  # fmt: skip
-    report = Report(settings, warm_up=max(10 * minutes, min(15.0, 30 * minutes)))
+    report = Report(settings, max(10 * minutes, min(15.0, 30 * minutes)) if warm_up is None else warm_up)
     options: dict[str, Any] = {"engine": engine, "on_error": "restart", "autoreset": "same-step", "check_finite": "off"}
     if engine in ("process", "thread"):
         options["workers"] = min(workers, envs)
@@ -122,10 +129,10 @@ def soak(
     with temporary(record) as folder:
         if folder is not None:
             options |= {"record": "last-episode", "record_folder": folder}
-        run = _Run(report, envs, seed, partial(make_envs, **options), tell)
+        run = _Run(report, envs, seed, partial(make_envs, **options), tell, until)
         try:
             with _interruptible():
-                rate = run.speed()
+                rate = run.speed(min(_CALIBRATION, 6 * minutes) if faults_per_minute else 0.0)
                 gc.collect()
                 before = Gauges.read()
                 kinds = {**_EASY, **(_HARD if engine == "process" else {})}
@@ -134,7 +141,7 @@ def soak(
                 factories = FaultEnv.many(envs, **fault)
                 if leak != "none":
                     factories = [partial(LeakingEnv, index, leak, **fault) for index in range(envs)]
-                run.steps(factories, 60 * minutes)
+                run.steps(factories, 60 * minutes, sample_every or min(max(minutes / 3, 0.5), 10.0))
         except KeyboardInterrupt:
             report.notes.append("interrupted: this is the report so far")
             report.settings["interrupted"] = True
@@ -157,31 +164,38 @@ class _Run:
     """One after the other: envs without faults, to see how fast they are; envs with faults, to see what they do."""
 
     def __init__(
-        self, report: Report, count: int, seed: int, make_envs: Callable[..., Any], tell: Callable[[str], None]
+        self,
+        report: Report,
+        count: int,
+        seed: int,
+        make_envs: Callable[..., Any],
+        tell: Callable[[str], None],
+        until: Callable[[Report], bool],
     ) -> None:
-        self._report, self._count, self._seed, self._make, self._tell = report, count, seed, make_envs, tell
+        self._report, self._count, self._seed, self._make = report, count, seed, make_envs
+        self._tell, self._until = tell, until
         self._actions = np.random.default_rng(seed)
 
-    def speed(self) -> float:
+    def speed(self, seconds: float) -> float:
         """Steps per second without faults, looked at as well."""
         model = Model(self._count, LENGTH)
         with contextlib.closing(self._make(FaultEnv.many(self._count, length=LENGTH))) as envs:
             self._reset(envs, model)
             started, rows = time.monotonic(), 0
-            while (passed := time.monotonic() - started) < _CALIBRATION:
+            while (passed := time.monotonic() - started) < seconds or not rows:
                 self._step(envs, model)
                 rows += self._count
         return rows / passed
 
-    def steps(self, factories: Sequence[Any], seconds: float) -> None:
-        """Step for so long, look at every row, take samples."""
-        every = min(max(seconds / 180, 0.5), 10.0)
+    def steps(self, factories: Sequence[Any], seconds: float, every: float) -> None:
+        """Step for this many seconds, look at every row, take samples."""
         model = Model(self._count, LENGTH)
         with contextlib.closing(self._make(factories)) as envs:
             started = time.monotonic()
             self._reset(envs, model)
             self._age(envs, model)
             self._sample(model, started)
+            self._tell(f"{self._count} envs run for {seconds / 60:g} minutes; Ctrl-C ends this with a report")
             due, said = started + every, started
             while (now := time.monotonic()) < started + seconds:
                 try:
@@ -191,6 +205,8 @@ class _Run:
                 if now >= due:
                     self._sample(model, started)
                     due = max(due + every, now)
+                    if self._until(self._report):
+                        return
                 if now - said >= 10:
                     said = now
                     self._say()
