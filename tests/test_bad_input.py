@@ -117,81 +117,81 @@ def _nothing_is_left_running() -> Iterator[None]:
 # --- make ------------------------------------------------------------------------------------------------------------
 
 WRONG_ARGUMENTS = {
-    "1 num_envs 0": ({"num_envs": 0}, ConfigError, ValueError, "num_envs must be an int >= 1, got 0"),
-    "2 num_envs -1": ({"num_envs": -1}, ConfigError, ValueError, "num_envs must be an int >= 1, got -1"),
-    "3 num_envs 2.5": ({"num_envs": 2.5}, ConfigTypeError, TypeError, "num_envs must be an int >= 1, got float 2.5"),
-    "4 num_envs str": ({"num_envs": "4"}, ConfigTypeError, TypeError, "num_envs must be an int >= 1, got str '4'"),
-    "4 num_envs bool": ({"num_envs": True}, ConfigTypeError, TypeError, "num_envs must be an int >= 1, got bool"),
-    "5 env id": ({"env": "CartPol-v1"}, UnknownEnv, gymnasium.error.NameNotFound, "(?i)did you mean.*CartPole"),
-    "5 env id version": ({"env": "CartPole-v99"}, UnknownEnv, gymnasium.error.Error, "v99 & v1"),
-    "6 env object": ({"env": SampleEnv(BOX, BOX)}, ConfigTypeError, TypeError, "got an Env object & lambda: SampleEnv"),
-    "7 not callable": (
+    "num_envs 0": ({"num_envs": 0}, ConfigError, ValueError, "num_envs must be an int >= 1, got 0"),
+    "num_envs -1": ({"num_envs": -1}, ConfigError, ValueError, "num_envs must be an int >= 1, got -1"),
+    "num_envs 2.5": ({"num_envs": 2.5}, ConfigTypeError, TypeError, "num_envs must be an int >= 1, got float 2.5"),
+    "num_envs str": ({"num_envs": "4"}, ConfigTypeError, TypeError, "num_envs must be an int >= 1, got str '4'"),
+    "num_envs bool": ({"num_envs": True}, ConfigTypeError, TypeError, "num_envs must be an int >= 1, got bool"),
+    "env id": ({"env": "CartPol-v1"}, UnknownEnv, gymnasium.error.NameNotFound, "(?i)did you mean.*CartPole"),
+    "env id version": ({"env": "CartPole-v99"}, UnknownEnv, gymnasium.error.Error, "v99 & v1"),
+    "env object": ({"env": SampleEnv(BOX, BOX)}, ConfigTypeError, TypeError, "got an Env object & lambda: SampleEnv"),
+    "not callable": (
         {"env": [factory(), factory(), factory(), 3]},
         ConfigTypeError,
         TypeError,
         r"env_fns\[3\] is not callable \(got int\)",
     ),
-    "7 env object in list": (
+    "env object in list": (
         {"env": [factory(), SampleEnv(BOX, BOX)]},
         ConfigTypeError,
         TypeError,
         r"env_fns\[1\] is not callable & pass a function",
     ),
-    "7 env is a number": ({"env": 3}, ConfigTypeError, TypeError, "env must be a Gymnasium id.*got int 3"),
-    "8 empty list": ({"env": []}, ConfigError, ValueError, "at least one env factory"),
-    "8 list of another length": ({"env": [factory()] * 3}, ConfigError, ValueError, "num_envs=4 & 3 env functions"),
-    "15 workers 0": ({"workers": 0}, ConfigError, ValueError, "workers must be an int >= 1, got 0"),
-    "16 workers 5": ({"workers": 5}, ConfigError, ValueError, r"workers must be in 1 \.\.\. 4 & got 5"),
-    "17 workers str": (
+    "env is a number": ({"env": 3}, ConfigTypeError, TypeError, "env must be a Gymnasium id.*got int 3"),
+    "empty list": ({"env": []}, ConfigError, ValueError, "at least one env factory"),
+    "list of another length": ({"env": [factory()] * 3}, ConfigError, ValueError, "num_envs=4 & 3 env functions"),
+    "workers 0": ({"workers": 0}, ConfigError, ValueError, "workers must be an int >= 1, got 0"),
+    "workers 5": ({"workers": 5}, ConfigError, ValueError, r"workers must be in 1 \.\.\. 4 & got 5"),
+    "workers str": (
         {"workers": "auto2"},
         ConfigTypeError,
         TypeError,
         "workers must be an int >= 1, got str 'auto2'",
     ),
-    "18 batch_size 5": (
+    "batch_size 5": (
         {"batch_size": 5},
         ConfigError,
         ValueError,
         r"batch_size must be in 1 \.\.\. num_envs = 4, got 5",
     ),
-    "18 batch_size 0": ({"batch_size": 0}, ConfigError, ValueError, "batch_size must be .* got 0"),
-    "18 batch_size -3": ({"batch_size": -3}, ConfigError, ValueError, "batch_size must be .* got -3"),
-    "18 batch_size float": ({"batch_size": 2.0}, ConfigTypeError, TypeError, "batch_size must be an int.* got float"),
-    "19 engine": ({"engine": "turbo"}, UnknownEngine, ValueError, "'sync', 'thread', 'process', 'ray', got 'turbo'"),
-    "19 engine near": ({"engine": "proces"}, UnknownEngine, ValueError, "did you mean 'process'"),
-    "19 engine type": ({"engine": 3}, UnknownEngine, ValueError, "got 3"),
-    "21 context": ({"context": "thread"}, ConfigError, ValueError, "context must be one of.*'spawn'.*got 'thread'"),
-    "21 context type": ({"context": 3}, ConfigTypeError, TypeError, "context must be one of.*'spawn'.*got int 3"),
-    "22 keyword": ({"num_env": 4}, ConfigTypeError, TypeError, "unknown argument 'num_env'; did you mean 'num_envs'"),
-    "22 Gymnasium's keyword": ({"autoreset_mode": "x"}, ConfigTypeError, TypeError, "did you mean 'autoreset'"),
-    "22 keyword elsewhere": ({"num_workers": 2}, ConfigTypeError, TypeError, "did you mean 'workers'"),
-    "27 timeout str": (
+    "batch_size 0": ({"batch_size": 0}, ConfigError, ValueError, "batch_size must be .* got 0"),
+    "batch_size -3": ({"batch_size": -3}, ConfigError, ValueError, "batch_size must be .* got -3"),
+    "batch_size float": ({"batch_size": 2.0}, ConfigTypeError, TypeError, "batch_size must be an int.* got float"),
+    "engine": ({"engine": "turbo"}, UnknownEngine, ValueError, "'sync', 'thread', 'process', 'ray', got 'turbo'"),
+    "engine near": ({"engine": "proces"}, UnknownEngine, ValueError, "did you mean 'process'"),
+    "engine type": ({"engine": 3}, UnknownEngine, ValueError, "got 3"),
+    "context": ({"context": "thread"}, ConfigError, ValueError, "context must be one of.*'spawn'.*got 'thread'"),
+    "context type": ({"context": 3}, ConfigTypeError, TypeError, "context must be one of.*'spawn'.*got int 3"),
+    "keyword": ({"num_env": 4}, ConfigTypeError, TypeError, "unknown argument 'num_env'; did you mean 'num_envs'"),
+    "Gymnasium's keyword": ({"autoreset_mode": "x"}, ConfigTypeError, TypeError, "did you mean 'autoreset'"),
+    "keyword elsewhere": ({"num_workers": 2}, ConfigTypeError, TypeError, "did you mean 'workers'"),
+    "timeout str": (
         {"timeout": "5s"},
         ConfigTypeError,
         TypeError,
         "timeout must be a number of seconds, got str '5s'",
     ),
-    "27 timeout -1": ({"timeout": -1}, ConfigError, ValueError, "timeout must be a positive number of seconds, got -1"),
-    "27 timeout NaN": (
+    "timeout -1": ({"timeout": -1}, ConfigError, ValueError, "timeout must be a positive number of seconds, got -1"),
+    "timeout NaN": (
         {"timeout": float("nan")},
         ConfigError,
         ValueError,
         "timeout must be a positive number.* got nan",
     ),
-    "27 start_timeout": ({"start_timeout": "1"}, ConfigTypeError, TypeError, "start_timeout must be a number"),
-    "28 on_error": (
+    "start_timeout": ({"start_timeout": "1"}, ConfigTypeError, TypeError, "start_timeout must be a number"),
+    "on_error": (
         {"on_error": "ignore"},
         ConfigError,
         ValueError,
         "on_error must be one of 'raise', 'restart', got 'ignore'",
     ),
-    "29 autoreset": (
+    "autoreset": (
         {"autoreset": "sometimes"},
         ConfigError,
         ValueError,
         "'next-step', 'same-step', 'disabled', got 'som",
     ),
-    "29 autoreset type": (
+    "autoreset type": (
         {"autoreset": ["next-step"]},
         ConfigError,
         ValueError,
@@ -246,14 +246,14 @@ def test_make_refuses_a_wrong_argument_before_any_env_is_built(engine, wrong):
 
 @on_every_engine
 @pytest.mark.parametrize("result", [None, 3, Env], ids=["None", "int", "class"])
-def test_9_make_names_the_factory_that_returned_no_env(engine, result):
+def test_make_names_the_factory_that_returned_no_env(engine, result):
     fns = [factory(), factory(), factory(), lambda: result]
     says = rf"env_fns\[3\]\(\) returned {type(result).__name__} & need a gymnasium.Env"
     refused(lambda: make(engine, fns), SpaceError, TypeError, says=says)
 
 
 @on_every_engine
-def test_10_make_refuses_one_env_object_from_two_factories(engine):
+def test_make_refuses_one_env_object_from_two_factories(engine):
     shared = Env()
     fns = [factory(), factory(), lambda: shared, lambda: shared]
     says = r"env_fns\[2\] and \[3\] returned the same object & build a new env"
@@ -262,7 +262,7 @@ def test_10_make_refuses_one_env_object_from_two_factories(engine):
 
 @pytest.mark.parametrize("context", ["spawn", "forkserver"])
 @pytest.mark.parametrize("bad", [0, 3])
-def test_11_make_names_the_closure_variable_that_cannot_be_pickled(context, bad):
+def test_make_names_the_closure_variable_that_cannot_be_pickled(context, bad):
     lock = threading.Lock()
 
     def build() -> Env:
@@ -278,7 +278,7 @@ def test_11_make_names_the_closure_variable_that_cannot_be_pickled(context, bad)
 
 @on_every_engine
 @pytest.mark.parametrize("which", ["observation", "action"])
-def test_12_make_names_the_env_and_key_whose_space_differs(engine, which):
+def test_make_names_the_env_and_key_whose_space_differs(engine, which):
     cameras = [spaces.Dict({"cam": spaces.Box(0, high, (2,)), "pos": BOX}) for high in (1, 1, 9)]
     if which == "observation":
         fns = [functools.partial(SampleEnv, space, DISCRETE) for space in cameras]
@@ -291,18 +291,18 @@ def test_12_make_names_the_env_and_key_whose_space_differs(engine, which):
 
 @on_every_engine
 @pytest.mark.parametrize("kind", ["sequence", "graph", "custom", "box-empty"])
-def test_13_14_spaces_without_a_fixed_size_travel_by_value_and_empty_boxes_are_empty_columns(engine, kind):
+def test_spaces_without_a_fixed_size_travel_by_value_and_empty_boxes_are_empty_columns(engine, kind):
     with make(engine, functools.partial(SampleEnv, SPACES[kind], DISCRETE), 2) as envs:
         assert envs.reset(seed=0)[0] in envs.observation_space
 
 
-def test_14_gymnasium_itself_refuses_a_box_of_objects():
+def test_gymnasium_itself_refuses_a_box_of_objects():
     with pytest.raises((ValueError, AssertionError), match="object"):
         spaces.Box(0, 1, (2,), object)  # type: ignore[arg-type]  # wrong on purpose
 
 
 @on_every_engine
-def test_23_make_passes_on_why_the_env_rejects_its_arguments(engine):
+def test_make_passes_on_why_the_env_rejects_its_arguments(engine):
     error = refused(lambda: make(engine, Env, 4, gravityy=3), EnvError, TypeError, says="env 0 & make & gravityy")
     assert isinstance(error, EnvError)
     assert (error.row, error.phase) == (0, "make")
@@ -310,7 +310,7 @@ def test_23_make_passes_on_why_the_env_rejects_its_arguments(engine):
 
 
 @on_every_engine
-def test_23_make_names_the_one_env_that_rejects_its_arguments(engine):
+def test_make_names_the_one_env_that_rejects_its_arguments(engine):
     every = [{}, {}, {}, {"gravityy": 3}]
     error = refused(lambda: make(engine, Env, 4, env_kwargs=every), EnvError, TypeError, says="env 3 & make & gravityy")
     assert isinstance(error, EnvError)
@@ -338,7 +338,7 @@ SCRIPT = """
 
 
 @pytest.mark.parametrize("context", ["spawn", "forkserver"])
-def test_24_a_script_without_a_main_guard_simply_works(tmp_path, context):
+def test_a_script_without_a_main_guard_simply_works(tmp_path, context):
     script = tmp_path / "unguarded.py"
     script.write_text(textwrap.dedent(SCRIPT).replace("CONTEXT", context))
     source = os.path.dirname(os.path.dirname(vecenv.__file__))
@@ -366,7 +366,7 @@ def in_a_process(function: Callable[[], str], *, daemon: bool) -> str:
         process.close()
 
 
-def test_25_a_daemonic_process_is_told_that_it_cannot_have_workers():
+def test_a_daemonic_process_is_told_that_it_cannot_have_workers():
     def attempt() -> str:
         with make("sync", Env, 2) as envs:
             envs.reset()
@@ -376,7 +376,7 @@ def test_25_a_daemonic_process_is_told_that_it_cannot_have_workers():
     assert "non-daemonic" in in_a_process(attempt, daemon=True)
 
 
-def test_26_more_shared_memory_than_there_is_is_a_memory_error_at_once():
+def test_more_shared_memory_than_there_is_is_a_memory_error_at_once():
     huge = spaces.MultiBinary(2**50)  # says its size without taking it
 
     class Huge(SampleEnv):
@@ -390,7 +390,7 @@ def test_26_more_shared_memory_than_there_is_is_a_memory_error_at_once():
         make("process", Huge, 2, observation_mode=(DISCRETE, huge))
 
 
-def test_26_more_heap_than_there_is_is_a_memory_error():
+def test_more_heap_than_there_is_is_a_memory_error():
     huge = spaces.MultiBinary(2**50)
 
     class Huge(SampleEnv):
@@ -406,32 +406,32 @@ def test_26_more_heap_than_there_is_is_a_memory_error():
 
 LOCK = threading.Lock()
 WRONG_RESETS = {
-    "30 seed str": ({"seed": "a"}, TypeError, "seed must be an int, a sequence of int .*or None; got str 'a'"),
-    "31 seed float": ({"seed": 1.5}, TypeError, "seed must be an int.*got float 1.5"),
-    "31 seed bool": ({"seed": True}, TypeError, "seed must be an int.*got bool"),
-    "31 seed np.bool": ({"seed": np.True_}, TypeError, "seed must be an int.*got bool"),
-    "33 seed -1": ({"seed": -1}, ValueError, r"seed must be in 0 \.\.\. 2\*\*63 - 1, got -1"),
-    "33 seed 2**70": ({"seed": 2**70}, ValueError, r"seed must be in 0 \.\.\. 2\*\*63 - 1, got 1180591620717411303424"),
-    "33 seed near the end": ({"seed": 2**63 - 2}, ValueError, r"at most 2\*\*63 - num_envs = 9223372036854775804, got"),
-    "34 three seeds": ({"seed": [1, 2, 3]}, ValueError, "num_envs=4 but got length=3"),
-    "34 no seeds": ({"seed": []}, ValueError, "num_envs=4 but got length=0"),
-    "34 a table of seeds": ({"seed": np.ones((4, 1), int)}, ValueError, r"seed\[0\] must be an int.*got ndarray"),
-    "35 seed list with str": ({"seed": [1, "b", None, 2]}, TypeError, r"seed\[1\] must be an int.*got str 'b'"),
-    "35 seed list with bool": ({"seed": [1, True, None, 2]}, TypeError, r"seed\[1\] must be an int.*got bool"),
-    "35 seed list with list": ({"seed": [1, 2, [3], 4]}, TypeError, r"seed\[2\] must be an int.*got list \[3\]"),
-    "35 seed list with negative": ({"seed": [1, 2, 3, -4]}, ValueError, r"seed\[3\] must be in 0 \.\.\. .*got -4"),
-    "35 seed array of floats": ({"seed": np.ones(4)}, TypeError, r"seed\[0\] must be an int.*got float64"),
-    "37 options 3": ({"options": 3}, TypeError, "options must be a dict.*or None; got int 3"),
-    "37 options list": ({"options": [{}, {}]}, ValueError, "got 2 options for 4 envs"),
-    "37 options list entry": (
+    "seed str": ({"seed": "a"}, TypeError, "seed must be an int, a sequence of int .*or None; got str 'a'"),
+    "seed float": ({"seed": 1.5}, TypeError, "seed must be an int.*got float 1.5"),
+    "seed bool": ({"seed": True}, TypeError, "seed must be an int.*got bool"),
+    "seed np.bool": ({"seed": np.True_}, TypeError, "seed must be an int.*got bool"),
+    "seed -1": ({"seed": -1}, ValueError, r"seed must be in 0 \.\.\. 2\*\*63 - 1, got -1"),
+    "seed 2**70": ({"seed": 2**70}, ValueError, r"seed must be in 0 \.\.\. 2\*\*63 - 1, got 1180591620717411303424"),
+    "seed near the end": ({"seed": 2**63 - 2}, ValueError, r"at most 2\*\*63 - num_envs = 9223372036854775804, got"),
+    "three seeds": ({"seed": [1, 2, 3]}, ValueError, "num_envs=4 but got length=3"),
+    "no seeds": ({"seed": []}, ValueError, "num_envs=4 but got length=0"),
+    "a table of seeds": ({"seed": np.ones((4, 1), int)}, ValueError, r"seed\[0\] must be an int.*got ndarray"),
+    "seed list with str": ({"seed": [1, "b", None, 2]}, TypeError, r"seed\[1\] must be an int.*got str 'b'"),
+    "seed list with bool": ({"seed": [1, True, None, 2]}, TypeError, r"seed\[1\] must be an int.*got bool"),
+    "seed list with list": ({"seed": [1, 2, [3], 4]}, TypeError, r"seed\[2\] must be an int.*got list \[3\]"),
+    "seed list with negative": ({"seed": [1, 2, 3, -4]}, ValueError, r"seed\[3\] must be in 0 \.\.\. .*got -4"),
+    "seed array of floats": ({"seed": np.ones(4)}, TypeError, r"seed\[0\] must be an int.*got float64"),
+    "options 3": ({"options": 3}, TypeError, "options must be a dict.*or None; got int 3"),
+    "options list": ({"options": [{}, {}]}, ValueError, "got 2 options for 4 envs"),
+    "options list entry": (
         {"options": [{}, 3, None, {}]},
         TypeError,
         r"options\[1\] must be a dict or None, got int 3",
     ),
-    "38 mask shape": ({"options": {"reset_mask": np.ones(3, bool)}}, ValueError, r"shape `\(4,\)`, got \(3,\)"),
-    "38 mask dtype": ({"options": {"reset_mask": np.ones(4, int)}}, TypeError, "dtype=np.bool_`, got int64"),
-    "38 mask list": ({"options": {"reset_mask": [True] * 4}}, TypeError, "must be a numpy array, got .*list"),
-    "38 mask all False": ({"options": {"reset_mask": np.zeros(4, bool)}}, ValueError, "must contain a boolean array"),
+    "mask shape": ({"options": {"reset_mask": np.ones(3, bool)}}, ValueError, r"shape `\(4,\)`, got \(3,\)"),
+    "mask dtype": ({"options": {"reset_mask": np.ones(4, int)}}, TypeError, "dtype=np.bool_`, got int64"),
+    "mask list": ({"options": {"reset_mask": [True] * 4}}, TypeError, "must be a numpy array, got .*list"),
+    "mask all False": ({"options": {"reset_mask": np.zeros(4, bool)}}, ValueError, "must contain a boolean array"),
     "wrong seed, right mask": ({"seed": -1, "options": {"reset_mask": np.ones(4, bool)}}, ValueError, "got -1"),
 }
 
@@ -462,7 +462,7 @@ def test_reset_with_options_that_cannot_be_sent_leaves_no_seed_behind(engine):
 
 @on_every_engine
 @pytest.mark.parametrize("seed", [np.int64(3), np.uint8(3), np.array(3)], ids=["int64", "uint8", "0-d array"])
-def test_32_reset_accepts_numpy_integers(engine, seed):
+def test_reset_accepts_numpy_integers(engine, seed):
     with Pair(engine) as pair:
         assert_same(pair.envs.reset(seed=seed), pair.twin.reset(seed=3))
         pair.go_on()
@@ -472,7 +472,7 @@ def test_32_reset_accepts_numpy_integers(engine, seed):
 @pytest.mark.parametrize(
     "seed", [(3, None, 5, 6), np.array([3, 4, 5, 6]), range(3, 7)], ids=["tuple", "array", "range"]
 )
-def test_35_reset_accepts_any_sequence_of_seeds_with_none_among_them(engine, seed):
+def test_reset_accepts_any_sequence_of_seeds_with_none_among_them(engine, seed):
     with Pair(engine) as pair:
         pair.envs.reset(seed=7)
         pair.twin.reset(seed=7)
@@ -481,7 +481,7 @@ def test_35_reset_accepts_any_sequence_of_seeds_with_none_among_them(engine, see
 
 
 @on_every_engine
-def test_38_the_callers_options_are_never_changed(engine):
+def test_the_callers_options_are_never_changed(engine):
     mask = np.array([True, False, True, False])
     options = {"reset_mask": mask, "level": 3}
     with Pair(engine) as pair:
@@ -492,7 +492,7 @@ def test_38_the_callers_options_are_never_changed(engine):
 
 
 @on_every_engine
-def test_39_reset_while_a_step_is_pending_is_refused_and_the_step_is_still_there(engine):
+def test_reset_while_a_step_is_pending_is_refused_and_the_step_is_still_there(engine):
     with Pair(engine) as pair:
         pair.envs.send([0, 1, 2, 0])
         says = r"reset & pending call to `step` & \(4 envs\) & recv\(\)"
@@ -506,7 +506,7 @@ def test_39_reset_while_a_step_is_pending_is_refused_and_the_step_is_still_there
 
 @on_every_engine
 @pytest.mark.parametrize("call", ["step", "send"])
-def test_40_step_before_the_first_reset_says_so(engine, call):
+def test_step_before_the_first_reset_says_so(engine, call):
     pair = Pair(engine)
     says = rf"need a reset before {call}\(\) & call reset\(\)"
     step = getattr(pair.envs, call)
@@ -538,92 +538,92 @@ def cell(shape: tuple[int, ...], index: tuple[int, ...], value: Any) -> np.ndarr
 
 
 WRONG_ACTIONS = {
-    "41 three": (DISCRETE, [0, 1, 2], ValueError, "got 3 actions for 4 envs & one action per env"),
-    "42 five": (DISCRETE, [0, 1, 2, 0, 1], ValueError, "got 5 actions for 4 envs & one action per env"),
-    "41 none at all": (DISCRETE, np.zeros(0, int), ValueError, "got 0 actions for 4 envs"),
-    "43 None": (DISCRETE, None, TypeError, r"shape \(4,\) and dtype int64 for Discrete\(3\), got NoneType"),
-    "43 scalar": (DISCRETE, 1, TypeError, r"have shape \(\), want \(4,\) for Discrete\(3\)"),
-    "43 str": (DISCRETE, "0120", TypeError, r"shape \(4,\) and dtype int64 for Discrete\(3\), got str '0120'"),
-    "43 dict": (DISCRETE, {"a": 1}, TypeError, r"shape \(4,\) and dtype int64 for Discrete\(3\), got dict"),
-    "43 strs": (DISCRETE, ["0", "1", "2", "0"], TypeError, "dtype <U1, .*needs integers"),
-    "43 Nones": (DISCRETE, [0, None, 1, 2], TypeError, r"shape \(4,\) and dtype int64"),
-    "44 (4, 1) for Discrete": (DISCRETE, np.zeros((4, 1), int), ValueError, r"\(4, 1\), want \(4,\)"),
-    "44 (1, 4) for Discrete": (DISCRETE, np.zeros((1, 4), int), ValueError, r"\(1, 4\), want \(4,\)"),
-    "44 (4,) for Box": (BOX, np.zeros(4), ValueError, r"\(4,\), want \(4, 2\)"),
-    "44 (4, 1) for Box": (BOX, np.zeros((4, 1)), ValueError, r"\(4, 1\), want \(4, 2\)"),
-    "44 (2, 4) for Box": (BOX, np.zeros((2, 4)), ValueError, r"\(2, 4\), want \(4, 2\)"),
-    "44 one for all": (BOX, np.zeros((1, 2)), ValueError, "got 1 actions for 4 envs"),
-    "45 floats": (
+    "three": (DISCRETE, [0, 1, 2], ValueError, "got 3 actions for 4 envs & one action per env"),
+    "five": (DISCRETE, [0, 1, 2, 0, 1], ValueError, "got 5 actions for 4 envs & one action per env"),
+    "none at all": (DISCRETE, np.zeros(0, int), ValueError, "got 0 actions for 4 envs"),
+    "None": (DISCRETE, None, TypeError, r"shape \(4,\) and dtype int64 for Discrete\(3\), got NoneType"),
+    "scalar": (DISCRETE, 1, TypeError, r"have shape \(\), want \(4,\) for Discrete\(3\)"),
+    "str": (DISCRETE, "0120", TypeError, r"shape \(4,\) and dtype int64 for Discrete\(3\), got str '0120'"),
+    "dict": (DISCRETE, {"a": 1}, TypeError, r"shape \(4,\) and dtype int64 for Discrete\(3\), got dict"),
+    "strs": (DISCRETE, ["0", "1", "2", "0"], TypeError, "dtype <U1, .*needs integers"),
+    "Nones": (DISCRETE, [0, None, 1, 2], TypeError, r"shape \(4,\) and dtype int64"),
+    "(4, 1) for Discrete": (DISCRETE, np.zeros((4, 1), int), ValueError, r"\(4, 1\), want \(4,\)"),
+    "(1, 4) for Discrete": (DISCRETE, np.zeros((1, 4), int), ValueError, r"\(1, 4\), want \(4,\)"),
+    "(4,) for Box": (BOX, np.zeros(4), ValueError, r"\(4,\), want \(4, 2\)"),
+    "(4, 1) for Box": (BOX, np.zeros((4, 1)), ValueError, r"\(4, 1\), want \(4, 2\)"),
+    "(2, 4) for Box": (BOX, np.zeros((2, 4)), ValueError, r"\(2, 4\), want \(4, 2\)"),
+    "one for all": (BOX, np.zeros((1, 2)), ValueError, "got 1 actions for 4 envs"),
+    "floats": (
         DISCRETE,
         [0.0, 1.0, 2.0, 0.5],
         TypeError,
         "dtype float64, Discrete.* needs integers & integer array",
     ),
-    "45 integral floats": (DISCRETE, np.ones(4), TypeError, "dtype float64, Discrete.* needs integers"),
-    "46 bools": (DISCRETE, [True, False, True, False], TypeError, "dtype bool, Discrete.* needs integers"),
-    "46 bools for Box": (BOX, np.ones((4, 2), bool), TypeError, "dtype bool, Box.* needs numbers"),
-    "47 too large": (DISCRETE, [0, 7, 1, 2], ValueError, r"env 1: action 7 is not in Discrete\(3\) & nothing was sent"),
-    "47 negative": (DISCRETE, np.array([0, 1, -1, 2]), ValueError, r"env 2: action -1 is not in Discrete\(3\)"),
-    "47 too large, int32": (DISCRETE, np.array([0, 1, 2, 3], np.int32), ValueError, "env 3: action 3 is not in"),
-    "47 too large, uint64": (
+    "integral floats": (DISCRETE, np.ones(4), TypeError, "dtype float64, Discrete.* needs integers"),
+    "bools": (DISCRETE, [True, False, True, False], TypeError, "dtype bool, Discrete.* needs integers"),
+    "bools for Box": (BOX, np.ones((4, 2), bool), TypeError, "dtype bool, Box.* needs numbers"),
+    "too large": (DISCRETE, [0, 7, 1, 2], ValueError, r"env 1: action 7 is not in Discrete\(3\) & nothing was sent"),
+    "negative": (DISCRETE, np.array([0, 1, -1, 2]), ValueError, r"env 2: action -1 is not in Discrete\(3\)"),
+    "too large, int32": (DISCRETE, np.array([0, 1, 2, 3], np.int32), ValueError, "env 3: action 3 is not in"),
+    "too large, uint64": (
         DISCRETE,
         np.array([0, 1, 2, 2**63], np.uint64),
         ValueError,
         "env 3: action 9223372036854775808",
     ),
-    "47 start": (spaces.Discrete(3, start=5), [5, 6, 7, 4], ValueError, "env 3: action 4 is not in Discrete"),
-    "47 MultiDiscrete": (
+    "start": (spaces.Discrete(3, start=5), [5, 6, 7, 4], ValueError, "env 3: action 4 is not in Discrete"),
+    "MultiDiscrete": (
         WIDE,
         cell((4, 2), (2, 0), 2),
         ValueError,
         r"env 2: action 2 at component \[0\] is not in Multi",
     ),
-    "47 MultiBinary": (
+    "MultiBinary": (
         spaces.MultiBinary(2),
         cell((4, 2), (1, 1), 2),
         ValueError,
         r"env 1: action 2 at component \[1\]",
     ),
-    "48 NaN": (
+    "NaN": (
         BOX,
         cell((4, 2), (1, 1), np.nan),
         ValueError,
         r"env 1: action is nan at component \[1\] & finite & policy",
     ),
-    "48 infinity": (BOX, cell((4, 2), (3, 0), -np.inf), ValueError, r"env 3: action is -inf at component \[0\]"),
-    "48 overflow": (BOX, cell((4, 2), (3, 0), 1e300), ValueError, r"env 3: action is 1e\+300 at component \[0\]"),
-    "50 int8": (INT8, cell((4, 2), (1, 0), 300), ValueError, r"env 1: action 300 at component \[0\] is not in Box"),
-    "50 int8 below": (INT8, cell((4, 2), (2, 1), -129), ValueError, r"env 2: action -129 at component \[1\]"),
-    "50 complex": (BOX, np.zeros((4, 2), complex), TypeError, "dtype complex128, Box.* needs numbers"),
-    "52 tensor on a GPU": (BOX, OnTheGpu(), TypeError, r"OnTheGpu & \.cpu\(\)\.numpy\(\)"),
-    "53 missing key": (
+    "infinity": (BOX, cell((4, 2), (3, 0), -np.inf), ValueError, r"env 3: action is -inf at component \[0\]"),
+    "overflow": (BOX, cell((4, 2), (3, 0), 1e300), ValueError, r"env 3: action is 1e\+300 at component \[0\]"),
+    "int8": (INT8, cell((4, 2), (1, 0), 300), ValueError, r"env 1: action 300 at component \[0\] is not in Box"),
+    "int8 below": (INT8, cell((4, 2), (2, 1), -129), ValueError, r"env 2: action -129 at component \[1\]"),
+    "complex": (BOX, np.zeros((4, 2), complex), TypeError, "dtype complex128, Box.* needs numbers"),
+    "tensor on a GPU": (BOX, OnTheGpu(), TypeError, r"OnTheGpu & \.cpu\(\)\.numpy\(\)"),
+    "missing key": (
         NESTED,
         {"move": np.zeros(4, int)},
         ValueError,
         r"misses \['aim'\]; pass exactly the keys \['aim', 'move'\]",
     ),
-    "53 extra key": (NESTED, nested(jump=1), ValueError, r"has unknown \['jump'\]; pass exactly"),
-    "53 no dict": (
+    "extra key": (NESTED, nested(jump=1), ValueError, r"has unknown \['jump'\]; pass exactly"),
+    "no dict": (
         NESTED,
         np.zeros(4),
         TypeError,
         r"env 0: action must be a dict with keys \['aim', 'move'\], got float64",
     ),
-    "53 missing key of one env": (
+    "missing key of one env": (
         NESTED,
         [{"move": 0, "aim": (np.zeros(2), [0, 1])}] * 3 + [{"move": 0}],
         ValueError,
         r"env 3: action misses \['aim'\]",
     ),
-    "53 wrong tuple": (NESTED, nested(aim=(np.zeros((4, 2)),)), ValueError, "at 'aim'"),
-    "53 wrong leaf": (NESTED, nested(move=[0, 0, 3, 0]), ValueError, "env 2: action at 'move' 3 is not in"),
-    "54 ragged": (
+    "wrong tuple": (NESTED, nested(aim=(np.zeros((4, 2)),)), ValueError, "at 'aim'"),
+    "wrong leaf": (NESTED, nested(move=[0, 0, 3, 0]), ValueError, "env 2: action at 'move' 3 is not in"),
+    "ragged": (
         BOX,
         [[0, 0], [0, 0], [0], [0, 0]],
         ValueError,
         r"env 2: action list \[0\] does not have shape \(2,\)",
     ),
-    "54 ragged for Discrete": (
+    "ragged for Discrete": (
         DISCRETE,
         [0, [1], 2, 0],
         ValueError,
@@ -648,7 +648,7 @@ def test_step_and_send_refuse_wrong_actions(engine, wrong):
 
 
 @on_every_engine
-def test_49_box_actions_outside_the_bounds_are_passed_on_as_gymnasium_does(engine):
+def test_box_actions_outside_the_bounds_are_passed_on_as_gymnasium_does(engine):
     oracle = gymnasium.vector.SyncVectorEnv([factory(BOX)] * 4)
     with make(engine, factory(BOX), 4) as envs:
         envs.reset(seed=1)
@@ -686,7 +686,7 @@ UNUSUAL = {
 
 @on_every_engine
 @pytest.mark.parametrize("kind", UNUSUAL)
-def test_51_unusual_but_right_arrays_are_accepted_and_copied(engine, kind):
+def test_unusual_but_right_arrays_are_accepted_and_copied(engine, kind):
     space, given = UNUSUAL[kind]
     with Pair(engine, space) as pair:
         plain = np.ascontiguousarray(given, space.dtype)
@@ -697,7 +697,7 @@ def test_51_unusual_but_right_arrays_are_accepted_and_copied(engine, kind):
 
 
 @on_every_engine
-def test_51_actions_may_be_overwritten_as_soon_as_send_returned(engine):
+def test_actions_may_be_overwritten_as_soon_as_send_returned(engine):
     with Pair(engine) as pair:
         actions = np.array([0, 1, 2, 0])
         pair.envs.send(actions)
@@ -707,7 +707,7 @@ def test_51_actions_may_be_overwritten_as_soon_as_send_returned(engine):
 
 
 @on_every_engine
-def test_55_our_own_observation_buffer_may_be_passed_as_action(engine):
+def test_our_own_observation_buffer_may_be_passed_as_action(engine):
     with Pair(engine, BOX, copy=False) as pair:
         for _ in range(8):
             ours, theirs = pair.envs.step(np.zeros((4, 2)))[0], pair.twin.step(np.zeros((4, 2)))[0]
@@ -717,18 +717,18 @@ def test_55_our_own_observation_buffer_may_be_passed_as_action(engine):
 # --- send and recv ---------------------------------------------------------------------------------------------------
 
 WRONG_IDS = {
-    "56 too large": ([0, 7], UnknownRow, IndexError, r"env id 7, this vector env has 4 \(0 \.\.\. 3\)"),
-    "56 negative": ([-1, 0], UnknownRow, IndexError, "env id -1, this vector env has 4"),
-    "57 twice": ([1, 1], SpaceError, ValueError, r"env_ids \[1, 1\] name an env twice"),
-    "59 floats": ([0.0, 1.0], SpaceError, TypeError, r"1-d array of ints, got float64 of shape \(2,\)"),
-    "59 mask of wrong length": (np.array([True, True]), SpaceError, ValueError, r"mask .* shape \(4,\), got \(2,\)"),
-    "59 empty mask": (np.zeros(4, bool), SpaceError, ValueError, "non-empty"),
-    "59 scalar": (1, SpaceError, ValueError, r"1-d array of ints, got int64 of shape \(\)"),
-    "59 none": ([], SpaceError, ValueError, "non-empty"),
-    "59 table": ([[0], [1]], SpaceError, ValueError, r"of shape \(2, 1\)"),
-    "59 strs": (["0", "1"], SpaceError, TypeError, "1-d array of ints"),
-    "59 objects": ([0, None], SpaceError, TypeError, "1-d array of ints, got object"),
-    "59 ragged": ([0, [1]], SpaceError, TypeError, r"1-d array of ints, got list \[0, \[1\]\]"),
+    "too large": ([0, 7], UnknownRow, IndexError, r"env id 7, this vector env has 4 \(0 \.\.\. 3\)"),
+    "negative": ([-1, 0], UnknownRow, IndexError, "env id -1, this vector env has 4"),
+    "twice": ([1, 1], SpaceError, ValueError, r"env_ids \[1, 1\] name an env twice"),
+    "floats": ([0.0, 1.0], SpaceError, TypeError, r"1-d array of ints, got float64 of shape \(2,\)"),
+    "mask of wrong length": (np.array([True, True]), SpaceError, ValueError, r"mask .* shape \(4,\), got \(2,\)"),
+    "empty mask": (np.zeros(4, bool), SpaceError, ValueError, "non-empty"),
+    "scalar": (1, SpaceError, ValueError, r"1-d array of ints, got int64 of shape \(\)"),
+    "none": ([], SpaceError, ValueError, "non-empty"),
+    "table": ([[0], [1]], SpaceError, ValueError, r"of shape \(2, 1\)"),
+    "strs": (["0", "1"], SpaceError, TypeError, "1-d array of ints"),
+    "objects": ([0, None], SpaceError, TypeError, "1-d array of ints, got object"),
+    "ragged": ([0, [1]], SpaceError, TypeError, r"1-d array of ints, got list \[0, \[1\]\]"),
 }
 
 
@@ -744,7 +744,7 @@ def test_step_and_send_refuse_wrong_env_ids(engine, wrong):
 
 
 @on_every_engine
-def test_58_send_names_the_envs_that_are_still_running(engine):
+def test_send_names_the_envs_that_are_still_running(engine):
     with Pair(engine) as pair:
         pair.envs.send([0, 1], [1, 3])
         says = r"envs \[3\] are still running & recv\(\)"
@@ -759,7 +759,7 @@ def test_58_send_names_the_envs_that_are_still_running(engine):
 
 
 @on_every_engine
-def test_59_a_mask_of_the_right_length_names_its_envs(engine):
+def test_a_mask_of_the_right_length_names_its_envs(engine):
     with Pair(engine) as pair:
         pair.envs.send([1, 2], np.array([True, False, False, True]))
         pair.envs.send([0, 0], [1, 2])
@@ -768,7 +768,7 @@ def test_59_a_mask_of_the_right_length_names_its_envs(engine):
 
 
 @on_every_engine
-def test_60_recv_with_nothing_pending_is_refused_at_once(engine):
+def test_recv_with_nothing_pending_is_refused_at_once(engine):
     with Pair(engine) as pair:
         says = r"recv\(\) without any prior send\(\)"
         refused(pair.envs.recv, NothingPendingError, RuntimeError, gymnasium.error.NoAsyncCallError, says=says)
@@ -790,7 +790,7 @@ def test_60_recv_with_nothing_pending_is_refused_at_once(engine):
         ({"timeout": -1}, ValueError, "timeout must be .*got -1"),
     ],
 )
-def test_61_recv_refuses_a_wrong_count_or_timeout_and_the_results_are_still_there(engine, given, builtin, says):
+def test_recv_refuses_a_wrong_count_or_timeout_and_the_results_are_still_there(engine, given, builtin, says):
     with Pair(engine) as pair:
         pair.envs.send([0, 1], [0, 1])
         refused(lambda: pair.envs.recv(**given), VecenvError, builtin, says=says)
@@ -815,7 +815,7 @@ CALLS: dict[str, Callable[[vecenv.VectorEnv], Any]] = {
 
 @on_every_engine
 @pytest.mark.parametrize("call", CALLS)
-def test_62_every_call_after_close_is_a_closed_error_and_close_twice_is_fine(engine, call):
+def test_every_call_after_close_is_a_closed_error_and_close_twice_is_fine(engine, call):
     envs = make(engine, factory(render_mode="rgb_array"), 4)
     envs.reset()
     envs.close()
@@ -839,7 +839,7 @@ class Gate(Env):
 
 
 @on_every_engine
-def test_63_calls_from_another_thread_at_the_same_time_are_refused(engine):
+def test_calls_from_another_thread_at_the_same_time_are_refused(engine):
     inside, gate = FORK.Event(), FORK.Event()
     twin = make("sync", factory(), 4)
     with make(engine, functools.partial(Gate, inside, gate), 4) as envs:
@@ -880,7 +880,7 @@ def in_a_fork(function: Callable[[], str]) -> str:
 
 
 @on_every_engine
-def test_64_calls_in_a_forked_child_are_refused_and_the_parent_is_not_disturbed(engine):
+def test_calls_in_a_forked_child_are_refused_and_the_parent_is_not_disturbed(engine):
     with Pair(engine) as pair:
 
         def attempt() -> str:
@@ -911,7 +911,7 @@ class Signalling(Env):
 
 
 @on_every_engine
-def test_65_calls_from_a_signal_handler_inside_a_call_are_refused(engine):
+def test_calls_from_a_signal_handler_inside_a_call_are_refused(engine):
     handled, errors = FORK.Event(), []
 
     def handler(number: int, frame: Any) -> None:
@@ -945,7 +945,7 @@ def test_65_calls_from_a_signal_handler_inside_a_call_are_refused(engine):
 
 @on_every_engine
 @pytest.mark.parametrize("reach", ["call", "get_attr"])
-def test_66_a_missing_attribute_is_an_attribute_error_that_names_the_env(engine, reach):
+def test_a_missing_attribute_is_an_attribute_error_that_names_the_env(engine, reach):
     with Pair(engine) as pair:
         error = refused(
             lambda: getattr(pair.envs, reach)("gravitas"), EnvError, AttributeError, says="env 0 & gravitas"
@@ -957,7 +957,7 @@ def test_66_a_missing_attribute_is_an_attribute_error_that_names_the_env(engine,
 
 
 @on_every_engine
-def test_66_an_attribute_missing_in_one_env_names_that_env(engine):
+def test_an_attribute_missing_in_one_env_names_that_env(engine):
     class Special(Env):
         only_here = 3
 
@@ -971,21 +971,21 @@ def test_66_an_attribute_missing_in_one_env_names_that_env(engine):
 @on_every_engine
 @pytest.mark.parametrize("name", ["reset", "step", "close"])
 @pytest.mark.parametrize("reach", ["call", "get_attr"])
-def test_67_call_refuses_what_would_bypass_the_vector_env(engine, name, reach):
+def test_call_refuses_what_would_bypass_the_vector_env(engine, name, reach):
     with Pair(engine) as pair:
         refused(lambda: getattr(pair.envs, reach)(name), ConfigError, ValueError, says=f"use `{name}` directly instead")
         pair.go_on()
 
 
 @on_every_engine
-def test_67_private_names_can_be_read_as_in_gymnasium(engine):
+def test_private_names_can_be_read_as_in_gymnasium(engine):
     with Pair(engine) as pair:
         assert pair.envs.get_attr("_secret") == (5,) * 4
 
 
 @on_every_engine
 @pytest.mark.parametrize("values", [[1.0, 2.0, 3.0], (1.0,) * 5, []], ids=["three", "five", "none"])
-def test_68_set_attr_refuses_a_wrong_number_of_values_and_sets_none(engine, values):
+def test_set_attr_refuses_a_wrong_number_of_values_and_sets_none(engine, values):
     with Pair(engine) as pair:
         says = f"`{len(values)}` values for 4 environments"
         refused(lambda: pair.envs.set_attr("gravity", values), SpaceError, ValueError, says=says)
@@ -994,7 +994,7 @@ def test_68_set_attr_refuses_a_wrong_number_of_values_and_sets_none(engine, valu
 
 
 @pytest.mark.parametrize("bad", [0, 3])
-def test_68_set_attr_refuses_a_value_that_cannot_be_sent_and_sets_none(bad):
+def test_set_attr_refuses_a_value_that_cannot_be_sent_and_sets_none(bad):
     values: list[Any] = [2.0] * 4
     values[bad] = LOCK
     with Pair("process") as pair:
@@ -1005,7 +1005,7 @@ def test_68_set_attr_refuses_a_value_that_cannot_be_sent_and_sets_none(bad):
 
 
 @on_every_engine
-def test_69_a_result_that_cannot_be_sent_names_the_env(engine):
+def test_a_result_that_cannot_be_sent_names_the_env(engine):
     with Pair(engine) as pair:
         if engine == "process":
             refused(lambda: pair.envs.get_attr("lock"), EnvError, TypeError, says="env 0 & cannot be sent & lock")
@@ -1016,14 +1016,14 @@ def test_69_a_result_that_cannot_be_sent_names_the_env(engine):
 
 
 @on_every_engine
-def test_70_render_without_a_render_mode_says_how_to_get_one(engine):
+def test_render_without_a_render_mode_says_how_to_get_one(engine):
     with Pair(engine) as pair:
         refused(pair.envs.render, ConfigError, ValueError, says="no render_mode & render_mode='rgb_array'")
         pair.go_on()
 
 
 @on_every_engine
-def test_70_render_with_a_render_mode_gives_one_frame_per_env(engine):
+def test_render_with_a_render_mode_gives_one_frame_per_env(engine):
     with make(engine, factory(render_mode="rgb_array"), 4) as envs:
         envs.reset()
         assert [frame.shape for frame in envs.render()] == [(2, 2, 3)] * 4

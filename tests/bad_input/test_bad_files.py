@@ -1,4 +1,4 @@
-"""Rows 74 to 79: files that are not what they should be. Every loader says what is wrong, and changes nothing."""
+"""Files that are not what they should be. Every loader says what is wrong, and changes nothing."""
 
 from __future__ import annotations
 
@@ -127,13 +127,13 @@ def test_the_files_themselves_are_loaded(loader: Loader, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_74_a_pickle_is_unsafe_and_is_not_run(loader: Loader, tmp_path: Path, protocol: int) -> None:
+def test_a_pickle_is_unsafe_and_is_not_run(loader: Loader, tmp_path: Path, protocol: int) -> None:
     (tmp_path / "file").write_bytes(pickle.dumps(Note(tmp_path / "ran"), protocol))
     refuses(loader, tmp_path / "file", UnsafeFile, ValueError, says="pickle|no archive & nothing was loaded")
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_75_arrays_of_objects_are_unsafe_and_are_not_run(loader: Loader, tmp_path: Path) -> None:
+def test_arrays_of_objects_are_unsafe_and_are_not_run(loader: Loader, tmp_path: Path) -> None:
     loader.save(tmp_path / "file")
     array = np.array([Note(tmp_path / "ran")] * 3, object)
 
@@ -150,25 +150,25 @@ def test_75_arrays_of_objects_are_unsafe_and_are_not_run(loader: Loader, tmp_pat
 # --- 76: damaged files -----------------------------------------------------------------------------------------------
 
 DAMAGED = {
-    "76 empty": (lambda data: b"", "empty"),
-    "76 first half": (lambda data: data[: len(data) // 2], "damaged or cut off"),
-    "76 last byte missing": (lambda data: data[:-1], "damaged or cut off"),
-    "76 wrong magic": (lambda data: b"NO" + data[2:], "no archive|damaged"),
-    "76 text": (lambda data: b"mean,var\n0,1\n", "no archive|damaged"),
-    "76 a single array": (lambda data: npy(np.zeros(3)), "no archive|damaged"),
-    "76 zeros": (lambda data: bytes(len(data)), "no archive|damaged"),
+    "empty": (lambda data: b"", "empty"),
+    "first half": (lambda data: data[: len(data) // 2], "damaged or cut off"),
+    "last byte missing": (lambda data: data[:-1], "damaged or cut off"),
+    "wrong magic": (lambda data: b"NO" + data[2:], "no archive|damaged"),
+    "text": (lambda data: b"mean,var\n0,1\n", "no archive|damaged"),
+    "a single array": (lambda data: npy(np.zeros(3)), "no archive|damaged"),
+    "zeros": (lambda data: bytes(len(data)), "no archive|damaged"),
 }
 
 
 @pytest.mark.parametrize("wrong", DAMAGED)
-def test_76_damaged_files_are_named(loader: Loader, tmp_path: Path, wrong: str) -> None:
+def test_damaged_files_are_named(loader: Loader, tmp_path: Path, wrong: str) -> None:
     change, says = DAMAGED[wrong]
     loader.save(tmp_path / "file")
     (tmp_path / "file").write_bytes(change((tmp_path / "file").read_bytes()))
     refuses(loader, tmp_path / "file", UnsafeFile, ValueError, says=f"{says} & nothing was loaded")
 
 
-def test_76_a_newer_version_says_that_vecenv_is_too_old(tmp_path: Path) -> None:
+def test_a_newer_version_says_that_vecenv_is_too_old(tmp_path: Path) -> None:
     for make_loader, name, old, new in (
         (normalizer, "header.json", b'"version": 1', b'"version": 9'),
         (checkpoint, "about.npy", '"format": 1'.encode("utf-32-le"), '"format": 9'.encode("utf-32-le")),
@@ -185,13 +185,13 @@ def _replace(entries: dict[str, bytes], name: str, old: bytes, new: bytes) -> No
     entries[name] = entries[name].replace(old, new)
 
 
-def test_76_a_compressed_archive_is_refused_before_it_is_unpacked(loader: Loader, tmp_path: Path) -> None:
+def test_a_compressed_archive_is_refused_before_it_is_unpacked(loader: Loader, tmp_path: Path) -> None:
     loader.save(tmp_path / "file")
     rewritten(tmp_path / "file", lambda entries: entries.update(bomb=bytes(10**7)), zipfile.ZIP_DEFLATED)
     refuses(loader, tmp_path / "file", UnsafeFile, says="compressed & nothing was loaded")
 
 
-def test_76_an_entry_that_is_missing_is_named(loader: Loader, tmp_path: Path) -> None:
+def test_an_entry_that_is_missing_is_named(loader: Loader, tmp_path: Path) -> None:
     loader.save(tmp_path / "file")
     names: list[str] = []
 
@@ -206,7 +206,7 @@ def test_76_an_entry_that_is_missing_is_named(loader: Loader, tmp_path: Path) ->
 # --- 77: files of something else -------------------------------------------------------------------------------------
 
 
-def test_77_statistics_of_other_observations_name_both_shapes(tmp_path: Path) -> None:
+def test_statistics_of_other_observations_name_both_shapes(tmp_path: Path) -> None:
     loader = normalizer()
     loader.save(tmp_path / "file")
     dict_space = spaces.Dict({"cam": spaces.Box(-1, 1, (4,)), "pos": BOX})
@@ -218,13 +218,13 @@ def test_77_statistics_of_other_observations_name_both_shapes(tmp_path: Path) ->
     loader.close()
 
 
-def test_77_a_replay_buffer_of_another_size_names_both(tmp_path: Path) -> None:
+def test_a_replay_buffer_of_another_size_names_both(tmp_path: Path) -> None:
     ReplayBuffer(BOX, spaces.Discrete(3), 16, 2).save(tmp_path / "file")
     loader = replay()
     refuses(loader, tmp_path / "file", ConfigError, ValueError, says=r"made with & \[16, 3\] & \[8, 3\] & alike")
 
 
-def test_77_a_checkpoint_of_another_number_of_envs_names_both(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_number_of_envs_names_both(tmp_path: Path) -> None:
     trainer = PPO("CartPole-v1", SMALL)
     trainer.save(tmp_path / "file")
     trainer.close()
@@ -232,7 +232,7 @@ def test_77_a_checkpoint_of_another_number_of_envs_names_both(tmp_path: Path) ->
         refused(lambda: PPO.load(tmp_path / "file", envs), ConfigError, says="of 2 envs, these are 3 & pass as many")
 
 
-def test_77_a_checkpoint_of_other_observations_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_other_observations_is_refused(tmp_path: Path) -> None:
     trainer = PPO("CartPole-v1", SMALL)
     trainer.save(tmp_path / "file")
     trainer.close()
@@ -247,16 +247,16 @@ def test_77_a_checkpoint_of_other_observations_is_refused(tmp_path: Path) -> Non
 # --- 78: numbers that cannot be --------------------------------------------------------------------------------------
 
 WRONG_NUMBERS = {
-    "78 NaN": ("obs.0.mean.npy", np.array([0, np.nan, 0]), "finite"),
-    "78 infinity": ("obs.0.var.npy", np.array([1, np.inf, 1]), "finite"),
-    "78 negative variance": ("obs.0.var.npy", np.array([1, -1e-9, 1]), "negative variance or count"),
-    "78 float32": ("obs.0.mean.npy", np.zeros(3, np.float32), "float64"),
-    "78 returns": ("returns.var.npy", np.array(-1.0), "negative variance or count"),
+    "NaN": ("obs.0.mean.npy", np.array([0, np.nan, 0]), "finite"),
+    "infinity": ("obs.0.var.npy", np.array([1, np.inf, 1]), "finite"),
+    "negative variance": ("obs.0.var.npy", np.array([1, -1e-9, 1]), "negative variance or count"),
+    "float32": ("obs.0.mean.npy", np.zeros(3, np.float32), "float64"),
+    "returns": ("returns.var.npy", np.array(-1.0), "negative variance or count"),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG_NUMBERS)
-def test_78_statistics_that_cannot_be_are_refused(tmp_path: Path, wrong: str) -> None:
+def test_statistics_that_cannot_be_are_refused(tmp_path: Path, wrong: str) -> None:
     name, array, says = WRONG_NUMBERS[wrong]
     loader = normalizer()
     loader.save(tmp_path / "file")
@@ -266,7 +266,7 @@ def test_78_statistics_that_cannot_be_are_refused(tmp_path: Path, wrong: str) ->
 
 
 @pytest.mark.parametrize("count", [-1, "NaN", "-Infinity", '"3"', "null", "[]"])
-def test_78_counts_that_cannot_be_are_refused(tmp_path: Path, count: Any) -> None:
+def test_counts_that_cannot_be_are_refused(tmp_path: Path, count: Any) -> None:
     loader = normalizer()
     loader.save(tmp_path / "file")
 
@@ -286,7 +286,7 @@ def test_78_counts_that_cannot_be_are_refused(tmp_path: Path, count: Any) -> Non
 @pytest.mark.parametrize(
     ("name", "value"), [("head", -1), ("head", 4), ("head", 2**62), ("stored", -1), ("stored", 5), ("highest", np.nan)]
 )
-def test_78_places_outside_a_replay_buffer_are_refused(tmp_path: Path, name: str, value: Any) -> None:
+def test_places_outside_a_replay_buffer_are_refused(tmp_path: Path, name: str, value: Any) -> None:
     loader = replay()
     loader.save(tmp_path / "file")
 
@@ -309,7 +309,7 @@ def _stream(data: bytes) -> Any:
 
 
 @pytest.mark.parametrize(("name", "kind"), [("none", FileNotFoundError), ("folder", IsADirectoryError)])
-def test_79_paths_that_are_no_files_are_errors_of_the_system(
+def test_paths_that_are_no_files_are_errors_of_the_system(
     loader: Loader, tmp_path: Path, name: str, kind: type[OSError]
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -319,7 +319,7 @@ def test_79_paths_that_are_no_files_are_errors_of_the_system(
     assert loader.state() == before
 
 
-def test_79_a_file_that_may_not_be_read_is_a_permission_error(loader: Loader, tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_read_is_a_permission_error(loader: Loader, tmp_path: Path) -> None:
     loader.save(tmp_path / "file")
     (tmp_path / "file").chmod(0)
 
@@ -338,7 +338,7 @@ def test_79_a_file_that_may_not_be_read_is_a_permission_error(loader: Loader, tm
     assert in_a_fork(attempt) == f"refused: {tmp_path / 'file'}"
 
 
-def test_79_a_run_is_a_folder_among_the_runs(tmp_path: Path) -> None:
+def test_a_run_is_a_folder_among_the_runs(tmp_path: Path) -> None:
     from vecenv.cli._run_files import new_run
 
     (tmp_path / "other").mkdir()

@@ -1,4 +1,4 @@
-"""Rows 80 to 82: files of episodes that others write, that hold formulas, or that have no room."""
+"""Files of episodes that have two writers, that hold formulas, or whose disk is full."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ WRITERS = {
 
 @pytest.mark.parametrize("first", WRITERS)
 @pytest.mark.parametrize("second", WRITERS)
-def test_80_a_second_writer_is_told_of_the_first_and_the_file_is_as_it_was(
+def test_a_second_writer_is_told_of_the_first_and_the_file_is_as_it_was(
     first: str, second: str, tmp_path: Path
 ) -> None:
     one = WRITERS[first](tmp_path / "a.monitor.csv")
@@ -70,7 +70,7 @@ def test_80_a_second_writer_is_told_of_the_first_and_the_file_is_as_it_was(
     WRITERS[second](tmp_path / "a.monitor.csv").close()
 
 
-def test_80_a_link_to_the_same_file_is_the_same_file(tmp_path: Path) -> None:
+def test_a_link_to_the_same_file_is_the_same_file(tmp_path: Path) -> None:
     with contextlib.closing(ResultsFile(tmp_path / "a.monitor.csv")):
         (tmp_path / "b.monitor.csv").symlink_to(tmp_path / "a.monitor.csv")
         os.link(tmp_path / "a.monitor.csv", tmp_path / "c.monitor.csv")
@@ -78,7 +78,7 @@ def test_80_a_link_to_the_same_file_is_the_same_file(tmp_path: Path) -> None:
             refused(lambda name=name: ResultsFile(tmp_path / f"{name}.monitor.csv"), FileInUse, says="this process")
 
 
-def test_80_a_writer_in_another_process_is_named_by_its_number(tmp_path: Path) -> None:
+def test_a_writer_in_another_process_is_named_by_its_number(tmp_path: Path) -> None:
     script = "import sys; from vecenv.wrappers._results_file import ResultsFile; f = ResultsFile(sys.argv[1]); print(1)"
     source = str(Path(vecenv.__file__).parents[1])
     with subprocess.Popen(
@@ -92,7 +92,7 @@ def test_80_a_writer_in_another_process_is_named_by_its_number(tmp_path: Path) -
     ResultsFile(tmp_path / "a.monitor.csv", append=True).close()
 
 
-def test_80_workers_that_were_forked_meanwhile_do_not_keep_the_file(tmp_path: Path) -> None:
+def test_workers_that_were_forked_meanwhile_do_not_keep_the_file(tmp_path: Path) -> None:
     first = ResultsFile(tmp_path / "a.monitor.csv")
     with make("process", Word, 2) as envs:
         envs.reset(seed=0)
@@ -102,7 +102,7 @@ def test_80_workers_that_were_forked_meanwhile_do_not_keep_the_file(tmp_path: Pa
         second.close()
 
 
-def test_80_a_writer_that_nobody_has_any_more_is_no_writer(tmp_path: Path) -> None:
+def test_a_writer_that_nobody_has_any_more_is_no_writer(tmp_path: Path) -> None:
     ResultsFile(tmp_path / "a.monitor.csv")
     gc.collect()
     ResultsFile(tmp_path / "a.monitor.csv").close()
@@ -115,7 +115,7 @@ HARMLESS = ["plain", "a=b", "a\nb", 'a "quoted" word', "a,b", "-5", "+1e3", "", 
 
 
 @pytest.mark.parametrize("word", [*FORMULAS, *HARMLESS], ids=repr)
-def test_81_no_text_becomes_a_formula_or_another_row(word: str, tmp_path: Path) -> None:
+def test_no_text_becomes_a_formula_or_another_row(word: str, tmp_path: Path) -> None:
     with RecordResults(make("sync", lambda: Word(word), 2), tmp_path, info_keywords=("word",)) as envs:
         envs.reset(seed=1)
         for _ in range(3):
@@ -131,14 +131,14 @@ def test_81_no_text_becomes_a_formula_or_another_row(word: str, tmp_path: Path) 
     assert all(len(row) == 4 for row in rows)
 
 
-def test_81_names_of_columns_and_of_envs_are_no_formulas_either(tmp_path: Path) -> None:
+def test_names_of_columns_and_of_envs_are_no_formulas_either(tmp_path: Path) -> None:
     with contextlib.closing(ResultsFile(tmp_path, {"env_id": "=1\n=2"}, ("=cmd",))) as file:
         file.write({"r": 1.0, "l": 2, "t": 3.0, "=cmd": 4})
     lines = (tmp_path / "monitor.csv").read_text().splitlines()
     assert lines == ['#{"env_id": "=1\\n=2"}', "r,l,t,'=cmd", "1.0,2,3.0,4"]
 
 
-def test_81_tables_of_evaluations_hold_no_formulas(tmp_path: Path) -> None:
+def test_tables_of_evaluations_hold_no_formulas(tmp_path: Path) -> None:
     from vecenv import scenarios
     from vecenv.evaluation import evaluate
 
@@ -171,7 +171,7 @@ def room(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["RecordResults", "VecMonitor", "Monitor"])
-def test_82_a_full_disk_is_one_warning_and_envs_go_on(name: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_one_warning_and_envs_go_on(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.monitor.csv").symlink_to("/dev/full")
     says = r"/dev/full cannot be written \(No space left on device\).*make room"
     with pytest.warns(RuntimeWarning, match=says) as told:  # noqa: PT031  # one in all of this
@@ -185,7 +185,7 @@ def test_82_a_full_disk_is_one_warning_and_envs_go_on(name: str, tmp_path: Path)
     envs.close()
 
 
-def test_82_rows_are_whole_or_missing_and_come_again_when_there_is_room(tmp_path: Path) -> None:
+def test_rows_are_whole_or_missing_and_come_again_when_there_is_room(tmp_path: Path) -> None:
     file = ResultsFile(tmp_path, {"t_start": 0.0})
     row = {"r": 1.25, "l": 10, "t": 1.0}
     file.write(row)
@@ -201,7 +201,7 @@ def test_82_rows_are_whole_or_missing_and_come_again_when_there_is_room(tmp_path
     assert len(load_results(tmp_path)) == 2
 
 
-def test_82_a_file_that_had_no_room_for_its_first_line_gets_it_later(tmp_path: Path) -> None:
+def test_a_file_that_had_no_room_for_its_first_line_gets_it_later(tmp_path: Path) -> None:
     with room(3), pytest.warns(RuntimeWarning, match="cannot be written"):
         file = ResultsFile(tmp_path, {"t_start": 0.0})
     file.write({"r": 1.25, "l": 10, "t": 1.0})
@@ -210,7 +210,7 @@ def test_82_a_file_that_had_no_room_for_its_first_line_gets_it_later(tmp_path: P
     assert load_results(tmp_path)["l"].tolist() == [10]
 
 
-def test_82_other_files_that_cannot_be_written_leave_the_old_one(tmp_path: Path) -> None:
+def test_other_files_that_cannot_be_written_leave_the_old_one(tmp_path: Path) -> None:
     from vecenv.buffers import ReplayBuffer
 
     buffer = ReplayBuffer(spaces.Box(-1, 1, (3,)), spaces.Discrete(2), 100, 1)

@@ -1,4 +1,4 @@
-"""Rows 20, 36 and 71 to 73: engines that cannot, seeds, and wrappers where they do not belong."""
+"""Engines that cannot run an env, seeds, and wrappers where they do not belong."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def walk(envs: Any, steps: int = 12) -> list[Any]:
 # --- engines ---------------------------------------------------------------------------------------------------------
 
 
-def test_20_the_compiled_engine_names_the_env_that_has_no_kernel() -> None:
+def test_the_compiled_engine_names_the_env_that_has_no_kernel() -> None:
     built: list[int] = []
 
     def build() -> Any:
@@ -44,7 +44,7 @@ def test_20_the_compiled_engine_names_the_env_that_has_no_kernel() -> None:
 
 
 @pytest.mark.parametrize("engine", ["sync", "thread", "process", "compiled"])
-def test_36_every_engine_takes_a_new_seed_at_any_time(engine: str) -> None:
+def test_every_engine_takes_a_new_seed_at_any_time(engine: str) -> None:
     with make(engine, "CartPole-v1", 4) as envs:
         first = envs.reset(seed=5)[0]
         for number in range(30):
@@ -67,7 +67,7 @@ WRAPPERS = {
 
 @on_every_engine
 @pytest.mark.parametrize("name", WRAPPERS)
-def test_71_a_wrapper_around_a_closed_pool_is_a_closed_error(engine: str, name: str) -> None:
+def test_a_wrapper_around_a_closed_pool_is_a_closed_error(engine: str, name: str) -> None:
     envs = make(engine, env, 2)
     envs.close()
     says = "cannot be put around a closed vector env & make a new one"
@@ -75,7 +75,7 @@ def test_71_a_wrapper_around_a_closed_pool_is_a_closed_error(engine: str, name: 
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
-def test_71_a_pool_that_was_closed_under_its_wrapper_says_so_and_closes_again(name: str) -> None:
+def test_a_pool_that_was_closed_under_its_wrapper_says_so_and_closes_again(name: str) -> None:
     envs = WRAPPERS[name](make("sync", env, 2))
     envs.reset(seed=1)
     envs.env.close()
@@ -87,21 +87,21 @@ def test_71_a_pool_that_was_closed_under_its_wrapper_says_so_and_closes_again(na
 
 @pytest.mark.parametrize("name", ["normalize", "reward"])
 @pytest.mark.parametrize("between", [False, True])
-def test_71_what_learns_twice_from_the_same_is_a_warning_that_names_it(name: str, between: bool) -> None:
+def test_what_learns_twice_from_the_same_is_a_warning_that_names_it(name: str, between: bool) -> None:
     inner = WRAPPERS[name](make("sync", env, 2))
     inner = wrappers.ClipReward(inner, -1, 1) if between else inner
     with pytest.warns(UserWarning, match=r"Normalize\w+ is around another Normalize\w+.*leave one of them out"):
         WRAPPERS[name](inner).close()
 
 
-def test_71_what_learns_nothing_may_be_there_twice() -> None:
+def test_what_learns_nothing_may_be_there_twice() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         wrappers.ClipReward(wrappers.ClipReward(make("sync", env, 2), -1, 1), -1, 1).close()
         wrappers.NormalizeReward(wrappers.NormalizeObservation(make("sync", env, 2))).close()
 
 
-def test_71_no_vector_env_is_told_what_is_needed() -> None:
+def test_no_vector_env_is_told_what_is_needed() -> None:
     says = "NormalizeObservation wraps vector envs, got SampleEnv & vecenv.make"
     refused(lambda: wrappers.NormalizeObservation(env()), ConfigTypeError, TypeError, says=says)  # type: ignore[arg-type]
 
@@ -120,7 +120,7 @@ class Sick(SampleEnv):
 
 
 @on_every_engine
-def test_72_a_check_inside_a_normaliser_names_the_env_before_statistics_see_it(engine: str) -> None:
+def test_a_check_inside_a_normaliser_names_the_env_before_statistics_see_it(engine: str) -> None:
     fns = [lambda index=index: Sick(index) for index in range(3)]
     with wrappers.NormalizeObservation(wrappers.CheckFinite(make(engine, fns))) as envs:
         envs.reset(seed=3)
@@ -134,17 +134,17 @@ def test_72_a_check_inside_a_normaliser_names_the_env_before_statistics_see_it(e
 
 
 WRONG_DEPTHS = {
-    "73 zero": (0, ConfigError, ValueError, "stack_size must be at least 1, got 0"),
-    "73 negative": (-1, ConfigError, ValueError, "stack_size must be at least 1, got -1"),
-    "73 float": (2.0, ConfigTypeError, TypeError, "stack_size must be an int, got float"),
-    "73 bool": (True, ConfigTypeError, TypeError, "stack_size must be an int, got bool"),
-    "73 str": ("4", ConfigTypeError, TypeError, "stack_size must be an int, got str"),
-    "73 None": (None, ConfigTypeError, TypeError, "stack_size must be an int, got NoneType"),
+    "zero": (0, ConfigError, ValueError, "stack_size must be at least 1, got 0"),
+    "negative": (-1, ConfigError, ValueError, "stack_size must be at least 1, got -1"),
+    "float": (2.0, ConfigTypeError, TypeError, "stack_size must be an int, got float"),
+    "bool": (True, ConfigTypeError, TypeError, "stack_size must be an int, got bool"),
+    "str": ("4", ConfigTypeError, TypeError, "stack_size must be an int, got str"),
+    "None": (None, ConfigTypeError, TypeError, "stack_size must be an int, got NoneType"),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG_DEPTHS)
-def test_73_frame_stacks_need_a_depth(wrong: str) -> None:
+def test_frame_stacks_need_a_depth(wrong: str) -> None:
     depth, ours, builtin, says = WRONG_DEPTHS[wrong]
     with make("sync", env, 2) as envs, make("sync", env, 2) as twin:
         refused(lambda: wrappers.FrameStackObservation(envs, depth), ours, builtin, says=says)  # type: ignore[arg-type]
@@ -152,7 +152,7 @@ def test_73_frame_stacks_need_a_depth(wrong: str) -> None:
 
 
 @pytest.mark.parametrize("depth", [0, -1, 2.0, "4", None])
-def test_73_frame_stacks_of_stable_baselines3s_face_too(depth: Any) -> None:
+def test_frame_stacks_of_stable_baselines3s_face_too(depth: Any) -> None:
     from vecenv.sb3 import DummyVecEnv, VecFrameStack
 
     venv = DummyVecEnv([env])
@@ -161,7 +161,7 @@ def test_73_frame_stacks_of_stable_baselines3s_face_too(depth: Any) -> None:
 
 
 @pytest.mark.parametrize(("delay", "builtin"), [(-1, ValueError), (1.5, TypeError), (True, TypeError)])
-def test_73_delays_too(delay: Any, builtin: type[Exception]) -> None:
+def test_delays_too(delay: Any, builtin: type[Exception]) -> None:
     with make("sync", env, 2) as envs:
         refused(lambda: wrappers.DelayObservation(envs, delay), ConfigError, builtin, says="delay must .* got")
 
@@ -185,24 +185,24 @@ def changed(state: Any, wrapper: str, name: str, value: Any) -> Any:
 
 OBS, REWARD, STACK = "0.NormalizeObservation", "1.NormalizeReward", "2.FrameStackObservation"
 WRONG_STATES = {
-    "77 mean of another shape": (OBS, "mean", np.zeros(4), "observations & shape \\(3,\\), got .*\\(4,\\)"),
-    "77 another number of envs": (REWARD, "returns", np.zeros(5), "of 5 envs, these are 2"),
-    "77 frames of another shape": (STACK, "0", np.zeros((2, 2, 4)), "other observations"),
-    "77 frames of another type": (STACK, "0", np.zeros((2, 2, 3), np.int8), "other observations"),
-    "78 NaN": (OBS, "mean", np.array([0, np.nan, 0]), "observations & finite & NaN"),
-    "78 infinity": (OBS, "var", np.array([1, np.inf, 1]), "observations & finite"),
-    "78 negative variance": (OBS, "var", np.array([1, -1.0, 1]), "observations & variance & at least 0"),
-    "78 negative count": (OBS, "count", -1.0, "count of at least 0 & -1"),
-    "78 NaN count": (REWARD, "count", np.nan, "finite"),
-    "78 NaN return": (REWARD, "returns", np.array([0, np.nan]), "returns must be finite"),
-    "78 text": (OBS, "count", "many", "damaged & many"),
-    "78 objects": (REWARD, "returns", np.array([{}, {}]), "numbers, got object"),
-    "78 None": (STACK, "0", None, "other observations"),
+    "mean of another shape": (OBS, "mean", np.zeros(4), "observations & shape \\(3,\\), got .*\\(4,\\)"),
+    "another number of envs": (REWARD, "returns", np.zeros(5), "of 5 envs, these are 2"),
+    "frames of another shape": (STACK, "0", np.zeros((2, 2, 4)), "other observations"),
+    "frames of another type": (STACK, "0", np.zeros((2, 2, 3), np.int8), "other observations"),
+    "NaN": (OBS, "mean", np.array([0, np.nan, 0]), "observations & finite & NaN"),
+    "infinity": (OBS, "var", np.array([1, np.inf, 1]), "observations & finite"),
+    "negative variance": (OBS, "var", np.array([1, -1.0, 1]), "observations & variance & at least 0"),
+    "negative count": (OBS, "count", -1.0, "count of at least 0 & -1"),
+    "NaN count": (REWARD, "count", np.nan, "finite"),
+    "NaN return": (REWARD, "returns", np.array([0, np.nan]), "returns must be finite"),
+    "text": (OBS, "count", "many", "damaged & many"),
+    "objects": (REWARD, "returns", np.array([{}, {}]), "numbers, got object"),
+    "None": (STACK, "0", None, "other observations"),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG_STATES)
-def test_77_78_wrong_states_are_refused_and_no_wrapper_has_changed(wrong: str) -> None:
+def test_wrong_states_are_refused_and_no_wrapper_has_changed(wrong: str) -> None:
     wrapper, name, value, says = WRONG_STATES[wrong]
     with stacked() as envs:
         walk(envs)
@@ -215,7 +215,7 @@ def test_77_78_wrong_states_are_refused_and_no_wrapper_has_changed(wrong: str) -
 
 
 @pytest.mark.parametrize("state", [None, [], {}, {"0.NormalizeObservation": {}}, 3])
-def test_77_states_of_other_wrappers_are_refused(state: Any) -> None:
+def test_states_of_other_wrappers_are_refused(state: Any) -> None:
     with stacked() as envs:
         walk(envs)
         before = envs.state_dict()
@@ -223,7 +223,7 @@ def test_77_states_of_other_wrappers_are_refused(state: Any) -> None:
         assert_same(envs.state_dict(), before)
 
 
-def test_77_a_state_with_missing_parts_is_refused() -> None:
+def test_a_state_with_missing_parts_is_refused() -> None:
     with stacked() as envs:
         walk(envs)
         before = envs.state_dict()
