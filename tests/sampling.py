@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -37,19 +38,27 @@ def product(*, together: int = 2, **axes: Iterable[Any]) -> pytest.MarkDecorator
 def covering(sizes: Sequence[int], together: int) -> list[tuple[int, ...]]:
     """A few rows of a product in which every combination of values of `together` columns appears.
 
-    Each row is the one that covers most of what is still missing; of equal ones, the first.
+    Each row is the one that covers most of what is still missing; of equal ones, the one whose values were used least.
     """
     columns = list(itertools.combinations(range(len(sizes)), together))
-    missing = {
-        (axes, places) for axes in columns for places in itertools.product(*(range(sizes[axis]) for axis in axes))
-    }
-    rows = []
+    missing: set[Any] = set().union(*(_covered(row, columns) for row in itertools.product(*map(range, sizes))))
+    used: Counter[tuple[int, int]] = Counter()
+    rows: list[tuple[int, ...]] = []
     while missing:
-        row = max(itertools.product(*map(range, sizes)), key=lambda row: len(_covered(row, columns) & missing))
+        row = max(
+            itertools.product(*map(range, sizes)),
+            key=lambda row: (len(_covered(row, columns) & missing), -sum(used[pair] for pair in enumerate(row))),
+        )
         missing -= _covered(row, columns)
+        used.update(enumerate(row))
         rows.append(row)
     return rows
 
 
 def _covered(row: tuple[int, ...], columns: list[tuple[int, ...]]) -> set[Any]:
     return {(axes, tuple(row[axis] for axis in axes)) for axes in columns}
+
+
+def quick(values: Iterable[Any], *chosen: Any) -> list[Any]:
+    """All values as parameters; those that were not chosen are marked slow."""
+    return [value if value in chosen else pytest.param(value, marks=pytest.mark.slow) for value in values]

@@ -86,7 +86,7 @@ def test_the_largest_seed_is_usable_and_one_more_is_not(largest):
 
 @pytest.mark.parametrize(
     "seed",
-    ["1", b"1", 1.0, True, np.bool_(False), {}, {1, 2, 3}, [1, 2], [1, 2, 3.0], [[1], 2, 3], [1, True, 2], object()],
+    ["1", b"1", 1.0, True, np.bool_(False), {}, {1, 2, 3}, [1, 2], [1, 2, 3.0], [[1], 2, 3], [1, True, 2], object],
     ids=str,
 )
 def test_anything_else_is_refused(seed):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import vecenv
+from tests.sampling import product
 from vecenv import errors
 
 PONG = "ALE/Pong-v5"
@@ -78,7 +79,7 @@ def test_closing_ends_the_threads():
     assert len(os.listdir("/proc/self/task")) <= before + 1  # Linux may list an ended thread for a moment
 
 
-@pytest.mark.parametrize(("workers", "batch_size"), [(None, 3), (None, 1), (2, 3), (2, 1)])
+@product(together=1, workers=[None, 2], batch_size=[3, 1])
 def test_ctrl_c_loses_no_row_for_good(workers, batch_size):
     """Interrupts at any moment: whatever was under way, the envs can be reset and go on as if new."""
     with vecenv.make(PONG, 3, preprocessing=True, workers=workers) as envs:

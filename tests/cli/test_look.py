@@ -82,6 +82,7 @@ def test_a_file_is_as_good_as_a_module(inside, tmp_path):
     assert "mine/lonely_env.py:Lonely" in out
 
 
+@pytest.mark.slow
 def test_bench_measures_every_engine_and_library(inside, tmp_path):
     out, _ = inside("bench", "--quick", "--sizes", 2, 80, "--json", "--out", "b")
     found = json.loads(out)

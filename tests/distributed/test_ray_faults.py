@@ -21,12 +21,12 @@ from tests.faults.faulty import (
     fails,
     faulty,
     first_failure,
-    in_every_mode,
     mask,
     walk,
     within,
 )
 from tests.faults.test_restart import Run
+from tests.sampling import slow
 from vecenv.errors import EnvError, NotResetError, RestartLimit, SpaceError, WorkerDied, WorkerTimeout
 
 pytestmark = pytest.mark.usefixtures("cluster", "no_pauses")
@@ -40,7 +40,7 @@ def _told(run: Run) -> list[tuple[int, ...]]:
     return [(step, *(report[key] for key in keys)) for step, rows in run.faults.items() for report in rows.values()]
 
 
-@in_every_mode
+@pytest.mark.parametrize("autoreset", ["same-step", *slow("next-step", "disabled")])
 def test_rows_of_a_killed_actor_are_those_of_a_killed_process(autoreset: str, tmp_path: Path) -> None:
     with within(SOON):
         run = Run("ray", autoreset, "kill", at=2, fuse=str(tmp_path / "ray"))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sampling import slow
 from vecenv._batch import Op
 from vecenv._envs import Factory
 from vecenv.engines._build import build_engine
@@ -33,13 +34,13 @@ def test_the_six_laws_hold() -> None:
     check_engine(partial(ray_engine, workers=2))
 
 
-@pytest.mark.parametrize("local", ["thread", "process"])
+@pytest.mark.parametrize("local", ["process", *slow("thread")])
 def test_any_local_engine_in_one_actor_gives_the_same_bits(local: str) -> None:
     """Engines take seconds to start, so not every law is tried again."""
     _laws.sameness(partial(ray_engine, workers=1, local=local))
 
 
-@pytest.mark.parametrize("local", ["thread", "process"])
+@pytest.mark.parametrize("local", ["thread", *slow("process")])
 def test_failures_reach_the_front_from_any_local_engine(local: str) -> None:
     _laws.failure(partial(ray_engine, workers=1, local=local))
 

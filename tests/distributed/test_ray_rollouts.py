@@ -96,7 +96,11 @@ def slow(obs: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("mode", "local"),
-    [("next-step", "compiled"), ("same-step", "compiled"), ("same-step", "sync")],
+    [
+        ("next-step", "compiled"),
+        pytest.param("same-step", "compiled", marks=pytest.mark.slow),
+        pytest.param("same-step", "sync", marks=pytest.mark.slow),
+    ],
 )
 def test_an_actor_killed_within_a_fragment_is_restarted_and_nothing_counts_twice(mode: str, local: Any) -> None:
     hurry, dawdle = np.append(WEIGHTS, 0.0), np.append(WEIGHTS, 0.05)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import vecenv
+from tests.sampling import slow
 from vecenv.errors import EnvError
 from vecenv.testing import FaultEnv
 
@@ -19,7 +20,7 @@ START_METHODS = ("fork", "forkserver", "spawn")
 COUNT = 4
 FAULT = ("where", "at", "env", "length", "seconds", "talks", "fuse")
 on_every_engine = pytest.mark.parametrize("engine", ENGINES)
-with_every_start_method = pytest.mark.parametrize("context", START_METHODS)
+with_every_start_method = pytest.mark.parametrize("context", ["fork", "forkserver", *slow("spawn")])
 in_every_mode = pytest.mark.parametrize("autoreset", ["next-step", "same-step", "disabled"])
 
 
@@ -92,11 +93,14 @@ def mask(*rows: int) -> dict[str, np.ndarray]:
 
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """The block must end in this time."""
+    """The block must end in about this time, and not only when something that hangs for minutes ends.
+
+    Five times as long is allowed, and never less than ten seconds: other processes may use the machine.
+    """
     started = time.monotonic()
     yield
-    elapsed = time.monotonic() - started
-    assert elapsed < seconds, f"took {elapsed:.2f} s, allowed {seconds} s"
+    elapsed, allowed = time.monotonic() - started, max(10.0, 5 * seconds)
+    assert elapsed < allowed, f"took {elapsed:.2f} s; about {seconds} s are expected, {allowed} s allowed"
 
 
 def until(condition: Any, seconds: float = 2.0) -> bool:

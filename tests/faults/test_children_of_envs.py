@@ -11,6 +11,7 @@ import pytest
 
 from tests.faults.faulty import START_METHODS, actions, fails, faulty, until, walk, with_every_start_method
 from tests.faults.programs import program
+from tests.sampling import product
 from vecenv.engines._guard import GUARD
 from vecenv.errors import WorkerDied
 
@@ -37,9 +38,7 @@ def gone(*pids: int) -> bool:
     return all(not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in pids)
 
 
-@of_every_child
-@pytest.mark.parametrize("context", START_METHODS)
-@pytest.mark.parametrize("whom", [os.kill, pytest.param(os.killpg, marks=pytest.mark.slow)])
+@product(together=1, kind=CHILDREN, context=START_METHODS, whom=[os.kill, os.killpg])
 def test_children_of_envs_end_with_a_program_that_is_killed(kind: str, context: str, whom, tmp_path: Path) -> None:
     with program(BODY.format(context=context, kind=kind) + "time.sleep(600)", tmp_path) as running:
         running.wait_ready()
@@ -51,8 +50,7 @@ def test_children_of_envs_end_with_a_program_that_is_killed(kind: str, context: 
         assert until(lambda: not guards(token), 2.0)
 
 
-@of_every_child
-@pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise ValueError", "os._exit(3)", "envs.engine.kill(1)"])
+@product(together=1, kind=CHILDREN, end=["", "sys.exit(3)", "raise ValueError", "os._exit(3)", "envs.engine.kill(1)"])
 def test_children_in_the_workers_group_end_with_it_however_the_program_ends(
     kind: str, end: str, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import vecenv
 from tests.faults.faulty import START_METHODS, actions, fails, faulty, on_every_engine, until, walk, within
+from tests.sampling import product
 from vecenv.errors import ClosedError, EnvError
 from vecenv.testing import FaultEnv
 
@@ -53,6 +54,7 @@ def test_close_after_an_error_is_quick(engine: str) -> None:
 
 
 HOMES = [("sync", {}), ("thread", {}), *(("process", {"context": context}) for context in START_METHODS)]
+HANGS = ("hang", "hang-with-gil", "hang-ignoring-sigterm")
 
 
 @pytest.mark.parametrize(("engine", "options"), HOMES)
@@ -64,14 +66,17 @@ def test_an_env_that_raises_in_close_is_named_in_one_warning(engine: str, option
         assert ["env 1 raised in close(): ValueError('boom in env 1')"] == [str(warning.message) for warning in caught]
 
 
-@pytest.mark.parametrize(
-    ("engine", "options", "kind"),
-    [  # nobody else runs while a thread has the GIL, and signals are for the main thread
-        ("thread", {}, "hang"),
-        *((*home, kind) for home in HOMES[2:] for kind in ("hang", "hang-with-gil", "hang-ignoring-sigterm")),
-    ],
-)
-def test_an_env_that_hangs_in_close_is_named_in_one_warning(engine: str, options: dict[str, str], kind: str) -> None:
+@product(together=1, context=START_METHODS, kind=HANGS)
+def test_an_env_that_hangs_in_close_is_named_in_one_warning(context: str, kind: str) -> None:
+    hangs_in_close("process", kind, context=context)
+
+
+def test_an_env_of_a_thread_that_hangs_in_close_is_named_in_one_warning() -> None:
+    """Other kinds do not apply: nothing else runs while a thread has the GIL, and signals are for the main thread."""
+    hangs_in_close("thread", "hang")
+
+
+def hangs_in_close(engine: str, kind: str, **options: str) -> None:
     before = children()
     with faulty(engine, kind, where="close", seconds=5.0, **options) as envs:
         envs.reset(seed=40)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.faults.faulty import START_METHODS, within
+from tests.faults.faulty import START_METHODS, with_every_start_method, within
 from tests.faults.programs import Program, own_words, program
+from tests.sampling import product, slow
 
 PARTS = """
 class Done(Exception):
@@ -61,24 +61,13 @@ SECONDS = 8.0
 """A program may take this long to end; what it leaves, two seconds more."""
 
 
-@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_left_whenever_and_however_a_program_ends(way: str, turn: int, tmp_path: Path) -> None:
-    """Turn 0 has each way with each state and each start method, and each state with each of these."""
-    with contextlib.ExitStack() as stack:
-        running = []
-        for number, state in enumerate(STATES):
-            context = START_METHODS[(list(WAYS).index(way) + number + turn) % 3]
-            folder = tmp_path / str(number)
-            sign = folder / "sign"
-            running.append((state, context, sign, stack.enter_context(_started(way, state, context, sign, folder))))
-        failures = {}
-        for state, context, sign, one in running:
-            try:
-                _end(one, way, state, sign)
-            except AssertionError as error:
-                failures[state, context] = str(error)
-    assert not failures
+@product(together=1, way=WAYS, state=STATES, context=START_METHODS)
+def test_nothing_is_left_whenever_and_however_a_program_ends(
+    way: str, state: str, context: str, tmp_path: Path
+) -> None:
+    sign = tmp_path / "sign"
+    with _started(way, state, context, sign, tmp_path) as running:
+        _end(running, way, state, sign)
 
 
 def _started(way: str, state: str, context: str, sign: Path, folder: Path) -> Any:
@@ -121,9 +110,7 @@ except vecenv.errors.WorkerDied:
 }
 
 
-@pytest.mark.parametrize(
-    "context", ["fork", *(pytest.param(name, marks=pytest.mark.slow) for name in ("forkserver", "spawn"))]
-)
+@pytest.mark.parametrize("context", ["fork", *slow("forkserver", "spawn")])
 @pytest.mark.parametrize("how", ENDINGS)
 def test_a_program_that_ends_leaves_nothing(how: str, context: str, tmp_path: Path) -> None:
     body, code = ENDINGS[how]
@@ -143,7 +130,7 @@ time.sleep(0.3)
 """
 
 
-@pytest.mark.parametrize("context", START_METHODS)
+@with_every_start_method
 def test_a_vector_env_outlives_the_thread_that_made_it(context: str, tmp_path: Path) -> None:
     body = IN_A_THREAD.format(context=context, kind="none", sign="")
     with program(body + "for _ in range(3): envs.step([0] * 4)\nready(); envs.close()", tmp_path) as running:
@@ -152,7 +139,7 @@ def test_a_vector_env_outlives_the_thread_that_made_it(context: str, tmp_path: P
         running.assert_nothing_left()
 
 
-@pytest.mark.parametrize("context", START_METHODS)
+@with_every_start_method
 def test_no_worker_made_in_a_thread_outlives_a_program_that_is_killed(context: str, tmp_path: Path) -> None:
     sign = tmp_path / "sign"
     body = IN_A_THREAD.format(context=context, kind="hang-with-gil", sign=str(sign))

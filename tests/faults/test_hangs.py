@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.faults.faulty import actions, assert_rows, fails, faulty, until, walk, within
+from tests.sampling import slow
 from vecenv.errors import PendingError, WorkerDied, WorkerTimeout
 
 HANGS = {"hang": "_hang", "hang-with-gil": "_hang_with_gil"}
@@ -76,9 +77,7 @@ def test_a_reset_that_hangs_is_of_phase_reset() -> None:
         assert (caught.value.row, caught.value.phase) == (1, "reset")
 
 
-@pytest.mark.parametrize(
-    "context", ["fork", *(pytest.param(name, marks=pytest.mark.slow) for name in ("forkserver", "spawn"))]
-)
+@pytest.mark.parametrize("context", ["fork", *slow("forkserver", "spawn")])
 def test_a_constructor_that_hangs_ends_with_the_start_timeout(context: str) -> None:
     patience = 0.5 if context == "fork" else 10.0  # the others first import what the env needs
     with (

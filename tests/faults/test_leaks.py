@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from tests.faults.faulty import actions, fails, faulty, on_every_engine, until
+from tests.sampling import slow
 from vecenv.errors import WorkerDied
 
 
@@ -29,7 +30,7 @@ def test_thirty_lives_leave_no_descriptor_process_or_thread(engine: str) -> None
     assert until(lambda: counts() <= before), (before, counts())
 
 
-@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+@pytest.mark.parametrize("context", ["forkserver", *slow("spawn")])
 def test_other_start_methods_leave_nothing_either(context: str) -> None:
     for life in range(4):
         with faulty("process", context=context) as envs:

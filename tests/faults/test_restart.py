@@ -14,15 +14,16 @@ from gymnasium.utils.seeding import np_random
 import vecenv
 from tests.faults.faulty import (
     COUNT,
+    START_METHODS,
     actions,
     assert_rows,
     faulty,
     first_failure,
     in_every_mode,
     on_every_engine,
-    with_every_start_method,
     within,
 )
+from tests.sampling import product
 from vecenv import _faults
 from vecenv.errors import EnvError, RestartLimit, WorkerDied
 
@@ -150,8 +151,7 @@ def test_the_new_stream_is_exactly_that_of_its_seed(engine: str) -> None:
             assert obs[1, 4] == np_random(seed)[0].random()
 
 
-@with_every_start_method
-@pytest.mark.parametrize("kind", ["raise", "kill", "hang-with-gil"])
+@product(together=1, context=START_METHODS, kind=["raise", "kill", "hang-with-gil"])
 def test_a_restart_is_the_same_by_every_start_method(kind: str, context: str, tmp_path: Path) -> None:
     options = {"at": 2, "timeout": 2.0 if kind.startswith("hang") else None}
     run = Run("process", "same-step", kind, context=context, fuse=str(tmp_path / "one"), **options)

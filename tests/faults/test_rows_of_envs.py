@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 import vecenv
-from tests.faults.faulty import COUNT, START_METHODS, actions, faulty, mask, within
+from tests.faults.faulty import COUNT, actions, faulty, mask, within
 from tests.faults.programs import program
+from tests.sampling import slow
 from vecenv.errors import EnvError, SpaceError, WorkerDied, WorkerTimeout
 from vecenv.testing._fault_kinds import TwoArgumentsError, UnpicklableError
 
-HOMES = [("sync", None), ("thread", None), *(("process", context) for context in START_METHODS)]
+HOMES = [("sync", None), ("thread", None), ("process", "fork"), *slow(("process", "forkserver"), ("process", "spawn"))]
 LAST = 6
 NOISE = 4
 
@@ -42,7 +43,7 @@ def home(request: pytest.FixtureRequest) -> Iterator[Home]:
         yield Home(request.param[0], envs)
 
 
-@pytest.fixture(scope="module", params=START_METHODS)
+@pytest.fixture(scope="module", params=["fork", *slow("forkserver", "spawn")])
 def processes(request: pytest.FixtureRequest) -> Iterator[Home]:
     with _pool("process", request.param) as envs:
         yield Home("process", envs)
@@ -202,7 +203,7 @@ def test_an_env_that_hangs(processes: Home, kind: str, where: str, expected: lis
     with within(4.0):
         error = hangs(processes, kind, where, expected)
     assert isinstance(error, WorkerTimeout)
-    assert 0.9 < error.elapsed < 3.0
+    assert 0.9 < error.elapsed < 10.0
     for part in (f"worker 0, pid {error.pid}", "env 1", f"within 1.0 s in {where}", "reset() kills", HANGS[kind]):
         assert part in str(error)
     assert HANGS[kind] in error.stack
@@ -275,10 +276,11 @@ print("told", told, flush=True)
 """
 
 
-@pytest.mark.parametrize(("engine", "context"), HOMES)
+@pytest.mark.parametrize("home", HOMES)
 def test_a_life_full_of_faults_leaves_nothing_and_says_nothing_on_stderr(
-    engine: str, context: str | None, tmp_path: Path
+    home: tuple[str, str | None], tmp_path: Path
 ) -> None:
+    engine, context = home
     options = {} if engine == "sync" else {"workers": 2}
     kinds = [*RAISED, *WRONG, "print"]
     if engine == "process":

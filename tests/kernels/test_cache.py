@@ -1,11 +1,15 @@
 """Compiled code on disk: never stale, safe between processes, loaded without the compiler."""
 
-import fcntl
+import contextlib
+import multiprocessing
 import os
 import subprocess
 import sys
 
 import pytest
+
+from tests.sampling import slow
+from vecenv.kernel import _native
 
 HELPER = (
     "import numpy as np\n\nFACTOR = 2.0\nPAIR = (np.array([0.0, 0.0]), 1)\n\n\ndef scaled(x):\n    return x * 3.0\n"
@@ -72,9 +76,17 @@ def project(tmp_path):
     return Project(tmp_path)
 
 
-def test_the_second_process_needs_no_compiler_and_edits_are_seen(project):
+def test_the_second_process_needs_no_compiler_and_an_edited_helper_is_seen(project):
     assert project.run() == (5.0, True)
     assert project.run() == (5.0, False)
+    project.write(helper=HELPER.replace("3.0", "4.0"))
+    assert project.run() == (6.0, True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_every_edit_that_matters_is_seen(project):
+    assert project.run() == (5.0, True)
     project.write(helper=HELPER.replace("3.0", "4.0"))  # a helper in another file
     assert project.run() == (6.0, True)
     project.write(helper=HELPER.replace("2.0", "2.5"))  # a constant in another file
@@ -89,36 +101,59 @@ def test_the_second_process_needs_no_compiler_and_edits_are_seen(project):
     assert len(project.files()) == 6
 
 
-def test_a_damaged_file_is_replaced(project):
+@pytest.mark.parametrize("damage", ["flipped", *slow("cut")])
+def test_a_damaged_file_is_replaced(project, damage):
     project.run()
     (name,) = project.files()
     whole = (project.cache / name).read_bytes()
-    for damaged in (whole[:100], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]):
+    flipped = whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]
+    for damaged in [flipped if damage == "flipped" else whole[:100]]:
         (project.cache / name).write_bytes(damaged)
         assert project.run() == (5.0, True)
         assert (project.cache / name).read_bytes()[:16] == whole[:16]
     assert project.run() == (5.0, False)
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_no_obstacle(project):
     project.cache.write_text("a file where the directory should be")
     assert project.run() == (5.0, True)
 
 
-def test_different_kernels_are_compiled_side_by_side(project):
-    """One process waits for the compiler of another only if both need the same code."""
-    project.run()
-    (key,) = project.files()
-    (project.cache / key).unlink()
-    with open(project.cache / f"{key}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # as if another process were compiling it
-        assert project.run("fast") == (5.0, True)
-        waits = project.start()
-        with pytest.raises(subprocess.TimeoutExpired):
-            waits.wait(3.0)
-    out, _ = waits.communicate(timeout=50)
-    assert out.split() == ["5.0", "True"]
-    assert len(project.files()) == 2, "no lock is left"
+def compile_in_a_process(monkeypatch, cache, name, began, go_on):
+    """Start a process that "compiles" code of this name: it says that it began, and ends when it is told to."""
+
+    def build():
+        began.set()
+        assert go_on.wait(50)
+        raise KeyboardInterrupt  # there is no code
+
+    def run():
+        monkeypatch.setenv("VECENV_CACHE_DIR", str(cache))
+        with contextlib.suppress(KeyboardInterrupt):
+            _native.load_or_compile([name], (), name, build)
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    return process
+
+
+def test_a_process_waits_for_another_only_if_both_compile_the_same(monkeypatch, tmp_path):
+    events = [multiprocessing.Event() for _ in range(6)]
+    one = compile_in_a_process(monkeypatch, tmp_path, "same", *events[:2])
+    assert events[0].wait(50)
+    other = compile_in_a_process(monkeypatch, tmp_path, "other", *events[2:4])
+    assert events[2].wait(50), "it does not wait"
+    again = compile_in_a_process(monkeypatch, tmp_path, "same", *events[4:])
+    assert not events[4].wait(1.0)
+    events[1].set()
+    assert events[4].wait(50), "it goes on after the first"
+    for event in events:
+        event.set()
+    for process in (one, other, again):
+        process.join(50)
+        assert process.exitcode == 0
+    assert list(tmp_path.iterdir()) == [], "no lock is left"
 
 
 def test_eight_processes_may_start_at_once(project):

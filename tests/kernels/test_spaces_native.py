@@ -5,6 +5,7 @@ import pytest
 
 import vecenv
 from tests.kernels.defining import imported, written
+from tests.sampling import quick
 from vecenv.errors import InvalidAction
 from vecenv.testing import check_kernel
 
@@ -40,7 +41,7 @@ STATE = 'state = {"x": float, "n": int}'
 RESET = "def reset(s, rng, p):\n    s.x, s.n = rng.random(), s.n + 1"
 
 
-@pytest.mark.parametrize("name", OBSERVATIONS)
+@pytest.mark.parametrize("name", quick(OBSERVATIONS, "int8", "Dict"))
 def test_observations(name, tmp_path):
     space, body = OBSERVATIONS[name]
     file = written(
@@ -56,7 +57,7 @@ def test_observations(name, tmp_path):
         check_kernel(module.Wrong, num_envs=3, steps=40)
 
 
-@pytest.mark.parametrize("name", ACTIONS)
+@pytest.mark.parametrize("name", quick(ACTIONS, "Box", "Dict"))
 def test_actions(name, tmp_path):
     space, value = ACTIONS[name]
     file = written(

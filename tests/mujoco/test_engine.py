@@ -9,6 +9,7 @@ import pytest
 
 import vecenv
 from tests.mujoco.own_tasks import Arm, Explosive, Law
+from tests.sampling import slow
 from vecenv.engines._mujoco import MujocoEngine
 from vecenv.errors import ConfigError, EngineRefused
 from vecenv.mujoco._kernel import build_task
@@ -20,7 +21,7 @@ PATHS = os.pathsep.join(map(os.path.abspath, sys.path))
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 2, *slow(3)])
 def test_laws(threads: int) -> None:
     kernel, _ = build_task(Law, {})
 
@@ -115,6 +116,8 @@ def test_a_warning_that_is_an_error_breaks_nothing(way: str) -> None:
         envs.reset(seed=1)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_memory_of_many_is_small() -> None:
     """An env is a row of numbers, not a simulation."""
     with vecenv.make("Ant-v5", 2) as few, vecenv.make("Ant-v5", 258) as many:
@@ -165,7 +168,8 @@ print("drawn")
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_frames_are_gymnasiums() -> None:
     """In a process of its own: what draws is chosen before Python starts."""
     probe = "import gymnasium; env = gymnasium.make('Hopper-v5', render_mode='rgb_array'); env.reset(); env.render()"

@@ -9,15 +9,18 @@ from gymnasium.vector import AutoresetMode
 
 import vecenv
 from tests.mujoco.comparing import IDS, OPTIONS, compare, gymnasiums, play, same
+from tests.sampling import quick
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")  # Gymnasium's, of v4
 MODES = list(AutoresetMode)
+QUICK = ("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "InvertedPendulum-v5", "Reacher-v5")
+"""Of every kind of task one; the others are compiled only in `make test-all`."""
 CASES = [(id, options) for id in IDS for options in [{}, *OPTIONS[id]]]
 NAMES = [f"{id}-{number}" for id in IDS for number in range(1 + len(OPTIONS[id]))]
 
 
 @pytest.mark.timeout(180)  # the first run compiles
-@pytest.mark.parametrize("id", IDS)
+@pytest.mark.parametrize("id", quick(IDS, *QUICK))
 def test_bits(id: str) -> None:
     """Observations, rewards, flags and infos, over episodes of 30 steps."""
     for mode in MODES:
@@ -26,7 +29,14 @@ def test_bits(id: str) -> None:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(("id", "options"), [(id, options) for id in IDS for options in OPTIONS[id]])
+@pytest.mark.parametrize(
+    ("id", "options"),
+    [
+        pytest.param(id, options, marks=() if id == "Hopper-v5" else pytest.mark.slow)
+        for id in IDS
+        for options in OPTIONS[id]
+    ],
+)
 def test_options(id: str, options: dict) -> None:
     compare(id, count=2, steps=40, seed=3, max_episode_steps=25, **options)
 

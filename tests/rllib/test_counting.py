@@ -5,6 +5,7 @@ import psutil
 import pytest
 
 from tests.rllib.rllib_helpers import CountingEnv, OwnVectorEnv, configured, packed, ppo, runner_of
+from tests.sampling import slow
 from vecenv.rllib._episodes import EpisodeLog, ExactMean, log_episodes
 
 PACKED = ["packed_vec", "native"]
@@ -85,7 +86,7 @@ def test_a_batch_that_the_envs_do_not_divide(mode):
     assert [len(rollout) for rollout in rollouts] == [288, 288, 288]
 
 
-@pytest.mark.parametrize("mode", PACKED)
+@pytest.mark.parametrize("mode", ["packed_vec", *slow("native")])
 def test_actors_merge_their_episodes_exactly(mode):
     """Runners with different numbers of episodes: the mean is over episodes, not over runners."""
     algorithm = configured(lengths_by_runner, mode=mode, env_runners=2, train_batch=512).build_algo()
@@ -166,7 +167,7 @@ def test_hundreds_of_samples_leave_nothing_behind(mode):
     runner.stop()
 
 
-@pytest.mark.parametrize("mode", PACKED)
+@pytest.mark.parametrize("mode", ["native", *slow("packed_vec")])
 def test_runners_begin_in_different_states(mode):
     algorithm = configured("CartPole-v1", mode=mode, env_runners=2).build_algo()
     group = algorithm.env_runner_group

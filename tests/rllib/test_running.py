@@ -23,6 +23,7 @@ from tests.rllib.rllib_helpers import (
     ppo,
     runner_of,
 )
+from tests.sampling import product, slow
 from vecenv.rllib import ObservationNormalizer
 
 PACKED = ["packed_vec", "native"]
@@ -50,7 +51,7 @@ def test_a_checkpoint_goes_on(mode, tmp_path):
     again.stop()
 
 
-@pytest.mark.parametrize("mode", ["vec", *PACKED])
+@pytest.mark.parametrize("mode", ["native", *slow("vec", "packed_vec")])
 def test_a_checkpoint_goes_on_in_another_process(mode, tmp_path):
     algorithm = configured("CartPole-v1", mode=mode, max_episode_steps=7).build_algo()
     algorithm.train()
@@ -94,7 +95,7 @@ def test_evaluation_in_episodes_with_native():
     assert result["episode_return_mean"] == 5.0
 
 
-@pytest.mark.parametrize("mode", PACKED)
+@pytest.mark.parametrize("mode", ["native", *slow("packed_vec")])
 def test_evaluation_actors_count_true_steps(mode):
     config = ppo().evaluation(evaluation_interval=1, evaluation_duration=100, evaluation_duration_unit="timesteps")
     config.evaluation(evaluation_num_env_runners=1)
@@ -104,7 +105,7 @@ def test_evaluation_actors_count_true_steps(mode):
     assert result["num_env_steps_sampled"] == 104
 
 
-@pytest.mark.parametrize("evaluation_runners", [None, 0, 1])
+@pytest.mark.parametrize("evaluation_runners", [None, 0, *slow(1)])
 @pytest.mark.parametrize("mode", PACKED)
 def test_evaluation_sees_what_training_has_learned_to_see(mode, evaluation_runners):
     """And changes nothing of it, whoever evaluates."""
@@ -178,7 +179,7 @@ def test_merged_statistics_count_every_sample_once():
     np.testing.assert_allclose(state["var"], np.concatenate(everything).var(0), rtol=1e-4)
 
 
-@pytest.mark.parametrize("mode", PACKED)
+@pytest.mark.parametrize("mode", ["native", *slow("packed_vec")])
 def test_runners_share_their_statistics(mode):
     algorithm = configured("CartPole-v1", mode=mode, env_runners=2, normalize_observations=True).build_algo()
     for _ in range(2):
@@ -225,20 +226,20 @@ def test_envs_that_fail_are_built_again_if_asked(mode):
     runner.stop()
 
 
-@pytest.mark.parametrize("mode", ["vec", *PACKED])
-@pytest.mark.parametrize(
-    ("env", "options"),
-    [
-        pytest.param("CartPole-v1", {"engine": "compiled"}, id="compiled"),
-        pytest.param("CartPole-v1", {"engine": "process", "workers": 2}, id="process"),
-        pytest.param("InvertedPendulum-v5", {}, id="mujoco"),
-        pytest.param(OwnVectorEnv, {}, id="own"),
-        pytest.param(CountingEnv, {"env_kwargs": {"length": 3}}, id="function"),
-        pytest.param("Pendulum-v1", {}, id="continuous"),
-        pytest.param("Taxi-v3", {}, id="one-hot"),
-    ],
-)
-def test_every_kind_of_env_trains(mode, env, options):
+KINDS = {
+    "compiled": ("CartPole-v1", {"engine": "compiled"}),
+    "process": ("CartPole-v1", {"engine": "process", "workers": 2}),
+    "mujoco": ("InvertedPendulum-v5", {}),
+    "own": (OwnVectorEnv, {}),
+    "function": (CountingEnv, {"env_kwargs": {"length": 3}}),
+    "continuous": ("Pendulum-v1", {}),
+    "one-hot": ("Taxi-v3", {}),
+}
+
+
+@product(together=1, mode=["vec", *PACKED], kind=KINDS)
+def test_every_kind_of_env_trains(mode, kind):
+    env, options = KINDS[kind]
     algorithm = configured(env, mode=mode, **options).build_algo()
     result = algorithm.train()
     algorithm.stop()
@@ -261,20 +262,18 @@ def learns_from_pictures(mode):
     return configured(Picture, mode=mode, config=config)
 
 
-@pytest.mark.parametrize("mode", ["vec", *PACKED])
-@pytest.mark.parametrize(
-    "configured_for",
-    [
-        learns_from_pictures,
-        lambda mode: configured(ManyActions, mode=mode),
-        lambda mode: configured("CartPole-v1", mode=mode, config=ppo().learners(num_learners=1)),
-        lambda mode: configured([CountingEnv] * 8, mode=mode, batch_size=8),
-        lambda mode: configured("CartPole-v1", mode=mode, precision="fast", engine="compiled"),
-    ],
-    ids=["pictures", "many actions", "remote learner", "list of envs", "fast kernel"],
-)
-def test_whatever_make_takes_trains(mode, configured_for):
-    algorithm = configured_for(mode).build_algo()
+CONFIGURED = {
+    "pictures": learns_from_pictures,
+    "many actions": lambda mode: configured(ManyActions, mode=mode),
+    "remote learner": lambda mode: configured("CartPole-v1", mode=mode, config=ppo().learners(num_learners=1)),
+    "list of envs": lambda mode: configured([CountingEnv] * 8, mode=mode, batch_size=8),
+    "fast kernel": lambda mode: configured("CartPole-v1", mode=mode, precision="fast", engine="compiled"),
+}
+
+
+@product(together=1, mode=["vec", *PACKED], what=CONFIGURED)
+def test_whatever_make_takes_trains(mode, what):
+    algorithm = CONFIGURED[what](mode).build_algo()
     result = algorithm.train()
     algorithm.stop()
     assert np.isfinite(result["learners"][DEFAULT_MODULE_ID]["total_loss"])

@@ -1,0 +1,1165 @@
+"""The faults that are seeded, by mechanism."""
+
+from __future__ import annotations
+
+from tests.seeded_faults.fault import SeededFault
+
+AUTORESET = (
+    SeededFault(
+        breaks="An episode that terminates and is truncated in the same step is over, and the next step resets it.",
+        mechanism="autoreset",
+        file="_autoreset.py",
+        old="    done = terminated | truncated\n",
+        new="    done = terminated ^ truncated\n",
+        near=("test_front.py", "laws/test_laws.py", "laws/test_any_call_at_any_time.py"),
+    ),
+    SeededFault(
+        breaks="The length of an episode is zero when it begins, also after another one in the same env.",
+        mechanism="autoreset",
+        file="_rows.py",
+        old="for row in self._ended.intersection(rows).difference(self._resets):",
+        new="for row in self._ended.intersection(rows):",
+        near=("laws/test_laws.py", "test_front.py"),
+    ),
+    SeededFault(
+        breaks="Final observations are the user's to keep, also with copy=False.",
+        mechanism="autoreset",
+        file="_results.py",
+        old="final = batch.take(batch.final_obs, rows, True)",
+        new="final = batch.take(batch.final_obs, rows, self._copy)",
+        near=("test_spaces.py", "test_front.py", "laws/test_any_call_at_any_time.py"),
+    ),
+    SeededFault(
+        breaks="In next-step mode a wrapper around a kernel takes the row after an end for a reset, not the end.",
+        mechanism="autoreset",
+        file="_compiled_env.py",
+        old="""\
+            ops = plan(self.autoreset_mode, batch.terminated, batch.truncated)
+            self._advance(actions)
+            self._ops[...], self._same_ops = ops, None
+""",
+        new="""\
+            self._advance(actions)
+            ops = plan(self.autoreset_mode, batch.terminated, batch.truncated)
+            self._ops[...], self._same_ops = ops, None
+""",
+        near=("wrappers/test_episodes.py", "wrappers/test_rewards.py"),
+    ),
+    SeededFault(
+        breaks="The flags of an ended episode are cleared by its reset, also if other envs were stepped in between.",
+        mechanism="autoreset",
+        file="_rows.py",
+        old="self._flagged = len(present) < len(self.envs)",
+        new="self._flagged = False",
+        near=("laws/test_laws.py", "laws/test_any_call_at_any_time.py"),
+    ),
+)
+
+SEEDING = (
+    SeededFault(
+        breaks="A reset that could not be sent leaves no seeds behind for the next episodes.",
+        mechanism="seeding",
+        file="_vector_env.py",
+        old="        batch.seed[unsent] = NO_SEED  # or the next autoreset would use the seeds of this reset\n",
+        new="",
+        near=("test_bad_input.py", "test_regressions.py"),
+    ),
+    SeededFault(
+        breaks="An env that was restarted keeps the seed of its next episode if a reset brings none.",
+        mechanism="seeding",
+        file="_vector_env.py",
+        old="batch.seed[seeded] = seeds[seeded]",
+        new="batch.seed[rows] = seeds[rows]",
+        near=("faults/test_restart.py", "faults/test_soak.py"),
+    ),
+    SeededFault(
+        breaks="With seeding='spawn' vector envs with neighbouring seeds share no streams.",
+        mechanism="seeding",
+        file="_seeding.py",
+        old="[spawn(first, row) for row in range(count)]",
+        new="[spawn(first + row) for row in range(count)]",
+        near=("test_seeding.py",),
+    ),
+    SeededFault(
+        breaks="Seed 0 is a seed for kernels too.",
+        mechanism="seeding",
+        file="kernel/_driver.py",
+        old='"elif SEED[i] >= 0:",',
+        new='"elif SEED[i] > 0:",',
+        near=("kernels/test_native_rng.py", "kernels/test_native.py"),
+    ),
+)
+
+TICKETS = (
+    SeededFault(
+        breaks="A worker that is started again gets tickets that its predecessor never had.",
+        mechanism="tickets",
+        file="engines/_ledger.py",
+        old="mine, generation, rows = account.rows, account.generation + 1, self.owed(part)",
+        new="mine, generation, rows = account.rows, account.generation, self.owed(part)",
+        near=("protocol/test_model.py", "faults/test_restart.py"),
+    ),
+    SeededFault(
+        breaks="Receiving n rows waits for n rows to be done, not for one more.",
+        mechanism="tickets",
+        file="engines/_ledger.py",
+        old="for account in accounts) >= missing",
+        new="for account in accounts) > missing",
+        near=("protocol/test_model.py", "laws/test_laws.py", "faults/test_workers_die.py"),
+    ),
+    SeededFault(
+        breaks="A row that gets done while others are received is not delivered without its mail.",
+        mechanism="tickets",
+        file="engines/_process.py",
+        old="""\
+            rows = ledger.oldest_done(count)
+        # Only now: of rows that are done all mail is there, of others that get done meanwhile it may not be.
+        lost = self._post.read(self._workers)
+""",
+        new="""\
+            lost, rows = self._post.read(self._workers), ledger.oldest_done(count)
+        if count == ledger.pending_count:
+            lost = self._post.read(self._workers)
+""",
+        near=("protocol/test_schedules.py",),
+    ),
+    SeededFault(
+        breaks="A row is counted as done only after its answer can be seen.",
+        mechanism="tickets",
+        file="engines/_ledger.py",
+        old="""\
+        self._answers[index] = self.requests[index]
+        self._words[DONE] += count
+""",
+        new="""\
+        self._words[DONE] += count
+        self._answers[index] = self.requests[index]
+""",
+        near=("protocol/test_model.py", "protocol/test_schedules.py"),
+    ),
+    SeededFault(
+        breaks="A worker sends the infos of its rows before it says that they are done.",
+        mechanism="tickets",
+        file="engines/_worker.py",
+        old="""\
+        if self._batch.mail or self._batch.observation_layout.by_value:
+            mail = self._collect_mail(rows)
+            if mail:
+                self._send_mail(mail)
+        self._docket.answer(index, len(rows))
+""",
+        new="""\
+        self._docket.answer(index, len(rows))
+        if self._batch.mail or self._batch.observation_layout.by_value:
+            mail = self._collect_mail(rows)
+            if mail:
+                self._send_mail(mail)
+""",
+        near=("test_spaces.py", "laws/test_same_answers.py", "faults/test_soak.py"),
+    ),
+    SeededFault(
+        breaks="A row that is asked for while a worker reads its messages is run with its own action and options.",
+        mechanism="tickets",
+        file="engines/_worker.py",
+        old="""\
+                rows = self._docket.asked()
+                # Only now: what a row needs beyond its columns was posted before it was asked for. A row that is asked
+                # for meanwhile rings again.
+                while self._messages_read < self._control.front[MESSAGES] and self._open:
+                    self._handle(self._channel.receive_bytes())
+""",
+        new="""\
+                while self._messages_read < self._control.front[MESSAGES] and self._open:
+                    self._handle(self._channel.receive_bytes())
+                rows = self._docket.asked()
+""",
+        near=("test_regressions.py",),
+    ),
+    SeededFault(
+        breaks="A reply that comes after its call was given up is not taken for that of the next call.",
+        mechanism="tickets",
+        file="engines/_post.py",
+        old="            if number == self._ledger.sequence:\n",
+        new="            if number <= self._ledger.sequence:\n",
+        near=("faults/test_calls.py", "protocol/test_schedules.py"),
+    ),
+    SeededFault(
+        breaks="After Ctrl-C in the middle of a send every worker is asked once.",
+        mechanism="tickets",
+        file="engines/_process.py",
+        old="self._share_out([asked for asked in parts if not self._ledger.was_asked(*asked[:2])], extras)",
+        new="self._share_out(parts, extras)",
+        near=("protocol/test_found.py", "protocol/test_schedules.py"),
+    ),
+)
+
+RESTART = (
+    SeededFault(
+        breaks="An env is restarted three times within a thousand of its steps, and then given up.",
+        mechanism="restart",
+        file="_faults.py",
+        old="        if len(self.recent) >= RESTARTS:\n",
+        new="        if len(self.recent) > RESTARTS:\n",
+        near=("faults/test_restart.py",),
+    ),
+    SeededFault(
+        breaks="In same-step mode the final observation of an episode that was lost is the one before the failure.",
+        mechanism="restart",
+        file="_rows.py",
+        old="        if op == _ROLL and not ended_before:\n",
+        new="        if op == _ROLL and ended_before:\n",
+        near=("faults/test_restart.py", "faults/test_soak.py"),
+    ),
+    SeededFault(
+        breaks="After the death of a worker its rows show the observations that were delivered last.",
+        mechanism="restart",
+        file="engines/_staff.py",
+        old="""\
+                for kept, column in zip(self._delivered, self._batch.obs, strict=True):
+                    column[mine] = kept[mine]
+""",
+        new="",
+        near=("faults/test_restart.py", "protocol/test_schedules.py"),
+    ),
+    SeededFault(
+        breaks="Rows of a dead worker that were not being stepped tell with their next step that they were lost.",
+        mechanism="restart",
+        file="engines/_staff.py",
+        old="lost=dict.fromkeys(range(len(mine)), cause)",
+        new="lost=dict.fromkeys(range(len(self._ledger.owed(worker.number))), cause)",
+        near=("faults/test_hidden_deaths.py", "faults/test_restart.py"),
+    ),
+    SeededFault(
+        breaks="A scenario's constructor arguments reach an env that was rebuilt after a failure.",
+        mechanism="restart",
+        file="_rows.py",
+        old="        self._built_with.pop(row, None)\n",
+        new="",
+        near=("evaluation/test_scenarios.py",),
+    ),
+    SeededFault(
+        breaks="A reset that fails and is repeated after a restart has the options that the first one had.",
+        mechanism="restart",
+        file="_rows.py",
+        old='if options is not None and self._on_error == "restart":',
+        new='if options is not None and self._on_error == "raise":',
+        near=("evaluation/test_scenarios.py", "faults/test_restart.py"),
+    ),
+    SeededFault(
+        breaks="A worker that is started again waits for no message that its predecessor was sent.",
+        mechanism="restart",
+        file="engines/_staff.py",
+        old="self._block.front[worker.number, [RING, MESSAGES]] = 0",
+        new="self._block.front[worker.number, RING] = 0",
+        near=("faults/test_calls.py", "faults/test_hidden_deaths.py"),
+    ),
+)
+
+INFOS = (
+    SeededFault(
+        breaks="The final info of an episode does not change when the env reuses its dict for the reset.",
+        mechanism="infos",
+        file="_rows.py",
+        old="final_info=copy.deepcopy(mail.info) if mail else {}",
+        new="final_info=mail.info if mail else {}",
+        near=("test_spaces.py", "laws/test_same_answers.py", "sb3/test_vec_envs.py"),
+    ),
+    SeededFault(
+        breaks="Bools and numbers under one key of the infos are kept as they are, in an object array.",
+        mechanism="infos",
+        file="_infos.py",
+        old='any(dtype.kind in "bSU" for dtype in dtypes)',
+        new='any(dtype.kind in "SU" for dtype in dtypes)',
+        near=("test_infos.py",),
+    ),
+    SeededFault(
+        breaks="After a partial reset the infos of a kernel are those of the envs that were reset, and no others.",
+        mechanism="infos",
+        file="_results.py",
+        old="            mask[began] = True\n",
+        new="            mask[:] = True\n",
+        near=("kernels/test_native.py", "laws/test_same_answers.py"),
+    ),
+    SeededFault(
+        breaks="Infos that only steps have are not told of envs that were reset.",
+        mechanism="infos",
+        file="_infos.py",
+        old="told = mask & have if key in some else mask",
+        new="told = mask",
+        near=("mujoco/test_gymnasium_tasks.py",),
+    ),
+)
+
+LAYOUTS = (
+    SeededFault(
+        breaks="An observation without a fixed size does not follow the object that the env goes on with.",
+        mechanism="layouts",
+        file="_leaf.py",
+        old="column[row] = copy.deepcopy(value)",
+        new="column[row] = value",
+        near=("test_layout.py", "test_spaces.py"),
+    ),
+    SeededFault(
+        breaks="An observation of another shape is refused, however many envs are stepped together.",
+        mechanism="layouts",
+        file="_leaf.py",
+        old="""\
+            if gathered.shape[1:] != leaf.shape[1:]:  # a reshape would make them fit
+                return False
+""",
+        new="",
+        near=("test_regressions.py", "test_layout.py"),
+    ),
+    SeededFault(
+        breaks="A tuple of as many parts as there are envs that could be a batch of actions is the batch.",
+        mechanism="layouts",
+        file="_layout.py",
+        old="    if by_component and (size != count or not _looks_like_rows(space, values, count)):\n",
+        new="    if by_component and size != count:\n",
+        near=("test_layout.py", "test_spaces.py"),
+    ),
+    SeededFault(
+        breaks="An env may keep a nested action: the next one does not overwrite it.",
+        mechanism="layouts",
+        file="_layout.py",
+        old="iter([column[index].copy() for column in columns])",
+        new="iter([column[index] for column in columns])",
+        near=("test_front.py", "test_spaces.py"),
+    ),
+    SeededFault(
+        breaks="An action that becomes infinite in the dtype of the env is refused.",
+        mechanism="layouts",
+        file="_leaf.py",
+        old="if np.count_nonzero(np.isfinite(packed)) != packed.size:",
+        new="if np.count_nonzero(np.isfinite(array)) != packed.size:",
+        near=("test_bad_input.py", "test_layout.py"),
+    ),
+)
+
+FRONT = (
+    SeededFault(
+        breaks="After Ctrl-C while results are handed out the envs whose results are lost need a reset.",
+        mechanism="front",
+        file="_lifecycle.py",
+        old="            lost[taken] = True\n",
+        new="            lost[taken] = self.pending[taken]\n",
+        near=("faults/test_interrupts.py", "laws/test_any_call_at_any_time.py"),
+    ),
+    SeededFault(
+        breaks="The caller's reset options are never changed.",
+        mechanism="front",
+        file="_options.py",
+        old="""\
+            rest = {key: value for key, value in options.items() if key != "reset_mask"}
+            return cls(_check_mask(options["reset_mask"], count), [rest] * count)
+""",
+        new="""\
+            mask = options.pop("reset_mask")
+            return cls(_check_mask(mask, count), [options] * count)
+""",
+        near=("test_bad_input.py",),
+    ),
+    SeededFault(
+        breaks="After a step of some envs a step of all is a transition of all of them.",
+        mechanism="front",
+        file="_vector_env.py",
+        old="self._same_ops = ops if where is not rows and type(ops) is np.uint8 else None",
+        new="self._same_ops = ops if type(ops) is np.uint8 else None",
+        near=("test_front.py", "laws/test_any_call_at_any_time.py", "wrappers/test_episodes.py"),
+    ),
+    SeededFault(
+        breaks="A wrapped step of all envs in another order returns results in that order.",
+        mechanism="front",
+        file="_results.py",
+        old="whole = ascending and len(rows) == len(self._batch)",
+        new="whole = len(rows) == len(self._batch)",
+        near=("wrappers/test_observations.py", "laws/test_same_answers.py"),
+    ),
+    SeededFault(
+        breaks="Ctrl-C in a call leaves envs ready whose results were received before it.",
+        mechanism="front",
+        file="_vector_env.py",
+        old="""\
+            made = results(self._receive(self._lifecycle.check_can_receive(count), timeout))
+            self._taken = None
+            return made
+""",
+        new="""\
+            return results(self._receive(self._lifecycle.check_can_receive(count), timeout))
+""",
+        near=("faults/test_interrupts.py", "laws/test_any_call_at_any_time.py"),
+    ),
+    SeededFault(
+        breaks="The true successor of a transition that was truncated in same-step mode is its final observation.",
+        mechanism="front",
+        file="_transitions.py",
+        old="return (self.ops == _ROLL) & self.done",
+        new="return (self.ops == _ROLL) & self.terminated",
+        near=("test_front.py", "buffers/test_replay_buffer.py"),
+    ),
+)
+
+KERNEL_LOWERING = (
+    SeededFault(
+        breaks="The index of an assignment such as s.a[rng.integers(0, 3)] += 1 is computed once.",
+        mechanism="kernel lowering",
+        file="kernel/_lower.py",
+        old="        target = self._once(node.target)\n",
+        new="        target = node.target\n",
+        near=("kernels/test_language.py", "kernels/test_differences.py"),
+    ),
+    SeededFault(
+        breaks="A narrow field is a number of 64 bits in a helper that the state is passed to.",
+        mechanism="kernel lowering",
+        file="kernel/_lower.py",
+        old="""\
+        element = _at(node, ast.Subscript(_name(f"s__{node.attr}"), ast.Constant(0), node.ctx))
+        return _widened(element) if isinstance(node.ctx, ast.Load) else element
+""",
+        new="""\
+        return _at(node, ast.Subscript(_name(f"s__{node.attr}"), ast.Constant(0), node.ctx))
+""",
+        near=("kernels/test_language.py", "kernels/test_differences.py", "kernels/test_native.py"),
+    ),
+    SeededFault(
+        breaks="An env that is reset draws no random numbers for a step that it does not make.",
+        mechanism="kernel lowering",
+        file="kernel/_lower.py",
+        old="""\
+        self.branches = True
+        self.lowering.program.draws.add(name)
+""",
+        new="""\
+        self.lowering.program.draws.add(name)
+""",
+        near=("kernels/test_envs.py", "kernels/test_native.py"),
+    ),
+    SeededFault(
+        breaks="Native code is compiled again when a constant changes in its last digit.",
+        mechanism="kernel lowering",
+        file="kernel/_lower.py",
+        old="        return value.hex()\n",
+        new='        return f"{value:g}"\n',
+        near=("kernels/test_cache.py",),
+    ),
+    SeededFault(
+        breaks="Every env of a kernel that is to begin an episode does, whichever its place among eight.",
+        mechanism="kernel lowering",
+        file="kernel/_driver.py",
+        old='"        for i in range(w * 8, w * 8 + 8):",',
+        new='"        for i in range(w * 8, w * 8 + 7):",',
+        near=("kernels/test_envs.py", "kernels/test_states.py"),
+    ),
+    SeededFault(
+        breaks="A step that can end without a return is refused when the kernel is defined.",
+        mechanism="kernel lowering",
+        file="kernel/_rules.py",
+        old="return _always_returns(statement.body) and _always_returns(statement.orelse)",
+        new="return _always_returns(statement.body) or _always_returns(statement.orelse)",
+        near=("kernels/test_rules.py",),
+    ),
+)
+
+KERNELS_THAT_SHIP = (
+    SeededFault(
+        breaks="The car of MountainCar stops at the left wall.",
+        mechanism="kernels that ship",
+        file="envs/mountain_car.py",
+        old="s.velocity = 0.0 if position == MIN_POSITION and velocity < 0 else velocity",
+        new="s.velocity = velocity",
+        near=("kernels/test_envs.py",),
+    ),
+    SeededFault(
+        breaks="The reward schedule of FrozenLake is for goal, hole and ice, in this order.",
+        mechanism="kernels that ship",
+        file="envs/frozen_lake.py",
+        old="0 if there == GOAL else 1 if there == HOLE else 2",
+        new="0 if there == GOAL else 2 if there == HOLE else 1",
+        near=("kernels/test_envs.py",),
+    ),
+    SeededFault(
+        breaks="A natural of Blackjack pays 1.5 only if it wins.",
+        mechanism="kernels that ship",
+        file="envs/blackjack.py",
+        old="elif p.natural and reward == 1.0:",
+        new="elif p.natural:",
+        near=("kernels/test_envs.py",),
+    ),
+    SeededFault(
+        breaks="The reward of FourRooms fades with the steps of the episode, not of those before it.",
+        mechanism="kernels that ship",
+        file="envs/four_rooms.py",
+        old="        s.steps = 0\n",
+        new="",
+        near=("kernels/test_games.py",),
+    ),
+)
+
+COMPILED_ENGINE = (
+    SeededFault(
+        breaks="In same-step mode the time limit of a kernel counts the steps of the running episode.",
+        mechanism="compiled engine",
+        file="kernel/_driver.py",
+        old='self._add(2, "ELAPSED[i] = 0")',
+        new='self._add(2, "ELAPSED[i] = 0 if OP[i] == 1 else ELAPSED[i]")',
+        near=("kernels/test_envs.py", "kernels/test_native.py"),
+    ),
+    SeededFault(
+        breaks="Parameters that reset options give to a kernel hold for one episode.",
+        mechanism="compiled engine",
+        file="kernel/_driver.py",
+        old="""\
+            "if OVERRIDE[i] == 1:",
+            "    OVERRIDE[i] = 2",
+""",
+        new="""\
+            "if OVERRIDE[i] == 1:",
+            "    OVERRIDE[i] = 0",
+""",
+        near=("kernels/test_native.py",),
+    ),
+    SeededFault(
+        breaks="A state that is set brings the random stream of the env back too.",
+        mechanism="compiled engine",
+        file="engines/_compiled.py",
+        old='scratch = {"OP", "SEED", "FALLBACK", "TODO", "WHO"}',
+        new='scratch = {"OP", "SEED", "FALLBACK", "TODO", "WHO", "RNG"}',
+        near=("kernels/test_states.py",),
+    ),
+    SeededFault(
+        breaks="With copy=False an action that is refused leaves the current observations where they are.",
+        mechanism="compiled engine",
+        file="engines/_compiled.py",
+        old="""\
+        if ended < 0 and rotate:
+            self._rotate(-1)  # nothing was run: the observations of before are the current ones
+""",
+        new="",
+        near=("kernels/test_native.py",),
+    ),
+    SeededFault(
+        breaks="Final observations are told when several threads run thousands of envs, wherever an episode ended.",
+        mechanism="compiled engine",
+        file="engines/_crew.py",
+        old="totals[place] += task(start, min(start + part, count))",
+        new="totals[place] = task(start, min(start + part, count))",
+        near=("kernels/test_threads.py", "kernels/test_states.py"),
+    ),
+)
+
+MUJOCO = (
+    SeededFault(
+        breaks="The info of a simulation that has gone wrong has the state that it came from.",
+        mechanism="mujoco",
+        file="mujoco/_kernel.py",
+        old="""\
+            s.failed[:] = s.physics
+            clear(s.simulator)
+            forward(s.simulator)
+            save(s.simulator, s.physics)
+            return 0.0, False, True
+""",
+        new="""\
+            clear(s.simulator)
+            forward(s.simulator)
+            save(s.simulator, s.physics)
+            s.failed[:] = s.physics
+            return 0.0, False, True
+""",
+        near=("mujoco/test_engine.py",),
+    ),
+    SeededFault(
+        breaks="Every env is stepped with its own parameters of the model.",
+        mechanism="mujoco",
+        file="mujoco/_kernel.py",
+        old="""\
+    def step(s: Any, action: Any, rng: Any, p: Any) -> Any:
+        put_model(s, p)
+""",
+        new="""\
+    def step(s: Any, action: Any, rng: Any, p: Any) -> Any:
+""",
+        near=("mujoco/test_tasks.py",),
+    ),
+    SeededFault(
+        breaks="In same-step mode the final info tells of a simulation that has gone wrong.",
+        mechanism="mujoco",
+        file="engines/_mujoco.py",
+        old='            if self._columns["ELAPSED"][row]:\n',
+        new="            if self.batch.truncated[row]:\n",
+        near=("mujoco/test_engine.py",),
+    ),
+    SeededFault(
+        breaks="The positions and velocities that are told of a simulation that has gone wrong are just these.",
+        mechanism="mujoco",
+        file="mujoco/_env.py",
+        old="""\
+        "qpos": failed[1 : 1 + positions].copy(),
+        "qvel": failed[1 + positions : 1 + positions + velocities].copy(),
+""",
+        new="""\
+        "qpos": failed[:positions].copy(),
+        "qvel": failed[positions : positions + velocities].copy(),
+""",
+        near=("mujoco/test_engine.py",),
+    ),
+)
+
+ATARI = (
+    SeededFault(
+        breaks="The first frame of an episode shows nothing of the episode before it.",
+        mechanism="atari",
+        file="atari/_env.py",
+        old="        self._screens[1] = 0\n",
+        new="",
+        near=("atari/test_native_games.py", "atari/test_reference.py"),
+    ),
+    SeededFault(
+        breaks="The raw reward that is told with a first observation is zero.",
+        mechanism="atari",
+        file="engines/_ale.py",
+        old="""\
+            if "raw_reward" in batch.info:
+                batch.info["raw_reward"][row] = 0.0
+""",
+        new="",
+        near=("atari/test_native_games.py",),
+    ),
+    SeededFault(
+        breaks="A life that is lost when the time is up ends the game, and the next episode begins a new one.",
+        mechanism="atari",
+        file="engines/_ale.py",
+        old="return truncated | (terminated & (~lost | late))",
+        new="return truncated | (terminated & ~lost)",
+        near=("atari/test_native_games.py", "atari/test_ale_programs.py"),
+    ),
+    SeededFault(
+        breaks="The frame of FIRE at the beginning of an episode is one of those that are drawn for doing nothing.",
+        mechanism="atari",
+        file="atari/_env.py",
+        old="for _ in range(self._noops.draw() - self._fires):",
+        new="for _ in range(self._noops.draw()):",
+        near=("atari/test_native_games.py",),
+    ),
+)
+
+RECORDER = (
+    SeededFault(
+        breaks="An episode that began after half a random word was used is replayed bit for bit.",
+        mechanism="recorder",
+        file="recording/_random_state.py",
+        old='"has_uint32": kept,',
+        new='"has_uint32": 0,',
+        near=("recording/test_recording_files.py", "recording/test_replay.py"),
+    ),
+    SeededFault(
+        breaks="The log keeps what the longest running episode of all envs needs.",
+        mechanism="recorder",
+        file="recording/_log.py",
+        old="self._drop(int(self._begin.min()) - self._first)",
+        new="self._drop(int(self._begin.max()) - self._first)",
+        near=("recording/test_recorder.py",),
+    ),
+    SeededFault(
+        breaks="An action that a kernel refused is not part of the recording.",
+        mechanism="recorder",
+        file="_compiled_env.py",
+        old="""\
+            if self._recorder is not None:
+                self._recorder.unsent(lifecycle.all_rows)
+            self._pack(actions)  # raises, naming the env
+""",
+        new="""\
+            self._pack(actions)  # raises, naming the env
+""",
+        near=("recording/test_recorder.py", "recording/test_replay_kernels.py"),
+    ),
+    SeededFault(
+        breaks="The recording of an episode has the options it began with, also if the ones before began without any.",
+        mechanism="recorder",
+        file="_starts.py",
+        old="if stream is not None and stream[0] is generator and options is None:",
+        new="if stream is not None and stream[0] is generator:",
+        near=("recording/test_recorder.py", "recording/test_record_and_replay.py"),
+    ),
+)
+
+FINITE_CHECKS = (
+    SeededFault(
+        breaks="NaN in the final observation of a truncated episode is found.",
+        mechanism="finite checks",
+        file="_finite.py",
+        old="ended = rows[batch.terminated[where] | batch.truncated[where]]",
+        new="ended = rows[batch.terminated[where]]",
+        near=("finite/test_check_finite_policy.py",),
+    ),
+    SeededFault(
+        breaks="The return of an episode that is cut for NaN is finite: what it was before that step.",
+        mechanism="finite checks",
+        file="_finite_check.py",
+        old="""\
+        batch.episode_return[row], batch.episode_length[row] = self._totals[0][row], self._totals[1][row]
+""",
+        new="",
+        near=("finite/test_check_finite_policy.py",),
+    ),
+    SeededFault(
+        breaks="The length of an episode that is cut in its first step does not count the episode before it.",
+        mechanism="finite checks",
+        file="_finite_check.py",
+        old="self._totals[1][where] = batch.episode_length[where] * goes_on",
+        new="self._totals[1][where] = batch.episode_length[where]",
+        near=("finite/test_check_finite_policy.py",),
+    ),
+    SeededFault(
+        breaks="An episode that is begun again because its first observation was not finite has the same options.",
+        mechanism="finite checks",
+        file="_finite_check.py",
+        old="""\
+            if row in self._options:
+                batch.options[row] = self._options[row]
+""",
+        new="",
+        near=("finite/test_check_finite_policy.py",),
+    ),
+)
+
+WRAPPERS = (
+    SeededFault(
+        breaks="Frames are stacked on those of the same env, in whichever order all envs are stepped.",
+        mechanism="wrappers",
+        file="wrappers/_stacking.py",
+        old="everyone = rows.tobytes() == self._everyone",
+        new="everyone = len(rows) == len(self._frames)",
+        near=("wrappers/test_stacking.py", "wrappers/test_observations.py"),
+    ),
+    SeededFault(
+        breaks="The discounted return behind normalized rewards is zero after a reset in the middle of an episode.",
+        mechanism="wrappers",
+        file="wrappers/_rewards.py",
+        old="self.returns[exchange.rows[exchange.began]] = 0",
+        new="self.returns[exchange.rows[exchange.done]] = 0",
+        near=("wrappers/test_rewards.py",),
+    ),
+    SeededFault(
+        breaks="A partial reset does not move the time of envs that are not reset.",
+        mechanism="wrappers",
+        file="wrappers/_time_aware.py",
+        old="time = self._time[rows] + exchange.valid",
+        new="time = self._time[rows] + 1",
+        near=("wrappers/test_observations.py",),
+    ),
+    SeededFault(
+        breaks="A state that does not fit changes nothing about any of the wrappers.",
+        mechanism="wrappers",
+        file="wrappers/_wrapper.py",
+        old="""\
+        except SpaceError as error:
+            self._load(before)
+            raise type(error)(""",
+        new="""\
+        except SpaceError as error:
+            raise type(error)(""",
+        near=("wrappers/test_observations.py", "bad_input/test_bad_wrappers.py"),
+    ),
+)
+
+BUFFERS = (
+    SeededFault(
+        breaks="With frames stored once the first observation after a truncation is that of the new episode.",
+        mechanism="buffers",
+        file="buffers/_replay.py",
+        old="self._fresh[lanes] = ended if rows is None else ended[rows]",
+        new="self._fresh[lanes] = step.terminated if rows is None else step.terminated[rows]",
+        near=("buffers/test_replay_buffer.py",),
+    ),
+    SeededFault(
+        breaks="Rewards of n steps are not added up beyond a truncation.",
+        mechanism="buffers",
+        file="buffers/_replay_native.py",
+        old="if taken == words[8] or ended[at] or",
+        new="if taken == words[8] or terminated[at] or",
+        near=("buffers/test_replay_buffer.py",),
+    ),
+    SeededFault(
+        breaks="A part of a rollout buffer that is cleared takes nothing of its neighbour along.",
+        mechanism="buffers",
+        file="buffers/_rollout.py",
+        old="if not first <= entry[1][0] < last]",
+        new="if not first <= entry[1][0] <= last]",
+        near=("buffers/test_rollout_buffer.py",),
+    ),
+    SeededFault(
+        breaks="Advantages do not reach from one episode into the one before, where that was truncated.",
+        mechanism="buffers",
+        file="buffers/_returns_native.py",
+        old="advantage[env] += trace * (number(0) if truncated[env] | terminated[env] else kept)",
+        new="advantage[env] += trace * (number(0) if terminated[env] else kept)",
+        near=("buffers/test_returns.py",),
+    ),
+)
+
+TRAINERS = (
+    SeededFault(
+        breaks="Groups of envs see the episodes that one group of all would see, each other ones.",
+        mechanism="trainers",
+        file="trainers/_collect.py",
+        old="own_seed = None if seed is None else seed + begin",
+        new="own_seed = seed",
+        near=("trainers/test_trainers.py",),
+    ),
+    SeededFault(
+        breaks="PPO does not learn from the rows of next-step mode that only reset an env.",
+        mechanism="trainers",
+        file="trainers/ppo.py",
+        old='kept = torch.nonzero(columns.pop("valid")).squeeze(-1)',
+        new='kept = torch.arange(len(columns.pop("valid")))',
+        near=("trainers/test_trainers.py",),
+    ),
+    SeededFault(
+        breaks="Training that is loaded from a checkpoint ends with the weights of training that never stopped.",
+        mechanism="trainers",
+        file="trainers/_optimizer.py",
+        old='        self._count = state["count"]\n',
+        new="",
+        near=("trainers/test_trainers.py",),
+    ),
+    SeededFault(
+        breaks="A policy is a snapshot: training that goes on does not change its normalization.",
+        mechanism="trainers",
+        file="trainers/_trainer.py",
+        old="copy.deepcopy(collector.normalize)",
+        new="collector.normalize",
+        near=("trainers/test_trainers.py",),
+    ),
+)
+
+EVALUATION = (
+    SeededFault(
+        breaks="A 95 % interval leaves out 2.5 % of the resamples on either side.",
+        mechanism="evaluation",
+        file="evaluation/_statistics.py",
+        old="outside = (1.0 - confidence) / 2",
+        new="outside = 1.0 - confidence",
+        near=("evaluation/test_statistics.py",),
+    ),
+    SeededFault(
+        breaks="The episodes of a scenario do not change when another scenario is added before it.",
+        mechanism="evaluation",
+        file="evaluation/_jobs.py",
+        old="(index, seed, episode, spawn(seed, part.key, episode))",
+        new="(index, seed, episode, spawn(seed, index, episode))",
+        near=("evaluation/test_evaluate.py",),
+    ),
+    SeededFault(
+        breaks="A recurrent policy is told of each env whether its own episode has just begun.",
+        mechanism="evaluation",
+        file="evaluation/_loop.py",
+        old="return step.env_ids[on], obs, starts[on],",
+        new="return step.env_ids[on], obs, starts[: len(on)],",
+        near=("evaluation/test_evaluate.py",),
+    ),
+    SeededFault(
+        breaks="A reset with the same seed draws the same scenarios again.",
+        mechanism="evaluation",
+        file="scenarios/_vary.py",
+        old="self._seeds[seeded], self._episodes[seeded] = seeds[seeded], 0",
+        new="self._seeds[seeded] = seeds[seeded]",
+        near=("evaluation/test_scenarios.py",),
+    ),
+)
+
+RLLIB = (
+    SeededFault(
+        breaks="Advantages in RLlib do not reach from one episode into the one before, where that was truncated.",
+        mechanism="rllib",
+        file="rllib/_learner.py",
+        old="goes_on = alive * (~truncated).float() * (gamma * lambda_)",
+        new="goes_on = alive * (gamma * lambda_)",
+        near=("rllib/test_same_as_rllib.py",),
+    ),
+    SeededFault(
+        breaks="Merged statistics of observations count every sample once, also in the second merge.",
+        mechanism="rllib",
+        file="rllib/_normalizer.py",
+        old="""\
+            moments.load_state_dict(state["seen"]["/".join(path)])
+        self._new = self._nothing()
+""",
+        new="""\
+            moments.load_state_dict(state["seen"]["/".join(path)])
+""",
+        near=("rllib/test_running.py",),
+    ),
+    SeededFault(
+        breaks="In packed_vec the row after an end is left out of what is learned from, and the end itself is not.",
+        mechanism="rllib",
+        file="rllib/_rollout.py",
+        old='valid=~(flags["terminated"] | flags["truncated"])[:-1],',
+        new='valid=~(flags["terminated"] | flags["truncated"])[1:],',
+        near=("rllib/test_same_as_rllib.py",),
+    ),
+    SeededFault(
+        breaks="The shares of the runners add up to the train batch, also if they do not divide it.",
+        mechanism="rllib",
+        file="rllib/_runners.py",
+        old="num_timesteps = -(-self.config.total_train_batch_size // (self.config.num_env_runners or 1))",
+        new="num_timesteps = self.config.total_train_batch_size // (self.config.num_env_runners or 1)",
+        near=("rllib/test_counting.py",),
+    ),
+)
+
+RAY = (
+    SeededFault(
+        breaks="A request that an actor gets twice because of an interrupt is run once.",
+        mechanism="ray",
+        file="engines/_ray_actor.py",
+        old="if self._answered is None or self._answered[0] != request.number:",
+        new="if self._answered is None or self._answered[0] <= request.number:",
+        near=("distributed/test_ray_faults.py",),
+    ),
+    SeededFault(
+        breaks="In same-step mode the totals of the first episode in a restarted actor begin at zero.",
+        mechanism="ray",
+        file="engines/_ray_actor.py",
+        old="""\
+            batch.episode_return[row], batch.episode_length[row] = total, length
+            self._shown.append(row)
+""",
+        new="""\
+            batch.episode_return[row], batch.episode_length[row] = total, length
+""",
+        near=("distributed/test_ray_faults.py", "distributed/test_ray_rollouts.py"),
+    ),
+    SeededFault(
+        breaks="Final observations of a step of some envs of an actor belong to the envs whose episode ended.",
+        mechanism="ray",
+        file="engines/_ray.py",
+        old="ended = rows[answer.ended]",
+        new="ended = actor.start + answer.ended",
+        near=("distributed/test_ray_laws.py", "distributed/test_ray_programs.py"),
+    ),
+    SeededFault(
+        breaks="The generator of a policy in a restarted actor does not repeat the numbers of the lost one.",
+        mechanism="ray",
+        file="distributed/_actor.py",
+        old="spawn_key=(self._first, lives)",
+        new="spawn_key=(self._first,)",
+        near=("distributed/test_ray_rollouts.py",),
+    ),
+)
+
+SB3 = (
+    SeededFault(
+        breaks="The discounted returns of VecNormalize start at zero after a reset.",
+        mechanism="sb3",
+        file="sb3/vec_normalize.py",
+        old="""\
+        self.returns = np.zeros(self.num_envs)
+        return self._observe(obs)
+""",
+        new="""\
+        return self._observe(obs)
+""",
+        near=("sb3/test_vec_normalize.py",),
+    ),
+    SeededFault(
+        breaks="TimeLimit.truncated is False where an episode also terminated.",
+        mechanism="sb3",
+        file="sb3/_front.py",
+        old="cut_off = (step.truncated & ~step.terminated).tolist()",
+        new="cut_off = step.truncated.tolist()",
+        near=("sb3/test_wrap.py", "sb3/test_vec_envs.py"),
+    ),
+    SeededFault(
+        breaks="The terminal observation of DummyVecEnv is not overwritten by an env that reuses its array.",
+        mechanism="sb3",
+        file="sb3/dummy_vec_env.py",
+        old='told["terminal_observation"] = copy.deepcopy(obs)',
+        new='told["terminal_observation"] = obs',
+        near=("sb3/test_vec_envs.py",),
+    ),
+    SeededFault(
+        breaks="Action masks are asked for again after a method of the envs was called.",
+        mechanism="sb3",
+        file="sb3/_front.py",
+        old="""\
+        if self._kernels is None:
+            self._masks = None  # the call may have changed what is allowed
+""",
+        new="",
+        near=("sb3/test_vec_envs.py",),
+    ),
+)
+
+GYM_FACES = (
+    SeededFault(
+        breaks="Seeds that seed() of gym's face chose are used for one reset.",
+        mechanism="gym faces",
+        file="gym/_vector_env.py",
+        old="""\
+        self._seeds = None
+        self._pending = "reset"
+""",
+        new="""\
+        self._pending = "reset"
+""",
+        near=("faces/test_gym.py",),
+    ),
+    SeededFault(
+        breaks="The picture that Baselines' face makes of all envs has at least as many rows as columns.",
+        mechanism="gym faces",
+        file="baselines/_tools.py",
+        old="""\
+    rows = math.ceil(math.sqrt(count))
+    columns = math.ceil(count / rows)
+""",
+        new="""\
+    columns = math.ceil(math.sqrt(count))
+    rows = math.ceil(count / columns)
+""",
+        near=("faces/test_baselines.py",),
+    ),
+    SeededFault(
+        breaks="After a timeout in call_wait of Gymnasium's face the results can be waited for again.",
+        mechanism="gym faces",
+        file="gymnasium/_async.py",
+        old="if isinstance(error, EnvError) and not isinstance(error, WorkerTimeout):",
+        new="if isinstance(error, EnvError):",
+        near=("faces/test_gymnasium.py", "test_regressions.py"),
+    ),
+    SeededFault(
+        breaks="Gymnasium's face does not step an env that failed before it is reset.",
+        mechanism="gym faces",
+        file="_lifecycle.py",
+        old="        self.lost[rows] = True\n",
+        new="",
+        near=("test_regressions.py",),
+    ),
+)
+
+COMMAND_LINE = (
+    SeededFault(
+        breaks="The newest checkpoint of a run is the one with the largest number.",
+        mechanism="command line",
+        file="cli/_sources.py",
+        old='files = sorted(numbered, key=lambda file: int(file.stem.partition("-")[2]))',
+        new="files = sorted(numbered)",
+        near=("cli/test_train.py", "cli/test_command_line.py"),
+    ),
+    SeededFault(
+        breaks="The curve of a run with several monitor files has their episodes in order of time.",
+        mechanism="command line",
+        file="cli/_curves.py",
+        old='    rows = rows[np.argsort(rows[:, 2], kind="stable")]\n',
+        new="",
+        near=("cli/test_watch.py",),
+    ),
+    SeededFault(
+        breaks="Going on with a run refuses another seed instead of ignoring it.",
+        mechanism="command line",
+        file="cli/train.py",
+        old='"engine", "seed", "set",',
+        new='"engine", "set",',
+        near=("cli/test_train.py",),
+    ),
+    SeededFault(
+        breaks="The episodes that are played one after the other have seeds that count up.",
+        mechanism="command line",
+        file="cli/_playing.py",
+        old="_episode(envs, actor, sink, seed + number, max_steps, number, progress)",
+        new="_episode(envs, actor, sink, seed, max_steps, number, progress)",
+        near=("cli/test_watch.py",),
+    ),
+)
+
+CLOSING = (
+    SeededFault(
+        breaks="A forked child that closes its copy of the envs leaves the workers to its parent.",
+        mechanism="closing",
+        file="_vector_env.py",
+        old="""\
+        if self._lifecycle.is_mine():
+            self.close_extras(timeout=timeout, **kwargs)
+""",
+        new="""\
+        self.close_extras(timeout=timeout, **kwargs)
+""",
+        near=("faults/test_closing.py",),
+    ),
+    SeededFault(
+        breaks="Every env is closed, also those after one that raises in close().",
+        mechanism="closing",
+        file="_rows.py",
+        old="""\
+                complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
+""",
+        new="""\
+                complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
+                break
+""",
+        near=("faults/test_closing.py", "laws/test_laws.py"),
+    ),
+    SeededFault(
+        breaks="The guard's process ends when there are no workers any more.",
+        mechanism="closing",
+        file="engines/_guard.py",
+        old="                self._watched.discard(pid)\n",
+        new="",
+        near=("faults/test_children_of_envs.py", "faults/test_many_pools.py", "faults/test_leaks.py"),
+    ),
+    SeededFault(
+        breaks="The descriptor of the shared memory is given back by close().",
+        mechanism="closing",
+        file="engines/_process.py",
+        old="""\
+    for block in blocks:
+        block.close_descriptor()
+""",
+        new="",
+        near=("faults/test_leaks.py",),
+    ),
+    SeededFault(
+        breaks="Threads close their envs one after another.",
+        mechanism="closing",
+        file="engines/_thread.py",
+        old="""\
+        try:
+            self._complaints += runner.close()
+        finally:
+            if alone:
+                self._closing.release()
+""",
+        new="""\
+        self._complaints += runner.close()
+""",
+        near=("faults/test_closing.py",),
+    ),
+)
+
+FAULTS: tuple[SeededFault, ...] = (
+    *AUTORESET,
+    *SEEDING,
+    *TICKETS,
+    *RESTART,
+    *INFOS,
+    *LAYOUTS,
+    *FRONT,
+    *KERNEL_LOWERING,
+    *KERNELS_THAT_SHIP,
+    *COMPILED_ENGINE,
+    *MUJOCO,
+    *ATARI,
+    *RECORDER,
+    *FINITE_CHECKS,
+    *WRAPPERS,
+    *BUFFERS,
+    *TRAINERS,
+    *EVALUATION,
+    *RLLIB,
+    *RAY,
+    *SB3,
+    *GYM_FACES,
+    *COMMAND_LINE,
+    *CLOSING,
+)
