@@ -20,7 +20,7 @@ from ale_py import AtariVectorEnv
 
 import vecenv
 from racing import Contestant, Question, answer, race
-from vecenv._cpus import usable_cpus
+from vecenv._util.cpus import usable_cpus
 
 COUNT, HALF = 16, 8
 SHORT = 100

@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 import vecenv
 from tests import twins
-from vecenv._explain import Explanation
-from vecenv._stats import Stats, WorkerStats
+from vecenv._front.explain import Explanation
+from vecenv._front.stats import Stats, WorkerStats
 from vecenv.errors import UnsupportedError
 from vecenv.wrappers import RecordEpisodeStatistics
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.twins import assert_same
-from vecenv._infos import as_arrays, as_dicts, objects
+from vecenv._front.infos import as_arrays, as_dicts, objects
 
 COUNT = 4
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.twins import SPACES, assert_same
-from vecenv._batch import Batch
-from vecenv._layout import Layout, SpaceMismatch, check_same_spaces
+from vecenv._batch.batch import Batch
+from vecenv._batch.layout import Layout, SpaceMismatch, check_same_spaces
 from vecenv.errors import InvalidAction, SpaceError
 
 FLOAT32 = spaces.Box(-1.0, 1.0, (2,), np.float32)

@@ -8,9 +8,9 @@ import threading
 import numpy as np
 import pytest
 
-from vecenv._checks import patience, positive_int, positive_seconds, seconds
-from vecenv._cpus import usable_cpus
-from vecenv._memory import MeasuringMemory, SharedMemory, free_memory, out_of_memory_kills
+from vecenv._batch.memory import MeasuringMemory, SharedMemory, free_memory, out_of_memory_kills
+from vecenv._util.checks import patience, positive_int, positive_seconds, seconds
+from vecenv._util.cpus import usable_cpus
 from vecenv.errors import ConfigError, ConfigTypeError
 
 

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import vecenv
-from vecenv.engines._channel import Channel
-from vecenv.engines._ledger import Docket
+from vecenv.engines.process.channel import Channel
+from vecenv.engines.process.ledger import WorkerLedger
 from vecenv.errors import (
     ConfigError,
     EngineRefused,
@@ -346,13 +346,13 @@ class Words(gymnasium.Env):
 
 
 def test_a_row_that_is_asked_for_while_another_begins_gets_its_own_action(monkeypatch):
-    asked = Docket.asked
+    asked = WorkerLedger.asked
 
     def late(docket):
         time.sleep(0.002)  # the second send comes here
         return asked(docket)
 
-    monkeypatch.setattr(Docket, "asked", late)
+    monkeypatch.setattr(WorkerLedger, "asked", late)
     with vecenv.make(Words, 4, engine="process", workers=1, context="fork") as envs:
         envs.reset(seed=0)
         for turn in range(20):

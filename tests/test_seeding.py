@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.twins import PLAIN, SPACES, SampleEnv, assert_same, make, on_every_engine
-from vecenv._seeding import NO_SEED, spawn, spread
+from vecenv._batch.seeding import NO_SEED, spawn, spread
 from vecenv.errors import SpaceError
 
 SEEDS = st.integers(0, 2**63 - 100)

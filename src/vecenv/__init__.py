@@ -4,13 +4,13 @@ import importlib as _importlib
 from typing import Any as _Any
 
 from vecenv import kernel
-from vecenv._batch import Op
-from vecenv._make import make
-from vecenv._registration import make_env
-from vecenv._registration import register_all as _register_all
-from vecenv._stats import Stats
-from vecenv._step import Step
-from vecenv._vector_env import VectorEnv
+from vecenv._batch.batch import Op
+from vecenv._front.stats import Stats
+from vecenv._front.step import Step
+from vecenv._front.vector_env import VectorEnv
+from vecenv._make.make import make
+from vecenv._make.registration import make_env
+from vecenv._make.registration import register_all as _register_all
 
 __version__ = "0.1.0"
 __all__ = ["Op", "Stats", "Step", "VectorEnv", "__version__", "kernel", "make", "make_env"]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from vecenv._make import ENGINES
-from vecenv.kernel._registry import kernel_ids
+from vecenv._make.make import ENGINES
+from vecenv.kernel.language.registry import kernel_ids
 
 
 def test_list_has_every_kernel_and_says_why_the_rest_is_not_there(inside):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vecenv import _faults
+from vecenv._batch import faults
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -16,4 +16,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restarts follow at once."""
-    monkeypatch.setattr(_faults, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(faults, "_FIRST_PAUSE", 0.001)

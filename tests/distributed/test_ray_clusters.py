@@ -133,10 +133,10 @@ def test_a_node_that_goes_away_is_survived() -> None:
     out = run_script("""
 import numpy as np, ray, vecenv
 from ray.cluster_utils import Cluster
-from vecenv import _faults
+from vecenv._batch import faults
 from vecenv.distributed import Rollouts
 
-_faults._FIRST_PAUSE = 0.001
+faults._FIRST_PAUSE = 0.001
 small = {"num_cpus": 2, "object_store_memory": 100 << 20}
 checks = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
 head = {**small, "include_dashboard": False, "_system_config": checks}  # so that it is noticed soon

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.sampling import slow
-from vecenv._batch import Op
-from vecenv._envs import Factory
-from vecenv.engines._build import build_engine
-from vecenv.engines._ray import RayEngine
-from vecenv.engines._start import pickled_factories
+from vecenv._batch.batch import Op
+from vecenv.engines.process.launch import pickled_factories
+from vecenv.engines.python.build import build_engine
+from vecenv.engines.python.envs import Factory
+from vecenv.engines.ray.engine import RayEngine
 from vecenv.testing import _laws, check_engine
 from vecenv.testing._law_kernel import law_kernel_engine
 

@@ -11,7 +11,7 @@ import pytest
 import vecenv
 from tests.recording.recorded_envs import FINE, KILL, RAISE, Diary, run_again, run_kernel_again
 from vecenv.errors import EnvError, WorkerDied
-from vecenv.kernel._registry import find_kernel
+from vecenv.kernel.language.registry import find_kernel
 from vecenv.recording import Recording
 
 pytestmark = pytest.mark.usefixtures("cluster", "no_pauses")

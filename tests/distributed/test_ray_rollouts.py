@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import vecenv
-from vecenv._faults import restart_seed
+from vecenv._batch.faults import restart_seed
 from vecenv.distributed import Fragment, Rollouts, rollout
 from vecenv.errors import ConfigError, EnvError, WorkerDied, WorkerTimeout
 from vecenv.testing import FaultEnv

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.faulty import START_METHODS, actions, fails, faulty, until, walk, with_every_start_method
 from tests.faults.programs import program
 from tests.sampling import product
-from vecenv.engines._guard import GUARD
+from vecenv.engines.process.reaper import GUARD
 from vecenv.errors import WorkerDied
 
 CHILDREN = ("fork-child", "session-child")
@@ -20,7 +20,7 @@ of_every_child = pytest.mark.parametrize("kind", CHILDREN)
 BODY = """
 envs = start({context!r}, {kind!r})
 envs.step([0] * 4)
-from vecenv.engines._guard import GUARD
+from vecenv.engines.process.reaper import GUARD
 print(GUARD.token)
 ready()
 """
@@ -118,7 +118,7 @@ def test_a_guard_that_is_gone_or_cannot_be_had_is_no_trouble(monkeypatch: pytest
         fails(envs, 1, WorkerDied)
         envs.reset(seed=40)
         walk(envs, 1, 2)
-    monkeypatch.setattr("vecenv.engines._guard._SHELL", "/no/such/shell")
+    monkeypatch.setattr("vecenv.engines.process.reaper._SHELL", "/no/such/shell")
     with faulty("process") as envs:
         envs.reset(seed=40)
         envs.step(actions(1))

@@ -14,7 +14,7 @@ import pytest
 
 import vecenv
 from tests.faults.faulty import within
-from vecenv.engines._guard import GUARD
+from vecenv.engines.process.reaper import GUARD
 from vecenv.errors import NotFiniteError, NotResetError, WorkerDied
 from vecenv.gymnasium import AsyncVectorEnv
 from vecenv.testing import ObedientEnv

@@ -24,7 +24,7 @@ from tests.faults.faulty import (
     within,
 )
 from tests.sampling import product
-from vecenv import _faults
+from vecenv._batch import faults
 from vecenv.errors import EnvError, RestartLimit, WorkerDied
 
 LENGTH, STEPS = 3, 12
@@ -32,7 +32,7 @@ LENGTH, STEPS = 3, 12
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_faults, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(faults, "_FIRST_PAUSE", 0.001)
 
 
 class Run:
@@ -147,7 +147,7 @@ def test_the_new_stream_is_exactly_that_of_its_seed(engine: str) -> None:
             obs, _, _, truncated, infos = envs.step(actions(2))
             assert truncated.tolist() == [False, True, False, False]
             assert infos["fault"]["restarts"][1] == life
-            seed = _faults.restart_seed(seed, 1, life)
+            seed = faults.restart_seed(seed, 1, life)
             assert obs[1, 4] == np_random(seed)[0].random()
 
 
@@ -165,11 +165,11 @@ def test_a_restart_is_the_same_by_every_start_method(kind: str, context: str, tm
 
 
 def test_pauses_double_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_faults, "_FIRST_PAUSE", 0.1)
-    monkeypatch.setattr(_faults, "_LONGEST_PAUSE", 0.2)
-    policy, fault = _faults.RestartPolicy(0), _faults.Fault.of(ValueError("once more"), "step")
+    monkeypatch.setattr(faults, "_FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(faults, "_LONGEST_PAUSE", 0.2)
+    policy, fault = faults.RestartPolicy(0), faults.Fault.of(ValueError("once more"), "step")
     started = time.monotonic()
-    for _ in range(_faults.RESTARTS):
+    for _ in range(faults.RESTARTS):
         policy.allow(fault, now=5)
     assert 0.5 <= time.monotonic() - started < 2.0
     with pytest.raises(RestartLimit, match="failed 4 times within 1000 of its steps") as caught:
@@ -178,9 +178,9 @@ def test_pauses_double_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_failures_that_are_far_apart_are_no_reason_to_give_up() -> None:
-    policy, fault = _faults.RestartPolicy(0), _faults.Fault.of(ValueError("once more"), "step")
+    policy, fault = faults.RestartPolicy(0), faults.Fault.of(ValueError("once more"), "step")
     for number in range(30):
-        policy.allow(fault, now=number * (_faults.WINDOW // 3 + 1))
+        policy.allow(fault, now=number * (faults.WINDOW // 3 + 1))
 
 
 @on_every_engine

@@ -72,7 +72,7 @@ def test_the_out_of_memory_killer_is_suspected_if_it_was_at_work(
     counts: list[int | None], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = counts[:1]
-    monkeypatch.setattr("vecenv.engines._workers.out_of_memory_kills", lambda: count[0])
+    monkeypatch.setattr("vecenv.engines.process.handle.out_of_memory_kills", lambda: count[0])
     with faulty("process", "kill") as envs:
         envs.reset(seed=40)
         count[0] = counts[1]

@@ -12,7 +12,7 @@ from gymnasium import spaces
 import vecenv
 from tests import twins
 from tests.finite.sick_envs import LENGTH, MODES, Sick, kernels, leaves, rows_equal, sick
-from vecenv._finite_check import FiniteCheck
+from vecenv.engines.finite import FiniteCheck
 from vecenv.errors import ConfigError, EnvError, NotFiniteError, NotResetError, PendingError
 from vecenv.wrappers import NormalizeObservation, RecordEpisodeStatistics
 

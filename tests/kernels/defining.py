@@ -16,9 +16,9 @@ import pytest
 from gymnasium.envs.registration import registry
 
 from vecenv.errors import KernelError
-from vecenv.kernel import _registry as kernels
 from vecenv.kernel import kernel_of
-from vecenv.kernel._python import KernelEnv
+from vecenv.kernel.language import registry as kernels
+from vecenv.kernel.language.python import KernelEnv
 
 HEAD = """
 import enum

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.sampling import slow
-from vecenv.kernel import _native
+from vecenv.kernel.numba import cache as native
 
 HELPER = (
     "import numpy as np\n\nFACTOR = 2.0\nPAIR = (np.array([0.0, 0.0]), 1)\n\n\ndef scaled(x):\n    return x * 3.0\n"
@@ -131,7 +131,7 @@ def compile_in_a_process(monkeypatch, cache, name, began, go_on):
     def run():
         monkeypatch.setenv("VECENV_CACHE_DIR", str(cache))
         with contextlib.suppress(KeyboardInterrupt):
-            _native.load_or_compile([name], (), name, build)
+            native.load_or_compile([name], (), name, build)
 
     process = multiprocessing.get_context("fork").Process(target=run)
     process.start()

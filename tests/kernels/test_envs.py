@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import vecenv
 from vecenv.envs.taxi import ID as TAXI  # Taxi-v3 or, in later versions of Gymnasium, Taxi-v4
-from vecenv.kernel._registry import find_kernel
+from vecenv.kernel.language.registry import find_kernel
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*CartPole-v0 is out of date")
 

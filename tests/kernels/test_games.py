@@ -18,7 +18,7 @@ from vecenv.envs.breakout import Breakout
 from vecenv.envs.four_rooms import FourRooms
 from vecenv.envs.snake import Snake
 from vecenv.kernel import kernel_of
-from vecenv.kernel._registry import GAMES
+from vecenv.kernel.language.registry import GAMES
 
 IDS = sorted(GAMES)
 CLASSES = {"FourRooms-v0": FourRooms, "Snake-v0": Snake, "Breakout-v0": Breakout}

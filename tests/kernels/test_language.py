@@ -12,8 +12,8 @@ import vecenv
 from tests.kernels.defining import imported, marked, written
 from tests.kernels.language_kernels import Language, Narrow, ReadsObs
 from vecenv.errors import KernelError
-from vecenv.kernel import _forbidden as forbidden
-from vecenv.kernel._lower import _OF_NUMBA
+from vecenv.kernel.language import forbidden
+from vecenv.kernel.lower.lower import _OF_NUMBA
 from vecenv.testing import check_kernel
 
 SMALL = "abs(s.a) < 1e15"

@@ -19,11 +19,11 @@ import vecenv
 from tests.kernels.defining import accepted, imported, marked, refused, written
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, KernelError
 from vecenv.kernel import kernel_of
-from vecenv.kernel._declared import per_env
-from vecenv.kernel._fields import Field, FieldError, Record, conform, field_of
-from vecenv.kernel._python import KernelEnv, check_render_mode, option_columns
-from vecenv.kernel._registry import find_kernel
-from vecenv.kernel._snapshot import try_out
+from vecenv.kernel.language.declared import per_env
+from vecenv.kernel.language.fields import Field, FieldError, Record, conform, field_of
+from vecenv.kernel.language.python import KernelEnv, check_render_mode, option_columns
+from vecenv.kernel.language.registry import find_kernel
+from vecenv.kernel.language.snapshot import try_out
 
 
 @vecenv.kernel("WalkHere-v0", max_episode_steps=5)

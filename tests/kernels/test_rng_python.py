@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vecenv.kernel import rng as numbers
-from vecenv.kernel._fields import cells
+from vecenv.kernel.language.fields import cells
 
 OPTIONS, WEIGHTS = np.array([2.0, 3.0, 5.0]), np.array([0.2, 0.3, 0.5])
 DRAWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {

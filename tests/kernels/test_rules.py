@@ -13,13 +13,13 @@ from gymnasium.spaces import Box, Dict, Discrete, Space
 
 import vecenv
 from tests.kernels.defining import HEAD, accepted, imported, marked, refused, written
-from vecenv._layout import Layout
+from vecenv._batch.layout import Layout
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
-from vecenv.kernel._define import kernel
-from vecenv.kernel._fields import declare
-from vecenv.kernel._registry import GAMES, SHIPPED, find_kernel
-from vecenv.kernel._rules import Rules
-from vecenv.kernel._source import read_source
+from vecenv.kernel.language.define import kernel
+from vecenv.kernel.language.fields import declare
+from vecenv.kernel.language.registry import GAMES, SHIPPED, find_kernel
+from vecenv.kernel.language.rules import Rules
+from vecenv.kernel.language.source import read_source
 
 STEP = {
     # returns

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from vecenv.engines._crew import Crew
+from vecenv.engines.native.threads import NativeThreads
 
 
 def tasks(size, run):
@@ -23,7 +23,7 @@ def test_every_row_is_run_once(size, count):
         seen[start:stop] += 1
         return stop - start
 
-    crew = Crew(size)
+    crew = NativeThreads(size)
     for _ in range(20):
         assert crew.run(tasks(size, run), count, 8) == count
     crew.close()
@@ -42,7 +42,7 @@ def test_what_one_thread_raises_comes_out_when_all_are_done(culprit):
         finished.append(start)
         return 1
 
-    crew = Crew(3)
+    crew = NativeThreads(3)
     with pytest.raises(ZeroDivisionError):
         crew.run(tasks(3, run), 8 * 12, 8)
     assert len(finished) == 11  # the others ran the rest
@@ -53,7 +53,7 @@ def test_what_one_thread_raises_comes_out_when_all_are_done(culprit):
 
 
 def test_threads_end_when_the_crew_is_closed():
-    crew = Crew(3)
+    crew = NativeThreads(3)
     crew.run(tasks(3, lambda place, start, stop: 1), 100, 1)
     assert sum(thread.name == "vecenv crew" for thread in threading.enumerate()) >= 2
     before = [thread for thread in threading.enumerate() if thread.name == "vecenv crew"]
@@ -64,9 +64,9 @@ def test_threads_end_when_the_crew_is_closed():
 
 STORM = """
 import signal
-from vecenv.engines._crew import Crew
+from vecenv.engines.native.threads import NativeThreads
 
-crew, armed, interrupted, whole = Crew(3), False, 0, 0
+crew, armed, interrupted, whole = NativeThreads(3), False, 0, 0
 
 
 def interrupt(*_):
@@ -92,7 +92,7 @@ while interrupted < 2000:
         armed = False
     except KeyboardInterrupt:
         interrupted += 1
-    crew.settle()
+    crew.join()
     assert not any(helper.busy for helper in crew._helpers)
 signal.setitimer(signal.ITIMER_REAL, 0)
 assert crew.run([run] * 3, 12, 1) == 12

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 import vecenv
-from vecenv._autoreset import parse_mode
-from vecenv._compiled_env import CompiledVectorEnv
-from vecenv._vector_env import VectorEnv
+from vecenv._front.autoreset import parse_mode
+from vecenv._front.compiled_env import CompiledVectorEnv
+from vecenv._front.vector_env import VectorEnv
 from vecenv.testing._law_kernel import law_kernel_engine
 
 ENGINES: dict[str, dict[str, Any]] = {

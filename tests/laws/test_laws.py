@@ -5,10 +5,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from vecenv._batch import Op
-from vecenv.engines._process import ProcessEngine
-from vecenv.engines._sync import SyncEngine
-from vecenv.engines._thread import ThreadEngine
+from vecenv._batch.batch import Op
+from vecenv.engines.process.engine import ProcessEngine
+from vecenv.engines.python.sync import SyncEngine
+from vecenv.engines.python.thread import ThreadEngine
 from vecenv.testing import _laws, check_engine
 from vecenv.testing._law_kernel import law_kernel_engine
 

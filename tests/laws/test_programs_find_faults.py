@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import vecenv
-from vecenv._autoreset import parse_mode
-from vecenv._vector_env import VectorEnv
-from vecenv.engines._process import ProcessEngine
-from vecenv.engines._sync import SyncEngine
+from vecenv._front.autoreset import parse_mode
+from vecenv._front.vector_env import VectorEnv
+from vecenv.engines.process.engine import ProcessEngine
+from vecenv.engines.python.sync import SyncEngine
 from vecenv.errors import EnvError
 from vecenv.testing import FaultEnv, LawEnv, check_machine, check_same
 

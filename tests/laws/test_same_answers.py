@@ -11,7 +11,8 @@ import pytest
 import vecenv
 from tests.laws.building import ENGINES, native_envs
 from tests.twins import PLAIN, SPACES, SampleEnv
-from vecenv import _faults, wrappers
+from vecenv import wrappers
+from vecenv._batch import faults
 from vecenv.testing import FaultEnv, LawEnv, check_same
 
 MODES = ("next-step", "same-step", "disabled")
@@ -43,7 +44,7 @@ Variant = tuple[Any, ...]
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_faults, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(faults, "_FIRST_PAUSE", 0.001)
 
 
 def failing(kinds: tuple[str, ...]) -> list[Variant]:

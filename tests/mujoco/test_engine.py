@@ -10,7 +10,7 @@ import pytest
 import vecenv
 from tests.mujoco.own_tasks import Arm, Explosive, Law
 from tests.sampling import slow
-from vecenv.engines._mujoco import MujocoEngine
+from vecenv.engines.native.mujoco import MujocoEngine
 from vecenv.errors import ConfigError, EngineRefused
 from vecenv.mujoco._kernel import build_task
 from vecenv.mujoco._simulator import BAD, what_is_bad

@@ -1,4 +1,4 @@
-"""An explicit-state model of the exchange: the real Ledger and Docket, and every way in which the rest can go.
+"""An explicit-state model of the exchange: the real Ledger and WorkerLedger, and every way in which the rest can go.
 
 A state is everything that the ledger knows, what each worker is doing, what the columns hold, and what the front is in
 the middle of. The search tries every next thing that can happen in every state: a worker runs, answers, counts or
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vecenv.engines._control import DONE
-from vecenv.engines._ledger import Docket, Ledger
+from vecenv.engines.process.ledger import Ledger, WorkerLedger
+from vecenv.engines.process.shared import DONE
 
 TORN = (-1, -1)
 NOBODY = (0, 0)
@@ -162,7 +162,7 @@ class Model:
         elif kind == "sharing":
             yield from self._sharing(state, *content)
         elif kind == "waiting":
-            yield from self._waiting(state, *content)
+            yield from self._waiter(state, *content)
         else:
             yield from self._chosen(state, *content)
 
@@ -189,8 +189,10 @@ class Model:
             yield f"worker {part} answers", self._seat(after, part, seat), True
         elif seat.rung:
             self._load(state)
-            docket = Docket(self._ledger.requests[start:stop], self._ledger.answers[start:stop], Postponing())
-            asked = tuple(start + row for row in docket.asked())
+            worker_ledger = WorkerLedger(
+                self._ledger.requests[start:stop], self._ledger.answers[start:stop], Postponing()
+            )
+            asked = tuple(start + row for row in worker_ledger.asked())
             for row in asked:
                 if not state.pending[row]:
                     raise Broken(f"worker {part} runs row {row}, which nobody waits for")
@@ -211,8 +213,8 @@ class Model:
             (state.seats[part].generation, state.owed[row]) if row in rows else column
             for row, column in enumerate(state.columns)
         )
-        docket = Docket(ledger.requests[start:stop], ledger.answers[start:stop], words)
-        docket.answer([row - start for row in rows], len(rows))
+        worker_ledger = WorkerLedger(ledger.requests[start:stop], ledger.answers[start:stop], words)
+        worker_ledger.answer([row - start for row in rows], len(rows))
         return self._store(state, columns=columns), words.kept
 
     def _idle(self, state: State) -> Iterator[tuple[str, State, bool]]:
@@ -227,7 +229,7 @@ class Model:
 
     def _send(self, state: State, rows: tuple[int, ...]) -> Iterator[tuple[str, State, bool]]:
         state = self._share_out_rest(state)
-        for part, seat in enumerate(state.seats):  # revive_for
+        for part, seat in enumerate(state.seats):  # restart_for
             if seat.life == "buried" and any(row in range(*self.bounds[part]) for row in rows):
                 if state.troubles < self.troubles:
                     yield f"send {rows} cannot start worker {part}", self._renew(state, part, starts=False), False
@@ -271,14 +273,14 @@ class Model:
 
     def _recv(self, state: State, count: int, whole: bool) -> State:
         state = self._share_out_rest(state)
-        for part, seat in enumerate(state.seats):  # bury_again
+        for part, seat in enumerate(state.seats):  # finish_recovery
             if seat.life == "buried" and len(self._load(state).owed(part)):
                 if not self.restarts:
                     return self._give_up(state, part)
                 state = self._renew(state, part)
         return state._replace(front=("waiting", count, whole))
 
-    def _waiting(self, state: State, count: int, whole: bool) -> Iterator[tuple[str, State, bool]]:
+    def _waiter(self, state: State, count: int, whole: bool) -> Iterator[tuple[str, State, bool]]:
         ledger = self._load(state)
         if ledger.all_done() if whole else ledger.enough_done(count, ordered=False)():
             rows = ledger.all_pending() if whole else ledger.oldest_done(count)

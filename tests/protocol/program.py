@@ -1,4 +1,4 @@
-"""Random programs for the engine in a simulated world, and what must hold whatever happens."""
+"""Random programs for the engine in a simulated backend, and what must hold whatever happens."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.protocol.simulated import Stuck, Tickets, World, fails, talks
-from vecenv._batch import Op
-from vecenv.engines._process import ProcessEngine
+from tests.protocol.simulated import ProcessBackend, Stuck, Tickets, fails, talks
+from vecenv._batch.batch import Op
+from vecenv.engines.process.engine import ProcessEngine
 from vecenv.errors import EnvError, NotResetError, WorkerError, WorkerTimeout
 
 SHAPES = ((2, 2), (3, 2), (3, 3), (4, 2))
@@ -23,9 +23,11 @@ class Wrong(AssertionError):
 class Program:
     """A user of one engine, who knows what must come back."""
 
-    def __init__(self, world: World, mutate: Callable[[ProcessEngine], None] | None = None, **options: Any) -> None:
-        self.world = world
-        self.random = world.random
+    def __init__(
+        self, backend: ProcessBackend, mutate: Callable[[ProcessEngine], None] | None = None, **options: Any
+    ) -> None:
+        self.backend = backend
+        self.random = backend.random
         rows, workers = self.random.choice(SHAPES)
         drawn = {"rows": rows, "workers": workers, "restarts": self.random.random() < 0.5}
         chosen = drawn | {"ordered": self.random.random() < 0.3} | options
@@ -36,10 +38,10 @@ class Program:
             on_error="restart" if self.restarts else "raise",
             ordered=chosen["ordered"],
             start_timeout=5.0,
-            world=self.world,  # type: ignore[arg-type]
+            backend=self.backend,  # type: ignore[arg-type]
         )
         answers = self.engine._ledger.answers.view(Tickets)
-        answers.world = self.world
+        answers.backend = self.backend
         self.engine._ledger.answers = answers
         if mutate is not None:
             mutate(self.engine)
@@ -52,8 +54,8 @@ class Program:
         try:
             for _ in range(calls):
                 self.anything()
-            self.world.calm = True
-            self.world.interrupts = None
+            self.backend.calm = True
+            self.backend.interrupts = None
             for _ in range(20):
                 if not self.sent:
                     break
@@ -69,8 +71,8 @@ class Program:
         free = [row for row in range(len(self.engine.batch)) if row not in self.sent]
         choice = self.random.random()
         if self.random.random() < 0.25:
-            self.world.interrupts = self.random.randrange(40)
-        self.world.turns = 0
+            self.backend.interrupts = self.random.randrange(40)
+        self.backend.turns = 0
         if free and choice < 0.45:
             self.send(self.random.sample(free, self.random.randint(1, len(free))))
         elif self.sent:
@@ -80,7 +82,7 @@ class Program:
             self.call()
         elif choice < 0.9:
             self.engine.kill(self.random.randrange(len(self.engine.batch)))
-        self.world.interrupts = None
+        self.backend.interrupts = None
 
     def expect(self, condition: bool, otherwise: str) -> None:
         if not condition:
@@ -141,7 +143,7 @@ class Program:
         info = None if mail is None else mail.info
         if lost:
             part = int(self.engine._ledger.part_of[row])
-            wanted: Any = {"lost": self.world.generations[part]}
+            wanted: Any = {"lost": self.backend.generations[part]}
         else:
             self.expect(not fails(token), f"row {row} has failed and is delivered")
             wanted = {"token": token} if talks(token) else None
@@ -173,13 +175,13 @@ class Program:
         for row, (answered, asked, generation) in enumerate(results):
             part = int(self.engine._ledger.part_of[row])
             self.expect((answered, asked) == (row, name), f"row {row} replied {answered, asked} to {name}")
-            self.expect(generation <= self.world.generations[part], "a reply from the future")
+            self.expect(generation <= self.backend.generations[part], "a reply from the future")
         self.agree()
 
     def good_step(self) -> None:
         """In good times a step of all rows brings them all."""
         rows = list(range(len(self.engine.batch)))
-        self.world.turns = 0
+        self.backend.turns = 0
         self.send(rows)
         for _ in range(3 * len(rows)):
             if not self.sent:
@@ -189,14 +191,14 @@ class Program:
 
 
 def run_program(seed: int, mutate: Callable[[ProcessEngine], None] | None = None) -> None:
-    """Run the program of a seed in the world of that seed."""
-    world = World(seed)
+    """Run the program of a seed in the backend of that seed."""
+    backend = ProcessBackend(seed)
     try:
-        program = Program(world, mutate)
+        program = Program(backend, mutate)
     except WorkerError:  # one died before all were there
-        if world.alive:
+        if backend.alive:
             raise Wrong("a failed start leaves workers behind") from None
         return
     program.run()
-    if world.alive:
+    if backend.alive:
         raise Wrong("close leaves workers behind")

@@ -1,6 +1,6 @@
-"""A world without processes: the real front of the process engine, and workers that a seeded scheduler lets run.
+"""A backend without processes: the real front of the process engine, and workers that a seeded scheduler lets run.
 
-A worker is a generator that yields between any two of its operations. Whenever the front touches its world (a control
+A worker is a generator that yields between any two of its operations. Whenever the front touches its backend (a control
 word, a ticket, the clock, a channel) the scheduler may let workers run, kill one, break a channel, or interrupt the
 front as Ctrl-C would. Time is virtual. Everything follows from the seed.
 """
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from vecenv._batch import Mail, Op
-from vecenv._faults import Fault
-from vecenv._layout import Layout
-from vecenv.engines._control import DONE, EAGER, MAILS, MESSAGES, PARKED, RING, WAITING, Control, SharedBlock
-from vecenv.engines._facts import EnvFacts
-from vecenv.engines._ledger import Docket
+from vecenv._batch.batch import Mail, Op
+from vecenv._batch.faults import Fault
+from vecenv._batch.layout import Layout
+from vecenv.engines.facts import EnvFacts
+from vecenv.engines.process.ledger import WorkerLedger
+from vecenv.engines.process.shared import DONE, EAGER, MAILS, MESSAGES, PARKED, RING, WAITING, Control, SharedBlock
 from vecenv.errors import WorkerDied, WorkerError, WorkerTimeout
 
 FACTS = EnvFacts(
@@ -68,11 +68,11 @@ class Memory:
 class Words:
     """Control words as the front sees them: others may run before each look."""
 
-    def __init__(self, row: np.ndarray, world: World) -> None:
-        self._row, self._world = memoryview(row), world
+    def __init__(self, row: np.ndarray, backend: ProcessBackend) -> None:
+        self._row, self._backend = memoryview(row), backend
 
     def __getitem__(self, index: int) -> int:
-        self._world.turn()
+        self._backend.turn()
         return self._row[index]
 
     def __setitem__(self, index: int, value: int) -> None:
@@ -82,19 +82,19 @@ class Words:
 class Tickets(np.ndarray):
     """Answers as the front sees them: others may run before each look."""
 
-    world: World
+    backend: ProcessBackend
 
     def __array_finalize__(self, other: Any) -> None:
-        self.world = getattr(other, "world", None)
+        self.backend = getattr(other, "backend", None)
 
     def __eq__(self, other: Any) -> Any:
-        if self.world is not None:
-            self.world.turn()
+        if self.backend is not None:
+            self.backend.turn()
         return np.asarray(self) == np.asarray(other)
 
 
-class World:
-    """A world that a seed decides.
+class ProcessBackend:
+    """A backend that a seed decides.
 
     Attributes:
         calm: nothing bad happens any more.
@@ -177,7 +177,7 @@ class World:
         self.now += _TICK
         return self.now
 
-    def give_way(self) -> None:
+    def yield_cpu(self) -> None:
         self.point()
         self.run_one()
 
@@ -269,9 +269,9 @@ class World:
 class SimChannel:
     """The front's end of a channel."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.number = world.descriptor()
+    def __init__(self, backend: ProcessBackend) -> None:
+        self._backend = backend
+        self.number = backend.descriptor()
         self.inbox: deque[bytes] = deque()
         self.wire: deque[bytes] = deque()
         self.woken = False
@@ -287,7 +287,7 @@ class SimChannel:
         return bool(self.wire) or self.woken or self.ended
 
     def drain(self) -> None:
-        self._world.point()
+        self._backend.point()
         if not self.ended:
             self.inbox += self.wire
             self.wire.clear()
@@ -302,22 +302,22 @@ class SimChannel:
 class SimWorker:
     """A worker as the front sees it, and the worker itself."""
 
-    def __init__(self, world: World, assignment: Any) -> None:
-        self._world = world
+    def __init__(self, backend: ProcessBackend, assignment: Any) -> None:
+        self._backend = backend
         self._bounds = assignment.bounds
         self._on_error = assignment.on_error
         self.number = assignment.number
         self.start, self.stop = assignment.bounds[self.number]
         self.rows = tuple(range(self.start, self.stop))
-        self.generation = world.generations.get(self.number, 0) + 1
+        self.generation = backend.generations.get(self.number, 0) + 1
         self.mails_read = 0
         self.error: WorkerDied | None = None
         self.given_up = False
         self.hung: Any = None
         self.control: Any = None
         self.current: Any = None
-        self.channel = SimChannel(world)
-        self.liveness = world.descriptor()
+        self.channel = SimChannel(backend)
+        self.liveness = backend.descriptor()
         self.process = SimpleNamespace(pid=1000 + self.liveness)
         self.attachment: Any = None
         self.watched = self.dead = False
@@ -326,27 +326,27 @@ class SimWorker:
         self._needs: Callable[[], Any] | None = None
         """What it is blocked for."""
         self._life = self._live()
-        world.generations[self.number] = self.generation
+        backend.generations[self.number] = self.generation
 
     # --- as the front sees it ----------------------------------------------------------------------------------------
 
     def ring(self) -> None:
         self.control.front[RING] += 1
-        self._world.point()
-        if self.control.worker[PARKED] and not self._world.unlucky("drops"):
+        self._backend.point()
+        if self.control.worker[PARKED] and not self._backend.unlucky("drops"):
             self.wakes_at = 0.0
 
     def post(self, payload: bytes) -> None:
-        self._world.point()
+        self._backend.point()
         self.control.front[MESSAGES] += 1
         self.control.front[RING] += 1
         self.channel.unsent.append(payload)
-        if self._world.random.random() < 0.7:  # else the socket is full
+        if self._backend.random.random() < 0.7:  # else the socket is full
             self.channel.flush()
-        self._world.point()
+        self._backend.point()
 
     def died(self, row: int, phase: Any, action: Any, seed: Any) -> WorkerDied:
-        self._world.point()
+        self._backend.point()
         self.die()
         return WorkerDied(f"worker {self.number} died", row=row, rows=self.rows, phase=phase)
 
@@ -363,11 +363,11 @@ class SimWorker:
 
     def die(self) -> None:
         self.dead = True
-        if self in self._world.alive:
-            self._world.alive.remove(self)
+        if self in self._backend.alive:
+            self._backend.alive.remove(self)
 
     def can_run(self) -> bool:
-        return self.wakes_at <= self._world.now and (self._needs is None or self._needs())
+        return self.wakes_at <= self._backend.now and (self._needs is None or self._needs())
 
     def run(self) -> None:
         try:
@@ -383,7 +383,7 @@ class SimWorker:
         self._say("ready", None)
         yield from self._block_for(lambda: self.attachment)
         block = SharedBlock.map(
-            self._world.memory.again(),
+            self._backend.memory.again(),
             Layout(self.attachment.observation),
             Layout(self.attachment.action),
             self._bounds,
@@ -392,7 +392,9 @@ class SimWorker:
         self._batch = block.batch.rows(self.start, self.stop)
         self._front, self._words = memoryview(block.front[self.number]), memoryview(block.worker[self.number])
         self._kept = [0] * 4
-        self._docket = Docket(block.requests[self.start : self.stop], block.answers[self.start : self.stop], self._kept)
+        self._worker_ledger = WorkerLedger(
+            block.requests[self.start : self.stop], block.answers[self.start : self.stop], self._kept
+        )
         self._current = block.clocks[self.number].current
         self._read = 0
         self._say("attached", None)
@@ -413,21 +415,21 @@ class SimWorker:
                 yield from self._block_for(lambda: self.channel.sent)
                 self._read += 1
                 yield from self._answer_call(*pickle.loads(self.channel.sent.popleft()))
-            rows = self._docket.asked()
+            rows = self._worker_ledger.asked()
             yield
             for some in [[row] for row in rows] if self._front[EAGER] else [rows] * bool(rows):
                 yield from self._run(some)
                 yield from self._publish(some)
 
     def _wait(self, ring: int) -> Iterator[None]:
-        for _ in range(self._world.random.randrange(4)):
+        for _ in range(self._backend.random.randrange(4)):
             if self._front[RING] != ring:
                 return
             yield
         self._words[PARKED] = 1
         yield
         while self._front[RING] == ring:
-            self.wakes_at = self._world.now + 1.0
+            self.wakes_at = self._backend.now + 1.0
             yield
         self._words[PARKED] = 0
 
@@ -465,16 +467,16 @@ class SimWorker:
     def _publish(self, rows: list[int]) -> Iterator[None]:
         mailbox = self._batch.mail
         if mailbox:
-            first, requests = self.start, self._docket.requests
+            first, requests = self.start, self._worker_ledger.requests
             self._say("mail", {first + row: (int(requests[row]), letter, []) for row, letter in mailbox.items()})
             mailbox.clear()
             yield
             self._words[MAILS] += 1
             yield
-        self._docket.answer(rows, len(rows))
+        self._worker_ledger.answer(rows, len(rows))
         yield
         self._words[DONE] += self._kept[DONE]
         self._kept[DONE] = 0
         yield
-        if self._front[WAITING] and not self._world.unlucky("drops"):
+        if self._front[WAITING] and not self._backend.unlucky("drops"):
             self.channel.woken = True

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from tests.protocol.program import Program
-from tests.protocol.simulated import World
+from tests.protocol.simulated import ProcessBackend
 from tests.protocol.test_kth_operation import Env, descriptors
-from vecenv._batch import Op
-from vecenv.engines import _workers
-from vecenv.engines._process import ProcessEngine
+from vecenv._batch.batch import Op
+from vecenv.engines.process import handle
+from vecenv.engines.process.engine import ProcessEngine
 from vecenv.errors import WorkerError, WorkerTimeout
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -69,7 +69,7 @@ def test_a_process_that_cannot_be_started_is_a_clear_error_and_leaves_nothing_op
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     before = descriptors()
-    monkeypatch.setattr(_workers, "start", refuse)
+    monkeypatch.setattr(handle, "start", refuse)
     with pytest.raises(
         WorkerError, match=r"worker 0 could not be started: .*Resource temporarily unavailable"
     ) as caught:
@@ -80,11 +80,11 @@ def test_a_process_that_cannot_be_started_is_a_clear_error_and_leaves_nothing_op
 
 
 def test_what_a_given_up_worker_left_is_not_kept_as_delivered() -> None:
-    world = World(0)
-    world.calm = True
-    program = Program(world, rows=2, workers=2, restarts=True, ordered=False)
+    backend = ProcessBackend(0)
+    backend.calm = True
+    program = Program(backend, rows=2, workers=2, restarts=True, ordered=False)
     program.good_step()
-    staff, batch = program.engine._staff, program.engine.batch
+    staff, batch = program.engine._pool, program.engine.batch
     kept = staff._delivered[0].copy()
     program.send([0, 1])
     batch.obs[0][0] = -77  # half written when it died
@@ -93,9 +93,9 @@ def test_what_a_given_up_worker_left_is_not_kept_as_delivered() -> None:
 
 
 def test_a_send_that_is_interrupted_twice_is_finished_by_recv() -> None:
-    world = World(1)
-    world.calm = True
-    program = Program(world, rows=2, workers=2, restarts=False, ordered=False)
+    backend = ProcessBackend(1)
+    backend.calm = True
+    program = Program(backend, rows=2, workers=2, restarts=False, ordered=False)
     engine, rings = program.engine, []
     for worker in engine._workers:
         worker.ring = _interrupted(worker.ring, rings)  # type: ignore[method-assign]

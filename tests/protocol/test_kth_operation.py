@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from vecenv._batch import Op
-from vecenv.engines import _worker
-from vecenv.engines._channel import _HEADER, Channel
-from vecenv.engines._process import ProcessEngine
-from vecenv.engines._world import Processes
+from vecenv._batch.batch import Op
+from vecenv.engines.process import child
+from vecenv.engines.process.backend import OSProcesses
+from vecenv.engines.process.channel import _HEADER, Channel
+from vecenv.engines.process.engine import ProcessEngine
 from vecenv.errors import VecenvError
 
 # Python 3.12 warns of any fork beside threads; pytest-timeout has one.
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:Deprecati
 
 @pytest.fixture(autouse=True)
 def _impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vecenv._faults._FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("vecenv.engines._workers._DYING_SECONDS", 0.1)
+    monkeypatch.setattr("vecenv._batch.faults._FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("vecenv.engines.process.handle._DYING_SECONDS", 0.1)
 
 
 COUNT, WORKERS = 3, 2
@@ -122,7 +122,7 @@ class FailingSocket:
         return kind
 
 
-class FailingProcesses(Processes):
+class FailingProcesses(OSProcesses):
     """Real workers; what the front does with them is counted."""
 
     def __init__(self, plan: Plan) -> None:
@@ -137,9 +137,9 @@ class FailingProcesses(Processes):
 
 def run(plan: Plan, side: str, on_error: Any) -> None:
     """A life of an engine, every result of which is checked; ends as it should or with a VecenvError."""
-    world = FailingProcesses(plan) if side == "front" else Processes("fork")
+    backend = FailingProcesses(plan) if side == "front" else OSProcesses("fork")
     with failing_workers(plan) if side == "worker" else contextlib.nullcontext():
-        engine = ProcessEngine([Env] * COUNT, workers=WORKERS, on_error=on_error, start_timeout=3.0, world=world)
+        engine = ProcessEngine([Env] * COUNT, workers=WORKERS, on_error=on_error, start_timeout=3.0, backend=backend)
         try:
             use(engine)
         finally:
@@ -153,11 +153,11 @@ def failing_workers(plan: Plan) -> Iterator[None]:
     def channel(sock: socket.socket, *, blocking: bool) -> Channel:
         return Channel(FailingSocket(sock, plan), blocking=blocking)  # type: ignore[arg-type]
 
-    _worker.Channel = channel  # type: ignore[misc,assignment]
+    child.Channel = channel  # type: ignore[misc,assignment]
     try:
         yield
     finally:
-        _worker.Channel = Channel  # type: ignore[misc]
+        child.Channel = Channel  # type: ignore[misc]
 
 
 def use(engine: ProcessEngine) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.protocol.model import Model, search
-from vecenv._batch import Rows
-from vecenv.engines._control import DONE
-from vecenv.engines._ledger import Ledger
+from vecenv._batch.batch import Rows
+from vecenv.engines.process.ledger import Ledger
+from vecenv.engines.process.shared import DONE
 
 TWO_WORKERS = ((0, 2), (2, 3))
 THREE_WORKERS = ((0, 1), (1, 2), (2, 3))

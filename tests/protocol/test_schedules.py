@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from tests.protocol.program import Program, run_program
-from tests.protocol.simulated import World
+from tests.protocol.simulated import ProcessBackend
 from tests.protocol.test_model import AnswersKept, NotAskedAgain, StillOwed, WithoutGenerations
-from vecenv.engines import _staff, _waiting
-from vecenv.engines._process import ProcessEngine
+from vecenv.engines.process import pool, waiter
+from vecenv.engines.process.engine import ProcessEngine
 
 GIVEN = os.environ.get("VECENV_SIM_SEED")
 Mutation = Callable[[ProcessEngine], None]
@@ -63,14 +63,14 @@ def trail(seed: int) -> list[Any]:
     seen: list[Any] = []
 
     def listen(engine: ProcessEngine) -> None:
-        world: Any = engine._world
-        run_one = world.run_one
+        backend: Any = engine._backend
+        run_one = backend.run_one
 
         def noted() -> bool:
-            seen.append((world.now, [(worker.number, worker.generation) for worker in world.alive]))
+            seen.append((backend.now, [(worker.number, worker.generation) for worker in backend.alive]))
             return run_one()
 
-        world.run_one = noted
+        backend.run_one = noted
 
     run_program(seed, listen)
     assert seen
@@ -88,7 +88,7 @@ def ledger_is(mutant: type[Any]) -> Mutation:
 
 
 def mail_is_read_before_rows_are_chosen(engine: ProcessEngine) -> None:
-    read, choose = engine._post.read, engine._ledger.oldest_done
+    read, choose = engine._messages.read, engine._ledger.oldest_done
     before: list[Any] = []
 
     def chosen_late(count: int) -> Any:
@@ -96,20 +96,20 @@ def mail_is_read_before_rows_are_chosen(engine: ProcessEngine) -> None:
         return choose(count)
 
     engine._ledger.oldest_done = chosen_late  # type: ignore[method-assign]
-    engine._post.read = lambda workers: before.pop() if before else read(workers)  # type: ignore[method-assign]
+    engine._messages.read = lambda workers: before.pop() if before else read(workers)  # type: ignore[method-assign]
 
 
 def any_reply_counts(engine: ProcessEngine) -> None:
-    take = engine._post._take_message
+    take = engine._messages._take_message
 
     def accept(kind: str, *content: Any) -> None:
         take(kind, engine._ledger.sequence, *content[1:]) if kind == "reply" else take(kind, *content)
 
-    engine._post._take_message = accept  # type: ignore[method-assign]
+    engine._messages._take_message = accept  # type: ignore[method-assign]
 
 
 def interrupted_burials_stay(engine: ProcessEngine) -> None:
-    engine._staff.bury_again = lambda: None  # type: ignore[method-assign]
+    engine._pool.finish_recovery = lambda: None  # type: ignore[method-assign]
 
 
 def interrupted_sends_stay(engine: ProcessEngine) -> None:
@@ -117,16 +117,16 @@ def interrupted_sends_stay(engine: ProcessEngine) -> None:
 
 
 def mail_of_the_dead_stays(engine: ProcessEngine) -> None:
-    _staff.take_mail = lambda batch, rows: None
+    pool.take_mail = lambda batch, rows: None
 
 
 def wake_ups_are_trusted(engine: ProcessEngine) -> None:
-    _waiting._LOOK_UP_SECONDS = 1e9
+    waiter._LOOK_UP_SECONDS = 1e9
 
 
 def the_deaf_are_not_missed(engine: ProcessEngine) -> None:
-    world: Any = engine._world
-    world.is_gone = lambda worker, ready: worker.liveness in ready
+    backend: Any = engine._backend
+    backend.is_gone = lambda worker, ready: worker.liveness in ready
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def the_deaf_are_not_missed(engine: ProcessEngine) -> None:
     ],
 )
 def test_without_this_rule_a_schedule_finds_what_breaks(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_staff, "take_mail", _staff.take_mail)  # put back afterwards, whatever the mutation does
-    monkeypatch.setattr(_waiting, "_LOOK_UP_SECONDS", _waiting._LOOK_UP_SECONDS)
+    monkeypatch.setattr(pool, "take_mail", pool.take_mail)  # put back afterwards, whatever the mutation does
+    monkeypatch.setattr(waiter, "_LOOK_UP_SECONDS", waiter._LOOK_UP_SECONDS)
     with pytest.raises(AssertionError) as caught:
         run_many(mutate)
     print(caught.value)
@@ -162,9 +162,9 @@ def run_many(mutate: Mutation) -> None:
 
 
 def test_a_row_that_gets_done_while_others_are_received_is_not_delivered_without_its_mail() -> None:
-    world = World(0)
-    world.calm = True
-    program = Program(world, rows=2, workers=2, ordered=False, restarts=False)
+    backend = ProcessBackend(0)
+    backend.calm = True
+    program = Program(backend, rows=2, workers=2, ordered=False, restarts=False)
     slow: Any = program.engine._workers[0]
     choose = program.engine._ledger.oldest_done
     slow._needs = lambda: False
@@ -175,7 +175,7 @@ def test_a_row_that_gets_done_while_others_are_received_is_not_delivered_without
     def chosen_late(count: int) -> Any:
         slow._needs = None
         while not program.engine._ledger.all_done():
-            world.run_one()
+            backend.run_one()
         return choose(count)
 
     program.engine._ledger.oldest_done = chosen_late  # type: ignore[method-assign]

@@ -5,10 +5,10 @@ from dataclasses import replace
 import gymnasium
 import numpy as np
 
-from vecenv._layout import Layout
+from vecenv._batch.layout import Layout
+from vecenv._batch.random_state import words_of
 from vecenv.recording import Recording
 from vecenv.recording._digests import digest_rows, is_digested
-from vecenv.recording._random_state import words_of
 
 
 def reference(cls, **kwargs):

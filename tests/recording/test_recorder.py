@@ -32,10 +32,10 @@ from tests.recording.recorded_envs import (
     run_again,
     run_kernel_again,
 )
-from vecenv import _faults
-from vecenv._options import Renewal
+from vecenv._batch import faults
+from vecenv._front.reset_options import Renewal
 from vecenv.errors import ConfigError, EngineRefused, EnvError, NotFiniteError, UnknownRow, WorkerDied, WorkerTimeout
-from vecenv.kernel._registry import find_kernel
+from vecenv.kernel.language.registry import find_kernel
 from vecenv.recording import Recording, _files
 from vecenv.recording._attach import attach
 from vecenv.wrappers import CheckFinite, ClipReward, RecordEpisodeStatistics
@@ -49,7 +49,7 @@ on_every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(_faults, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(faults, "_FIRST_PAUSE", 0.001)
 
 
 def make(folder, engine="sync", env=Diary, count=COUNT, **options):

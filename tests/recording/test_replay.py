@@ -160,7 +160,7 @@ def test_a_traceback_has_what_led_to_the_error_and_not_what_was_handled_around_t
     assert told.outcome == "reproduced"
     assert "ZeroDivisionError" in told.failure.traceback
     assert "LookupError" not in told.failure.traceback
-    assert "_rows.py" not in told.failure.traceback
+    assert "runner.py" not in told.failure.traceback
 
 
 def test_a_reset_that_failed_fails_again():
@@ -241,7 +241,7 @@ def test_what_hung_hangs_again_for_a_bounded_time_and_says_where(kind):
     assert time.monotonic() - started < 5
     assert told.outcome == "reproduced"
     assert f"_{kind.replace('-', '_')}" in told.failure.traceback
-    assert "_rows.py" not in told.failure.traceback
+    assert "runner.py" not in told.failure.traceback
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.evaluation.postprocessing import Postprocessing
 
 from tests.rllib.rllib_helpers import GRID, GridEnv, configured, packed, ppo, runner_of
-from vecenv._layout import map_tree
+from vecenv._batch.layout import map_tree
 from vecenv.rllib._connectors import sample_categorical
 
 CASES = {

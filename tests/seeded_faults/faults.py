@@ -8,7 +8,7 @@ AUTORESET = (
     SeededFault(
         breaks="An episode that terminates and is truncated in the same step is over, and the next step resets it.",
         mechanism="autoreset",
-        file="_autoreset.py",
+        file="_front/autoreset.py",
         old="    done = terminated | truncated\n",
         new="    done = terminated ^ truncated\n",
         near=("test_front.py", "laws/test_laws.py", "laws/test_any_call_at_any_time.py"),
@@ -16,7 +16,7 @@ AUTORESET = (
     SeededFault(
         breaks="The length of an episode is zero when it begins, also after another one in the same env.",
         mechanism="autoreset",
-        file="_rows.py",
+        file="engines/python/runner.py",
         old="for row in self._ended.intersection(rows).difference(self._resets):",
         new="for row in self._ended.intersection(rows):",
         near=("laws/test_laws.py", "test_front.py"),
@@ -24,7 +24,7 @@ AUTORESET = (
     SeededFault(
         breaks="Final observations are the user's to keep, also with copy=False.",
         mechanism="autoreset",
-        file="_results.py",
+        file="_front/results.py",
         old="final = batch.take(batch.final_obs, rows, True)",
         new="final = batch.take(batch.final_obs, rows, self._copy)",
         near=("test_spaces.py", "test_front.py", "laws/test_any_call_at_any_time.py"),
@@ -32,7 +32,7 @@ AUTORESET = (
     SeededFault(
         breaks="In next-step mode a wrapper around a kernel takes the row after an end for a reset, not the end.",
         mechanism="autoreset",
-        file="_compiled_env.py",
+        file="_front/compiled_env.py",
         old="""\
             ops = plan(self.autoreset_mode, batch.terminated, batch.truncated)
             self._advance(actions)
@@ -48,7 +48,7 @@ AUTORESET = (
     SeededFault(
         breaks="The flags of an ended episode are cleared by its reset, also if other envs were stepped in between.",
         mechanism="autoreset",
-        file="_rows.py",
+        file="engines/python/runner.py",
         old="self._flagged = len(present) < len(self.envs)",
         new="self._flagged = False",
         near=("laws/test_laws.py", "laws/test_any_call_at_any_time.py"),
@@ -59,7 +59,7 @@ SEEDING = (
     SeededFault(
         breaks="A reset that could not be sent leaves no seeds behind for the next episodes.",
         mechanism="seeding",
-        file="_vector_env.py",
+        file="_front/vector_env.py",
         old="        batch.seed[unsent] = NO_SEED  # or the next autoreset would use the seeds of this reset\n",
         new="",
         near=("test_bad_input.py", "test_regressions.py"),
@@ -67,7 +67,7 @@ SEEDING = (
     SeededFault(
         breaks="An env that was restarted keeps the seed of its next episode if a reset brings none.",
         mechanism="seeding",
-        file="_vector_env.py",
+        file="_front/vector_env.py",
         old="batch.seed[seeded] = seeds[seeded]",
         new="batch.seed[rows] = seeds[rows]",
         near=("faults/test_restart.py", "faults/test_soak.py"),
@@ -75,7 +75,7 @@ SEEDING = (
     SeededFault(
         breaks="With seeding='spawn' vector envs with neighbouring seeds share no streams.",
         mechanism="seeding",
-        file="_seeding.py",
+        file="_batch/seeding.py",
         old="[spawn(first, row) for row in range(count)]",
         new="[spawn(first + row) for row in range(count)]",
         near=("test_seeding.py",),
@@ -83,7 +83,7 @@ SEEDING = (
     SeededFault(
         breaks="Seed 0 is a seed for kernels too.",
         mechanism="seeding",
-        file="kernel/_driver.py",
+        file="kernel/numba/driver.py",
         old='"elif SEED[i] >= 0:",',
         new='"elif SEED[i] > 0:",',
         near=("kernels/test_native_rng.py", "kernels/test_native.py"),
@@ -94,7 +94,7 @@ TICKETS = (
     SeededFault(
         breaks="A worker that is started again gets tickets that its predecessor never had.",
         mechanism="tickets",
-        file="engines/_ledger.py",
+        file="engines/process/ledger.py",
         old="mine, generation, rows = account.rows, account.generation + 1, self.owed(part)",
         new="mine, generation, rows = account.rows, account.generation, self.owed(part)",
         near=("protocol/test_model.py", "faults/test_restart.py"),
@@ -102,7 +102,7 @@ TICKETS = (
     SeededFault(
         breaks="Receiving n rows waits for n rows to be done, not for one more.",
         mechanism="tickets",
-        file="engines/_ledger.py",
+        file="engines/process/ledger.py",
         old="for account in accounts) >= missing",
         new="for account in accounts) > missing",
         near=("protocol/test_model.py", "laws/test_laws.py", "faults/test_workers_die.py"),
@@ -110,23 +110,23 @@ TICKETS = (
     SeededFault(
         breaks="A row that gets done while others are received is not delivered without its mail.",
         mechanism="tickets",
-        file="engines/_process.py",
+        file="engines/process/engine.py",
         old="""\
             rows = ledger.oldest_done(count)
         # Only now: of rows that are done all mail is there, of others that get done meanwhile it may not be.
-        lost = self._post.read(self._workers)
+        lost = self._messages.read(self._workers)
 """,
         new="""\
-            lost, rows = self._post.read(self._workers), ledger.oldest_done(count)
+            lost, rows = self._messages.read(self._workers), ledger.oldest_done(count)
         if count == ledger.pending_count:
-            lost = self._post.read(self._workers)
+            lost = self._messages.read(self._workers)
 """,
         near=("protocol/test_schedules.py",),
     ),
     SeededFault(
         breaks="A row is counted as done only after its answer can be seen.",
         mechanism="tickets",
-        file="engines/_ledger.py",
+        file="engines/process/ledger.py",
         old="""\
         self._answers[index] = self.requests[index]
         self._words[DONE] += count
@@ -140,7 +140,7 @@ TICKETS = (
     SeededFault(
         breaks="A worker sends the infos of its rows before it says that they are done.",
         mechanism="tickets",
-        file="engines/_worker.py",
+        file="engines/process/child.py",
         old="""\
         if self._batch.mail or self._batch.observation_layout.by_value:
             mail = self._collect_mail(rows)
@@ -160,7 +160,7 @@ TICKETS = (
     SeededFault(
         breaks="A row that is asked for while a worker reads its messages is run with its own action and options.",
         mechanism="tickets",
-        file="engines/_worker.py",
+        file="engines/process/child.py",
         old="""\
                 rows = self._docket.asked()
                 # Only now: what a row needs beyond its columns was posted before it was asked for. A row that is asked
@@ -178,7 +178,7 @@ TICKETS = (
     SeededFault(
         breaks="A reply that comes after its call was given up is not taken for that of the next call.",
         mechanism="tickets",
-        file="engines/_post.py",
+        file="engines/process/messages.py",
         old="            if number == self._ledger.sequence:\n",
         new="            if number <= self._ledger.sequence:\n",
         near=("faults/test_calls.py", "protocol/test_schedules.py"),
@@ -186,7 +186,7 @@ TICKETS = (
     SeededFault(
         breaks="After Ctrl-C in the middle of a send every worker is asked once.",
         mechanism="tickets",
-        file="engines/_process.py",
+        file="engines/process/engine.py",
         old="self._share_out([asked for asked in parts if not self._ledger.was_asked(*asked[:2])], extras)",
         new="self._share_out(parts, extras)",
         near=("protocol/test_found.py", "protocol/test_schedules.py"),
@@ -197,7 +197,7 @@ RESTART = (
     SeededFault(
         breaks="An env is restarted three times within a thousand of its steps, and then given up.",
         mechanism="restart",
-        file="_faults.py",
+        file="_batch/faults.py",
         old="        if len(self.recent) >= RESTARTS:\n",
         new="        if len(self.recent) > RESTARTS:\n",
         near=("faults/test_restart.py",),
@@ -205,7 +205,7 @@ RESTART = (
     SeededFault(
         breaks="In same-step mode the final observation of an episode that was lost is the one before the failure.",
         mechanism="restart",
-        file="_rows.py",
+        file="engines/python/runner.py",
         old="        if op == _ROLL and not ended_before:\n",
         new="        if op == _ROLL and ended_before:\n",
         near=("faults/test_restart.py", "faults/test_soak.py"),
@@ -213,7 +213,7 @@ RESTART = (
     SeededFault(
         breaks="After the death of a worker its rows show the observations that were delivered last.",
         mechanism="restart",
-        file="engines/_staff.py",
+        file="engines/process/pool.py",
         old="""\
                 for kept, column in zip(self._delivered, self._batch.obs, strict=True):
                     column[mine] = kept[mine]
@@ -224,7 +224,7 @@ RESTART = (
     SeededFault(
         breaks="Rows of a dead worker that were not being stepped tell with their next step that they were lost.",
         mechanism="restart",
-        file="engines/_staff.py",
+        file="engines/process/pool.py",
         old="lost=dict.fromkeys(range(len(mine)), cause)",
         new="lost=dict.fromkeys(range(len(self._ledger.owed(worker.number))), cause)",
         near=("faults/test_hidden_deaths.py", "faults/test_restart.py"),
@@ -232,7 +232,7 @@ RESTART = (
     SeededFault(
         breaks="A scenario's constructor arguments reach an env that was rebuilt after a failure.",
         mechanism="restart",
-        file="_rows.py",
+        file="engines/python/runner.py",
         old="        self._built_with.pop(row, None)\n",
         new="",
         near=("evaluation/test_scenarios.py",),
@@ -240,7 +240,7 @@ RESTART = (
     SeededFault(
         breaks="A reset that fails and is repeated after a restart has the options that the first one had.",
         mechanism="restart",
-        file="_rows.py",
+        file="engines/python/runner.py",
         old='if options is not None and self._on_error == "restart":',
         new='if options is not None and self._on_error == "raise":',
         near=("evaluation/test_scenarios.py", "faults/test_restart.py"),
@@ -248,7 +248,7 @@ RESTART = (
     SeededFault(
         breaks="A worker that is started again waits for no message that its predecessor was sent.",
         mechanism="restart",
-        file="engines/_staff.py",
+        file="engines/process/pool.py",
         old="self._block.front[worker.number, [RING, MESSAGES]] = 0",
         new="self._block.front[worker.number, RING] = 0",
         near=("faults/test_calls.py", "faults/test_hidden_deaths.py"),
@@ -259,7 +259,7 @@ INFOS = (
     SeededFault(
         breaks="The final info of an episode does not change when the env reuses its dict for the reset.",
         mechanism="infos",
-        file="_rows.py",
+        file="engines/python/runner.py",
         old="final_info=copy.deepcopy(mail.info) if mail else {}",
         new="final_info=mail.info if mail else {}",
         near=("test_spaces.py", "laws/test_same_answers.py", "sb3/test_vec_envs.py"),
@@ -267,7 +267,7 @@ INFOS = (
     SeededFault(
         breaks="Bools and numbers under one key of the infos are kept as they are, in an object array.",
         mechanism="infos",
-        file="_infos.py",
+        file="_front/infos.py",
         old='any(dtype.kind in "bSU" for dtype in dtypes)',
         new='any(dtype.kind in "SU" for dtype in dtypes)',
         near=("test_infos.py",),
@@ -275,7 +275,7 @@ INFOS = (
     SeededFault(
         breaks="After a partial reset the infos of a kernel are those of the envs that were reset, and no others.",
         mechanism="infos",
-        file="_results.py",
+        file="_front/results.py",
         old="            mask[began] = True\n",
         new="            mask[:] = True\n",
         near=("kernels/test_native.py", "laws/test_same_answers.py"),
@@ -283,7 +283,7 @@ INFOS = (
     SeededFault(
         breaks="Infos that only steps have are not told of envs that were reset.",
         mechanism="infos",
-        file="_infos.py",
+        file="_front/infos.py",
         old="told = mask & have if key in some else mask",
         new="told = mask",
         near=("mujoco/test_gymnasium_tasks.py",),
@@ -294,7 +294,7 @@ LAYOUTS = (
     SeededFault(
         breaks="An observation without a fixed size does not follow the object that the env goes on with.",
         mechanism="layouts",
-        file="_leaf.py",
+        file="_batch/leaf.py",
         old="column[row] = copy.deepcopy(value)",
         new="column[row] = value",
         near=("test_layout.py", "test_spaces.py"),
@@ -302,7 +302,7 @@ LAYOUTS = (
     SeededFault(
         breaks="An observation of another shape is refused, however many envs are stepped together.",
         mechanism="layouts",
-        file="_leaf.py",
+        file="_batch/leaf.py",
         old="""\
             if gathered.shape[1:] != leaf.shape[1:]:  # a reshape would make them fit
                 return False
@@ -313,7 +313,7 @@ LAYOUTS = (
     SeededFault(
         breaks="A tuple of as many parts as there are envs that could be a batch of actions is the batch.",
         mechanism="layouts",
-        file="_layout.py",
+        file="_batch/layout.py",
         old="    if by_component and (size != count or not _looks_like_rows(space, values, count)):\n",
         new="    if by_component and size != count:\n",
         near=("test_layout.py", "test_spaces.py"),
@@ -321,7 +321,7 @@ LAYOUTS = (
     SeededFault(
         breaks="An env may keep a nested action: the next one does not overwrite it.",
         mechanism="layouts",
-        file="_layout.py",
+        file="_batch/layout.py",
         old="iter([column[index].copy() for column in columns])",
         new="iter([column[index] for column in columns])",
         near=("test_front.py", "test_spaces.py"),
@@ -329,7 +329,7 @@ LAYOUTS = (
     SeededFault(
         breaks="An action that becomes infinite in the dtype of the env is refused.",
         mechanism="layouts",
-        file="_leaf.py",
+        file="_batch/leaf.py",
         old="if np.count_nonzero(np.isfinite(packed)) != packed.size:",
         new="if np.count_nonzero(np.isfinite(array)) != packed.size:",
         near=("test_bad_input.py", "test_layout.py"),
@@ -340,7 +340,7 @@ FRONT = (
     SeededFault(
         breaks="After Ctrl-C while results are handed out the envs whose results are lost need a reset.",
         mechanism="front",
-        file="_lifecycle.py",
+        file="_front/call_order.py",
         old="            lost[taken] = True\n",
         new="            lost[taken] = self.pending[taken]\n",
         near=("faults/test_interrupts.py", "laws/test_any_call_at_any_time.py"),
@@ -348,7 +348,7 @@ FRONT = (
     SeededFault(
         breaks="The caller's reset options are never changed.",
         mechanism="front",
-        file="_options.py",
+        file="_front/reset_options.py",
         old="""\
             rest = {key: value for key, value in options.items() if key != "reset_mask"}
             return cls(_check_mask(options["reset_mask"], count), [rest] * count)
@@ -362,7 +362,7 @@ FRONT = (
     SeededFault(
         breaks="After a step of some envs a step of all is a transition of all of them.",
         mechanism="front",
-        file="_vector_env.py",
+        file="_front/vector_env.py",
         old="self._same_ops = ops if where is not rows and type(ops) is np.uint8 else None",
         new="self._same_ops = ops if type(ops) is np.uint8 else None",
         near=("test_front.py", "laws/test_any_call_at_any_time.py", "wrappers/test_episodes.py"),
@@ -370,7 +370,7 @@ FRONT = (
     SeededFault(
         breaks="A wrapped step of all envs in another order returns results in that order.",
         mechanism="front",
-        file="_results.py",
+        file="_front/results.py",
         old="whole = ascending and len(rows) == len(self._batch)",
         new="whole = len(rows) == len(self._batch)",
         near=("wrappers/test_observations.py", "laws/test_same_answers.py"),
@@ -378,10 +378,10 @@ FRONT = (
     SeededFault(
         breaks="Ctrl-C in a call leaves envs ready whose results were received before it.",
         mechanism="front",
-        file="_vector_env.py",
+        file="_front/vector_env.py",
         old="""\
             made = results(self._receive(self._lifecycle.check_can_receive(count), timeout))
-            self._taken = None
+            self._undelivered = None
             return made
 """,
         new="""\
@@ -392,7 +392,7 @@ FRONT = (
     SeededFault(
         breaks="The true successor of a transition that was truncated in same-step mode is its final observation.",
         mechanism="front",
-        file="_transitions.py",
+        file="_front/transitions.py",
         old="return (self.ops == _ROLL) & self.done",
         new="return (self.ops == _ROLL) & self.terminated",
         near=("test_front.py", "buffers/test_replay_buffer.py"),
@@ -403,7 +403,7 @@ KERNEL_LOWERING = (
     SeededFault(
         breaks="The index of an assignment such as s.a[rng.integers(0, 3)] += 1 is computed once.",
         mechanism="kernel lowering",
-        file="kernel/_lower.py",
+        file="kernel/lower/lower.py",
         old="        target = self._once(node.target)\n",
         new="        target = node.target\n",
         near=("kernels/test_language.py", "kernels/test_differences.py"),
@@ -411,7 +411,7 @@ KERNEL_LOWERING = (
     SeededFault(
         breaks="A narrow field is a number of 64 bits in a helper that the state is passed to.",
         mechanism="kernel lowering",
-        file="kernel/_lower.py",
+        file="kernel/lower/lower.py",
         old="""\
         element = _at(node, ast.Subscript(_name(f"s__{node.attr}"), ast.Constant(0), node.ctx))
         return _widened(element) if isinstance(node.ctx, ast.Load) else element
@@ -424,7 +424,7 @@ KERNEL_LOWERING = (
     SeededFault(
         breaks="An env that is reset draws no random numbers for a step that it does not make.",
         mechanism="kernel lowering",
-        file="kernel/_lower.py",
+        file="kernel/lower/lower.py",
         old="""\
         self.branches = True
         self.lowering.program.draws.add(name)
@@ -437,7 +437,7 @@ KERNEL_LOWERING = (
     SeededFault(
         breaks="Native code is compiled again when a constant changes in its last digit.",
         mechanism="kernel lowering",
-        file="kernel/_lower.py",
+        file="kernel/lower/lower.py",
         old="        return value.hex()\n",
         new='        return f"{value:g}"\n',
         near=("kernels/test_cache.py",),
@@ -445,7 +445,7 @@ KERNEL_LOWERING = (
     SeededFault(
         breaks="Every env of a kernel that is to begin an episode does, whichever its place among eight.",
         mechanism="kernel lowering",
-        file="kernel/_driver.py",
+        file="kernel/numba/driver.py",
         old='"        for i in range(w * 8, w * 8 + 8):",',
         new='"        for i in range(w * 8, w * 8 + 7):",',
         near=("kernels/test_envs.py", "kernels/test_states.py"),
@@ -453,7 +453,7 @@ KERNEL_LOWERING = (
     SeededFault(
         breaks="A step that can end without a return is refused when the kernel is defined.",
         mechanism="kernel lowering",
-        file="kernel/_rules.py",
+        file="kernel/language/rules.py",
         old="return _always_returns(statement.body) and _always_returns(statement.orelse)",
         new="return _always_returns(statement.body) or _always_returns(statement.orelse)",
         near=("kernels/test_rules.py",),
@@ -499,7 +499,7 @@ COMPILED_ENGINE = (
     SeededFault(
         breaks="In same-step mode the time limit of a kernel counts the steps of the running episode.",
         mechanism="compiled engine",
-        file="kernel/_driver.py",
+        file="kernel/numba/driver.py",
         old='self._add(2, "ELAPSED[i] = 0")',
         new='self._add(2, "ELAPSED[i] = 0 if OP[i] == 1 else ELAPSED[i]")',
         near=("kernels/test_envs.py", "kernels/test_native.py"),
@@ -507,7 +507,7 @@ COMPILED_ENGINE = (
     SeededFault(
         breaks="Parameters that reset options give to a kernel hold for one episode.",
         mechanism="compiled engine",
-        file="kernel/_driver.py",
+        file="kernel/numba/driver.py",
         old="""\
             "if OVERRIDE[i] == 1:",
             "    OVERRIDE[i] = 2",
@@ -521,7 +521,7 @@ COMPILED_ENGINE = (
     SeededFault(
         breaks="A state that is set brings the random stream of the env back too.",
         mechanism="compiled engine",
-        file="engines/_compiled.py",
+        file="engines/native/compiled.py",
         old='scratch = {"OP", "SEED", "FALLBACK", "TODO", "WHO"}',
         new='scratch = {"OP", "SEED", "FALLBACK", "TODO", "WHO", "RNG"}',
         near=("kernels/test_states.py",),
@@ -529,7 +529,7 @@ COMPILED_ENGINE = (
     SeededFault(
         breaks="With copy=False an action that is refused leaves the current observations where they are.",
         mechanism="compiled engine",
-        file="engines/_compiled.py",
+        file="engines/native/compiled.py",
         old="""\
         if ended < 0 and rotate:
             self._rotate(-1)  # nothing was run: the observations of before are the current ones
@@ -540,7 +540,7 @@ COMPILED_ENGINE = (
     SeededFault(
         breaks="Final observations are told when several threads run thousands of envs, wherever an episode ended.",
         mechanism="compiled engine",
-        file="engines/_crew.py",
+        file="engines/native/threads.py",
         old="totals[place] += task(start, min(start + part, count))",
         new="totals[place] = task(start, min(start + part, count))",
         near=("kernels/test_threads.py", "kernels/test_states.py"),
@@ -584,7 +584,7 @@ MUJOCO = (
     SeededFault(
         breaks="In same-step mode the final info tells of a simulation that has gone wrong.",
         mechanism="mujoco",
-        file="engines/_mujoco.py",
+        file="engines/native/mujoco.py",
         old='            if self._columns["ELAPSED"][row]:\n',
         new="            if self.batch.truncated[row]:\n",
         near=("mujoco/test_engine.py",),
@@ -617,7 +617,7 @@ ATARI = (
     SeededFault(
         breaks="The raw reward that is told with a first observation is zero.",
         mechanism="atari",
-        file="engines/_ale.py",
+        file="engines/ale/engine.py",
         old="""\
             if "raw_reward" in batch.info:
                 batch.info["raw_reward"][row] = 0.0
@@ -628,7 +628,7 @@ ATARI = (
     SeededFault(
         breaks="A life that is lost when the time is up ends the game, and the next episode begins a new one.",
         mechanism="atari",
-        file="engines/_ale.py",
+        file="engines/ale/engine.py",
         old="return truncated | (terminated & (~lost | late))",
         new="return truncated | (terminated & ~lost)",
         near=("atari/test_native_games.py", "atari/test_ale_programs.py"),
@@ -647,7 +647,7 @@ RECORDER = (
     SeededFault(
         breaks="An episode that began after half a random word was used is replayed bit for bit.",
         mechanism="recorder",
-        file="recording/_random_state.py",
+        file="_batch/random_state.py",
         old='"has_uint32": kept,',
         new='"has_uint32": 0,',
         near=("recording/test_recording_files.py", "recording/test_replay.py"),
@@ -663,7 +663,7 @@ RECORDER = (
     SeededFault(
         breaks="An action that a kernel refused is not part of the recording.",
         mechanism="recorder",
-        file="_compiled_env.py",
+        file="_front/compiled_env.py",
         old="""\
             if self._recorder is not None:
                 self._recorder.unsent(lifecycle.all_rows)
@@ -677,7 +677,7 @@ RECORDER = (
     SeededFault(
         breaks="The recording of an episode has the options it began with, also if the ones before began without any.",
         mechanism="recorder",
-        file="_starts.py",
+        file="_batch/starts.py",
         old="if stream is not None and stream[0] is generator and options is None:",
         new="if stream is not None and stream[0] is generator:",
         near=("recording/test_recorder.py", "recording/test_record_and_replay.py"),
@@ -688,7 +688,7 @@ FINITE_CHECKS = (
     SeededFault(
         breaks="NaN in the final observation of a truncated episode is found.",
         mechanism="finite checks",
-        file="_finite.py",
+        file="_batch/finite.py",
         old="ended = rows[batch.terminated[where] | batch.truncated[where]]",
         new="ended = rows[batch.terminated[where]]",
         near=("finite/test_check_finite_policy.py",),
@@ -696,7 +696,7 @@ FINITE_CHECKS = (
     SeededFault(
         breaks="The return of an episode that is cut for NaN is finite: what it was before that step.",
         mechanism="finite checks",
-        file="_finite_check.py",
+        file="engines/finite.py",
         old="""\
         batch.episode_return[row], batch.episode_length[row] = self._totals[0][row], self._totals[1][row]
 """,
@@ -706,7 +706,7 @@ FINITE_CHECKS = (
     SeededFault(
         breaks="The length of an episode that is cut in its first step does not count the episode before it.",
         mechanism="finite checks",
-        file="_finite_check.py",
+        file="engines/finite.py",
         old="self._totals[1][where] = batch.episode_length[where] * goes_on",
         new="self._totals[1][where] = batch.episode_length[where]",
         near=("finite/test_check_finite_policy.py",),
@@ -714,7 +714,7 @@ FINITE_CHECKS = (
     SeededFault(
         breaks="An episode that is begun again because its first observation was not finite has the same options.",
         mechanism="finite checks",
-        file="_finite_check.py",
+        file="engines/finite.py",
         old="""\
             if row in self._options:
                 batch.options[row] = self._options[row]
@@ -913,7 +913,7 @@ RAY = (
     SeededFault(
         breaks="A request that an actor gets twice because of an interrupt is run once.",
         mechanism="ray",
-        file="engines/_ray_actor.py",
+        file="engines/ray/actor.py",
         old="if self._answered is None or self._answered[0] != request.number:",
         new="if self._answered is None or self._answered[0] <= request.number:",
         near=("distributed/test_ray_faults.py",),
@@ -921,7 +921,7 @@ RAY = (
     SeededFault(
         breaks="In same-step mode the totals of the first episode in a restarted actor begin at zero.",
         mechanism="ray",
-        file="engines/_ray_actor.py",
+        file="engines/ray/actor.py",
         old="""\
             batch.episode_return[row], batch.episode_length[row] = total, length
             self._shown.append(row)
@@ -934,7 +934,7 @@ RAY = (
     SeededFault(
         breaks="Final observations of a step of some envs of an actor belong to the envs whose episode ended.",
         mechanism="ray",
-        file="engines/_ray.py",
+        file="engines/ray/engine.py",
         old="ended = rows[answer.ended]",
         new="ended = actor.start + answer.ended",
         near=("distributed/test_ray_laws.py", "distributed/test_ray_programs.py"),
@@ -1031,7 +1031,7 @@ GYM_FACES = (
     SeededFault(
         breaks="Gymnasium's face does not step an env that failed before it is reset.",
         mechanism="gym faces",
-        file="_lifecycle.py",
+        file="_front/call_order.py",
         old="        self.lost[rows] = True\n",
         new="",
         near=("test_regressions.py",),
@@ -1077,7 +1077,7 @@ CLOSING = (
     SeededFault(
         breaks="A forked child that closes its copy of the envs leaves the workers to its parent.",
         mechanism="closing",
-        file="_vector_env.py",
+        file="_front/vector_env.py",
         old="""\
         if self._lifecycle.is_mine():
             self.close_extras(timeout=timeout, **kwargs)
@@ -1090,7 +1090,7 @@ CLOSING = (
     SeededFault(
         breaks="Every env is closed, also those after one that raises in close().",
         mechanism="closing",
-        file="_rows.py",
+        file="engines/python/runner.py",
         old="""\
                 complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
 """,
@@ -1103,7 +1103,7 @@ CLOSING = (
     SeededFault(
         breaks="The guard's process ends when there are no workers any more.",
         mechanism="closing",
-        file="engines/_guard.py",
+        file="engines/process/reaper.py",
         old="                self._watched.discard(pid)\n",
         new="",
         near=("faults/test_children_of_envs.py", "faults/test_many_pools.py", "faults/test_leaks.py"),
@@ -1111,7 +1111,7 @@ CLOSING = (
     SeededFault(
         breaks="The descriptor of the shared memory is given back by close().",
         mechanism="closing",
-        file="engines/_process.py",
+        file="engines/process/engine.py",
         old="""\
     for block in blocks:
         block.close_descriptor()
@@ -1122,7 +1122,7 @@ CLOSING = (
     SeededFault(
         breaks="Threads close their envs one after another.",
         mechanism="closing",
-        file="engines/_thread.py",
+        file="engines/python/thread.py",
         old="""\
         try:
             self._complaints += runner.close()

@@ -170,7 +170,7 @@ def test_any_observation_becomes_features(space, features):
     encoder = Encoder(space, 32)
     from gymnasium.vector.utils import batch_space
 
-    from vecenv._layout import map_tree
+    from vecenv._batch.layout import map_tree
 
     batch = map_tree(torch.as_tensor, batch_space(space, 3).sample())
     assert encoder(batch).shape == (3, features) == (3, encoder.features)

@@ -12,8 +12,8 @@ from gymnasium import spaces
 from gymnasium.wrappers.utils import RunningMeanStd
 
 from tests.wrappers.observing import cart_poles, drive, ours, theirs
-from vecenv._native_function import address_of
 from vecenv.errors import SpaceError
+from vecenv.kernel.numba.functions import address_of
 from vecenv.testing._check_transform import MODES, Driver
 from vecenv.wrappers import NormalizeObservation, _moments_native
 from vecenv.wrappers._moments import Moments

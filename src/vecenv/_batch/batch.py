@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vecenv._faults import Fault
-from vecenv._layout import Columns, Layout
-from vecenv._memory import HeapMemory, Memory
-from vecenv._seeding import NO_SEED
-from vecenv._starts import WORDS
+from vecenv._batch.faults import Fault
+from vecenv._batch.layout import Columns, Layout
+from vecenv._batch.memory import HeapMemory, Memory
+from vecenv._batch.seeding import NO_SEED
+from vecenv._batch.starts import WORDS
 
 Rows: TypeAlias = np.ndarray
 """Indices of rows, int64."""
@@ -60,9 +60,9 @@ class Batch:
         last_seed: seed of the row's last seeded RESET, -1 if there was none.
         restarts: how often the row's env was built again after a failure.
         start_kind, start: how the row's episode began, noted before each reset of rows that are recorded; see
-            `_starts.py`.
+            `_batch/starts.py`.
         options: reset options by row; used once.
-        given: actions by row that do not fit the columns and go to the env as they are; used once.
+        raw_actions: actions by row that do not fit the columns and go to the env as they are; used once.
         mail: infos and failures by row, only of rows with something to say.
         info, final_info: infos of engines whose envs all have the same ones, as columns by name.
         step_info: names of those that only steps have, not resets.
@@ -86,7 +86,7 @@ class Batch:
     start_kind: np.ndarray
     start: np.ndarray
     options: dict[int, Any] = field(default_factory=dict)
-    given: dict[int, Any] = field(default_factory=dict)
+    raw_actions: dict[int, Any] = field(default_factory=dict)
     mail: dict[int, Mail] = field(default_factory=dict)
     info: dict[str, np.ndarray] = field(default_factory=dict)
     final_info: dict[str, np.ndarray] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vecenv._memory import HeapMemory, Memory
+from vecenv._batch.memory import HeapMemory, Memory
 
 BUCKETS = 48
 """Bucket b of a histogram counts steps of 2**(b-1) ... 2**b - 1 ns."""

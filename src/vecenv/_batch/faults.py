@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import cloudpickle
 
-from vecenv._seeding import NO_SEED, spawn
+from vecenv._batch.seeding import NO_SEED, spawn
 from vecenv.errors import EnvError, Phase, RestartLimit, env_error
 
 OnError = Literal["raise", "restart"]
@@ -47,7 +47,7 @@ class Fault:
     error: EnvError | None = None
     """A ready-made error, for faults that are not an exception of one env."""
     start: tuple[int, ...] | None = None
-    """Words of the start of the episode (see `_starts.py`), if it was to begin with the op that failed."""
+    """Words of the start of the episode (see `_batch/starts.py`), if it was to begin with the op that failed."""
     another: bool = False
     """Whether it was another row that failed, and took this one's worker with it."""
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from vecenv._batch import Batch, Rows
-from vecenv._seeding import NO_SEED
+from vecenv._batch.batch import Batch, Rows
+from vecenv._batch.seeding import NO_SEED
 from vecenv.errors import ConfigError, NotFiniteError
 
 Policy = Literal["error", "truncate", "warn", "off"]

@@ -1,4 +1,4 @@
-"""Spaces, flattened once into named leaves. Only this module walks a tree of spaces; `_leaf.py` handles one leaf.
+"""Spaces, flattened once into named leaves. Only this module walks a tree of spaces; `_batch/leaf.py` handles one leaf.
 
 A leaf with a fixed shape and dtype (Box, Discrete, MultiDiscrete, MultiBinary) is a column of numbers. Any other leaf
 (Text, OneOf, Sequence, Graph, a custom Space) is a column of Python objects: it travels by value.
@@ -14,7 +14,7 @@ from gymnasium import Space, spaces
 from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector.utils import batch_space, iterate
 
-from vecenv._leaf import (
+from vecenv._batch.leaf import (
     FIXED,
     Leaf,
     at,

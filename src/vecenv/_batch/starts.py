@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._seeding import NO_SEED
+from vecenv._batch.seeding import NO_SEED
 
 UNWATCHED, WATCHED, SEEDED, STREAM, UNKNOWN = range(5)
 """Nobody records; nothing new; a seed; the place of the env's random stream; a stream that has no words."""
@@ -43,7 +43,7 @@ class Starts:
             self._note_anew(row, seed, generator, options)
 
     def _note_anew(self, row: int, seed: int, generator: Any, options: Any) -> None:
-        from vecenv.recording._random_state import follow, words_of  # whoever does not record need not load it
+        from vecenv._batch.random_state import follow, words_of  # whoever does not record need not load it
 
         self._streams.pop(row, None)
         place = (seed,) if seed != NO_SEED else words_of(generator)

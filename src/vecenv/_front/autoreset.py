@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from vecenv._batch import Op
+from vecenv._batch.batch import Op
 from vecenv.errors import ConfigError, NotResetError
 
 _NAMES = {

@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 
-from vecenv._batch import Rows
+from vecenv._batch.batch import Rows
 from vecenv.errors import (
     CallOrderError,
     ClosedError,
@@ -154,7 +154,7 @@ class Lifecycle:
         self.pending_count += len(rows)
         self.pending_call = call
 
-    def agree(self, pending: Rows, taken: Rows | None) -> None:
+    def resync(self, pending: Rows, taken: Rows | None) -> None:
         """After an interrupt, which may have come anywhere: believe the engine about what is pending.
 
         Args:

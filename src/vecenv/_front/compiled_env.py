@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._autoreset import ops_of, plan
-from vecenv._batch import Op, Rows
-from vecenv._checks import positive_int
-from vecenv._exchange import Exchange
-from vecenv._layout import Columns
-from vecenv._rollout import Rollout, Snapshot
-from vecenv._vector_env import VectorEnv
-from vecenv.engines._compiled import CompiledEngine
+from vecenv._batch.batch import Op, Rows
+from vecenv._batch.layout import Columns
+from vecenv._front.autoreset import ops_of, plan
+from vecenv._front.exchange import Exchange
+from vecenv._front.rollout import Rollout, Snapshot
+from vecenv._front.vector_env import VectorEnv
+from vecenv._util.checks import positive_int
+from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, NotFiniteError, SpaceError
 
 _RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
@@ -48,11 +48,11 @@ class CompiledVectorEnv(VectorEnv):
         try:
             ended = self._advance(actions)
             plain = not batch.info and not batch.mail and not (ended and self._may_roll)
-            five = self._results.plain() if plain else self._results.five(None)
-            self._taken = None
-            return five
+            results = self._results.plain() if plain else self._results.as_gymnasium(None)
+            self._undelivered = None
+            return results
         except BaseException as error:
-            self._tidy_up(error)
+            self._resync(error)
             raise
         finally:
             lifecycle.inside = None
@@ -67,10 +67,10 @@ class CompiledVectorEnv(VectorEnv):
             self._advance(actions)
             self._ops[...], self._same_ops = ops, None
             exchange = self._results.exchange(lifecycle.all_rows)
-            self._taken = None
+            self._undelivered = None
             return exchange
         except BaseException as error:
-            self._tidy_up(error)
+            self._resync(error)
             raise
         finally:
             lifecycle.inside = None
@@ -88,12 +88,12 @@ class CompiledVectorEnv(VectorEnv):
             self._pack(actions)
         if self._finite.keeps:
             self._finite.before(lifecycle.all_rows)
-        self._taken = lifecycle.all_rows
+        self._undelivered = lifecycle.all_rows
         if self._recorder is not None:
             self._recorder.sending(lifecycle.all_rows, None)
         ended = self.engine.run_all(self._alive, self._done, not self.copy)
         if ended < 0:
-            self._taken = None
+            self._undelivered = None
             if self._recorder is not None:
                 self._recorder.unsent(lifecycle.all_rows)
             self._pack(actions)  # raises, naming the env
@@ -112,7 +112,7 @@ class CompiledVectorEnv(VectorEnv):
         batch, everyone = self._batch, self._lifecycle.all_rows
         began = (batch.episode_length == 0) & ~(batch.terminated | batch.truncated)
         self._ops[...], self._same_ops = np.where(began, _RESET, self._alive), None
-        self._taken = None
+        self._undelivered = None
         self._finite.hold(everyone)
         self._lifecycle.sent(everyone, "step")
         self._receive(self.num_envs, self.timeout)
@@ -177,14 +177,14 @@ class CompiledVectorEnv(VectorEnv):
             else:
                 packed, count = self._pack_time(actions, steps)
             ended = self._batch.terminated | self._batch.truncated
-            self._taken = lifecycle.all_rows
+            self._undelivered = lifecycle.all_rows
             try:
                 out = self.engine.rollout(packed, count, self._alive, self._done, policy)
             except InvalidAction:
                 lifecycle.failed(lifecycle.all_rows)  # some of them have moved
                 raise
             made = self._rollout_of(out, ended)
-            self._taken = None
+            self._undelivered = None
             self._record_anew(lifecycle.all_rows)
             if self._finite.on:
                 self._finite.look_at_rollout(out, made.rolled)
@@ -193,7 +193,7 @@ class CompiledVectorEnv(VectorEnv):
             lifecycle.failed(np.array(error.rows))
             raise
         except BaseException as error:
-            self._tidy_up(error)
+            self._resync(error)
             raise
         finally:
             lifecycle.inside = None

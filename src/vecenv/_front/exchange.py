@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Op
-from vecenv._infos import objects
-from vecenv._layout import map_tree, stack_trees
-from vecenv._transitions import Transitions
+from vecenv._batch.batch import Op
+from vecenv._batch.layout import map_tree, stack_trees
+from vecenv._front.infos import objects
+from vecenv._front.transitions import Transitions
 
 _IDLE, _RESET = int(Op.IDLE), int(Op.RESET)
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vecenv._stats import CHEAP_SECONDS, LITTLE_SECONDS, Stats, WorkerStats
+from vecenv._front.stats import CHEAP_SECONDS, LITTLE_SECONDS, Stats, WorkerStats
 from vecenv.engines import SupportsClocks
 
 if TYPE_CHECKING:
-    from vecenv._vector_env import VectorEnv
+    from vecenv._front.vector_env import VectorEnv
 
 _FEW = 128
 """Steps of each env below which no advice is given: one in sixteen is timed, and the first is a reset."""

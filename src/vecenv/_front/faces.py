@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from vecenv._layout import SpaceMismatch
-from vecenv._step import Step
-from vecenv._vector_env import VectorEnv
+from vecenv._batch.layout import SpaceMismatch
+from vecenv._front.step import Step
+from vecenv._front.vector_env import VectorEnv
 
 
 def transition_dicts(

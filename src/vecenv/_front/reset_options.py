@@ -9,8 +9,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._envs import Factory, close_quietly
-from vecenv._factories import MakeEnv
+from vecenv.engines.python.envs import Factory, close_quietly
+from vecenv.engines.python.factories import MakeEnv
 from vecenv.errors import SpaceError
 
 # The texts are those of the Gymnasium that is installed; 1.4 reworded them.

@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vecenv._batch import Batch, Mail, Rows
-from vecenv._exchange import Exchange
-from vecenv._infos import as_arrays, as_dicts, from_columns, objects, row_of_columns
-from vecenv._layout import Columns
-from vecenv._step import Step
+from vecenv._batch.batch import Batch, Mail, Rows
+from vecenv._batch.layout import Columns
+from vecenv._front.exchange import Exchange
+from vecenv._front.infos import as_arrays, as_dicts, from_columns, objects, row_of_columns
+from vecenv._front.step import Step
 
 Five: TypeAlias = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 """What Gymnasium's `step` returns."""
@@ -47,7 +47,7 @@ class Results:
         self.seconds += time.perf_counter() - started
         return obs, infos
 
-    def five(self, rows: Rows | None) -> Five:
+    def as_gymnasium(self, rows: Rows | None) -> Five:
         """A step of these rows (None: all) as Gymnasium has it."""
         columns, reward, terminated, truncated, infos, final = self._take_out(rows)
         if final is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._transitions import Transitions
+from vecenv._front.transitions import Transitions
 
 
 @dataclass(frozen=True, eq=False)

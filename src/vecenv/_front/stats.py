@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vecenv._clocks import BUCKETS, Clocks
+from vecenv._batch.clocks import BUCKETS, Clocks
 
 CHEAP_SECONDS, LITTLE_SECONDS = 100e-6, 2e-3
 """An env that steps faster than the first is not worth another process, unless a step of all takes longer than the

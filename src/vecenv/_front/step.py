@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._exchange import Exchange
-from vecenv._transitions import Transitions
+from vecenv._front.exchange import Exchange
+from vecenv._front.transitions import Transitions
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Op
-from vecenv._layout import map_tree
+from vecenv._batch.batch import Op
+from vecenv._batch.layout import map_tree
 
 _RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
 

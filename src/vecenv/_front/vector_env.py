@@ -11,21 +11,21 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from vecenv._autoreset import plan
-from vecenv._batch import Op, Rows
-from vecenv._checks import patience, seconds
-from vecenv._exchange import Exchange
-from vecenv._explain import Explanation, explain
-from vecenv._finite_check import FiniteCheck
-from vecenv._layout import Columns, as_given
-from vecenv._lifecycle import Lifecycle
-from vecenv._options import ResetOptions
-from vecenv._results import Results
-from vecenv._rollout import Rollout, Snapshot
-from vecenv._seeding import NO_SEED, Seeding, spread
-from vecenv._stats import Stats, gather
-from vecenv._step import Step
+from vecenv._batch.batch import Op, Rows
+from vecenv._batch.layout import Columns, as_given
+from vecenv._batch.seeding import NO_SEED, Seeding, spread
+from vecenv._front.autoreset import plan
+from vecenv._front.call_order import Lifecycle
+from vecenv._front.exchange import Exchange
+from vecenv._front.explain import Explanation, explain
+from vecenv._front.reset_options import ResetOptions
+from vecenv._front.results import Results
+from vecenv._front.rollout import Rollout, Snapshot
+from vecenv._front.stats import Stats, gather
+from vecenv._front.step import Step
+from vecenv._util.checks import patience, seconds
 from vecenv.engines import Engine, SupportsCall, SupportsClocks, SupportsGone, SupportsKill, SupportsPending
+from vecenv.engines.finite import FiniteCheck
 from vecenv.errors import (
     ConfigError,
     EnvError,
@@ -96,9 +96,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._recv = self._finite.recv if self._finite.on else engine.recv
         self._results = Results(self._batch, self._ops, may_roll=self._may_roll, copy=copy)
         self._recorder: Recorder | None = None
-        self._taken: Rows | None = None
+        self._undelivered: Rows | None = None
         """Rows received from the engine whose results are not yet with the user."""
-        self._patience: float | None = None
+        self._timed_out_after: float | None = None
         """How long a `recv` waited in vain; `reset` does not wait longer."""
         self._exchanges = 0
         self._seconds_waiting = 0.0
@@ -127,11 +127,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         try:
             self._send_reset(seed, options)
             self._receive(self._lifecycle.pending_count, self.timeout)
-            results = self._results.of_reset(self._taken)
-            self._taken = None
+            results = self._results.of_reset(self._undelivered)
+            self._undelivered = None
             return results
         except BaseException as error:
-            self._tidy_up(error)
+            self._resync(error)
             raise
         finally:
             self._lifecycle.inside = None
@@ -150,11 +150,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
                 self._lifecycle.check_idle("step")
             self._send_step(actions, rows, "step")
             self._receive(self._lifecycle.pending_count, self.timeout)
-            five = self._results.five(rows)
-            self._taken = None
-            return five
+            results = self._results.as_gymnasium(rows)
+            self._undelivered = None
+            return results
         except BaseException as error:
-            self._tidy_up(error)
+            self._resync(error)
             raise
         finally:
             self._lifecycle.inside = None
@@ -172,7 +172,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         try:
             return tuple(self._reachable("call").call(name, args, kwargs, self.timeout))
         except BaseException as error:
-            self._tidy_up(error)
+            self._resync(error)
             raise
         finally:
             self._lifecycle.inside = None
@@ -194,7 +194,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         try:
             self._reachable("set_attr").set_attr(name, list(values), self.timeout)
         except BaseException as error:
-            self._tidy_up(error)
+            self._resync(error)
             raise
         finally:
             self._lifecycle.inside = None
@@ -410,7 +410,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         try:
             send(*arguments)
         except BaseException as error:
-            self._tidy_up(error)
+            self._resync(error)
             raise
         finally:
             self._lifecycle.inside = None
@@ -420,10 +420,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._lifecycle.enter(call)
         try:
             made = results(self._receive(self._lifecycle.check_can_receive(count), timeout))
-            self._taken = None
+            self._undelivered = None
             return made
         except BaseException as error:
-            self._tidy_up(error)
+            self._resync(error)
             raise
         finally:
             self._lifecycle.inside = None
@@ -466,7 +466,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         rows = lifecycle.all_rows if rows is None else rows
         try:
             if given:
-                batch.given.update(zip(rows.tolist(), given, strict=True))
+                batch.raw_actions.update(zip(rows.tolist(), given, strict=True))
             for column, packed in zip(batch.actions, columns, strict=False):
                 column[everything] = packed
             self._dispatch(rows, ops, "step")
@@ -480,9 +480,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if ops is not self._same_ops:
             self._ops[where] = ops
             self._same_ops = ops if where is not rows and type(ops) is np.uint8 else None
-        self._taken = None
-        if self._patience is not None and not self._lifecycle.pending_count:
-            self._patience = None
+        self._undelivered = None
+        if self._timed_out_after is not None and not self._lifecycle.pending_count:
+            self._timed_out_after = None
         if self._finite.keeps:
             self._finite.before(rows)
         if self._recorder is not None:
@@ -496,9 +496,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """Take back what was prepared for rows that could not be sent. An interrupt may come when they are sent."""
         batch, self._same_ops = self._batch, None
         unsent = np.setdiff1d(rows, self.engine.pending()) if isinstance(self.engine, SupportsPending) else rows
-        for row in unsent.tolist() if batch.options or batch.given else ():
+        for row in unsent.tolist() if batch.options or batch.raw_actions else ():
             batch.options.pop(row, None)
-            batch.given.pop(row, None)
+            batch.raw_actions.pop(row, None)
         batch.op[unsent] = _IDLE
         batch.seed[unsent] = NO_SEED  # or the next autoreset would use the seeds of this reset
         if len(unsent) == len(rows):
@@ -509,11 +509,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def _receive(self, count: int, timeout: float | None) -> Rows:
         started = time.perf_counter()
         try:
-            self._taken = rows = self._recv(count, timeout)
+            self._undelivered = rows = self._recv(count, timeout)
         except EnvError as error:
             self._lifecycle.broken = True
             if isinstance(error, WorkerTimeout):
-                self._patience = timeout
+                self._timed_out_after = timeout
             else:
                 self._lifecycle.failed(np.array(error.rows))
             if self._recorder is not None:
@@ -530,7 +530,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def _discard_pending(self) -> None:
         """Wait for what an error left behind and forget it; an env that hangs is killed if the engine can."""
-        timeout = self.timeout if self._patience is None else self._patience
+        timeout = self.timeout if self._timed_out_after is None else self._timed_out_after
         held = self._finite.drop()
         if len(held):
             self._lifecycle.received(held, ready=False)
@@ -545,12 +545,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             except EnvError as error:
                 self._lifecycle.failed(np.array(error.rows))
         self._batch.mail.clear()
-        self._lifecycle.broken, self._patience = False, None
+        self._lifecycle.broken, self._timed_out_after = False, None
 
-    def _tidy_up(self, error: BaseException) -> None:
+    def _resync(self, error: BaseException) -> None:
         """Find out who is gone, and after an error that is not ours, such as Ctrl-C, how far the exchange had come."""
         if not isinstance(error, VecenvError) and isinstance(self.engine, SupportsPending):
-            self._lifecycle.agree(self._finite.pending(self.engine.pending()), self._taken)
+            self._lifecycle.resync(self._finite.pending(self.engine.pending()), self._undelivered)
         if isinstance(self.engine, SupportsGone):  # the error that says so may have been lost to an interrupt
             gone = np.setdiff1d(self.engine.gone(), self.engine.pending())
             self._finite.lose(gone.tolist())

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from gymnasium.envs.registration import EnvSpec, registry
 
-from vecenv._checks import positive_int
+from vecenv._util.checks import positive_int
 from vecenv.errors import ConfigError
-from vecenv.kernel._define import Kernel
-from vecenv.kernel._python import KernelEnv, metadata_of
-from vecenv.kernel._registry import GAMES, find_kernel, kernel_of
+from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.python import KernelEnv, metadata_of
+from vecenv.kernel.language.registry import GAMES, find_kernel, kernel_of
 
 NAMESPACE = "vecenv"
 _OF_GYMNASIUM_MAKE = ("max_episode_steps", "disable_env_checker", "render_mode")

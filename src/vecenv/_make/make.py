@@ -16,24 +16,24 @@ from typing import Any, Literal
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
-from vecenv._autoreset import parse_mode
-from vecenv._builds import compiled_kwargs, find_build, refuses_compiled, split_parameters, time_limit
-from vecenv._checks import patience, positive_int, positive_seconds
-from vecenv._cpus import usable_cpus
-from vecenv._envs import Factory, build_envs
-from vecenv._factories import Wrapper, factories
-from vecenv._faults import Fault, OnError
-from vecenv._finite import Policies, Policy
-from vecenv._seeding import Seeding
-from vecenv._stats import CHEAP_SECONDS, LITTLE_SECONDS
-from vecenv._task_builds import make_task_envs, refuses_task, task_kernel, task_reason, task_source
-from vecenv._vector_env import Order, VectorEnv
+from vecenv._batch.faults import Fault, OnError
+from vecenv._batch.finite import Policies, Policy
+from vecenv._batch.seeding import Seeding
+from vecenv._front.autoreset import parse_mode
+from vecenv._front.stats import CHEAP_SECONDS, LITTLE_SECONDS
+from vecenv._front.vector_env import Order, VectorEnv
+from vecenv._make.builds import compiled_kwargs, find_build, refuses_compiled, split_parameters, time_limit
+from vecenv._make.tasks import make_task_envs, refuses_task, task_kernel, task_reason, task_source
+from vecenv._util.checks import patience, positive_int, positive_seconds
+from vecenv._util.cpus import usable_cpus
 from vecenv.atari._ids import are_games, register_games
-from vecenv.engines._build import build_engine
-from vecenv.engines._facts import check_observation_mode
-from vecenv.engines._start import check_context
+from vecenv.engines.facts import check_observation_mode
+from vecenv.engines.process.launch import check_context
+from vecenv.engines.python.build import build_engine
+from vecenv.engines.python.envs import Factory, build_envs
+from vecenv.engines.python.factories import Wrapper, factories
 from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, UnknownEngine
-from vecenv.kernel._define import Kernel
+from vecenv.kernel.language.define import Kernel
 from vecenv.mujoco._registry import find_task
 
 EngineName = Literal["auto", "compiled", "mujoco", "ale", "sync", "thread", "process", "ray"]
@@ -171,7 +171,7 @@ def make(
         envs = _make_compiled(kernel, count, env_kwargs, precision, workers, front)
         return _finished(envs, source, recording)
     if name == "ray":
-        from vecenv._ray_parts import make_ray
+        from vecenv._make.ray_parts import make_ray
 
         envs = make_ray(
             kernel,
@@ -222,8 +222,8 @@ def _finished(envs: VectorEnv, source: Source, recording: tuple[Path, int] | Non
 def _make_compiled(
     kernel: Kernel, count: int, env_kwargs: Any, precision: Any, threads: int, front: dict[str, Any]
 ) -> VectorEnv:
-    from vecenv._compiled_env import CompiledVectorEnv
-    from vecenv.engines._compiled import CompiledEngine
+    from vecenv._front.compiled_env import CompiledVectorEnv
+    from vecenv.engines.native.compiled import CompiledEngine
 
     ours, theirs = compiled_kwargs(kernel, env_kwargs)
     engine = CompiledEngine(

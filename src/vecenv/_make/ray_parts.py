@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._builds import compiled_kwargs, refuses_compiled, time_limit
-from vecenv._envs import Factory
-from vecenv._faults import OnError
-from vecenv._vector_env import VectorEnv
-from vecenv.engines._build import build_engine
-from vecenv.engines._compiled import CompiledEngine, parameter_columns
-from vecenv.engines._ray import RayEngine
-from vecenv.engines._ray_actor import Build
-from vecenv.engines._start import pickled_factories
+from vecenv._batch.faults import OnError
+from vecenv._front.vector_env import VectorEnv
+from vecenv._make.builds import compiled_kwargs, refuses_compiled, time_limit
+from vecenv.engines.native.compiled import CompiledEngine, parameter_columns
+from vecenv.engines.process.launch import pickled_factories
+from vecenv.engines.python.build import build_engine
+from vecenv.engines.python.envs import Factory
+from vecenv.engines.ray.actor import Build
+from vecenv.engines.ray.engine import RayEngine
 from vecenv.errors import ConfigError, EngineRefused
-from vecenv.kernel._define import Kernel
+from vecenv.kernel.language.define import Kernel
 
 LOCAL = ("auto", "compiled", "sync", "thread", "process")
 

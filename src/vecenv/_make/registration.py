@@ -10,13 +10,13 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 
-from vecenv._builds import NAMESPACE, kernel_spec
-from vecenv._factories import find_spec
-from vecenv._make import make
-from vecenv._task_builds import task_source
-from vecenv._vector_env import VectorEnv
-from vecenv.kernel._define import Kernel
-from vecenv.kernel._registry import GAMES, SHIPPED, find_kernel
+from vecenv._front.vector_env import VectorEnv
+from vecenv._make.builds import NAMESPACE, kernel_spec
+from vecenv._make.make import make
+from vecenv._make.tasks import task_source
+from vecenv.engines.python.factories import find_spec
+from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.registry import GAMES, SHIPPED, find_kernel
 from vecenv.mujoco._registry import find_task
 
 
@@ -64,7 +64,7 @@ def make_env(id: Any, **kwargs: Any) -> gymnasium.Env[Any, Any]:
 
 def _make_kernel_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     """What Gymnasium calls for `vecenv/<id>`."""
-    from vecenv.kernel._python import KernelEnv
+    from vecenv.kernel.language.python import KernelEnv
 
     kernel = find_kernel(id)
     assert kernel is not None

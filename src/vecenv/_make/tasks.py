@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import data_equivalence
 
-from vecenv._builds import NAMESPACE, compiled_kwargs, refuses_native, time_limit
-from vecenv._vector_env import VectorEnv
+from vecenv._front.vector_env import VectorEnv
+from vecenv._make.builds import NAMESPACE, compiled_kwargs, refuses_native, time_limit
 from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra
 from vecenv.mujoco._registry import GYMNASIUM
 
 if TYPE_CHECKING:
-    from vecenv.kernel._define import Kernel
+    from vecenv.kernel.language.define import Kernel
     from vecenv.mujoco._task import Task
 
 _STRUCTURE = ("xml_file", "frame_skip")
@@ -108,7 +108,7 @@ def task_reason(task: type[Task]) -> str:
 
 def make_task_envs(kernel: Any, count: int, env_kwargs: Any, threads: int, front: dict[str, Any]) -> VectorEnv:
     """The vector env of a task."""
-    from vecenv.engines._mujoco import MujocoEngine
+    from vecenv.engines.native.mujoco import MujocoEngine
     from vecenv.mujoco._kernel import CAMERA
     from vecenv.mujoco._vector_env import MujocoVectorEnv
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from gymnasium.envs.registration import EnvSpec, registry
 
-from vecenv._factories import find_spec
+from vecenv.engines.python.factories import find_spec
 from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra, UnknownEnv
-from vecenv.kernel._registry import find_kernel
+from vecenv.kernel.language.registry import find_kernel
 from vecenv.mujoco._registry import find_task
 
 _OURS = re.compile(r"ALE/|\w+NoFrameskip-v[04]$")

@@ -8,15 +8,15 @@ from typing import Any
 
 from gymnasium.envs.registration import EnvSpec
 
-from vecenv import _make
-from vecenv._autoreset import parse_mode
-from vecenv._builds import refuses_native
-from vecenv._factories import MakeEnv, check_wrappers, kwargs_per_env
-from vecenv._vector_env import VectorEnv
+from vecenv._front.autoreset import parse_mode
+from vecenv._front.vector_env import VectorEnv
+from vecenv._make import make as making
+from vecenv._make.builds import refuses_native
 from vecenv.atari._env import MakeGame
 from vecenv.atari._ids import NATIVE_VERSION, check_arguments, check_frame_skip, find_game, load_ale
 from vecenv.atari._preprocessing import Preprocessing
-from vecenv.engines._ale_games import GameSpec
+from vecenv.engines.ale.games import GameSpec
+from vecenv.engines.python.factories import MakeEnv, check_wrappers, kwargs_per_env
 from vecenv.errors import ConfigError, EngineRefused
 
 _PLAIN = (
@@ -52,7 +52,7 @@ def make_games(*, env: Any, num_envs: int, engine: str, preprocessing: Any, env_
 
 
 def _make_python(factories: list[Any], engine: str, unfit: str | None, asked: dict[str, Any]) -> VectorEnv:
-    envs = _make.make(factories, engine=engine, **asked)  # type: ignore[arg-type]  # checked there
+    envs = making.make(factories, engine=engine, **asked)  # type: ignore[arg-type]  # checked there
     envs.engine_reason += f" (not the ale engine: {unfit})" if engine == "auto" else ""
     return envs
 
@@ -75,10 +75,10 @@ def _make_preprocessed(
 
 
 def _make_native(games: list[GameSpec], engine: str, options: Preprocessing, asked: dict[str, Any]) -> VectorEnv:
-    from vecenv.engines._ale import AleEngine
+    from vecenv.engines.ale.engine import AleEngine
 
-    _make.check_batch_size(asked["batch_size"], len(games))
-    threads = None if asked["workers"] is None else _make.count_workers(asked["workers"], len(games))
+    making.check_batch_size(asked["batch_size"], len(games))
+    threads = None if asked["workers"] is None else making.count_workers(asked["workers"], len(games))
     return VectorEnv(
         AleEngine(games, options, ordered=asked["order"] == "fixed", threads=threads),
         autoreset=parse_mode(asked["autoreset"]),

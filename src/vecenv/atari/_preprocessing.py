@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
-from vecenv._checks import positive_int
+from vecenv._util.checks import positive_int
 from vecenv.errors import ConfigError, ConfigTypeError
 
 EpisodicLife = Literal[False, "restart", "continue"]

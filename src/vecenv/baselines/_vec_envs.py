@@ -9,14 +9,14 @@ import gymnasium
 import numpy as np
 from gymnasium import Space
 
-from vecenv._faces import check_given_spaces, transition_dicts
-from vecenv._make import make
-from vecenv._vector_env import VectorEnv
+from vecenv._front.faces import check_given_spaces, transition_dicts
+from vecenv._front.vector_env import VectorEnv
+from vecenv._make.make import make
 from vecenv.baselines._vec_env import AlreadySteppingError, NotSteppingError, VecEnv
 from vecenv.errors import ConfigError
 
 if TYPE_CHECKING:
-    from vecenv.engines._sync import SyncEngine
+    from vecenv.engines.python.sync import SyncEngine
 
 _EnvFns = Sequence[Callable[[], gymnasium.Env[Any, Any]]]
 _Spaces = tuple[Space[Any] | None, Space[Any] | None]

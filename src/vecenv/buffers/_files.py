@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._data_files import Archive, parsed
+from vecenv._util.files import Archive, parsed
 from vecenv.errors import UnsafeFile
 
 _ABOUT, _SUFFIX = "about", ".npy"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from vecenv._leaf import Leaf
+from vecenv._batch.leaf import Leaf
 from vecenv.buffers._storage import Storage, put
 from vecenv.errors import SpaceError
 

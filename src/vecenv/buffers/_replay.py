@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from vecenv._checks import positive_int
-from vecenv._layout import map_tree
-from vecenv._native_function import address_of
-from vecenv._step import Step
+from vecenv._batch.layout import map_tree
+from vecenv._front.step import Step
+from vecenv._util.checks import positive_int
 from vecenv.buffers._files import read_arrays, write_arrays
 from vecenv.buffers._frames import Frames, Pairs
 from vecenv.buffers._rollout import Transitions
 from vecenv.buffers._storage import Storage, check_extras, extra_columns, put
 from vecenv.buffers._sum_tree import SumTree, check_places, native
 from vecenv.errors import CallOrderError, ConfigError, UnsafeFile
+from vecenv.kernel.numba.functions import address_of
 
 
 class ReplayBuffer:

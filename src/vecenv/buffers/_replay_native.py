@@ -1,8 +1,8 @@
-"""Native code of `_replay.py` and `_sum_tree.py`; see `_native_function.py` for how it is compiled."""
+"""Native code of `_replay.py` and `_sum_tree.py`; see `kernel/numba/functions.py` for how it is compiled."""
 
 from __future__ import annotations
 
-from vecenv._native_function import float32_at, float64_at, int64_at, uint8_at
+from vecenv.kernel.numba.functions import float32_at, float64_at, int64_at, uint8_at
 
 
 def look_ahead(table: int) -> int:

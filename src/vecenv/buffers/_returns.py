@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._native_function import address_of, float32_at, float64_at, native_function
 from vecenv.errors import ConfigError, SpaceError
+from vecenv.kernel.numba.functions import address_of, float32_at, float64_at, native_function
 
 TABLE = (
     "reward", "value", "last_value", "terminated", "truncated", "final_value", "valid", "ratio", "advantages",

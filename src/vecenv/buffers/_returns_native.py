@@ -1,4 +1,4 @@
-"""Native code of `_returns.py`; see `_native_function.py` for how it is compiled, and `_returns.TABLE` for the words.
+"""Native code of `_returns.py`; `kernel/numba/functions.py` compiles it, and `_returns.TABLE` lists its arguments.
 
 Time runs backwards in the outer loop, envs are side by side in the inner one, where several fit one instruction.
 What an episode's end cuts off is chosen away, never multiplied by zero, so that a NaN behind it stays there.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vecenv._native_function import float32_at, float64_at, int64_at, uint8_at
+from vecenv.kernel.numba.functions import float32_at, float64_at, int64_at, uint8_at
 
 values_at = float32_at
 number = np.float32

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from vecenv._checks import positive_int
-from vecenv._step import Step
+from vecenv._front.step import Step
+from vecenv._util.checks import positive_int
 from vecenv.buffers._returns import gae
 from vecenv.buffers._storage import Storage, as_tensors, check_extras, extra_columns, put
 from vecenv.errors import CallOrderError

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from vecenv._layout import Layout, _nest, map_tree
+from vecenv._batch.layout import Layout, _nest, map_tree
 from vecenv.errors import MissingExtra, SpaceError, UnsupportedError
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._native_function import address_of, native_function
 from vecenv.errors import UnknownRow
+from vecenv.kernel.numba.functions import address_of, native_function
 
 
 class SumTree:

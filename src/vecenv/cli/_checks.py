@@ -16,8 +16,8 @@ import cloudpickle
 import gymnasium
 import numpy as np
 
-from vecenv._layout import Layout
-from vecenv._make import refuses
+from vecenv._batch.layout import Layout
+from vecenv._make.make import refuses
 from vecenv.cli._screen import short
 from vecenv.cli._sources import Source, space_words
 from vecenv.cli._values import bare, bits, misfit, not_finite
@@ -50,8 +50,8 @@ class Subject:
 
     def build(self) -> gymnasium.Env[Any, Any]:
         """One Python env, as the engines build it."""
-        from vecenv._builds import find_build
-        from vecenv._factories import factories
+        from vecenv._make.builds import find_build
+        from vecenv.engines.python.factories import factories
 
         return factories(find_build(self.source.env)[1], 1, self.source.kwargs or None)[0][0]()
 

@@ -11,8 +11,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._make import ENGINES
-from vecenv._task_builds import is_installed
+from vecenv._make.make import ENGINES
+from vecenv._make.tasks import is_installed
 from vecenv.cli._sources import Source
 from vecenv.mujoco._registry import find_task
 
@@ -90,8 +90,8 @@ def _reason(module: str, source: Source) -> str | None:
 
 def _factory(source: Source) -> Callable[[], Any]:
     """One Python env."""
-    from vecenv._builds import find_build
-    from vecenv._factories import factories
+    from vecenv._make.builds import find_build
+    from vecenv.engines.python.factories import factories
 
     return factories(find_build(source.env)[1], 1, source.kwargs or None)[0][0]
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import gymnasium
 
-from vecenv._builds import NAMESPACE, find_build
-from vecenv._data_files import parsed
-from vecenv._factories import find_spec
-from vecenv._make import make
+from vecenv._make.builds import NAMESPACE, find_build
+from vecenv._make.make import make
+from vecenv._util.files import parsed
 from vecenv.cli._options import nearest
+from vecenv.engines.python.factories import find_spec
 from vecenv.errors import ConfigError, UnknownEnv
-from vecenv.kernel._registry import kernel_ids, kernel_of
+from vecenv.kernel.language.registry import kernel_ids, kernel_of
 
 CHECKPOINTS, SUFFIX = "checkpoints", ".npz"
 _CONFIG = {"env": str, "algo": str, "kwargs": dict, "engine": str, "steps": int}

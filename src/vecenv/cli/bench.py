@@ -29,7 +29,7 @@ from rich import box
 from rich.table import Table
 
 import vecenv
-from vecenv._cpus import usable_cpus
+from vecenv._util.cpus import usable_cpus
 from vecenv.cli._options import Flag, Optional, Pairs, pairs
 from vecenv.cli._screen import Bar, Screen, plain, short
 from vecenv.cli._sources import find_env

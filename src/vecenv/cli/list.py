@@ -18,15 +18,15 @@ import tyro
 from rich import box
 from rich.table import Table
 
-from vecenv._builds import NAMESPACE
-from vecenv._cpus import usable_cpus
-from vecenv._make import ENGINES, refuses
+from vecenv._make.builds import NAMESPACE
+from vecenv._make.make import ENGINES, refuses
+from vecenv._util.cpus import usable_cpus
 from vecenv.cli._options import Flag, Optional
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import space_words
 from vecenv.errors import ConfigError
-from vecenv.kernel._python import KernelEnv
-from vecenv.kernel._registry import find_kernel, kernel_ids
+from vecenv.kernel.language.python import KernelEnv
+from vecenv.kernel.language.registry import find_kernel, kernel_ids
 
 ENGINE_WORDS = {
     "compiled": "native code, for kernels: the fastest",

@@ -2,6 +2,6 @@
 
 from vecenv.distributed._fragment import Fragment
 from vecenv.distributed._rollouts import Rollouts, rollout
-from vecenv.engines._ray_remote import ActorLoad
+from vecenv.engines.ray.remote import ActorLoad
 
 __all__ = ["ActorLoad", "Fragment", "Rollouts", "rollout"]

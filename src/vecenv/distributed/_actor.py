@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from vecenv._autoreset import ops_of
-from vecenv._batch import Batch, Op
-from vecenv._compiled_env import CompiledVectorEnv
-from vecenv._faults import Fault
-from vecenv._layout import map_tree
-from vecenv._rollout import Rollout
-from vecenv._seeding import NO_SEED
-from vecenv._vector_env import VectorEnv
-from vecenv.engines._compiled import CompiledEngine
-from vecenv.engines._ray_actor import Built, Life, Reborn, RowActor, Seen, as_fault
+from vecenv._batch.batch import Batch, Op
+from vecenv._batch.faults import Fault
+from vecenv._batch.layout import map_tree
+from vecenv._batch.seeding import NO_SEED
+from vecenv._front.autoreset import ops_of
+from vecenv._front.compiled_env import CompiledVectorEnv
+from vecenv._front.rollout import Rollout
+from vecenv._front.vector_env import VectorEnv
+from vecenv.engines.native.compiled import CompiledEngine
+from vecenv.engines.ray.actor import Built, LastSeen, RestartedEngine, RowActor, Seen, as_fault
 from vecenv.errors import EnvError, SpaceError
 
 
@@ -63,7 +63,7 @@ class Plan:
 class FragmentActor(RowActor):
     """Holds envs and a policy, and runs whole fragments."""
 
-    def __init__(self, build: bytes, path: list[str], first: int, life: Life | None, plan: Plan) -> None:
+    def __init__(self, build: bytes, path: list[str], first: int, life: LastSeen | None, plan: Plan) -> None:
         super().__init__(build, path, first, life)
         self._plan = plan
         self._policy: Any = None
@@ -106,7 +106,7 @@ class FragmentActor(RowActor):
         except Exception as error:
             self._stale = True
             return Fault.of(error, "call")
-        if isinstance(self._engine, Reborn):
+        if isinstance(self._engine, RestartedEngine):
             self._engine.settle()
         times = time.perf_counter() - started, time.process_time() - cpu_started
         return Collected(rollout, first_obs, faults, Seen.of(batch), *times)

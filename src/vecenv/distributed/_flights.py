@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._faults import Fault, OnError
-from vecenv._rollout import Rollout
+from vecenv._batch.faults import Fault, OnError
+from vecenv._front.rollout import Rollout
 from vecenv.distributed._actor import Collected
 from vecenv.distributed._fragment import Fragment
-from vecenv.engines._ray_actor import Life, Seen
-from vecenv.engines._ray_pool import Pool
-from vecenv.engines._ray_remote import RemoteActor
+from vecenv.engines.ray.actor import LastSeen, Seen
+from vecenv.engines.ray.pool import Pool
+from vecenv.engines.ray.remote import RemoteActor
 from vecenv.errors import RestartLimit, WorkerDied, env_error
 
 
 @dataclass
-class _Flight:
+class InFlight:
     """A fragment that an actor is collecting."""
 
     actor: RemoteActor
@@ -43,13 +43,13 @@ class Flights:
         self._on_error: OnError = on_error
         self._timeout = timeout
         self._steps = [0] * len(seen)
-        self._flights: dict[Any, _Flight] = {}
+        self._flights: dict[Any, InFlight] = {}
 
     def collect(self, total: int, steps: int, weights: Any, update: int) -> Iterator[Fragment]:
         """Ask the first `total` actors for fragments; they come as they are ready. `weights` are a reference."""
         self._discard()
         for actor in self._pool.actors[:total]:
-            self._take_off(_Flight(self._alive(actor), steps, weights, update))
+            self._take_off(InFlight(self._alive(actor), steps, weights, update))
         return self._arrivals(total)
 
     def forget(self) -> None:
@@ -65,10 +65,10 @@ class Flights:
                 self._take_off(replace(flight, actor=self._pool.actors[flight.actor.number]))
             yield self._fragment(flight, collected)
 
-    def _take_off(self, flight: _Flight) -> None:
+    def _take_off(self, flight: InFlight) -> None:
         self._flights[flight.actor.handle.fragment.remote(flight.steps, flight.weights)] = flight
 
-    def _next(self) -> tuple[_Flight, Collected]:
+    def _next(self) -> tuple[InFlight, Collected]:
         """Wait for a fragment."""
         while True:
             ready, _ = self._pool.ray.wait(list(self._flights), num_returns=1, timeout=self._timeout)
@@ -85,10 +85,10 @@ class Flights:
             del self._flights[ready[0]]
             if isinstance(collected, Fault):
                 raise self._error_of(flight, collected)
-            self._land(flight, collected)
+            self._complete(flight, collected)
             return flight, collected
 
-    def _land(self, flight: _Flight, collected: Collected) -> None:
+    def _complete(self, flight: InFlight, collected: Collected) -> None:
         actor = flight.actor
         # A copy, because what is seen would keep the whole fragment in the object store.
         seen = collected.seen
@@ -98,7 +98,7 @@ class Flights:
         actor.seconds += collected.seconds
         actor.cpu_seconds += collected.cpu_seconds
 
-    def _fragment(self, flight: _Flight, collected: Collected) -> Fragment:
+    def _fragment(self, flight: InFlight, collected: Collected) -> Fragment:
         actor = flight.actor
         return Fragment(
             **{each.name: getattr(collected.rollout, each.name) for each in fields(Rollout)},
@@ -120,14 +120,14 @@ class Flights:
             return actor
         return self._pool.revive(actor.number, self._life(actor, Fault.of(actor.error, "step", error=actor.error)))
 
-    def _life(self, actor: RemoteActor, fault: Fault) -> Life:
+    def _life(self, actor: RemoteActor, fault: Fault) -> LastSeen:
         """What the rows of a lost actor are to go on from."""
         seen = self._seen[actor.number]
         kept = {**seen.kept, "restarts": seen.kept["restarts"] + 1}
         self._seen[actor.number] = Seen(kept, seen.obs)
-        return Life(fault, self._seen[actor.number])
+        return LastSeen(fault, self._seen[actor.number])
 
-    def _error_of(self, flight: _Flight, fault: Fault) -> Exception:
+    def _error_of(self, flight: InFlight, fault: Fault) -> Exception:
         if fault.phase != "call":
             return fault.to_error(flight.actor.start, flight.actor.number, flight.actor.pid)
         return env_error(
@@ -146,7 +146,7 @@ class Flights:
         actor.hung = error
         self._pool.kill(actor)
 
-    def _bury(self, flight: _Flight, error: WorkerDied) -> None:
+    def _bury(self, flight: InFlight, error: WorkerDied) -> None:
         """An actor is dead: raise, or build it again and let it collect anew what it was asked for."""
         actor = flight.actor
         if self._on_error == "raise":

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._layout import map_tree
-from vecenv._rollout import Rollout
+from vecenv._batch.layout import map_tree
+from vecenv._front.rollout import Rollout
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

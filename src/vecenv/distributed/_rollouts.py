@@ -8,21 +8,21 @@ from typing import Any, Literal
 
 import cloudpickle
 
-from vecenv._autoreset import ops_of, parse_mode
-from vecenv._batch import Op
-from vecenv._checks import patience, positive_int, positive_seconds
-from vecenv._cpus import usable_cpus
-from vecenv._faults import OnError
-from vecenv._make import resolve
-from vecenv._ray_parts import Parts, check_num_cpus
-from vecenv._seeding import Seeding, spread
+from vecenv._batch.batch import Op
+from vecenv._batch.faults import OnError
+from vecenv._batch.seeding import Seeding, spread
+from vecenv._front.autoreset import ops_of, parse_mode
+from vecenv._make.make import resolve
+from vecenv._make.ray_parts import Parts, check_num_cpus
+from vecenv._util.checks import patience, positive_int, positive_seconds
+from vecenv._util.cpus import usable_cpus
 from vecenv.distributed._actor import FragmentActor, Plan
 from vecenv.distributed._flights import Flights
 from vecenv.distributed._fragment import Fragment
-from vecenv.engines._facts import agree
-from vecenv.engines._local import split
-from vecenv.engines._ray_pool import Pool
-from vecenv.engines._ray_remote import ActorLoad, load_of, summary_of
+from vecenv.engines.facts import merge_facts
+from vecenv.engines.python.local import split
+from vecenv.engines.ray.pool import Pool
+from vecenv.engines.ray.remote import ActorLoad, load_of, summary_of
 from vecenv.errors import ClosedError, ConfigError, EngineRefused
 
 Order = Literal["first-ready", "fixed"]
@@ -124,7 +124,7 @@ class Rollouts:
         try:
             self._plan = self._pool.ray.put(plan)  # once, however many actors there are
             built = self._pool.start()
-            facts = agree([fact for part in built for fact in part.facts], "same")
+            facts = merge_facts([fact for part in built for fact in part.facts], "same")
             if facts.observation_layout.by_value or facts.action_layout.by_value:
                 raise EngineRefused("fragments are arrays, and a part of these spaces has no fixed size; use make()")
         except BaseException:

@@ -6,9 +6,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from vecenv._batch import Batch, Rows
-from vecenv._clocks import Clocks
-from vecenv.engines._facts import BatchFacts
+from vecenv._batch.batch import Batch, Rows
+from vecenv._batch.clocks import Clocks
+from vecenv.engines.facts import BatchFacts
 
 
 class Engine(Protocol):

@@ -1,4 +1,4 @@
-"""What the envs of a batch say of themselves, and what they agree on."""
+"""What each env of a batch declares (spaces, metadata, render mode), and the one declaration of the whole batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import gymnasium
 from gymnasium import Space
 from gymnasium.vector.utils import batch_differing_spaces, batch_space
 
-from vecenv._layout import Layout, check_same_spaces
+from vecenv._batch.layout import Layout, check_same_spaces
 from vecenv.errors import ConfigError, ConfigTypeError
 
 
@@ -60,7 +60,7 @@ class ModeTypeError(ConfigTypeError, AssertionError):
     """observation_mode is a pair of something else than spaces (an assertion in Gymnasium 1.2)."""
 
 
-def agree(facts: Sequence[EnvFacts], observation_mode: Any) -> BatchFacts:
+def merge_facts(facts: Sequence[EnvFacts], observation_mode: Any) -> BatchFacts:
     """Find the spaces of the batch.
 
     Args:

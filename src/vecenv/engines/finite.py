@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Mail, Op, Rows
-from vecenv._faults import RESTARTS, Fault
-from vecenv._finite import Finder, Finding, Policies
+from vecenv._batch.batch import Mail, Op, Rows
+from vecenv._batch.faults import RESTARTS, Fault
+from vecenv._batch.finite import Finder, Finding, Policies
 from vecenv.engines import Engine, SupportsEnd
 from vecenv.errors import EnvError, NotFiniteError, WorkerTimeout
 
 _NOBODY: Rows = np.zeros(0, np.int64)
-_HERE = os.path.dirname(__file__) + os.sep
+_HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from gymnasium.spaces import Discrete, Tuple
 
-from vecenv.kernel._define import kernel
+from vecenv.kernel.language.define import kernel
 from vecenv.kernel.rng import integers
 
 

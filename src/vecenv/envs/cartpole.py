@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from vecenv.kernel._define import kernel
+from vecenv.kernel.language.define import kernel
 from vecenv.kernel.rng import uniform
 
 GRAVITY = 9.8

@@ -9,7 +9,7 @@ from typing import ClassVar
 from gymnasium.spaces import Discrete
 
 from vecenv.envs._numpy import sample_of_three
-from vecenv.kernel._define import kernel
+from vecenv.kernel.language.define import kernel
 from vecenv.kernel.rng import random
 
 UP, RIGHT, DOWN, LEFT = 0, 1, 2, 3

@@ -11,7 +11,7 @@ from gymnasium.envs.toy_text.frozen_lake import MAPS, generate_random_map
 from gymnasium.spaces import Discrete
 
 from vecenv.envs._numpy import sample_of_three
-from vecenv.kernel._define import kernel
+from vecenv.kernel.language.define import kernel
 from vecenv.kernel.rng import random
 
 LEFT, DOWN, RIGHT, UP = 0, 1, 2, 3

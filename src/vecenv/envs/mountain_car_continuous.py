@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from vecenv.envs._numpy import KEEPS_SINGLE, single
-from vecenv.kernel._define import kernel
+from vecenv.kernel.language.define import kernel
 from vecenv.kernel.rng import uniform
 
 MIN_POSITION, MAX_POSITION, GOAL_POSITION = -1.2, 0.6, 0.45

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from vecenv.envs._numpy import KEEPS_SINGLE, single, squared_single
-from vecenv.kernel._define import kernel
+from vecenv.kernel.language.define import kernel
 from vecenv.kernel.rng import uniform
 
 MAX_SPEED = 8.0

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from vecenv.envs._drawing import Canvas, Color, between
-from vecenv.kernel._define import kernel
+from vecenv.kernel.language.define import kernel
 from vecenv.kernel.rng import integers
 
 SIZE = 10

@@ -14,7 +14,7 @@ from gymnasium.envs.registration import registry
 from gymnasium.spaces import Discrete
 
 from vecenv.envs._numpy import sample_of_three
-from vecenv.kernel._define import kernel
+from vecenv.kernel.language.define import kernel
 from vecenv.kernel.rng import integers, random
 
 ID = "Taxi-v3" if "Taxi-v3" in registry else "Taxi-v4"

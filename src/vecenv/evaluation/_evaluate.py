@@ -10,9 +10,9 @@ from typing import Any, Literal, overload
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from vecenv._builds import find_build
-from vecenv._checks import positive_int
-from vecenv._make import EngineName, make
+from vecenv._make.builds import find_build
+from vecenv._make.make import EngineName, make
+from vecenv._util.checks import positive_int
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.evaluation._background import Running
 from vecenv.evaluation._jobs import Jobs, plan_jobs

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._checks import positive_int
-from vecenv._seeding import spawn
+from vecenv._batch.seeding import spawn
+from vecenv._util.checks import positive_int
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.scenarios._noise import Noise
 from vecenv.scenarios._sets import Scenarios, Values, as_scenarios, listed, sets_of

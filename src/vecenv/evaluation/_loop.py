@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
-from vecenv._step import Step
+from vecenv._front.step import Step
 from vecenv.errors import InvalidAction, NotFiniteError
 from vecenv.evaluation._jobs import Jobs
 from vecenv.evaluation._policies import Actor

@@ -15,8 +15,8 @@ import cloudpickle
 import gymnasium
 import numpy as np
 
-from vecenv._action_masks import action_masks
-from vecenv._layout import map_tree
+from vecenv._batch.layout import map_tree
+from vecenv._front.action_masks import action_masks
 from vecenv.errors import ConfigTypeError, InvalidAction
 
 _STARTS = ("episode_start", "episode_starts")

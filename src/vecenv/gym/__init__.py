@@ -12,7 +12,7 @@ from typing import Any
 
 import gymnasium
 
-from vecenv._factories import factories
+from vecenv.engines.python.factories import factories
 from vecenv.gym._vector_env import AsyncVectorEnv, Infos, StepTuple, SyncVectorEnv, VectorEnv
 
 __all__ = ["AsyncVectorEnv", "SyncVectorEnv", "VectorEnv", "make"]

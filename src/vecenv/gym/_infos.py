@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._infos import as_arrays, objects
-from vecenv._step import Step
+from vecenv._front.infos import as_arrays, objects
+from vecenv._front.step import Step
 
 _ALWAYS_OBJECTS = frozenset({"final_observation", "final_info"})
 

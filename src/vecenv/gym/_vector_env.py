@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import gymnasium
 from gymnasium import Space
 
-from vecenv._faces import check_given_spaces, transition_dicts
-from vecenv._make import make
-from vecenv._seeding import spread
-from vecenv._step import Step
-from vecenv._vector_env import VectorEnv as Front
+from vecenv._batch.seeding import spread
+from vecenv._front.faces import check_given_spaces, transition_dicts
+from vecenv._front.step import Step
+from vecenv._front.vector_env import VectorEnv as Front
+from vecenv._make.make import make
 from vecenv.errors import ConfigError, NothingPendingError, PendingError, UnsupportedError, WorkerTimeout
 from vecenv.gym._infos import flat_arrays, with_final
 
 if TYPE_CHECKING:
-    from vecenv.engines._process import ProcessEngine
-    from vecenv.engines._sync import SyncEngine
+    from vecenv.engines.process.engine import ProcessEngine
+    from vecenv.engines.python.sync import SyncEngine
 
 StepTuple = Literal[4, 5]
 Infos = Literal["dict", "list"]

@@ -4,7 +4,7 @@ Replace `gymnasium.vector.AsyncVectorEnv` by `vecenv.gymnasium.AsyncVectorEnv` a
 it is faster, closes in bounded time, and says which env failed and why.
 """
 
-from vecenv._registration import register
+from vecenv._make.registration import register
 from vecenv.gymnasium._async import AsyncVectorEnv
 from vecenv.gymnasium._make_vec import make_vec
 from vecenv.gymnasium._sync import SyncVectorEnv

@@ -11,11 +11,11 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.async_vector_env import AsyncVectorEnv as GymnasiumAsyncVectorEnv
 
-from vecenv._autoreset import parse_mode
-from vecenv._batch import Rows
-from vecenv._cpus import usable_cpus
-from vecenv._layout import is_custom
-from vecenv.engines._process import ProcessEngine
+from vecenv._batch.batch import Rows
+from vecenv._batch.layout import is_custom
+from vecenv._front.autoreset import parse_mode
+from vecenv._util.cpus import usable_cpus
+from vecenv.engines.process.engine import ProcessEngine
 from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError, WorkerTimeout
 from vecenv.gymnasium._face import GymnasiumFace, named
 
@@ -157,7 +157,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         except BaseException as error:
             if isinstance(error, EnvError) and not isinstance(error, WorkerTimeout):
                 self._waiting_call = False
-            self._tidy_up(error)
+            self._resync(error)
             raise
         finally:
             self._lifecycle.inside = None

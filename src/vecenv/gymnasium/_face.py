@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from vecenv._batch import Rows
-from vecenv._layout import SpaceMismatch
-from vecenv._vector_env import VectorEnv
+from vecenv._batch.batch import Rows
+from vecenv._batch.layout import SpaceMismatch
+from vecenv._front.vector_env import VectorEnv
 from vecenv.errors import EnvError, WorkerTimeout
 
 

@@ -11,7 +11,7 @@ import gymnasium
 from gymnasium import VectorizeMode
 from gymnasium.envs.registration import EnvSpec
 
-from vecenv._factories import MakeEnv, importable
+from vecenv.engines.python.factories import MakeEnv, importable
 from vecenv.gymnasium._async import AsyncVectorEnv
 from vecenv.gymnasium._sync import SyncVectorEnv
 

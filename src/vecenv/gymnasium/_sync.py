@@ -8,8 +8,8 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import AutoresetMode
 
-from vecenv._autoreset import parse_mode
-from vecenv.engines._sync import SyncEngine
+from vecenv._front.autoreset import parse_mode
+from vecenv.engines.python.sync import SyncEngine
 from vecenv.gymnasium._face import GymnasiumFace, named
 
 

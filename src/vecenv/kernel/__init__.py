@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from vecenv.kernel import rng
-from vecenv.kernel._define import Kernel, kernel
-from vecenv.kernel._registry import kernel_ids, kernel_of
+from vecenv.kernel.language.define import Kernel, kernel
+from vecenv.kernel.language.registry import kernel_ids, kernel_of
 
 __all__ = ["Kernel", "kernel_ids", "kernel_of", "rng"]
 

@@ -2,7 +2,7 @@
 
 Every env has a stream of its own, seeded as `gymnasium.utils.seeding.np_random(seed)`. Inside a kernel `rng` is that
 stream; `uniform(rng, 0, 1)` and `rng.uniform(0, 1)` are the same. Here are the functions as plain Python sees them,
-over a real `numpy.random.Generator`; native code has twins of them in `_pcg64.py`.
+over a real `numpy.random.Generator`; native code has twins of them in `pcg64.py`.
 """
 
 from __future__ import annotations

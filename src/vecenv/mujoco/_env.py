@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium.envs.registration import registry
 
 from vecenv.errors import ConfigError, MissingExtra
-from vecenv.kernel._fields import cells
-from vecenv.kernel._python import KernelEnv
+from vecenv.kernel.language.fields import cells
+from vecenv.kernel.language.python import KernelEnv
 from vecenv.mujoco._kernel import TaskKernel, build_task
 from vecenv.mujoco._registry import GYMNASIUM
 from vecenv.mujoco._simulator import Simulator, what_is_bad

@@ -12,8 +12,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from vecenv.kernel._compile import ALONE
-from vecenv.kernel._math import EXACT, _address
+from vecenv.kernel.numba.compile import ALONE
+from vecenv.kernel.numba.math import EXACT, _address
 
 _OPTIONS: dict[str, Any] = {**EXACT, **ALONE}
 _WORD = ir.IntType(64)

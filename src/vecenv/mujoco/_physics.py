@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from vecenv.kernel._twins import twin
+from vecenv.kernel.language.twins import twin
 
 _NATIVE = "vecenv.mujoco._native"
 

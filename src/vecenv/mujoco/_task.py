@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from vecenv._checks import positive_int
+from vecenv._util.checks import positive_int
 from vecenv.errors import ConfigTypeError
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._compiled_env import CompiledVectorEnv
-from vecenv._exchange import Exchange
-from vecenv._rollout import Rollout
-from vecenv.engines._mujoco import MujocoEngine
+from vecenv._front.compiled_env import CompiledVectorEnv
+from vecenv._front.exchange import Exchange
+from vecenv._front.rollout import Rollout
+from vecenv.engines.native.mujoco import MujocoEngine
 from vecenv.errors import ConfigError
 
 

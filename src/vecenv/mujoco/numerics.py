@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv.kernel._twins import twin
+from vecenv.kernel.language.twins import twin
 from vecenv.mujoco._physics import fused
 
 _NATIVE = "vecenv.mujoco._native"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vecenv._autoreset import name_of_mode
-from vecenv._envs import Factory
-from vecenv._vector_env import VectorEnv
+from vecenv._front.autoreset import name_of_mode
+from vecenv._front.vector_env import VectorEnv
 from vecenv.engines import SupportsStates
+from vecenv.engines.python.envs import Factory
 from vecenv.recording._begins import Begins, KernelBegins, PythonBegins, RayBegins
 from vecenv.recording._describe import describe_build, describe_kernel
 from vecenv.recording._episodes import Facts

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vecenv._batch import Batch, Rows
-from vecenv._starts import SEEDED, STREAM, UNKNOWN, WATCHED
+from vecenv._batch.batch import Batch, Rows
+from vecenv._batch.random_state import WORDS
+from vecenv._batch.starts import SEEDED, STREAM, UNKNOWN, WATCHED
 from vecenv.engines import SupportsStates
-from vecenv.recording._random_state import WORDS
 
 _NO_WORDS = (
     "its np_random is no NumPy generator with PCG64, so it cannot be said where its random stream was; reset it with a "

@@ -14,10 +14,10 @@ from typing import Any
 
 from gymnasium.envs.registration import EnvSpec, registry
 
-from vecenv._builds import NAMESPACE, find_build
-from vecenv._envs import Factory
-from vecenv._make import resolve
+from vecenv._make.builds import NAMESPACE, find_build
+from vecenv._make.make import resolve
 from vecenv.atari._ids import register_games
+from vecenv.engines.python.envs import Factory
 from vecenv.errors import ConfigError, UnknownEnv, UnsafeFile
 from vecenv.mujoco._registry import find_task
 from vecenv.recording._kernel_state import begun_env

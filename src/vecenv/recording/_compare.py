@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
-from vecenv._batch import Batch
-from vecenv._layout import Layout
+from vecenv._batch.batch import Batch
+from vecenv._batch.layout import Layout
 from vecenv.errors import ConfigError
 from vecenv.recording._digests import digest_rows
 from vecenv.recording._recording import Column, Recording

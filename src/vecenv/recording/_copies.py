@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Rows
-from vecenv._layout import Columns, Layout
+from vecenv._batch.batch import Rows
+from vecenv._batch.layout import Columns, Layout
 from vecenv.recording._digests import digest_rows, is_digested
 from vecenv.recording._log import Kept, parts
 from vecenv.recording._recording import Column

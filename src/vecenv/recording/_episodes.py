@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._batch import Batch
+from vecenv._batch.batch import Batch
 from vecenv.recording._begins import Begins, not_told
 from vecenv.recording._copies import columns_of, is_data
 from vecenv.recording._digests import is_digested

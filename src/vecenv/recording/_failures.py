@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vecenv._faults import Fault
+from vecenv._batch.faults import Fault
 from vecenv.errors import NotFiniteError, RestartLimit, SpaceError, VecenvError, WorkerDied, WorkerTimeout
 
 _LONGEST = 10_000

@@ -10,13 +10,13 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
-from vecenv._builds import find_build
-from vecenv._task_builds import task_kernel
+from vecenv._make.builds import find_build
+from vecenv._make.tasks import task_kernel
 from vecenv.errors import ConfigError
-from vecenv.kernel._define import Kernel
-from vecenv.kernel._fields import Record
-from vecenv.kernel._python import KernelEnv
-from vecenv.kernel._snapshot import generator
+from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.fields import Record
+from vecenv.kernel.language.python import KernelEnv
+from vecenv.kernel.language.snapshot import generator
 from vecenv.mujoco._registry import find_task
 from vecenv.recording._painting import Painter
 from vecenv.recording._recording import Recording

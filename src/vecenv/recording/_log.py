@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from vecenv._batch import Op, Rows
-from vecenv._starts import WATCHED
+from vecenv._batch.batch import Op, Rows
+from vecenv._batch.starts import WATCHED
 
 Kept: TypeAlias = tuple[Any, ...]
 """One entry per leaf: an array, or a list of values where the leaf has no fixed size."""
@@ -45,7 +45,7 @@ class Received(NamedTuple):
     terminated: np.ndarray
     truncated: np.ndarray
     began: Rows | bytes | None
-    """Or what all rows noted: kinds of `_starts.py`, of which those above WATCHED began."""
+    """Or what all rows noted: kinds of `_batch/starts.py`, of which those above WATCHED began."""
     starts: Any
     """Of those that began, or of all."""
 

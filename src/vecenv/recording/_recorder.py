@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vecenv._batch import Batch, Rows
-from vecenv._faults import Fault
-from vecenv._seeding import NO_SEED
-from vecenv._starts import WATCHED
+from vecenv._batch.batch import Batch, Rows
+from vecenv._batch.faults import Fault
+from vecenv._batch.seeding import NO_SEED
+from vecenv._batch.starts import WATCHED
 from vecenv.errors import EnvError, NotFiniteError, UnknownRow, VecenvError, WorkerDied, WorkerTimeout, name_recording
 from vecenv.recording._begins import Begins, noted_start
 from vecenv.recording._copies import copied_value, copier
@@ -71,7 +71,7 @@ class Recorder:
         """These rows are about to be sent; their columns are written."""
         batch, whole = self._batch, rows is self._everyone
         actions = self._copy_actions(batch.actions, None if whole else rows)
-        given = {row: copied_value(value) for row, value in batch.given.items()} if batch.given else None
+        given = {row: copied_value(value) for row, value in batch.raw_actions.items()} if batch.raw_actions else None
         self._log.add((self._size(actions, 0, whole), None if whole else rows.copy(), ops, actions, given))
         if batch.options:
             self._options.sending(rows.tolist())

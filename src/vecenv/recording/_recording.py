@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from vecenv._batch.random_state import WORDS
 from vecenv.errors import UnsafeFile
 from vecenv.recording import _archive
-from vecenv.recording._random_state import WORDS
 from vecenv.recording._values import pack, unpack
 
 Column: TypeAlias = np.ndarray | tuple[Any, ...] | None

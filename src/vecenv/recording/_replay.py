@@ -13,14 +13,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._batch import Op
-from vecenv._checks import positive_int, positive_seconds
-from vecenv._envs import Factory
-from vecenv.engines._sync import SyncEngine
+from vecenv._batch.batch import Op
+from vecenv._batch.random_state import set_words
+from vecenv._util.checks import positive_int, positive_seconds
+from vecenv.engines.python.envs import Factory
+from vecenv.engines.python.sync import SyncEngine
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError
 from vecenv.recording._builds import Parts, factory_of, parts_of
 from vecenv.recording._compare import Comparison
-from vecenv.recording._random_state import set_words
 from vecenv.recording._recording import Recording
 from vecenv.recording._result import Failure, Replay, type_of
 from vecenv.recording._stage import Stage, trimmed
@@ -185,7 +185,7 @@ class _Run:
             assert recorded is not None  # such a recording is not replayable
             column[0] = recorded[place]
         if place in recording.given:
-            batch.given[0] = recording.given[place]
+            batch.raw_actions[0] = recording.given[place]
 
 
 def _failure_of(ending: Ending, step: int, patience: float) -> Failure:

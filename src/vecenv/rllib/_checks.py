@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
-from vecenv._layout import map_tree
+from vecenv._batch.layout import map_tree
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
 from vecenv.rllib._normalizer import ObservationNormalizer

@@ -12,7 +12,7 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.tune.registry import register_env
 
-from vecenv._checks import positive_int
+from vecenv._util.checks import positive_int
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.rllib._checks import check_batch, check_config, check_untouched
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation

@@ -10,7 +10,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor
 
-from vecenv._layout import map_tree
+from vecenv._batch.layout import map_tree
 
 SEEN = "seen"
 """Column of the observations as arrays, as filters left them: what is learned from."""

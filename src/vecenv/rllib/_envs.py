@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
 
-from vecenv._make import make
+from vecenv._make.make import make
 from vecenv.errors import ConfigError
 from vecenv.rllib._checks import check_fresh_arrays, check_vector_env
 from vecenv.rllib._packed_env import PackedVectorEnv
@@ -126,7 +126,7 @@ def as_floats(space: Space[Any]) -> Space[Any]:
 
 def _as_floats(envs: VectorEnv) -> VectorEnv:
     """One float32 array per observation; a Discrete becomes one-hot, pictures keep their shape and values."""
-    from vecenv._vector_env import VectorEnv as Ours
+    from vecenv._front.vector_env import VectorEnv as Ours
 
     if isinstance(envs, Ours):
         from vecenv.wrappers import DtypeObservation, FlattenObservation

@@ -14,7 +14,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.evaluation.postprocessing import Postprocessing
 
-from vecenv._layout import map_tree
+from vecenv._batch.layout import map_tree
 from vecenv.errors import UnsupportedError
 from vecenv.rllib._rollout import VERSION, PackedRollout
 

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from vecenv._layout import map_tree
+from vecenv._batch.layout import map_tree
 from vecenv.rllib._episodes import EpisodeLog
 
 

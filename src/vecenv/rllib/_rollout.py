@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from vecenv._layout import map_tree
+from vecenv._batch.layout import map_tree
 
 VERSION = 1
 """Of the fields of PackedRollout. A learner refuses another one: driver and actors may run different releases."""

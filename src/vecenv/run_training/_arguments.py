@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from vecenv._checks import positive_int
-from vecenv._make import make
+from vecenv._make.make import make
+from vecenv._util.checks import positive_int
 from vecenv.errors import ConfigError, MissingExtra
 
 Mode = Literal["vec", "packed_vec", "native"]

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from vecenv._cpus import usable_cpus
+from vecenv._util.cpus import usable_cpus
 from vecenv.run_training._arguments import Arguments, Mode
 
 SPLIT = ("sampling_seconds", "connectors_seconds", "sgd_seconds")

@@ -29,9 +29,9 @@ except ImportError as error:
 
     raise MissingExtra(f"{error}; pip install 'vecenv[sb3]'") from None
 
-from vecenv._batch import Op
-from vecenv._layout import map_tree
-from vecenv._step import Step
+from vecenv._batch.batch import Op
+from vecenv._batch.layout import map_tree
+from vecenv._front.step import Step
 from vecenv.buffers import ReplayBuffer as OurReplayBuffer
 from vecenv.buffers import gae
 from vecenv.buffers._storage import Storage

@@ -11,11 +11,11 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from vecenv._compiled_env import CompiledVectorEnv
-from vecenv._exchange import Exchange
-from vecenv._infos import rows_of_arrays
-from vecenv._layout import map_tree
-from vecenv._vector_env import VectorEnv
+from vecenv._batch.layout import map_tree
+from vecenv._front.compiled_env import CompiledVectorEnv
+from vecenv._front.exchange import Exchange
+from vecenv._front.infos import rows_of_arrays
+from vecenv._front.vector_env import VectorEnv
 from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError
 from vecenv.sb3 import _served
 from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn

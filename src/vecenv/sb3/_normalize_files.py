@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vecenv._data_files import Archive, parsed
+from vecenv._util.files import Archive, parsed
 from vecenv.errors import UnsafeFile
 from vecenv.sb3 import _inert_pickle as inert
 from vecenv.sb3._inert_pickle import Record

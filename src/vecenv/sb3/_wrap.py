@@ -9,9 +9,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, iterate
 
-from vecenv._infos import as_arrays, objects
-from vecenv._options import ResetOptions
-from vecenv._vector_env import VectorEnv
+from vecenv._front.infos import as_arrays, objects
+from vecenv._front.reset_options import ResetOptions
+from vecenv._front.vector_env import VectorEnv
 from vecenv.errors import ConfigTypeError, UnsupportedError
 from vecenv.sb3._front import FrontVecEnv
 from vecenv.sb3._register import is_vec_env

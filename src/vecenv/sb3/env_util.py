@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from vecenv._factories import importable
+from vecenv.engines.python.factories import importable
 from vecenv.sb3 import _served
 from vecenv.sb3.atari_wrappers import AtariWrapper
 from vecenv.sb3.base_vec_env import VecEnv

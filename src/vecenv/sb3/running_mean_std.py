@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._finite import unfit_rows
+from vecenv._batch.finite import unfit_rows
 from vecenv.wrappers._moments import Moments
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from vecenv._checks import positive_int
+from vecenv._util.checks import positive_int
 from vecenv.sb3._images import is_channels_first, is_image_space
 from vecenv.wrappers._stacking import Stacker
 

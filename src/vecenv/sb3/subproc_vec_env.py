@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from vecenv._make import make
+from vecenv._make.make import make
 from vecenv.sb3._front import FrontVecEnv
 from vecenv.sb3._served import ServedFactory
 

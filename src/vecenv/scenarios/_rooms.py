@@ -11,13 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from vecenv._builds import find_build
-from vecenv._options import Renewal, ResetOptions
-from vecenv._vector_env import VectorEnv
-from vecenv.engines._compiled import CompiledEngine
+from vecenv._front.reset_options import Renewal, ResetOptions
+from vecenv._front.vector_env import VectorEnv
+from vecenv._make.builds import find_build
+from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.errors import ConfigError, ConfigTypeError
-from vecenv.kernel._define import Kernel
-from vecenv.kernel._fields import did_you_mean
+from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.fields import did_you_mean
 from vecenv.scenarios._noise import Noise
 from vecenv.scenarios._sets import ABSENT, Columns, Scenarios, Values, sets_of
 

@@ -9,10 +9,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._exchange import Exchange
-from vecenv._options import ResetOptions
-from vecenv._seeding import NO_SEED, spread
-from vecenv._vector_env import VectorEnv
+from vecenv._batch.seeding import NO_SEED, spread
+from vecenv._front.exchange import Exchange
+from vecenv._front.reset_options import ResetOptions
+from vecenv._front.vector_env import VectorEnv
 from vecenv.errors import ConfigError, SpaceError, UnsupportedError
 from vecenv.scenarios._noise import Noise
 from vecenv.scenarios._rooms import Room, room_of

@@ -9,9 +9,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._builds import find_build, kernel_spec, split_parameters
-from vecenv._make import make
-from vecenv._vector_env import VectorEnv
+from vecenv._front.vector_env import VectorEnv
+from vecenv._make.builds import find_build, kernel_spec, split_parameters
+from vecenv._make.make import make
 from vecenv.errors import ConfigTypeError
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector.utils import iterate
 
-from vecenv._layout import Layout, map_tree
-from vecenv._leaf import Leaf
+from vecenv._batch.layout import Layout, map_tree
+from vecenv._batch.leaf import Leaf
 from vecenv.wrappers._observations import map_space
 
 Wrap = Callable[[Any], Any]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from vecenv._envs import Factory
-from vecenv.engines._compiled import CompiledEngine
-from vecenv.kernel._define import build
+from vecenv.engines.native.compiled import CompiledEngine
+from vecenv.engines.python.envs import Factory
+from vecenv.kernel.language.define import build
 from vecenv.kernel.rng import random
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Op, Rows
-from vecenv._envs import Factory
+from vecenv._batch.batch import Op, Rows
 from vecenv.engines import Engine
-from vecenv.engines._sync import SyncEngine
+from vecenv.engines.python.envs import Factory
+from vecenv.engines.python.sync import SyncEngine
 from vecenv.errors import EnvError
 from vecenv.testing._law_env import LawEnv
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from hypothesis.stateful import RuleBasedStateMachine
 
-from vecenv._infos import rows_of_arrays
+from vecenv._front.infos import rows_of_arrays
 from vecenv.errors import (
     ClosedError,
     EnvError,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Op
+from vecenv._batch.batch import Op
 from vecenv.errors import NothingPendingError, NotResetError, PendingError, SpaceError, VecenvError
 from vecenv.testing._obedient_env import EXIT, RAISE, SLOW
 

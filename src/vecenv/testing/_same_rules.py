@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from vecenv._infos import rows_of_arrays
+from vecenv._front.infos import rows_of_arrays
 from vecenv.errors import EnvError, NothingPendingError
 from vecenv.testing._difference import difference
 from vecenv.testing._laws import _law

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium.utils import seeding
 
-from vecenv._faults import restart_seed
+from vecenv._batch.faults import restart_seed
 
 _AHEAD = 1024
 """Draws of each env's random stream that are made at once."""

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._make import make
+from vecenv._make.make import make
 from vecenv.engines import SupportsKill
 from vecenv.errors import RestartLimit
 from vecenv.testing._fault_env import FaultEnv

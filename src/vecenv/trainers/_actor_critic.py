@@ -8,7 +8,7 @@ import torch
 from gymnasium import Space
 from torch import Tensor, nn
 
-from vecenv._layout import map_tree
+from vecenv._batch.layout import map_tree
 from vecenv.errors import CallOrderError
 from vecenv.trainers._distributions import head_of
 from vecenv.trainers._networks import Encoder, Stacks, orthogonal

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
-from vecenv._action_masks import action_masks
-from vecenv._cpus import usable_cpus
-from vecenv._exchange import Exchange
-from vecenv._make import make
-from vecenv._rollout import Snapshot
-from vecenv._step import Step
-from vecenv._vector_env import VectorEnv
+from vecenv._front.action_masks import action_masks
+from vecenv._front.exchange import Exchange
+from vecenv._front.rollout import Snapshot
+from vecenv._front.step import Step
+from vecenv._front.vector_env import VectorEnv
+from vecenv._make.make import make
+from vecenv._util.cpus import usable_cpus
 from vecenv.errors import ConfigError, EnvError, NothingPendingError, UnsupportedError
 from vecenv.trainers._progress import Episodes
 from vecenv.wrappers import Transform, Wrapper

@@ -12,7 +12,7 @@ from gymnasium import Space, spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vecenv._leaf import Leaf
+from vecenv._batch.leaf import Leaf
 from vecenv.buffers._storage import Storage
 from vecenv.errors import ConfigError, SpaceError
 

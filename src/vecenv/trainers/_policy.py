@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from vecenv._layout import map_tree
+from vecenv._batch.layout import map_tree
 from vecenv.wrappers._normalize_observation import Normalize
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vecenv._layout import map_tree
-from vecenv._step import Step
+from vecenv._batch.layout import map_tree
+from vecenv._front.step import Step
 from vecenv.buffers import RolloutBuffer
 from vecenv.buffers._storage import Storage
 from vecenv.trainers._actor_critic import ActorCritic

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vecenv._layout import map_tree
+from vecenv._batch.layout import map_tree
 from vecenv.buffers import ReplayBuffer, Transitions
 from vecenv.buffers._storage import Storage
 from vecenv.errors import ConfigError

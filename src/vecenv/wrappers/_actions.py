@@ -11,9 +11,9 @@ from gymnasium import Space, spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from gymnasium.wrappers.utils import rescale_box
 
-from vecenv._exchange import Exchange
-from vecenv._layout import Columns, Layout
-from vecenv._seeding import NO_SEED, spread
+from vecenv._batch.layout import Columns, Layout
+from vecenv._batch.seeding import NO_SEED, spread
+from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.wrappers._streams import Streams
 from vecenv.wrappers._transform import Transform

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import gymnasium
 import numpy as np
 
-from vecenv._exchange import Exchange
-from vecenv._step import Step
+from vecenv._front.exchange import Exchange
+from vecenv._front.step import Step
 from vecenv.errors import ConfigTypeError, MissingExtra, UnsupportedError
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper

@@ -9,13 +9,13 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import create_empty_array
 
-from vecenv._autoreset import plan
-from vecenv._batch import Op
-from vecenv._exchange import Exchange
-from vecenv._infos import as_arrays
-from vecenv._layout import Layout
-from vecenv._seeding import NO_SEED, spread
-from vecenv._vector_env import VectorEnv
+from vecenv._batch.batch import Op
+from vecenv._batch.layout import Layout
+from vecenv._batch.seeding import NO_SEED, spread
+from vecenv._front.autoreset import plan
+from vecenv._front.exchange import Exchange
+from vecenv._front.infos import as_arrays
+from vecenv._front.vector_env import VectorEnv
 from vecenv.errors import ConfigError, MissingExtra, SpaceError, UnsupportedError
 from vecenv.wrappers._arrays import as_list
 from vecenv.wrappers._streams import Streams

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
-from vecenv._exchange import Exchange
-from vecenv._finite import all_finite, unfit_rows
-from vecenv._layout import Layout
-from vecenv._seeding import NO_SEED, Seeding, spread
+from vecenv._batch.finite import all_finite, unfit_rows
+from vecenv._batch.layout import Layout
+from vecenv._batch.seeding import NO_SEED, Seeding, spread
+from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError, InvalidAction, NotFiniteError
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper

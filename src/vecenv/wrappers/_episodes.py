@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._exchange import Exchange
+from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError
 from vecenv.wrappers._results_file import ResultsFile
 from vecenv.wrappers._transform import Transform, fitting

@@ -11,8 +11,8 @@ from gymnasium import Space, spaces
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers.utils import create_zero_array
 
-from vecenv._exchange import Exchange
-from vecenv._layout import map_tree
+from vecenv._batch.layout import map_tree
+from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError, ConfigTypeError, SpaceError
 from vecenv.wrappers._observations import check_arrays, map_space, spread
 from vecenv.wrappers._stacking import Stacker

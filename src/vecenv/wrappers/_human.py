@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._exchange import Exchange
+from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError, MissingExtra, PendingError
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._video import tile

@@ -10,9 +10,9 @@ import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
 
-from vecenv._layout import map_tree
-from vecenv._native_function import address_of, native_function
+from vecenv._batch.layout import map_tree
 from vecenv.errors import MissingExtra, SpaceError
+from vecenv.kernel.numba.functions import address_of, native_function
 from vecenv.wrappers._observations import ObservationFunction, as_space, check_box, is_image, map_space
 from vecenv.wrappers._wrapper import Wrapper
 

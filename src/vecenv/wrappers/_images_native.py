@@ -1,10 +1,10 @@
-"""Native code of `_images.py`; see `_native_function.py` for how it is compiled."""
+"""Native code of `_images.py`; see `kernel/numba/functions.py` for how it is compiled."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from vecenv._native_function import int64_at, uint8_at
+from vecenv.kernel.numba.functions import int64_at, uint8_at
 
 
 def grayscale(table: int) -> int:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._finite import all_finite, unfit_rows
-from vecenv._native_function import address_of, float32_at, float64_at, native_function, uint8_at
+from vecenv._batch.finite import all_finite, unfit_rows
 from vecenv.errors import SpaceError
+from vecenv.kernel.numba.functions import address_of, float32_at, float64_at, native_function, uint8_at
 
 TABLE = ("batch", "out", "rows", "columns", "mean", "var", "std", "numbers", "scratch", "column")
 """Words of the native functions. All but the two sizes are addresses; `numbers` are count, epsilon and clip."""

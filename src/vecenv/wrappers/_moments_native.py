@@ -1,4 +1,4 @@
-"""Native code of `_moments.py`; see `_native_function.py` for how it is compiled, and `_moments.TABLE` for the words.
+"""Native code of `_moments.py`; `kernel/numba/functions.py` compiles it, and `_moments.TABLE` lists its arguments.
 
 Every sum is taken in NumPy's order, and in the type in which NumPy takes it, so that results are equal to the last bit.
 Columns are worked on in blocks, so that a block is still in the cache when it is needed again.
@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from vecenv._native_function import float32_at, float64_at, int64_at
+from vecenv.kernel.numba.functions import float32_at, float64_at, int64_at
 
 values_at = float64_at
 """Of the batch."""

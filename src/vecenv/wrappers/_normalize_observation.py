@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
 
-from vecenv._exchange import Exchange
+from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.wrappers._moments import Moments
 from vecenv.wrappers._observations import spread

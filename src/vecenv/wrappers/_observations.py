@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
-from vecenv._exchange import Exchange
-from vecenv._layout import Layout, map_tree
+from vecenv._batch.layout import Layout, map_tree
+from vecenv._front.exchange import Exchange
 from vecenv.errors import SpaceError
 from vecenv.wrappers._transform import Transform
 

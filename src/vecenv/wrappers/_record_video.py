@@ -9,7 +9,7 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
-from vecenv._exchange import Exchange
+from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError, PendingError, UnknownRow
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._video import VideoFile, tile

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._data_files import parsed
+from vecenv._util.files import parsed
 from vecenv.errors import ConfigError, FileInUse, MissingExtra, UnsafeFile
 
 SUFFIX = "monitor.csv"

@@ -8,8 +8,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._exchange import Exchange
-from vecenv._finite import all_finite
+from vecenv._batch.finite import all_finite
+from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.wrappers._moments import Moments
 from vecenv.wrappers._transform import Transform, fitting

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from vecenv._exchange import Exchange
+from vecenv._front.exchange import Exchange
 from vecenv.errors import SpaceError
 from vecenv.wrappers._flatten import flatten_function
 from vecenv.wrappers._observations import ObservationFunction, check_arrays, check_box, count_of

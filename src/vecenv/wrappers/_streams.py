@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vecenv._seeding import NO_SEED
+from vecenv._batch.seeding import NO_SEED
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _PER_TURN = np.uint64(2)

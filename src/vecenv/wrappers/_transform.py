@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from vecenv._exchange import Exchange
+from vecenv._front.exchange import Exchange
 from vecenv.errors import SpaceError
 
 

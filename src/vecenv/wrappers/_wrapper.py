@@ -12,13 +12,13 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from vecenv._autoreset import mode_of, plan
-from vecenv._exchange import Exchange
-from vecenv._explain import Explanation
-from vecenv._options import ResetOptions
-from vecenv._stats import Stats
-from vecenv._step import Step
-from vecenv._vector_env import VectorEnv
+from vecenv._front.autoreset import mode_of, plan
+from vecenv._front.exchange import Exchange
+from vecenv._front.explain import Explanation
+from vecenv._front.reset_options import ResetOptions
+from vecenv._front.stats import Stats
+from vecenv._front.step import Step
+from vecenv._front.vector_env import VectorEnv
 from vecenv.errors import ClosedError, ConfigTypeError, NotFiniteError, SpaceError, UnsupportedError
 from vecenv.wrappers._transform import Transform
 

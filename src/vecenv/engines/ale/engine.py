@@ -11,15 +11,15 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from gymnasium.vector.utils import batch_space
 
-from vecenv._batch import Batch, Mail, Op, Rows
-from vecenv._faults import Fault
-from vecenv._layout import Layout
-from vecenv._seeding import NO_SEED
+from vecenv._batch.batch import Batch, Mail, Op, Rows
+from vecenv._batch.faults import Fault
+from vecenv._batch.layout import Layout
+from vecenv._batch.seeding import NO_SEED
 from vecenv.atari._preprocessing import Preprocessing, ale_seed, frame_limit
-from vecenv.engines._ale_games import Games, GameSpec
-from vecenv.engines._ale_pool import Pool
-from vecenv.engines._facts import BatchFacts
-from vecenv.engines._local import first_fault, take_mail
+from vecenv.engines.ale.games import Games, GameSpec
+from vecenv.engines.ale.pool import Pool
+from vecenv.engines.facts import BatchFacts
+from vecenv.engines.python.local import discard_mail, first_fault
 from vecenv.errors import InvalidAction, SpaceError, UnsupportedError
 
 _RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
@@ -309,7 +309,7 @@ class AleEngine:
             row, fault = found
             self._ready.remove(row)
             self.batch.op[row] = 0
-            take_mail(self.batch, [row])
+            discard_mail(self.batch, [row])
             raise fault.to_error(row)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vecenv.atari._preprocessing import Preprocessing
-from vecenv.engines._ale_games import GameSpec, alive, native
+from vecenv.engines.ale.games import GameSpec, alive, native
 
 
 class Pool:

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
-from vecenv._batch import Batch, Op, Rows
-from vecenv._clocks import BUCKETS, Clocks
-from vecenv._faults import Fault
-from vecenv._layout import Columns, Layout
-from vecenv._seeding import NO_SEED
-from vecenv.engines._crew import Crew
-from vecenv.engines._facts import BatchFacts
+from vecenv._batch.batch import Batch, Op, Rows
+from vecenv._batch.clocks import BUCKETS, Clocks
+from vecenv._batch.faults import Fault
+from vecenv._batch.layout import Columns, Layout
+from vecenv._batch.seeding import NO_SEED
+from vecenv.engines.facts import BatchFacts
+from vecenv.engines.native.threads import NativeThreads
 from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedError
-from vecenv.kernel._define import Kernel, per_env
-from vecenv.kernel._driver import RNG_WORDS, block_of, fill_table, table_size
-from vecenv.kernel._native import Precision, native
-from vecenv.kernel._python import KernelEnv, check_render_mode, metadata_of, option_columns
-from vecenv.kernel._snapshot import generator, snapshot, try_out
+from vecenv.kernel.language.define import Kernel, per_env
+from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
+from vecenv.kernel.language.snapshot import generator, snapshot, try_out
+from vecenv.kernel.numba.cache import Precision, native
+from vecenv.kernel.numba.driver import RNG_WORDS, block_of, fill_table, table_size
 
 RING = 4
 """Buffers that observations rotate through with `copy=False`: an array stays as it is for the next RING - 1 steps."""
@@ -42,7 +42,7 @@ class CompiledEngine:
         kernel: what the rows are.
         count: number of rows.
         kwargs: parameters, one mapping for all rows or one per row.
-        precision: "exact" (bit-equal to Python) or "fast" (within the tolerances of `kernel/_math.py`).
+        precision: "exact" (bit-equal to Python) or "fast" (within the tolerances of `kernel/numba/math.py`).
         threads: at most so many; whether they are worth it is measured.
         render_mode: as for a Gymnasium env.
         max_episode_steps: time limit, None for none.
@@ -101,9 +101,9 @@ class CompiledEngine:
         self._whole_at = self._whole.ctypes.data
         self._planned = (0, 0)
         self._calls = [self._native.caller() for _ in range(threads)]
-        self._crew = Crew(threads)
+        self._native_threads = NativeThreads(threads)
         self._block = block_of(kernel)
-        self._pace = _Pace(threads > 1 and count >= 2 * self._block)
+        self._pace = _ThreadTuner(threads > 1 and count >= 2 * self._block)
         self._rings: list[_Ring] = []
         self._turn = 0
         self._busy = 0
@@ -130,11 +130,11 @@ class CompiledEngine:
         return chosen
 
     def pending(self) -> Rows:
-        self._crew.settle()  # the front asks after an interrupt
+        self._native_threads.join()  # the front asks after an interrupt
         return np.sort(self._queue)
 
     def close(self, timeout: float = 5.0) -> None:
-        self._crew.close()
+        self._native_threads.close()
 
     def end(self, rows: Rows) -> None:
         """The front has ended the episodes of these rows."""
@@ -430,7 +430,7 @@ class CompiledEngine:
     def _together(self, calls: list[Callable[[int], int]], orders: np.ndarray, tables: list[np.ndarray]) -> int:
         """Run the range of `orders` on all threads."""
         tasks = [_task(call, orders, table) for call, table in zip(calls, tables, strict=True)]
-        return self._crew.run(tasks, int(orders[3]), self._block)
+        return self._native_threads.run(tasks, int(orders[3]), self._block)
 
     def _run_some(self, rows: Rows) -> None:
         orders = np.array([self._tables[0].ctypes.data, rows.ctypes.data, 0, len(rows), 0, 0, 1, 0], np.int64)
@@ -493,7 +493,7 @@ class _Ring:
         self.places = list(places)
 
 
-class _Pace:
+class _ThreadTuner:
     """Whether several threads are faster than one, found out by trying both in turn."""
 
     def __init__(self, worth_trying: bool) -> None:

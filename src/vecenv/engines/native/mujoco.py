@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Mail, Rows
-from vecenv._layout import Columns
-from vecenv.engines._compiled import CompiledEngine
+from vecenv._batch.batch import Mail, Rows
+from vecenv._batch.layout import Columns
+from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.mujoco._env import TaskEnv, told_of_divergence
 from vecenv.mujoco._kernel import TaskKernel
 

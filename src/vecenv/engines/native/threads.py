@@ -15,7 +15,7 @@ CHUNKS_EACH = 4
 """Parts per thread: whoever is done first takes the next, so that uneven rows are balanced."""
 
 
-class Crew:
+class NativeThreads:
     """Threads that wait for work. No OpenMP: GNU's aborts in a process that was forked.
 
     Args:
@@ -43,18 +43,18 @@ class Crew:
         starts = iter(range(0, count, part))
         totals = [0] * self.size
         work = [_share(task, starts, part, count, totals, place) for place, task in enumerate(tasks)]
-        self.settle()
+        self.join()
         try:
             for helper, share in zip(self._helpers, work[1:], strict=True):
                 helper.begin(share)
             work[0]()
         finally:
-            self.settle()
+            self.join()
         for helper in self._helpers:
             helper.check()
         return sum(totals)
 
-    def settle(self) -> None:
+    def join(self) -> None:
         """Wait until no helper is at work, also if Ctrl-C comes meanwhile: the memory they work on is the caller's."""
         interrupt: BaseException | None = None
         while True:

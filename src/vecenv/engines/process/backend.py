@@ -1,6 +1,6 @@
-"""The world around the process engine: how workers are started, waited for and ended.
+"""The backend around the process engine: how workers are started, waited for and ended.
 
-The engine touches processes, descriptors and clocks only through this, so that tests can give it another world.
+The engine touches processes, descriptors and clocks only through this, so that tests can give it another backend.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from vecenv._memory import SharedMemory
-from vecenv.engines._control import Control, SharedBlock, give_way
-from vecenv.engines._facts import EnvFacts
-from vecenv.engines._start import pickled_factories, start_context
-from vecenv.engines._worker import Assignment, Attachment
-from vecenv.engines._workers import Worker, close_workers, cut_off, first_message
+from vecenv._batch.memory import SharedMemory
+from vecenv.engines.facts import EnvFacts
+from vecenv.engines.process.child import Assignment, Attachment
+from vecenv.engines.process.handle import Worker, close_workers, cut_off, first_message
+from vecenv.engines.process.launch import pickled_factories, start_context
+from vecenv.engines.process.shared import Control, SharedBlock, yield_cpu
 from vecenv.errors import WorkerError
 
 
-class World(Protocol):
+class ProcessBackend(Protocol):
     """What the engine asks of its surroundings."""
 
     def clock(self) -> float:
         """Seconds that only grow; deadlines are of this clock."""
         ...
 
-    def give_way(self) -> object:
+    def yield_cpu(self) -> object:
         """Let another process have this core."""
         ...
 
@@ -88,11 +88,11 @@ class World(Protocol):
         ...
 
 
-class Processes:
-    """The real world: processes of this machine."""
+class OSProcesses:
+    """The real backend: processes of this machine."""
 
     clock = staticmethod(time.monotonic)
-    give_way = staticmethod(give_way)
+    yield_cpu = staticmethod(yield_cpu)
     pause = staticmethod(time.sleep)
     reserve = staticmethod(SharedMemory.create)
 

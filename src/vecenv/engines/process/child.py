@@ -20,14 +20,16 @@ from typing import Any
 
 import gymnasium
 
-from vecenv._batch import Mail
-from vecenv._envs import Factory, build_envs
-from vecenv._faults import Fault, OnError
-from vecenv._layout import Layout
-from vecenv._memory import SharedMemory
-from vecenv._rows import RowRunner
-from vecenv.engines._channel import Channel
-from vecenv.engines._control import (
+from vecenv._batch.batch import Mail
+from vecenv._batch.faults import Fault, OnError
+from vecenv._batch.layout import Layout
+from vecenv._batch.memory import SharedMemory
+from vecenv.engines.facts import EnvFacts
+from vecenv.engines.process.channel import Channel
+from vecenv.engines.process.ledger import WorkerLedger
+from vecenv.engines.process.reaper import MARK
+from vecenv.engines.process.sendable import drop_unsendable, dumps, picklable, sendable, unsendable
+from vecenv.engines.process.shared import (
     CLOSING,
     EAGER,
     MAILS,
@@ -40,10 +42,8 @@ from vecenv.engines._control import (
     fence,
     spin,
 )
-from vecenv.engines._facts import EnvFacts
-from vecenv.engines._guard import MARK
-from vecenv.engines._ledger import Docket
-from vecenv.engines._sendable import drop_unsendable, dumps, picklable, sendable, unsendable
+from vecenv.engines.python.envs import Factory, build_envs
+from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import EnvError, SpaceError
 
 _PR_SET_PDEATHSIG = 1
@@ -200,7 +200,7 @@ class Server:
         start, stop = bounds
         self._channel = channel
         self._control = block.control(number)
-        self._docket = Docket(block.requests[start:stop], block.answers[start:stop], self._control.worker)
+        self._docket = WorkerLedger(block.requests[start:stop], block.answers[start:stop], self._control.worker)
         self._batch = block.batch.rows(start, stop)
         self._runner = RowRunner(
             envs,
@@ -330,7 +330,7 @@ class Server:
         elif kind == "extras":
             options, given, actions = content
             self._batch.options.update(options)
-            self._batch.given.update(given)
+            self._batch.raw_actions.update(given)
             for leaf, values in actions.items():
                 for row, value in values.items():
                     self._batch.actions[leaf][row] = value

@@ -1,7 +1,7 @@
 """The process engine: the row loop in worker processes, over slices of one shared block.
 
-What was asked of whom is in `_ledger.py`, how the front waits in `_waiting.py`, what workers say beyond their columns
-in `_post.py`, how they are started and replaced in `_staff.py`.
+What was asked of whom is in `ledger.py`, how the front waits in `waiter.py`, what workers say beyond their columns
+in `messages.py`, how they are started and replaced in `pool.py`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Rows
-from vecenv._clocks import Clocks
-from vecenv._envs import Factory, build_envs
-from vecenv._faults import OnError
-from vecenv._memory import SharedMemory
-from vecenv._rows import RowRunner
-from vecenv.engines._control import SharedBlock
-from vecenv.engines._facts import EnvFacts, agree, check_observation_mode
-from vecenv.engines._ledger import Ledger, Part
-from vecenv.engines._local import first_fault, hand_over, results_or_raise, split, take_mail, warn_of
-from vecenv.engines._post import PostRoom
-from vecenv.engines._sendable import pickled
-from vecenv.engines._staff import Staff
-from vecenv.engines._waiting import WaitingRoom
-from vecenv.engines._workers import Worker
-from vecenv.engines._world import Processes, World
+from vecenv._batch.batch import Rows
+from vecenv._batch.clocks import Clocks
+from vecenv._batch.faults import OnError
+from vecenv._batch.memory import SharedMemory
+from vecenv.engines.facts import EnvFacts, check_observation_mode, merge_facts
+from vecenv.engines.process.backend import OSProcesses, ProcessBackend
+from vecenv.engines.process.handle import Worker
+from vecenv.engines.process.ledger import Ledger, Part
+from vecenv.engines.process.messages import MessageReader
+from vecenv.engines.process.pool import WorkerPool
+from vecenv.engines.process.sendable import pickled
+from vecenv.engines.process.shared import SharedBlock
+from vecenv.engines.process.waiter import Waiter
+from vecenv.engines.python.envs import Factory, build_envs
+from vecenv.engines.python.local import discard_mail, first_fault, hand_over, results_or_raise, split, warn_of
+from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import EnvError, NotResetError
 
 
@@ -44,7 +44,7 @@ class ProcessEngine:
         caller_works: the calling process holds a share of the envs too, and steps them instead of waiting.
         start_timeout: seconds that building the envs may take.
         origin: index of the first row among all envs, if these are a part of a larger batch.
-        world: how workers are started, waited for and ended, in place of processes of `context`.
+        backend: how workers are started, waited for and ended, in place of processes of `context`.
     """
 
     name = "process"
@@ -61,11 +61,11 @@ class ProcessEngine:
         caller_works: bool = False,
         start_timeout: float = 60.0,
         origin: int = 0,
-        world: World | None = None,
+        backend: ProcessBackend | None = None,
     ) -> None:
         check_observation_mode(observation_mode)
         self._factories = list(factories)
-        self._world = world or Processes(context)
+        self._backend = backend or OSProcesses(context)
         self._on_error: OnError = on_error
         self._ordered = ordered
         self._start_timeout = start_timeout
@@ -77,16 +77,16 @@ class ProcessEngine:
         self._blocks: list[SharedMemory] = []
         self._caller: RowRunner | None = None
         self._caller_rows: list[int] = []
-        self._staff = Staff(
-            self._world,
+        self._pool = WorkerPool(
+            self._backend,
             self._factories,
             self._bounds,
             on_error=on_error,
             origin=origin,
             start_timeout=start_timeout,
         )
-        self._workers = self._staff.workers
-        close = self._world, self._workers, self._blocks, 1.0
+        self._workers = self._pool.workers
+        close = self._backend, self._workers, self._blocks, 1.0
         self._close = Finalize(self, _close_all, args=close, exitpriority=100)
         try:
             self._start(observation_mode, caller_works)
@@ -97,10 +97,10 @@ class ProcessEngine:
     # --- the seam ----------------------------------------------------------------------------------------------------
 
     def send(self, rows: Rows) -> None:
-        self._post.questions = []  # one that failed is not asked of workers that are started now
-        if self._staff.disturbed:
+        self._messages.call_requests = []  # one that failed is not asked of workers that are started now
+        if self._pool.needs_recovery:
             self._share_out_rest()
-            self._staff.revive_for(rows)
+            self._pool.restart_for(rows)
         parts = self._ledger.parts(rows)
         extras = self._extras(parts)
         if self._caller is not None:
@@ -109,7 +109,7 @@ class ProcessEngine:
         try:
             self._share_out(parts, extras)
         except BaseException:  # interrupted half way: the rest is sent all the same
-            self._unfinished, self._staff.disturbed = (parts, extras), True
+            self._unfinished, self._pool.needs_recovery = (parts, extras), True
             self._share_out_rest()
             raise
 
@@ -130,15 +130,15 @@ class ProcessEngine:
                 self._workers[part].ring()
             self._share_out([asked for asked in parts if not self._ledger.was_asked(*asked[:2])], extras)
             self._unfinished = None
-            self._staff.calm_down()
+            self._pool.refresh()
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         if self._caller_rows:
             self._run_caller()
-        if self._staff.disturbed:
+        if self._pool.needs_recovery:
             self._share_out_rest()
-            self._staff.bury_again()
-        ledger, until = self._ledger, self._waiting.until
+            self._pool.finish_recovery()
+        ledger, until = self._ledger, self._waiter.until
         if count == ledger.pending_count:
             until(ledger.all_done, timeout)
             rows = ledger.all_pending()
@@ -146,15 +146,15 @@ class ProcessEngine:
             until(ledger.enough_done(count, ordered=self._ordered), timeout, eager=not self._ordered)
             rows = ledger.oldest_done(count)
         # Only now: of rows that are done all mail is there, of others that get done meanwhile it may not be.
-        lost = self._post.read(self._workers)
+        lost = self._messages.read(self._workers)
         if lost is not None:
-            self._world.is_gone(lost, set())  # if it is not, it will be
-            self._staff.bury(lost)
+            self._backend.is_gone(lost, set())  # if it is not, it will be
+            self._pool.handle_death(lost)
             return self.recv(count, timeout)
         if self.batch.mail:
             self._raise_fault(rows)
         if self._on_error == "restart":
-            self._staff.delivered(rows)
+            self._pool.delivered(rows)
         ledger.give_back(rows)
         return rows
 
@@ -162,23 +162,23 @@ class ProcessEngine:
         return np.flatnonzero(self._ledger.pending)
 
     def gone(self) -> Rows:
-        return self._staff.gone()
+        return self._pool.gone()
 
     def _raise_fault(self, rows: Rows) -> None:
         found = first_fault(self.batch, rows)
         if found is None:
             return
         row, fault = found
-        error = fault.to_error(row, *self._staff.home(row))
+        error = fault.to_error(row, *self._pool.home(row))
         failed = np.array(error.rows)
-        take_mail(self.batch, error.rows)
+        discard_mail(self.batch, error.rows)
         self._ledger.give_back(failed[self._ledger.pending[failed]])
         raise error
 
     def close(self, timeout: float = 5.0) -> None:
         if self._close.still_active():
             self._close.cancel()
-            complaints = _close_all(self._world, self._workers, self._blocks, timeout)
+            complaints = _close_all(self._backend, self._workers, self._blocks, timeout)
             if self._caller is not None:
                 complaints += self._caller.close()
             warn_of(complaints)
@@ -197,7 +197,7 @@ class ProcessEngine:
 
     def finish_call(self, timeout: float | None = None) -> list[Any]:
         """Wait for the results of `begin_call`."""
-        return results_or_raise(self._answers(timeout), self._staff.home)
+        return results_or_raise(self._answers(timeout), self._pool.home)
 
     def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
         payloads = [
@@ -207,10 +207,10 @@ class ProcessEngine:
         self._ask(payloads)
         if self._caller is not None:
             self._tell_own(self._caller.set_attr(name, dict(enumerate(values[self._caller.first :]))))
-        results_or_raise(self._answers(timeout), self._staff.home)
+        results_or_raise(self._answers(timeout), self._pool.home)
 
     def kill(self, row: int) -> None:
-        self._staff.kill(row)
+        self._pool.kill(row)
 
     def clocks(self) -> list[tuple[slice, Clocks]]:
         return [(slice(*bounds), clocks) for bounds, clocks in zip(self._bounds, self._block.clocks, strict=True)]
@@ -223,14 +223,14 @@ class ProcessEngine:
     # --- starting ----------------------------------------------------------------------------------------------------
 
     def _start(self, observation_mode: Any, caller_works: bool) -> None:
-        deadline = self._staff.deadline()
-        facts = self._staff.hire(self._worker_count, deadline)
+        deadline = self._pool.deadline()
+        facts = self._pool.start(self._worker_count, deadline)
         first = self._bounds[-1][0]
         mine = build_envs(self._factories[first:], first) if caller_works else []
         facts += [EnvFacts.of(env) for env in mine]
-        self.facts = agree(facts, observation_mode)
+        self.facts = merge_facts(facts, observation_mode)
         layouts = self.facts.observation_layout, self.facts.action_layout
-        memory = self._world.reserve(
+        memory = self._backend.reserve(
             SharedBlock.size(*layouts, self._bounds),
             f"{len(facts)} envs that observe {self.facts.single_observation_space}",
         )
@@ -238,11 +238,11 @@ class ProcessEngine:
         block = self._block = SharedBlock.map(memory, *layouts, self._bounds)
         block.clear()
         self.batch = block.batch
-        words = [self._world.control(block, worker.number).worker for worker in self._workers]
+        words = [self._backend.control(block, worker.number).worker for worker in self._workers]
         self._ledger = Ledger(self._bounds, words, block.requests, block.answers)
-        self._post = PostRoom(self.batch, self._ledger)
-        self._waiting = WaitingRoom(self._world, block, self._staff, self._post, self._on_error, self._start_timeout)
-        self._staff.settle_in(self.facts, memory, block, self._ledger, self._post, deadline)
+        self._messages = MessageReader(self.batch, self._ledger)
+        self._waiter = Waiter(self._backend, block, self._pool, self._messages, self._on_error, self._start_timeout)
+        self._pool.attach(self.facts, memory, block, self._ledger, self._messages, deadline)
         if caller_works:
             self._caller = RowRunner(
                 mine,
@@ -260,7 +260,7 @@ class ProcessEngine:
         """What has no column, by worker: reset options, and actions that have none or do not fit it."""
         batch = self.batch
         by_value = batch.action_layout.by_value
-        if not by_value and not batch.options and not batch.given:
+        if not by_value and not batch.options and not batch.raw_actions:
             return {}
         extras: dict[int, bytes] = {}
         for part, mine, _ in parts:
@@ -269,7 +269,7 @@ class ProcessEngine:
             options: dict[int, Any] = {}
             given: dict[int, Any] = {}
             hand_over(batch.options, options, local, start)
-            hand_over(batch.given, given, local, start)
+            hand_over(batch.raw_actions, given, local, start)
             actions = {leaf: {row: batch.actions[leaf][start + row] for row in local} for leaf in by_value}
             extras[part] = pickled(("extras", options, given, actions))
         return extras
@@ -280,7 +280,7 @@ class ProcessEngine:
         first, rows = self._caller.first, sorted(row for row in self._caller_rows if self.batch.op[row])
         local = [row - first for row in rows]
         hand_over(self.batch.options, self._caller.batch.options, local, first)
-        hand_over(self.batch.given, self._caller.batch.given, local, first)
+        hand_over(self.batch.raw_actions, self._caller.batch.raw_actions, local, first)
         for leaf in self.batch.action_layout.by_value:
             self._caller.batch.actions[leaf][local] = self.batch.actions[leaf][rows]
         try:
@@ -293,55 +293,55 @@ class ProcessEngine:
         self._caller.batch.mail.clear()
         self._caller_rows = []
 
-    # --- questions ---------------------------------------------------------------------------------------------------
+    # --- calls of envs -----------------------------------------------------------------------------------------------
 
     def _ask(self, payloads: list[bytes]) -> None:
         """Send each worker a question."""
         for worker in self._workers:
-            if self._staff.is_gone(worker):
+            if self._pool.is_gone(worker):
                 raise NotResetError(
                     f"envs {worker.start} to {worker.stop - 1} are gone with their worker; reset() builds them again"
                 )
-        self._post.questions = []  # as in `send`
-        self._bury_unheard()
+        self._messages.call_requests = []  # as in `send`
+        self._handle_unreported_deaths()
         self._ledger.sequence += 1
-        self._post.questions, self._post.replies = payloads, {}
+        self._messages.call_requests, self._messages.call_results = payloads, {}
         for worker, payload in zip(self._workers, payloads, strict=True):
             worker.post(payload)
 
-    def _bury_unheard(self) -> None:
+    def _handle_unreported_deaths(self) -> None:
         """Start those workers again, or raise WorkerDied, that died when an interrupt came before anybody was told."""
         for worker in self._workers:
             if worker.error is not None:
-                self._staff.bury(worker)
+                self._pool.handle_death(worker)
 
     def _tell_own(self, results: dict[int, Any]) -> None:
         assert self._caller is not None
-        self._post.replies.update({self._caller.first + row: value for row, value in results.items()})
+        self._messages.call_results.update({self._caller.first + row: value for row, value in results.items()})
 
     def _answers(self, timeout: float | None) -> dict[int, Any]:
         """Wait until all rows have answered the last question."""
-        post, everyone = self._post, self._ledger.everyone
+        post, everyone = self._messages, self._ledger.everyone
 
         def answered() -> bool:
             for worker in self._workers:
                 post.take(worker)
-            return len(post.replies) == len(everyone)
+            return len(post.call_results) == len(everyone)
 
         def late() -> EnvError:
-            worker = self._staff.worker_of(min(set(everyone.tolist()) - post.replies.keys()))
-            return worker.late(self._staff.at(worker), timeout, "call")
+            worker = self._pool.worker_of(min(set(everyone.tolist()) - post.call_results.keys()))
+            return worker.late(self._pool.at(worker), timeout, "call")
 
-        self._bury_unheard()
-        self._waiting.park(answered, timeout, self._world.clock(), late)
-        post.questions = []
-        return post.replies
+        self._handle_unreported_deaths()
+        self._waiter.park(answered, timeout, self._backend.clock(), late)
+        post.call_requests = []
+        return post.call_results
 
 
-def _close_all(world: World, workers: list[Worker], blocks: list[SharedMemory], timeout: float) -> list[str]:
+def _close_all(backend: ProcessBackend, workers: list[Worker], blocks: list[SharedMemory], timeout: float) -> list[str]:
     """Everything that must be given back. Not a method, so that it can run when the engine is gone."""
-    complaints = world.close(workers, timeout)
-    world.sweep()
+    complaints = backend.close(workers, timeout)
+    backend.sweep()
     for block in blocks:
         block.close_descriptor()
     return complaints

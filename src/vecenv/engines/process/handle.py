@@ -13,13 +13,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from vecenv._faults import Fault
-from vecenv._memory import out_of_memory_kills
-from vecenv.engines._channel import Channel, wait
-from vecenv.engines._control import CLOSING, MESSAGES, PARKED, RING, Control, fence
-from vecenv.engines._guard import GUARD
-from vecenv.engines._start import no_main_module, start
-from vecenv.engines._worker import Assignment, main
+from vecenv._batch.faults import Fault
+from vecenv._batch.memory import out_of_memory_kills
+from vecenv.engines.process.channel import Channel, wait
+from vecenv.engines.process.child import Assignment, main
+from vecenv.engines.process.launch import no_main_module, start
+from vecenv.engines.process.reaper import GUARD
+from vecenv.engines.process.shared import CLOSING, MESSAGES, PARKED, RING, Control, fence
 from vecenv.errors import EnvError, Phase, WorkerDied, WorkerTimeout
 
 _TERMINATE_SECONDS = 0.5

@@ -21,7 +21,7 @@ from typing import Any
 
 import cloudpickle
 
-from vecenv._envs import Factory
+from vecenv.engines.python.envs import Factory
 from vecenv.errors import ConfigError, ConfigTypeError
 
 _OWN_DESCRIPTORS = "/proc/self/fd"

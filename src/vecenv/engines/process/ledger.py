@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vecenv._batch import Rows
-from vecenv.engines._control import DONE
+from vecenv._batch.batch import Rows
+from vecenv.engines.process.shared import DONE
 
 Part: TypeAlias = tuple[int, Any, int]
 """Rows of one worker: its number, an index of the rows, and how many they are."""
@@ -30,7 +30,7 @@ _ALL = slice(None)
 
 
 @dataclass
-class Account:
+class WorkerRequests:
     """What one worker owes.
 
     Attributes:
@@ -69,7 +69,7 @@ class Ledger:
     ) -> None:
         count = bounds[-1][1]
         self.requests, self.answers = requests, answers
-        self.accounts = [Account(*edges, mine) for edges, mine in zip(bounds, words, strict=False)]
+        self.accounts = [WorkerRequests(*edges, mine) for edges, mine in zip(bounds, words, strict=False)]
         self.part_of = np.repeat(np.arange(len(bounds)), [stop - start for start, stop in bounds])
         self.everyone: Rows = np.arange(count)
         self._size = count
@@ -80,7 +80,7 @@ class Ledger:
         self._sent_at = np.zeros(count, np.int64)
         self._all_parts = [(part, account.rows, account.stop - account.start) for part, account in self._numbered()]
 
-    def _numbered(self) -> list[tuple[int, Account]]:
+    def _numbered(self) -> list[tuple[int, WorkerRequests]]:
         return list(enumerate(self.accounts))
 
     # --- sending -----------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class Ledger:
         return rows[np.argsort(self._sent_at[rows], kind="stable")]
 
 
-class Docket:
+class WorkerLedger:
     """A worker's side of the book: its own rows, counted from its first."""
 
     def __init__(self, requests: np.ndarray, answers: np.ndarray, words: Any) -> None:

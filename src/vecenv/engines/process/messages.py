@@ -1,4 +1,4 @@
-"""What workers say beyond their columns: mail of rows, replies to questions, warnings."""
+"""What workers say beyond their columns: mail of rows, call_results to call_requests, warnings."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import pickle
 import warnings
 from typing import Any
 
-from vecenv._batch import Batch, Mail, Op
-from vecenv._faults import Fault
-from vecenv.engines._control import MAILS
-from vecenv.engines._ledger import Ledger
-from vecenv.engines._workers import Worker
+from vecenv._batch.batch import Batch, Mail, Op
+from vecenv._batch.faults import Fault
+from vecenv.engines.process.handle import Worker
+from vecenv.engines.process.ledger import Ledger
+from vecenv.engines.process.shared import MAILS
 from vecenv.errors import Phase, SpaceError
 
 
-class PostRoom:
+class MessageReader:
     """Takes the messages of workers.
 
     Attributes:
-        questions: what each worker was asked last, until all have replied or something else is asked.
-        replies: to that question, by row.
+        call_requests: what each worker was asked last, until all have replied or something else is asked.
+        call_results: to that question, by row.
     """
 
     def __init__(self, batch: Batch, ledger: Ledger) -> None:
         self._batch = batch
         self._ledger = ledger
         self._warned: set[str] = set()
-        self.questions: list[bytes] = []
-        self.replies: dict[int, Any] = {}
+        self.call_requests: list[bytes] = []
+        self.call_results: dict[int, Any] = {}
 
     def read(self, workers: list[Worker]) -> Worker | None:
         """Take everything that was said so far.
@@ -60,7 +60,7 @@ class PostRoom:
 
     def phase(self, row: int) -> Phase:
         """What a row was last asked to do."""
-        if self.questions:
+        if self.call_requests:
             return "call"
         return "reset" if self._ledger.sent_ops[row] == Op.RESET else "step"
 
@@ -69,8 +69,8 @@ class PostRoom:
         reason = SpaceError(
             f"what worker {worker.number} sent cannot be unpickled here: {type(error).__name__}: {error}"
         )
-        if self.questions:
-            self.replies.update(dict.fromkeys(worker.rows, Fault.of(reason, "call")))
+        if self.call_requests:
+            self.call_results.update(dict.fromkeys(worker.rows, Fault.of(reason, "call")))
         for row in worker.rows:
             if self._ledger.pending[row]:
                 self._batch.mail[row] = Mail(fault=Fault.of(reason, self.phase(row)))
@@ -79,7 +79,7 @@ class PostRoom:
         if kind == "reply":
             number, results = content
             if number == self._ledger.sequence:
-                self.replies.update(results)
+                self.call_results.update(results)
         elif kind == "dropped":
             (text,) = content
             if text not in self._warned:

@@ -8,36 +8,36 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Batch, Rows
-from vecenv._envs import Factory
-from vecenv._faults import Fault, OnError, RestartPolicy
-from vecenv._memory import SharedMemory
-from vecenv._seeding import NO_SEED
-from vecenv.engines._control import MESSAGES, RING, SharedBlock
-from vecenv.engines._facts import BatchFacts, EnvFacts
-from vecenv.engines._ledger import Ledger
-from vecenv.engines._local import check_resets, take_mail
-from vecenv.engines._post import PostRoom
-from vecenv.engines._worker import Assignment, Attachment
-from vecenv.engines._workers import Worker
-from vecenv.engines._world import World
+from vecenv._batch.batch import Batch, Rows
+from vecenv._batch.faults import Fault, OnError, RestartPolicy
+from vecenv._batch.memory import SharedMemory
+from vecenv._batch.seeding import NO_SEED
+from vecenv.engines.facts import BatchFacts, EnvFacts
+from vecenv.engines.process.backend import ProcessBackend
+from vecenv.engines.process.child import Assignment, Attachment
+from vecenv.engines.process.handle import Worker
+from vecenv.engines.process.ledger import Ledger
+from vecenv.engines.process.messages import MessageReader
+from vecenv.engines.process.shared import MESSAGES, RING, SharedBlock
+from vecenv.engines.python.envs import Factory
+from vecenv.engines.python.local import check_resets, discard_mail
 from vecenv.errors import EnvError, RestartLimit
 
 
-class Staff:
-    """All workers of an engine. First `hire`, then `settle_in`.
+class WorkerPool:
+    """All workers of an engine. First `start`, then `attach`.
 
     Args:
         bounds: first row and end of each worker, and of the caller's own rows if it has any.
         start_timeout: seconds that building the envs may take.
 
     Attributes:
-        disturbed: some worker is dead and not replaced, or an interrupt cut a send short.
+        needs_recovery: some worker is dead and not replaced, or an interrupt cut a send short.
     """
 
     def __init__(
         self,
-        world: World,
+        backend: ProcessBackend,
         factories: Sequence[Factory],
         bounds: list[tuple[int, int]],
         *,
@@ -46,14 +46,14 @@ class Staff:
         start_timeout: float,
     ) -> None:
         self.workers: list[Worker] = []
-        self.disturbed = False
-        self._world = world
+        self.needs_recovery = False
+        self._backend = backend
         self._factories = factories
         self._bounds = bounds
         self._on_error: OnError = on_error
         self._origin = origin
         self._start_timeout = start_timeout
-        self._policies = [RestartPolicy(start, pause=world.pause) for start, _ in bounds]
+        self._policies = [RestartPolicy(start, pause=backend.pause) for start, _ in bounds]
         self._delivered: list[np.ndarray] = []
         """The observations delivered last. A restart shows these: what a dead worker left may be half written."""
 
@@ -61,25 +61,25 @@ class Staff:
 
     def deadline(self) -> float:
         """By when workers that are started now must be at their posts."""
-        return self._world.clock() + self._start_timeout
+        return self._backend.clock() + self._start_timeout
 
-    def hire(self, count: int, deadline: float) -> list[EnvFacts]:
+    def start(self, count: int, deadline: float) -> list[EnvFacts]:
         """Start the workers; returns what their envs are."""
         for number in range(count):
             self.workers.append(self._start(number))
-        return [fact for worker in self.workers for fact in self._world.facts(worker, deadline)]
+        return [fact for worker in self.workers for fact in self._backend.facts(worker, deadline)]
 
-    def settle_in(
+    def attach(
         self,
         facts: BatchFacts,
         memory: SharedMemory,
         block: SharedBlock,
         ledger: Ledger,
-        post: PostRoom,
+        post: MessageReader,
         deadline: float,
     ) -> None:
         """Give every worker the shared block."""
-        self._facts, self._memory, self._block, self._ledger, self._post = facts, memory, block, ledger, post
+        self._facts, self._memory, self._block, self._ledger, self._messages = facts, memory, block, ledger, post
         self._batch: Batch = block.batch
         if self._on_error == "restart":
             self._delivered = [column.copy() for column in self._batch.obs]
@@ -95,13 +95,13 @@ class Staff:
             on_error=self._on_error,
             origin=self._origin,
         )
-        return self._world.start(assignment, self.workers)
+        return self._backend.start(assignment, self.workers)
 
     def _attach(self, worker: Worker, deadline: float, lost: dict[int, Fault]) -> None:
         """Give a worker whose envs are built the shared block."""
         self._block.front[worker.number, [RING, MESSAGES]] = 0  # the other words are about the front, not the worker
         self._block.worker[worker.number] = 0
-        worker.control = self._world.control(self._block, worker.number)
+        worker.control = self._backend.control(self._block, worker.number)
         worker.current = self._block.clocks[worker.number].current
         attachment = Attachment(
             size=SharedBlock.size(self._facts.observation_layout, self._facts.action_layout, self._bounds),
@@ -109,8 +109,8 @@ class Staff:
             action=self._facts.single_action_space,
             lost=lost,
         )
-        self._world.attach(worker, attachment, self._memory, deadline)
-        self._world.watch(worker)
+        self._backend.attach(worker, attachment, self._memory, deadline)
+        self._backend.watch(worker)
 
     # --- who is where ------------------------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Staff:
         """The error for a worker that owes rows and does not deliver."""
         worker = self.workers[self._ledger.owing() or 0]
         row = self.at(worker)
-        return worker.late(row, timeout, self._post.phase(row), *self._context_of(row))
+        return worker.late(row, timeout, self._messages.phase(row), *self._context_of(row))
 
     def _context_of(self, row: int) -> tuple[Any, int | None]:
         """Last action and seed of a row, for error texts."""
@@ -153,37 +153,37 @@ class Staff:
         for kept, column in zip(self._delivered, self._batch.obs, strict=False):
             kept[rows] = column[rows]
 
-    def bury(self, worker: Worker) -> None:
+    def handle_death(self, worker: Worker) -> None:
         """A worker is dead: start it again or raise WorkerDied, as `on_error` says."""
-        self.disturbed = True
+        self.needs_recovery = True
         if worker.error is None:
             worker.channel.drain()
-            self._post.take(worker)
+            self._messages.take(worker)
             row = self.at(worker)
-            worker.error = worker.died(row, self._post.phase(row), *self._context_of(row))
-        self._world.unwatch(worker)
+            worker.error = worker.died(row, self._messages.phase(row), *self._context_of(row))
+        self._backend.unwatch(worker)
         if self._on_error == "raise":
             self._give_up(worker)
             raise worker.error
         self._restart(worker, worker.hung or worker.error)
-        self.calm_down()
+        self.refresh()
 
-    def bury_again(self) -> None:
+    def finish_recovery(self) -> None:
         """Finish what an interrupt cut short: no rows are left with a dead worker."""
         for worker in self.workers:
             if worker.error is not None:
-                self._world.unwatch(worker)
+                self._backend.unwatch(worker)
                 if len(self._ledger.owed(worker.number)):
-                    self.bury(worker)
+                    self.handle_death(worker)
 
-    def revive_for(self, rows: Rows) -> None:
-        """Start workers again that are gone and whose rows are asked for. To others that died `bury_again` sees."""
+    def restart_for(self, rows: Rows) -> None:
+        """Restart dead workers whose rows are asked for. `finish_recovery` restarts the others."""
         for worker in self.workers:
             mine = rows[np.isin(rows, worker.rows)] if self.is_gone(worker) else rows[:0]
             if len(mine):
                 check_resets(self._batch, mine)
                 self._replace(worker, lost={})
-        self.calm_down()
+        self.refresh()
 
     def gone(self) -> Rows:
         """The rows of workers that are dead and are not started again before a reset."""
@@ -194,21 +194,21 @@ class Staff:
         """Whether a worker is dead and is not started again before a reset."""
         return worker.given_up or (worker.error is not None and self._on_error == "raise")
 
-    def calm_down(self) -> None:
+    def refresh(self) -> None:
         """See whether anything is still out of the ordinary."""
-        self.disturbed = any(worker.error is not None for worker in self.workers)
+        self.needs_recovery = any(worker.error is not None for worker in self.workers)
 
     def _give_up(self, worker: Worker) -> None:
         """Hand back what a dead worker was asked for; the next RESET of its rows starts it again."""
-        take_mail(self._batch, self._ledger.owed(worker.number).tolist())
+        discard_mail(self._batch, self._ledger.owed(worker.number).tolist())
         self._ledger.give_up(worker.number)
         worker.given_up = True
 
     def _restart(self, worker: Worker, error: EnvError) -> None:
         """Start a dead worker again as often as the policy allows; its rows report the episode they lost."""
-        cause = Fault.of(error, self._post.phase(worker.start if error.row is None else error.row), error=error)
+        cause = Fault.of(error, self._messages.phase(worker.start if error.row is None else error.row), error=error)
         mine, fault = np.arange(worker.start, worker.stop), cause
-        take_mail(self._batch, self._ledger.owed(worker.number).tolist())
+        discard_mail(self._batch, self._ledger.owed(worker.number).tolist())
         while worker is self.workers[worker.number]:
             try:
                 self._policies[worker.number].allow(fault, self._ledger.sequence)
@@ -230,20 +230,20 @@ class Staff:
             lost: why the episodes of its rows ended, to be reported with their next op.
         """
         deadline = self.deadline()
-        self._world.unwatch(dead)  # an interrupt may have come before this was done when it was buried
+        self._backend.unwatch(dead)  # an interrupt may have come before this was done when it was buried
         dead.kill(signal.SIGKILL)
         pending = self._ledger.renew(dead.number)
         self._batch.op[pending] = self._ledger.sent_ops[pending]
         worker = self._start(dead.number)
         try:
-            self._world.facts(worker, deadline)
+            self._backend.facts(worker, deadline)
             self._attach(worker, deadline, lost)
-            if self._post.questions:
-                worker.post(self._post.questions[worker.number])
+            if self._messages.call_requests:
+                worker.post(self._messages.call_requests[worker.number])
             worker.ring()
             self.workers[worker.number] = worker
         except BaseException:
-            self._world.unwatch(worker)
-            self._world.close([worker], 0.0)
+            self._backend.unwatch(worker)
+            self._backend.close([worker], 0.0)
             raise
-        self._world.release(dead)
+        self._backend.release(dead)

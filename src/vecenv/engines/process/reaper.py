@@ -43,7 +43,7 @@ exec 3<&0
 """For /bin/sh, which needs no more than 1 MB. It goes on in the background, so it is no child of the front."""
 
 
-class Guard:
+class OrphanReaper:
     """Ends the process groups of workers, and what bears their mark, once the front is gone or says so.
 
     The guard's process is there while there are workers. It waits at a pipe whose other end only the front holds, so it
@@ -124,6 +124,6 @@ def _start(token: str) -> int:
     return ours
 
 
-GUARD = Guard()
+GUARD = OrphanReaper()
 """The guard of this process."""
 os.register_at_fork(after_in_child=GUARD.begin)

@@ -7,8 +7,8 @@ from typing import Any
 
 import cloudpickle
 
-from vecenv._batch import Mail
-from vecenv._faults import Fault
+from vecenv._batch.batch import Mail
+from vecenv._batch.faults import Fault
 from vecenv.errors import SpaceError
 
 

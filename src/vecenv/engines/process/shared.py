@@ -1,4 +1,4 @@
-"""The shared block of the process engine: control words, tickets (see `_ledger.py`), and the batch itself.
+"""The shared block of the process engine: control words, tickets (see `ledger.py`), and the batch itself.
 
 Control words of the two sides are on cache lines of their own. x86 keeps the order of stores, which the spinning
 waits rely on; on other machines `SPIN_SECONDS` is zero and every exchange goes through the kernel.
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vecenv._batch import Batch
-from vecenv._clocks import Clocks
-from vecenv._layout import Layout
-from vecenv._memory import MeasuringMemory, Memory
+from vecenv._batch.batch import Batch
+from vecenv._batch.clocks import Clocks
+from vecenv._batch.layout import Layout
+from vecenv._batch.memory import MeasuringMemory, Memory
 
 _WORDS = 16
 """Words of 8 bytes per worker and side: two cache lines."""
@@ -90,7 +90,7 @@ class SharedBlock:
         return Control(memoryview(self.front[worker]), memoryview(self.worker[worker]))
 
 
-give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
+yield_cpu = getattr(os, "sched_yield", lambda: time.sleep(0))
 """Let another process have this core."""
 
 
@@ -99,7 +99,7 @@ def spin(words: memoryview, index: int, seen: int, seconds: float) -> bool:
     clock = time.perf_counter
     deadline = clock() + seconds
     while words[index] == seen:
-        give_way()
+        yield_cpu()
         if clock() > deadline:
             return False
     return True

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vecenv._faults import OnError
-from vecenv.engines._control import EAGER, SPIN_SECONDS, WAITING, SharedBlock, fence
-from vecenv.engines._post import PostRoom
-from vecenv.engines._staff import Staff
-from vecenv.engines._world import World
+from vecenv._batch.faults import OnError
+from vecenv.engines.process.backend import ProcessBackend
+from vecenv.engines.process.messages import MessageReader
+from vecenv.engines.process.pool import WorkerPool
+from vecenv.engines.process.shared import EAGER, SPIN_SECONDS, WAITING, SharedBlock, fence
 from vecenv.errors import EnvError
 
 _LOOK_UP_SECONDS = 1.0
 """A parked front looks up this often, should a wake-up ever be lost."""
 
 
-class WaitingRoom:
+class Waiter:
     """Waits until something is done.
 
     Args:
@@ -23,13 +23,19 @@ class WaitingRoom:
     """
 
     def __init__(
-        self, world: World, block: SharedBlock, staff: Staff, post: PostRoom, on_error: OnError, start_timeout: float
+        self,
+        backend: ProcessBackend,
+        block: SharedBlock,
+        staff: WorkerPool,
+        post: MessageReader,
+        on_error: OnError,
+        start_timeout: float,
     ) -> None:
-        self._world = world
-        self._clock, self._give_way = world.clock, world.give_way
+        self._backend = backend
+        self._clock, self._give_way = backend.clock, backend.yield_cpu
         self._words = block.front
-        self._staff = staff
-        self._post = post
+        self._pool = staff
+        self._messages = post
         self._on_error: OnError = on_error
         self._start_timeout = start_timeout
 
@@ -41,13 +47,13 @@ class WaitingRoom:
         """
         if eager:
             self._words[:, EAGER] = 1
-        clock, give_way = self._clock, self._give_way
+        clock, yield_cpu = self._clock, self._give_way
         started = clock()
         limit = started + (SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout))
         while not satisfied():
-            give_way()
+            yield_cpu()
             if clock() > limit:
-                self.park(satisfied, timeout, started, lambda: self._staff.late(timeout))
+                self.park(satisfied, timeout, started, lambda: self._pool.late(timeout))
                 return
 
     def park(
@@ -71,21 +77,21 @@ class WaitingRoom:
 
     def _look_up(self, satisfied: Callable[[], bool], seconds: float) -> bool:
         """Hear what workers have to say; True if one of them was dead and is replaced."""
-        staff, replaced = self._staff, False
-        ready = self._world.poll(staff.workers, seconds)
+        staff, replaced = self._pool, False
+        ready = self._backend.poll(staff.workers, seconds)
         for worker in staff.workers:
             if worker.error is not None:
                 continue
             if worker.channel.fileno() in ready:
                 worker.channel.drain()
-            if self._world.is_gone(worker, ready) and not satisfied():
-                staff.bury(worker)
+            if self._backend.is_gone(worker, ready) and not satisfied():
+                staff.handle_death(worker)
                 replaced = True
         return replaced
 
     def _kill_or_raise(self, error: EnvError) -> None:
         """A worker is late: kill it, so that it is started again, where the user has asked for that."""
-        if self._on_error == "raise" or error.row is None or self._post.questions:
+        if self._on_error == "raise" or error.row is None or self._messages.call_requests:
             raise error
-        self._staff.worker_of(error.row).hung = error
-        self._staff.kill(error.row)
+        self._pool.worker_of(error.row).hung = error
+        self._pool.kill(error.row)

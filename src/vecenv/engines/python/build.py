@@ -6,10 +6,10 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from vecenv._envs import Factory
-from vecenv._faults import OnError
+from vecenv._batch.faults import OnError
 from vecenv.engines import Engine
-from vecenv.engines._sync import SyncEngine
+from vecenv.engines.python.envs import Factory
+from vecenv.engines.python.sync import SyncEngine
 
 
 def build_engine(
@@ -32,7 +32,7 @@ def build_engine(
     if name == "sync":
         return SyncEngine(env_fns, observation_mode=observation_mode, on_error=on_error, origin=origin)
     if name == "thread":
-        from vecenv.engines._thread import ThreadEngine
+        from vecenv.engines.python.thread import ThreadEngine
 
         return ThreadEngine(
             env_fns,
@@ -42,7 +42,7 @@ def build_engine(
             ordered=ordered,
             origin=origin,
         )
-    from vecenv.engines._process import ProcessEngine
+    from vecenv.engines.process.engine import ProcessEngine
 
     return ProcessEngine(
         env_fns,

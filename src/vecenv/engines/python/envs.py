@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from vecenv._faults import Fault
+from vecenv._batch.faults import Fault
 from vecenv.errors import SpaceError
 
 Factory = Callable[[], gymnasium.Env[Any, Any]]

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from vecenv._envs import Factory
+from vecenv.engines.python.envs import Factory
 from vecenv.errors import ConfigError, ConfigTypeError, UnknownEnv
 
 Wrapper = Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]

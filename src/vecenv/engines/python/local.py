@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from vecenv._batch import Batch, Op, Rows
-from vecenv._clocks import Clocks
-from vecenv._envs import Factory, build_envs
-from vecenv._faults import Fault
-from vecenv._rows import RowRunner
-from vecenv.engines._facts import EnvFacts, agree
+from vecenv._batch.batch import Batch, Op, Rows
+from vecenv._batch.clocks import Clocks
+from vecenv._batch.faults import Fault
+from vecenv.engines.facts import EnvFacts, merge_facts
+from vecenv.engines.python.envs import Factory, build_envs
+from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import NotResetError
 
 
@@ -25,7 +25,7 @@ def first_fault(batch: Batch, rows: Rows) -> tuple[int, Fault] | None:
     return None
 
 
-def take_mail(batch: Batch, rows: Iterable[int]) -> None:
+def discard_mail(batch: Batch, rows: Iterable[int]) -> None:
     """Throw away the mail of these rows."""
     for row in rows:
         batch.mail.pop(row, None)
@@ -74,7 +74,7 @@ class LocalEngine:
         self._origin = origin
         self.envs = build_envs(factories)
         try:
-            self.facts = agree([EnvFacts.of(env) for env in self.envs], observation_mode)
+            self.facts = merge_facts([EnvFacts.of(env) for env in self.envs], observation_mode)
             self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, len(self.envs))
             self._bounds = split(len(self.envs), parts)
             self._runners = [self._runner(factories, on_error, start, stop) for start, stop in self._bounds]

@@ -12,13 +12,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._batch import Batch, Mail, Op
-from vecenv._clocks import BUCKETS, Clocks
-from vecenv._envs import ENV_RAISED, Factory, close_quietly
-from vecenv._faults import Fault, OnError, RestartPolicy, restart_seed
-from vecenv._options import Renewal
-from vecenv._seeding import NO_SEED
-from vecenv._starts import WATCHED, Starts
+from vecenv._batch.batch import Batch, Mail, Op
+from vecenv._batch.clocks import BUCKETS, Clocks
+from vecenv._batch.faults import Fault, OnError, RestartPolicy, restart_seed
+from vecenv._batch.seeding import NO_SEED
+from vecenv._batch.starts import WATCHED, Starts
+from vecenv._front.reset_options import Renewal
+from vecenv.engines.python.envs import ENV_RAISED, Factory, close_quietly
 from vecenv.errors import RestartLimit, SpaceError
 
 _BOOLS = frozenset({bool, np.bool_})
@@ -154,8 +154,8 @@ class RowRunner:
         if self._lost:
             ops = [_LOST if row in self._lost else op for row, op in zip(rows, ops, strict=True)]
         actions = self._read_actions(index, len(rows))
-        if self.batch.given:
-            actions = [self.batch.given.pop(row, action) for row, action in zip(rows, actions, strict=True)]
+        if self.batch.raw_actions:
+            actions = [self.batch.raw_actions.pop(row, action) for row, action in zip(rows, actions, strict=True)]
         for row, op, action in zip(rows, ops, actions, strict=True):
             if watched:
                 current[0] = row

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Rows
-from vecenv._envs import Factory
-from vecenv.engines._local import LocalEngine, first_fault, take_mail, warn_of
+from vecenv._batch.batch import Rows
+from vecenv.engines.python.envs import Factory
+from vecenv.engines.python.local import LocalEngine, discard_mail, first_fault, warn_of
 
 
 class SyncEngine(LocalEngine):
@@ -61,7 +61,7 @@ class SyncEngine(LocalEngine):
         row, fault = found
         error = fault.to_error(row)
         self._queue = [row for row in self._queue if row not in error.rows]
-        take_mail(self.batch, error.rows)
+        discard_mail(self.batch, error.rows)
         raise error
 
     def close(self, timeout: float = 5.0) -> None:

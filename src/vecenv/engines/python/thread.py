@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vecenv._batch import Mail, Op, Rows
-from vecenv._envs import Factory
-from vecenv._rows import RowRunner
-from vecenv.engines._local import LocalEngine, first_fault, hand_over, take_mail, warn_of
+from vecenv._batch.batch import Mail, Op, Rows
+from vecenv.engines.python.envs import Factory
+from vecenv.engines.python.local import LocalEngine, discard_mail, first_fault, hand_over, warn_of
+from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import EnvError, Phase, WorkerTimeout
 
 Task: TypeAlias = tuple[int, list[int]]
@@ -89,7 +89,7 @@ class ThreadEngine(LocalEngine):
             runner = self._runners[worker]
             if runner.batch is not self.batch:
                 hand_over(self.batch.options, runner.batch.options, mine, runner.first)
-                hand_over(self.batch.given, runner.batch.given, mine, runner.first)
+                hand_over(self.batch.raw_actions, runner.batch.raw_actions, mine, runner.first)
             self._queues[worker].put((self._sends, mine))
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
@@ -113,7 +113,7 @@ class ThreadEngine(LocalEngine):
         self._pending, self._done_count = left_over, done_count
         if error is None:
             return rows
-        take_mail(self.batch, error.rows)
+        discard_mail(self.batch, error.rows)
         raise error
 
     def pending(self) -> Rows:

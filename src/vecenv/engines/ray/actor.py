@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch import Batch, Mail, Op, Rows
-from vecenv._cpus import usable_cpus
-from vecenv._faults import Fault, restart_seed
-from vecenv._layout import Columns
-from vecenv._seeding import NO_SEED
-from vecenv._starts import UNWATCHED, WATCHED
+from vecenv._batch.batch import Batch, Mail, Op, Rows
+from vecenv._batch.faults import Fault, restart_seed
+from vecenv._batch.layout import Columns
+from vecenv._batch.seeding import NO_SEED
+from vecenv._batch.starts import UNWATCHED, WATCHED
+from vecenv._util.cpus import usable_cpus
 from vecenv.engines import Engine, SupportsCall, SupportsStates
-from vecenv.engines._facts import EnvFacts
-from vecenv.engines._sendable import drop_unsendable, picklable, sendable, unsendable
+from vecenv.engines.facts import EnvFacts
+from vecenv.engines.process.sendable import drop_unsendable, picklable, sendable, unsendable
 from vecenv.errors import EnvError, SpaceError, WorkerError
 
 Build = Callable[[], Engine]
@@ -66,7 +66,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Life:
+class LastSeen:
     """What the rows of a lost actor were when they were last seen, and why it is gone."""
 
     fault: Fault
@@ -82,7 +82,7 @@ class Request:
     seed: np.ndarray
     actions: Columns
     options: dict[int, Any] = field(default_factory=dict)
-    given: dict[int, Any] = field(default_factory=dict)
+    raw_actions: dict[int, Any] = field(default_factory=dict)
     watched: bool = False
     """Whether the answer is to tell how episodes began."""
     number: int = 0
@@ -98,7 +98,7 @@ class Answer:
         mail: by row, counted from the actor's first.
         dropped: what to warn of.
         seconds, cpu_seconds: that the engine took, on the clock and on the processor.
-        begun: how episodes began, by row: words of `_starts.py`, or the state of a kernel.
+        begun: how episodes began, by row: words of `_batch/starts.py`, or the state of a kernel.
     """
 
     kept: dict[str, np.ndarray]
@@ -124,7 +124,7 @@ class RowActor:
         life: what its rows were, if they lived in an actor before that was lost.
     """
 
-    def __init__(self, build: bytes, path: list[str], first: int, life: Life | None = None) -> None:
+    def __init__(self, build: bytes, path: list[str], first: int, life: LastSeen | None = None) -> None:
         sys.path += [place for place in path if place not in sys.path]
         self._build = build
         self._first = first
@@ -152,7 +152,7 @@ class RowActor:
         except Exception as error:  # it cannot be unpickled here, or a kernel cannot be compiled
             return self._first, Fault.of(error, "make")
         if self._life is not None:
-            self._engine = Reborn(engine, self._life, self._first)
+            self._engine = RestartedEngine(engine, self._life, self._first)
         batch, facts = engine.batch, engine.facts
         envs = getattr(engine, "envs", None)
         same = EnvFacts(facts.single_observation_space, facts.single_action_space, facts.metadata, facts.render_mode)
@@ -175,7 +175,7 @@ class RowActor:
         for column, values in zip(batch.actions, request.actions, strict=True):
             column[where] = values
         batch.options.update(request.options)
-        batch.given.update(request.given)
+        batch.raw_actions.update(request.raw_actions)
         batch.start_kind[where] = WATCHED if request.watched else UNWATCHED
         started, cpu_started = time.perf_counter(), time.process_time()
         self._engine.send(rows)
@@ -280,7 +280,7 @@ def as_fault(error: EnvError, first: int) -> Fault:
     return replace(fault, seed=error.seed, traceback=told, rows=rows if len(rows) > 1 else ())
 
 
-class Reborn:
+class RestartedEngine:
     """An engine whose rows lived in an actor that was lost: the first op of each reports the episode that it lost.
 
     It does for any engine what `RowRunner` does for the rows of a process that died: a STEP or ROLL comes back
@@ -288,7 +288,7 @@ class Reborn:
     why.
     """
 
-    def __init__(self, engine: Engine, life: Life, first: int) -> None:
+    def __init__(self, engine: Engine, life: LastSeen, first: int) -> None:
         self.name, self.batch, self.facts = engine.name, engine.batch, engine.facts
         self.engine: Any = engine
         self._first = first

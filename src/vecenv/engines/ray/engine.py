@@ -12,20 +12,20 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from vecenv._batch import Batch, Mail, Op, Rows
-from vecenv._clocks import BUCKETS, Clocks
-from vecenv._faults import Fault, OnError
-from vecenv.engines._facts import agree, check_observation_mode
-from vecenv.engines._local import check_resets, first_fault, hand_over, results_or_raise, split, take_mail
-from vecenv.engines._ray_actor import Answer, Build, Life, Request, RowActor, Seen
-from vecenv.engines._ray_pool import Pool
-from vecenv.engines._ray_remote import ActorLoad, RemoteActor, load_of, summary_of
-from vecenv.engines._sendable import pickled
+from vecenv._batch.batch import Batch, Mail, Op, Rows
+from vecenv._batch.clocks import BUCKETS, Clocks
+from vecenv._batch.faults import Fault, OnError
+from vecenv.engines.facts import check_observation_mode, merge_facts
+from vecenv.engines.process.sendable import pickled
+from vecenv.engines.python.local import check_resets, discard_mail, first_fault, hand_over, results_or_raise, split
+from vecenv.engines.ray.actor import Answer, Build, LastSeen, Request, RowActor, Seen
+from vecenv.engines.ray.pool import Pool
+from vecenv.engines.ray.remote import ActorLoad, RemoteActor, load_of, summary_of
 from vecenv.errors import EnvError, NotResetError, Phase, RestartLimit, WorkerDied, WorkerTimeout
 
 
 @dataclass
-class _Flight:
+class InFlight:
     """A request on its way, and the rows it is for."""
 
     actor: RemoteActor
@@ -72,8 +72,8 @@ class RayEngine:
         self._sequence = 0
         self._since = 0.0
         """When waiting began, or an actor was last built again: timeouts do not count the building."""
-        self._flights: dict[Any, _Flight] = {}
-        self._unlaunched: list[_Flight] = []
+        self._flights: dict[Any, InFlight] = {}
+        self._unlaunched: list[InFlight] = []
         """Requests that are still to be sent; after an interrupt there may be some."""
         self._pending = np.zeros(count, np.bool_)
         self._done = np.zeros(count, np.bool_)
@@ -95,7 +95,7 @@ class RayEngine:
         )
         try:
             built = self._pool.start()
-            self.facts = agree([fact for part in built for fact in part.facts], observation_mode)
+            self.facts = merge_facts([fact for part in built for fact in part.facts], observation_mode)
         except BaseException:
             self._pool.abandon()
             raise
@@ -134,7 +134,7 @@ class RayEngine:
             if not ready:
                 self._late(timeout)
             for reference in ready:
-                self._land(reference)
+                self._complete(reference)
         rows = self._choose(count)
         found = first_fault(self.batch, rows)
         if found is None:
@@ -143,7 +143,7 @@ class RayEngine:
         row, fault = found
         error = fault.to_error(row, *self._home(row))
         self._give_back(np.array(error.rows))
-        take_mail(self.batch, error.rows)
+        discard_mail(self.batch, error.rows)
         raise error
 
     def pending(self) -> Rows:
@@ -193,7 +193,7 @@ class RayEngine:
 
     # --- requests and answers ----------------------------------------------------------------------------------------
 
-    def _flight(self, number: int, rows: Rows) -> _Flight:
+    def _flight(self, number: int, rows: Rows) -> InFlight:
         batch, actor = self.batch, self._pool.actors[number]
         mine = rows[self._worker_of[rows] == number]
         whole = len(mine) == actor.stop - actor.start
@@ -206,12 +206,12 @@ class RayEngine:
             watched=self._watched,
             number=self._sequence,
         )
-        local = (mine - actor.start).tolist() if batch.options or batch.given else []
+        local = (mine - actor.start).tolist() if batch.options or batch.raw_actions else []
         hand_over(batch.options, request.options, local, actor.start)
-        hand_over(batch.given, request.given, local, actor.start)
-        if request.options or request.given or batch.action_layout.by_value:
+        hand_over(batch.raw_actions, request.raw_actions, local, actor.start)
+        if request.options or request.raw_actions or batch.action_layout.by_value:
             pickled(request)  # to know before anything is sent
-        return _Flight(actor, mine, request)
+        return InFlight(actor, mine, request)
 
     def _launch_rest(self) -> None:
         while self._unlaunched:
@@ -250,7 +250,7 @@ class RayEngine:
             self._unlaunched = list(left.values())
             self._launch_rest()
 
-    def _land(self, reference: Any) -> None:
+    def _complete(self, reference: Any) -> None:
         """Take an answer; whatever an interrupt cuts short is done again."""
         flight = self._flights.get(reference)
         if flight is None:
@@ -269,7 +269,7 @@ class RayEngine:
         self._done[flight.rows] = self._pending[flight.rows]
         del self._flights[reference]
 
-    def _write(self, flight: _Flight, answer: Answer) -> None:
+    def _write(self, flight: InFlight, answer: Answer) -> None:
         batch, actor, rows = self.batch, flight.actor, flight.rows
         where: Any = slice(actor.start, actor.stop) if flight.request.rows is None else rows
         for name, column in answer.kept.items():
@@ -350,7 +350,7 @@ class RayEngine:
         actor = self._pool.actors[self._worker_of[row]]
         return actor.number, actor.pid
 
-    def _phase(self, flight: _Flight) -> Phase:
+    def _phase(self, flight: InFlight) -> Phase:
         return "reset" if flight.request.op[0] == Op.RESET else "step"
 
     def _late(self, timeout: float | None) -> None:
@@ -370,9 +370,9 @@ class RayEngine:
             raise error
         mine = slice(actor.start, actor.stop)
 
-        def life(fault: Fault) -> Life:
+        def life(fault: Fault) -> LastSeen:
             self.batch.restarts[mine] += 1
-            return Life(fault, Seen.of(self.batch, mine))
+            return LastSeen(fault, Seen.of(self.batch, mine))
 
         try:
             self._pool.restart(actor, error, self._sequence, life)
@@ -388,9 +388,9 @@ class RayEngine:
         self._unlaunched = [flight for flight in self._unlaunched if flight.actor is not actor]
         self._drop({reference: flight for reference, flight in self._flights.items() if flight.actor is actor})
         self.batch.op[actor.start : actor.stop] = Op.IDLE
-        take_mail(self.batch, actor.rows)
+        discard_mail(self.batch, actor.rows)
         self._give_back(np.arange(actor.start, actor.stop))
 
-    def _drop(self, flights: dict[Any, _Flight]) -> None:
+    def _drop(self, flights: dict[Any, InFlight]) -> None:
         for reference in flights:
             del self._flights[reference]

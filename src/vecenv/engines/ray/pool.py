@@ -8,12 +8,12 @@ from collections.abc import Callable
 from multiprocessing.util import Finalize
 from typing import Any
 
-from vecenv._faults import Fault, RestartPolicy
-from vecenv.engines._local import warn_of
-from vecenv.engines._ray_actor import Built
-from vecenv.engines._ray_connection import CONNECTION
-from vecenv.engines._ray_remote import RemoteActor
-from vecenv.engines._ray_room import PLACE_SECONDS, check_room
+from vecenv._batch.faults import Fault, RestartPolicy
+from vecenv.engines.python.local import warn_of
+from vecenv.engines.ray.actor import Built
+from vecenv.engines.ray.capacity import PLACE_SECONDS, check_room
+from vecenv.engines.ray.connection import CONNECTION
+from vecenv.engines.ray.remote import RemoteActor
 from vecenv.errors import EnvError, NoResources, Phase, RestartLimit, WorkerDied
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vecenv.engines._ray_actor import Place
+from vecenv.engines.ray.actor import Place
 from vecenv.errors import EnvError, Phase, WorkerDied, WorkerTimeout
 
 _TEXT = 600

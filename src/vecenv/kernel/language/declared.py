@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
-from vecenv.kernel._fields import Field, FieldError, declare, field_of
-from vecenv.kernel._rules import signature
-from vecenv.kernel._scope import METHODS
-from vecenv.kernel._source import Source, read_source
+from vecenv.kernel.language.fields import Field, FieldError, declare, field_of
+from vecenv.kernel.language.rules import signature
+from vecenv.kernel.language.scope import METHODS
+from vecenv.kernel.language.source import Source, read_source
 
 _NEEDED = ("reset", "step", "observe")
 _PARAMS = "Params is a class of default values; write class Params: speed = 0.1"

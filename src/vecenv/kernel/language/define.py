@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 import numpy as np
 from gymnasium import Space, spaces
 
-from vecenv._checks import positive_int
-from vecenv._layout import Layout
-from vecenv._leaf import Leaf
+from vecenv._batch.layout import Layout
+from vecenv._batch.leaf import Leaf
+from vecenv._util.checks import positive_int
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
-from vecenv.kernel._declared import check_members, per_env, read_fields, read_methods, read_params, read_render
-from vecenv.kernel._fields import Field, Record, did_you_mean
-from vecenv.kernel._mistakes import located
-from vecenv.kernel._registry import add_kernel
-from vecenv.kernel._rules import Rules
-from vecenv.kernel._scope import METHODS
-from vecenv.kernel._source import Source, read_helpers
+from vecenv.kernel.language.declared import check_members, per_env, read_fields, read_methods, read_params, read_render
+from vecenv.kernel.language.fields import Field, Record, did_you_mean
+from vecenv.kernel.language.mistakes import located
+from vecenv.kernel.language.registry import add_kernel
+from vecenv.kernel.language.rules import Rules
+from vecenv.kernel.language.scope import METHODS
+from vecenv.kernel.language.source import Source, read_helpers
 
 Class = TypeVar("Class", bound=type)
 
@@ -189,7 +189,7 @@ def kernel(
         positive_int("max_episode_steps", max_episode_steps)
 
     def decorate(definition: Class) -> Class:
-        from vecenv._registration import register_kernel
+        from vecenv._make.registration import register_kernel
 
         built = build(id, definition, max_episode_steps, kwargs or {})
         add_kernel(built)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from vecenv._leaf import Leaf
-from vecenv.kernel._fields import Field, did_you_mean, mismatch, unknown
-from vecenv.kernel._scope import Scope, chain, number, root
+from vecenv._batch.leaf import Leaf
+from vecenv.kernel.language.fields import Field, did_you_mean, mismatch, unknown
+from vecenv.kernel.language.scope import Scope, chain, number, root
 
 _READ_ONLY = "Params are read-only: keep what changes in `state`, not in {!r}"
 

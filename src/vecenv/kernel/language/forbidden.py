@@ -1,4 +1,4 @@
-"""What kernels cannot use, and what to say of it; `_rules.py` and `_names.py` ask here."""
+"""What kernels cannot use, and what to say of it; `rules.py` and `names.py` ask here."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ import gymnasium
 import numpy as np
 
 from vecenv.errors import KernelError
-from vecenv.kernel._fields import FieldError
+from vecenv.kernel.language.fields import FieldError
 
 MISTAKES = (FieldError, LookupError, NameError, AttributeError, TypeError, ValueError, ArithmeticError)
 """What Python raises for code that native code would run into undefined behaviour with, or refuse."""
-_MACHINERY = tuple(str(Path(file).parent) for file in (__file__, np.__file__, gymnasium.__file__))
+_MACHINERY = (str(Path(__file__).parents[1]), *(str(Path(file).parent) for file in (np.__file__, gymnasium.__file__)))
 
 
 def located(error: Exception, kernel: str, function: str) -> KernelError:

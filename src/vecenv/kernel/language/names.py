@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from vecenv.kernel import _forbidden as forbidden
 from vecenv.kernel import rng as random_numbers
-from vecenv.kernel._fields import did_you_mean
-from vecenv.kernel._scope import USES, Scope, number
-from vecenv.kernel._source import MISSING, Source, is_constant, read_source
-from vecenv.kernel._twins import twin_module
+from vecenv.kernel.language import forbidden
+from vecenv.kernel.language.fields import did_you_mean
+from vecenv.kernel.language.scope import USES, Scope, number
+from vecenv.kernel.language.source import MISSING, Source, is_constant, read_source
+from vecenv.kernel.language.twins import twin_module
 
 _IN_PLACE = ("permutation", "shuffle")
 

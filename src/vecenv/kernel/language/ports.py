@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from vecenv._layout import Columns, Layout
-from vecenv.kernel._fields import Field, FieldError, cells, conform
+from vecenv._batch.layout import Columns, Layout
+from vecenv.kernel.language.fields import Field, FieldError, cells, conform
 
 
 class ActionPort:

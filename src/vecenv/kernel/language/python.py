@@ -13,11 +13,11 @@ import gymnasium
 import numpy as np
 
 from vecenv.errors import ConfigError, KernelError
-from vecenv.kernel._declared import per_env
-from vecenv.kernel._define import Kernel
-from vecenv.kernel._fields import Cells, Record, cells
-from vecenv.kernel._mistakes import MISTAKES, located
-from vecenv.kernel._ports import ActionPort, ObservationPort
+from vecenv.kernel.language.declared import per_env
+from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.fields import Cells, Record, cells
+from vecenv.kernel.language.mistakes import MISTAKES, located
+from vecenv.kernel.language.ports import ActionPort, ObservationPort
 from vecenv.kernel.rng import Stream
 
 

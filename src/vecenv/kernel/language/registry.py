@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.envs.registration import registry
 
 if TYPE_CHECKING:
-    from vecenv.kernel._define import Kernel
+    from vecenv.kernel.language.define import Kernel
 
 SHIPPED = {
     "CartPole-v0": "cartpole",

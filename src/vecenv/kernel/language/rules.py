@@ -1,17 +1,17 @@
 """The rules of kernels, checked on the syntax tree before any compiler sees the code.
 
-Here are those of a function as a whole: its head, its syntax, its parameters, what it returns. `_elements.py` has those
-of fields and arrays, `_names.py` those of names and calls; `_scope.py` is what all of them ask.
+Here are those of a function as a whole: its head, its syntax, its parameters, what it returns. `elements.py` has those
+of fields and arrays, `names.py` those of names and calls; `scope.py` is what all of them ask.
 """
 
 from __future__ import annotations
 
 import ast
 
-from vecenv.kernel import _forbidden as forbidden
-from vecenv.kernel._elements import check_assignment, check_field, check_subscript
-from vecenv.kernel._names import check_names
-from vecenv.kernel._scope import METHODS, USES, Scope, root
+from vecenv.kernel.language import forbidden
+from vecenv.kernel.language.elements import check_assignment, check_field, check_subscript
+from vecenv.kernel.language.names import check_names
+from vecenv.kernel.language.scope import METHODS, USES, Scope, root
 
 _SHORT = {"state": "s", "params": "p"}
 _ROLE_OF_NAME = {"s": "state", "state": "state", "p": "params", "params": "params"}

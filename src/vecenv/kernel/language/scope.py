@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from vecenv._leaf import Leaf
+from vecenv._batch.leaf import Leaf
 from vecenv.errors import KernelError
-from vecenv.kernel._fields import Field
-from vecenv.kernel._source import Source
+from vecenv.kernel.language.fields import Field
+from vecenv.kernel.language.source import Source
 
 Roles = Mapping[str, str]
 """What parameters of a function stand for: name -> "state", "params", "rng", "obs", "action" or "mask"."""

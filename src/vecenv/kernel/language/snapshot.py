@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vecenv.kernel._define import Kernel
-from vecenv.kernel._fields import Record
-from vecenv.kernel._python import KernelEnv
+from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.fields import Record
+from vecenv.kernel.language.python import KernelEnv
 
 _TRIAL_STEPS, _TRIAL_SECONDS = 200, 0.1
 

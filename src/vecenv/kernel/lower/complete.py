@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from vecenv.kernel._source import Source
+from vecenv.kernel.language.source import Source
 
 
 def writes_everything(source: Source, shapes: Sequence[tuple[int, ...]]) -> bool:

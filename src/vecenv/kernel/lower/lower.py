@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._layout import Layout
+from vecenv._batch.layout import Layout
 from vecenv.errors import KernelError
 from vecenv.kernel import rng as random_numbers
-from vecenv.kernel._define import Kernel, roles_of
-from vecenv.kernel._fields import Field
-from vecenv.kernel._rules import Rules
-from vecenv.kernel._source import MISSING, Source, is_constant, read_source
-from vecenv.kernel._twins import twin_module
+from vecenv.kernel.language.define import Kernel, roles_of
+from vecenv.kernel.language.fields import Field
+from vecenv.kernel.language.rules import Rules
+from vecenv.kernel.language.source import MISSING, Source, is_constant, read_source
+from vecenv.kernel.language.twins import twin_module
 
 Roles = Mapping[str, str]
 _LARGEST_CONSTANT = 1_000_000

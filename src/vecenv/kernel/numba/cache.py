@@ -21,10 +21,10 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
-from vecenv._layout import Layout
-from vecenv.kernel._define import Kernel
-from vecenv.kernel._driver import Driver, Slot
-from vecenv.kernel._lower import Lowering
+from vecenv._batch.layout import Layout
+from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.lower.lower import Lowering
+from vecenv.kernel.numba.driver import Driver, Slot
 
 Precision = Literal["exact", "fast"]
 _MAGIC = b"vecenv kernel 1\n"
@@ -90,11 +90,11 @@ def native(
 
     def build() -> tuple[bytes, str]:
         before()
-        from vecenv.kernel._compile import compile_program
+        from vecenv.kernel.numba.compile import compile_program
 
         return compile_program(lowering.program, text, precision, kernel.name)
 
-    sources = tuple(Path(__file__).with_name(name) for name in ("_compile.py", "_math.py", "_pcg64.py"))
+    sources = tuple(Path(__file__).with_name(name) for name in ("compile.py", "math.py", "pcg64.py"))
     for module in sorted(set(lowering.program.twins.values())):
         found = importlib.util.find_spec(module)
         assert found is not None

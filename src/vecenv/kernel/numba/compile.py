@@ -17,9 +17,9 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 
 from vecenv.errors import KernelError
-from vecenv.kernel import _pcg64
-from vecenv.kernel._lower import Lowered, Program
-from vecenv.kernel._math import EXACT, FAST, functions
+from vecenv.kernel.lower.lower import Lowered, Program
+from vecenv.kernel.numba import pcg64
+from vecenv.kernel.numba.math import EXACT, FAST, functions
 
 ALONE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Of functions that only native code calls: without the wrappers for Python, which take as long to compile as they."""
@@ -64,9 +64,9 @@ def compile_program(program: Program, driver: str, precision: str, kernel: str) 
 
 def _names(program: Program, driver: str, precision: str) -> dict[str, Any]:
     names: dict[str, Any] = {"np": np, **functions(precision), **program.constants}
-    names["seed_stream"] = _pcg64.seed_stream
+    names["seed_stream"] = pcg64.seed_stream
     for draw in program.draws:
-        names[f"rng__{draw}"] = _pcg64.make_normal() if draw == "normal" else getattr(_pcg64, draw)
+        names[f"rng__{draw}"] = pcg64.make_normal() if draw == "normal" else getattr(pcg64, draw)
     for name, module in program.twins.items():
         names[f"twin__{name}"] = getattr(importlib.import_module(module), name)
     for dtype, dimensions in set(re.findall(r"column_([a-z0-9]+)_(\d+)\(", driver)):

@@ -1,8 +1,8 @@
 """The compiled row loop: text of the native function that runs ops on rows, written for one kernel.
 
-It mirrors `_rows.py`, the loop for Python envs. Rows are taken in blocks, and each block in passes: step all rows, find
-those that begin an episode, begin it, observe all rows. Loops start at zero over slices of the columns: with
-`range(lo, hi)` Numba keeps checks for negative indices, and LLVM does not vectorise.
+It mirrors `engines/python/runner.py`, the loop for Python envs. Rows are taken in blocks, and each block in
+passes: step all rows, find those that begin an episode, begin it, observe all rows. Loops start at zero over slices of
+the columns: with `range(lo, hi)` Numba keeps checks for negative indices, and LLVM does not vectorise.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._layout import Layout
-from vecenv.kernel._complete import writes_everything
-from vecenv.kernel._define import Kernel
-from vecenv.kernel._fields import Field
-from vecenv.kernel._lower import Program
+from vecenv._batch.layout import Layout
+from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.fields import Field
+from vecenv.kernel.lower.complete import writes_everything
+from vecenv.kernel.lower.lower import Program
 
 RNG_WORDS = 6
 BLOCK = 1024

@@ -8,13 +8,13 @@ from typing import Any
 
 from numba import njit, types
 
-from vecenv._native_function import VIEWS
-from vecenv.kernel._compile import column
-from vecenv.kernel._math import EXACT
+from vecenv.kernel.numba.compile import column
+from vecenv.kernel.numba.functions import VIEWS
+from vecenv.kernel.numba.math import EXACT
 
 
 def compile_function(function: FunctionType, names: dict[str, Any]) -> tuple[bytes, str]:
-    """An object file, and the symbol of the function in it. Its C signature is Numba's own, see `kernel/_compile.py`.
+    """Return an object file and the symbol of the function in it. Its C signature is Numba's own (see `compile.py`).
 
     The function's module is run once more, for names of its own: `names`, and compiled functions instead of plain ones.
     """

@@ -29,10 +29,10 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[i
         names: replace names of that module: a type or a view (`float32_at`) that the code is to be made for.
     """
     assert isinstance(function, FunctionType)
-    from vecenv.kernel._native import load_or_compile
+    from vecenv.kernel.numba.cache import load_or_compile
 
     def build() -> tuple[bytes, str]:
-        from vecenv._native_compile import compile_function
+        from vecenv.kernel.numba.function_compiler import compile_function
 
         return compile_function(function, names)
 
@@ -43,7 +43,7 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[i
         repr(sorted((name, str(getattr(value, "__name__", value))) for name, value in names.items())),
     )
     here = Path(__file__)
-    sources = (here, here.with_name("_native_compile.py"), here.with_name("kernel") / "_compile.py")
+    sources = (here, here.with_name("function_compiler.py"), here.with_name("compile.py"))
     address, keep = load_or_compile(parts, sources, function.__name__, build)
     run, answers = _PROTOTYPE(address), np.zeros(2, np.int64)
     result_at, error_at = answers.ctypes.data, answers.ctypes.data + 8

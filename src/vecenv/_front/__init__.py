@@ -1,0 +1,1 @@
+"""The vector env that users hold: call order, autoreset, seeding, results."""

@@ -1,0 +1,1 @@
+"""`make`: from what a user passes to a running vector env."""

@@ -1,0 +1,1 @@
+"""The ale engine: Atari games in ale-py's native code."""

@@ -1,0 +1,1 @@
+"""Engines of native code: kernels and MuJoCo tasks."""

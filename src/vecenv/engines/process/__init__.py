@@ -1,0 +1,1 @@
+"""The process engine: Python envs in worker processes, columns in shared memory."""

@@ -1,0 +1,1 @@
+"""The Ray engine: actors on any number of machines."""

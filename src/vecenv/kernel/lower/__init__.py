@@ -1,0 +1,1 @@
+"""Lowering: kernels as functions over plain numbers and arrays."""

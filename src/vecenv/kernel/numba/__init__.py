@@ -1,0 +1,1 @@
+"""The Numba backend: row loop, compiler, cache of native code, and the native random numbers and mathematics."""
