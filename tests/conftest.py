@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     global _stderr
     _stderr = os.dup(2)  # pytest captures output from the first test on; here it is still the terminal
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if "VECENV_CACHE_DIR" not in os.environ:  # processes that this one starts inherit it
+    if "VECENV_CACHE_DIR" not in os.environ and hasattr(config, "cache"):  # processes that this one starts inherit it
         os.environ["VECENV_CACHE_DIR"] = str(config.cache.mkdir("kernels"))
 
 
