@@ -30,8 +30,34 @@ def pytest_configure(config: pytest.Config) -> None:
     global _stderr
     _stderr = os.dup(2)  # pytest captures output from the first test on; here it is still the terminal
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if "VECENV_CACHE_DIR" not in os.environ:  # processes that this one starts inherit it
+    if "VECENV_CACHE_DIR" not in os.environ and hasattr(config, "cache"):  # processes that this one starts inherit it
         os.environ["VECENV_CACHE_DIR"] = str(config.cache.mkdir("kernels"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark as slow what tests/long_tests.txt lists and `mostly_on_sync` leaves out: only `make test-all` runs it.
+
+    Raises:
+        UsageError: a line of the list names no test. This is checked when all tests are collected.
+    """
+    text = Path(__file__).with_name("long_tests.txt").read_text()
+    lines = {line for line in text.splitlines() if line and not line.startswith("#")}
+    unknown = set(lines)
+    for item in items:
+        names = {item.nodeid, item.nodeid.partition("[")[0]}
+        if not names.isdisjoint(lines) or _left_to_sync(item):
+            item.add_marker(pytest.mark.slow)
+        unknown -= names
+    if unknown and [Path(argument).resolve() for argument in config.args] == [Path(__file__).parent]:
+        raise pytest.UsageError(f"tests/long_tests.txt names tests that do not exist: {sorted(unknown)}")
+
+
+def _left_to_sync(item: Any) -> bool:
+    """Whether this is one of the five cases in six that `mostly_on_sync` (tests/twins.py) tries on sync alone."""
+    if item.get_closest_marker("mostly_on_sync") is None or item.callspec.params["engine"] == "sync":
+        return False
+    return sum(item.callspec.indices.values()) % 6 > 0
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -23,7 +23,7 @@ import pytest
 from gymnasium import spaces
 
 import vecenv
-from tests.twins import ENGINES, SPACES, SampleEnv, assert_same, make, on_every_engine
+from tests.twins import ENGINES, SPACES, SampleEnv, assert_same, make, mostly_on_sync, on_every_engine
 from vecenv.errors import (
     CallOrderError,
     ClosedError,
@@ -436,7 +436,7 @@ WRONG_RESETS = {
 }
 
 
-@on_every_engine
+@mostly_on_sync
 @pytest.mark.parametrize("wrong", WRONG_RESETS)
 def test_reset_refuses_wrong_seeds_and_options(engine, wrong):
     given, builtin, says = WRONG_RESETS[wrong]
@@ -636,7 +636,7 @@ WRONG_ACTIONS = {
 }
 
 
-@on_every_engine
+@mostly_on_sync
 @pytest.mark.parametrize("wrong", WRONG_ACTIONS)
 def test_step_and_send_refuse_wrong_actions(engine, wrong):
     space, actions, builtin, says = WRONG_ACTIONS[wrong]
@@ -684,7 +684,7 @@ UNUSUAL = {
 }
 
 
-@on_every_engine
+@mostly_on_sync
 @pytest.mark.parametrize("kind", UNUSUAL)
 def test_unusual_but_right_arrays_are_accepted_and_copied(engine, kind):
     space, given = UNUSUAL[kind]
@@ -732,7 +732,7 @@ WRONG_IDS = {
 }
 
 
-@on_every_engine
+@mostly_on_sync
 @pytest.mark.parametrize("wrong", WRONG_IDS)
 def test_step_and_send_refuse_wrong_env_ids(engine, wrong):
     ids, ours, builtin, says = WRONG_IDS[wrong]

@@ -16,7 +16,7 @@ from gymnasium.vector.utils import batch_differing_spaces, batch_space, concaten
 from gymnasium.wrappers import RescaleAction, TransformReward
 
 import vecenv
-from tests.twins import PLAIN, SPACES, SampleEnv, assert_same, make, on_every_engine
+from tests.twins import PLAIN, SPACES, SampleEnv, assert_same, make, mostly_on_sync, on_every_engine
 
 COUNT, STEPS = 4, 60
 in_both_modes = pytest.mark.parametrize(
@@ -58,7 +58,7 @@ class contextless:
         self.env.close()
 
 
-@on_every_engine
+@mostly_on_sync
 @in_both_modes
 @with_every_space
 def test_every_observation_space_gives_what_gymnasium_gives(engine, mode, kind):
@@ -68,7 +68,7 @@ def test_every_observation_space_gives_what_gymnasium_gives(engine, mode, kind):
     )
 
 
-@on_every_engine
+@mostly_on_sync
 @in_both_modes
 @with_every_space
 def test_every_action_space_gives_what_gymnasium_gives(engine, mode, kind):
@@ -77,7 +77,7 @@ def test_every_action_space_gives_what_gymnasium_gives(engine, mode, kind):
     )
 
 
-@on_every_engine
+@mostly_on_sync
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 @pytest.mark.parametrize("kind", ["tuple", "tuple-of-texts", "dict", "custom", "box-empty"])
 def test_number_of_envs_does_not_change_how_actions_are_read(engine, count, kind):
@@ -96,7 +96,7 @@ def test_a_list_of_single_actions_means_the_same_as_the_batched_action(kind):
             assert_same(listed.step(one_by_one), batched.step(actions))
 
 
-@on_every_engine
+@mostly_on_sync
 @in_both_modes
 @with_every_space
 def test_observations_handed_out_never_change_afterwards(engine, mode, kind):
@@ -109,7 +109,7 @@ def test_observations_handed_out_never_change_afterwards(engine, mode, kind):
         assert_same(handed_out, remembered)
 
 
-@on_every_engine
+@mostly_on_sync
 @in_both_modes
 @with_every_space
 def test_next_obs_is_what_the_env_itself_returned_from_step(engine, mode, kind):

@@ -18,6 +18,14 @@ ENGINES = ("sync", "thread", "process")
 on_every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 
+def mostly_on_sync(test: Any) -> Any:
+    """Run a test on every engine: on sync with all other parameters, elsewhere `make test` tries one case in six.
+
+    For what the front decides, whichever engine is behind it.
+    """
+    return pytest.mark.mostly_on_sync(on_every_engine(test))
+
+
 def make(engine: str, env: Any, num_envs: int = 4, **kwargs: Any) -> vecenv.VectorEnv:
     """`vecenv.make` with two workers, and forked processes: they start in milliseconds."""
     if isinstance(env, list):

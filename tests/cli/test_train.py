@@ -129,7 +129,7 @@ def test_going_on_gives_the_weights_of_an_unbroken_run(inside, tmp_path):
 
 
 def test_a_file_can_be_trained_on_by_any_path(inside, tmp_path):
-    (tmp_path / "own_env.py").write_text("from cli_envs import Walk\n\n\nclass Own(Walk):\n    pass\n")
+    (tmp_path / "own_env.py").write_text("from tests.cli.cli_envs import Walk\n\n\nclass Own(Walk):\n    pass\n")
     for path in ("./own_env.py", tmp_path / "own_env.py"):
         inside("train", f"{path}:Own", "--steps", 64, "--envs", 2, "--set", "rollout_steps=32", "--eval-episodes", 0)
 

@@ -495,7 +495,7 @@ def test_an_env_and_its_wrappers_of_one_script_see_the_same_classes(first, scrip
         "        super().__init__(env)\n"
     )
     script.write_text(
-        "import gymnasium\nfrom replayed_envs import Walk\n"
+        "import gymnasium\nfrom tests.recording.replayed_envs import Walk\n"
         f"with open({str(tmp_path / 'runs')!r}, 'a') as runs:\n    runs.write('x')\n"
         + (base + checked if first == "Base" else checked + base)
     )
@@ -509,7 +509,7 @@ def test_an_env_and_its_wrappers_of_one_script_see_the_same_classes(first, scrip
 
 def test_constants_that_follow_an_env_in_its_script_are_there_and_other_values_are_not_made(script):
     script.write_text(
-        """from replayed_envs import Walk
+        """from tests.recording.replayed_envs import Walk
 class Mine(Walk):
     def __init__(self):
         assert (HALF, OTHER, NAMES) == (-25, 25, {"a": [1, None]})
@@ -531,7 +531,7 @@ made += 1
 
 def test_what_a_script_does_before_the_second_name_is_done_once(script, tmp_path):
     script.write_text(
-        "import gymnasium\nfrom replayed_envs import Walk\n"
+        "import gymnasium\nfrom tests.recording.replayed_envs import Walk\n"
         "class Base(Walk):\n    pass\n"
         f"with open({str(tmp_path / 'runs')!r}, 'a') as runs:\n    runs.write('x')\n"
         "if runs:\n    class Limit(gymnasium.wrappers.TimeLimit):\n        pass\n"

@@ -22,6 +22,12 @@ _LOOK_EVERY = 0.005
 _GRACE = 0.5
 """Seconds that a copy has to write where it hangs."""
 _LONGEST_STACK = 64_000
+_WRITE_STACK = getattr(signal, "SIGRTMAX", signal.SIGUSR2)
+"""Asks a copy where it is. faulthandler answers in its signal handler, also while the env holds the GIL.
+
+Its timer would not do: if the process that is copied has set one, as pytest's `faulthandler_timeout` does, then setting it
+in the copy waits for a thread that the copy does not have.
+"""
 
 
 @dataclass(frozen=True)
@@ -76,8 +82,8 @@ def try_out(action: Callable[[], Any], seconds: float) -> Ending:
             warnings.simplefilter("ignore")  # Python 3.12 warns of threads; the copy has none of them and needs none
             child = os.fork()
         if child == 0:
-            _in_the_copy(action, seconds, answer.fileno(), stack.fileno())
-        status = _wait(child, seconds + _GRACE)
+            _in_the_copy(action, answer.fileno(), stack.fileno())
+        status = _wait(child, seconds)
         if status is None:
             return Ending("hung", None, _text(stack))
         answer.seek(0)
@@ -86,30 +92,33 @@ def try_out(action: Callable[[], Any], seconds: float) -> Ending:
         return Ending("died", os.waitstatus_to_exitcode(status), _text(stack))
 
 
-def _in_the_copy(action: Callable[[], Any], seconds: float, answer: int, stack: int) -> NoReturn:
+def _in_the_copy(action: Callable[[], Any], answer: int, stack: int) -> NoReturn:
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits, which then ends this one
         faulthandler.enable(stack, all_threads=False)
-        faulthandler.dump_traceback_later(seconds, file=stack)
+        faulthandler.register(_WRITE_STACK, stack, all_threads=False)
         with contextlib.suppress(BaseException):
             action()
-        faulthandler.cancel_dump_traceback_later()
         os.write(answer, _RETURNED)
     finally:
         os._exit(0)
 
 
 def _wait(child: int, seconds: float) -> int | None:
-    """The status of a child that ended; None if it did not in time and was killed."""
-    deadline = time.monotonic() + seconds
+    """The status of a child that ended; None if it did not within `seconds`: then it wrote its stack and was killed."""
+    deadline, late = time.monotonic() + seconds, False
     try:
-        while time.monotonic() < deadline:
+        while True:
             found, status = os.waitpid(child, os.WNOHANG)
             if found:
                 child = 0
-                return status
+                return None if late else status
+            if time.monotonic() >= deadline:
+                if late:
+                    return None
+                deadline, late = time.monotonic() + _GRACE, True
+                os.kill(child, _WRITE_STACK)
             time.sleep(_LOOK_EVERY)
-        return None
     finally:
         if child:
             os.kill(child, signal.SIGKILL)
