@@ -113,7 +113,7 @@ def test_what_an_actor_cannot_build_is_said_and_leaves_no_actor() -> None:
 
 
 def test_arguments_of_actors_are_refused_elsewhere() -> None:
-    with pytest.raises(ConfigError, match="no option ray_address .got 'auto'.; use engine='ray'"):
+    with pytest.raises(ConfigError, match=r"no option ray_address .*use engine='ray'"):
         vecenv.make("CartPole-v1", 2, engine="sync", ray_address="auto")
     with pytest.raises(ConfigError, match="local_engine must be one of"):
         vecenv.make("CartPole-v1", 2, engine="ray", local_engine="ray")

@@ -12,7 +12,7 @@ from vecenv._batch.faults import Fault
 from vecenv._front.stats import CHEAP_SECONDS, LITTLE_SECONDS
 from vecenv._util.cpus import usable_cpus
 from vecenv.engines import registry
-from vecenv.engines.options import EngineFactory, EngineOptions, no_such_option
+from vecenv.engines.options import EngineBuilder, EngineOptions, no_such_option
 from vecenv.engines.process.options import Process
 from vecenv.engines.python.envs import Factory, build_envs
 from vecenv.engines.python.options import Sync
@@ -22,7 +22,7 @@ from vecenv.errors import ConfigError, EngineRefused
 _PROBE_SECONDS = 0.02
 
 
-def choose(engine: Any, options: Mapping[str, Any], source: Source, request: Request) -> tuple[EngineFactory, str]:
+def choose(engine: Any, options: Mapping[str, Any], source: Source, request: Request) -> tuple[EngineBuilder, str]:
     """The engine to build and why.
 
     Args:
@@ -44,7 +44,7 @@ def choose(engine: Any, options: Mapping[str, Any], source: Source, request: Req
     return asked, f"engine={asked.name!r} was asked for"
 
 
-def find_engine(engine: Any, options: Mapping[str, Any]) -> EngineFactory:
+def find_engine(engine: Any, options: Mapping[str, Any]) -> EngineBuilder:
     """The engine object that a name and options, or an object and options, stand for."""
     if isinstance(engine, (str, type)) or not _is_engine(engine):
         kind = registry.find(engine)
@@ -113,9 +113,10 @@ def _nothing_fits(options: Mapping[str, Any], refused: Mapping[str, str]) -> str
             return f"engine='auto' chooses no engine with the option {name} (got {value!r:.40}); pass {used}"
     having = [name for name in refused if registry.find(name).lacks(options) is None] or list(refused)
     reasons = list(dict.fromkeys(refused[name] for name in having))
-    if len(reasons) == 1:
-        return reasons[0]
-    return "engine='auto' found no engine for this: " + "; ".join(f"{name}: {refused[name]}" for name in having)
+    if len(reasons) > 1:
+        return "engine='auto' found no engine for this: " + "; ".join(f"{name}: {refused[name]}" for name in having)
+    needed = [f"{name}={value!r:.40} needs {registry.words(registry.having(name))}" for name, value in options.items()]
+    return ": ".join([*needed, reasons[0]]) if len(having) == 1 else reasons[0]
 
 
 def _choose_python(

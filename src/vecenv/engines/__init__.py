@@ -1,7 +1,7 @@
 """Engines: they move rows of a batch forward. The protocols here are the seam between them and the front.
 
 The options of vecenv's own engines are `Sync`, `Thread`, `Process`, `Compiled`, `Mujoco`, `Ale` and `Ray`:
-`vecenv.make(env, 8, engine=vecenv.engines.Process(workers=4))`. `EngineFactory`, `Source`, `Request` and the building
+`vecenv.make(env, 8, engine=vecenv.engines.Process(workers=4))`. `EngineBuilder`, `Source`, `Request` and the building
 blocks (`Batch`, `Op`, `Mail`, `Fault`, `Layout`, `BatchFacts`, `EnvFacts`, `RowRunner`, ...) are for an engine of your
 own, see docs/engines.md.
 """
@@ -23,7 +23,7 @@ from vecenv.engines.facts import BatchFacts, EnvFacts, merge_facts
 if TYPE_CHECKING:
     from vecenv.engines.ale.options import Ale
     from vecenv.engines.native.options import Compiled, Mujoco
-    from vecenv.engines.options import EngineFactory
+    from vecenv.engines.options import EngineBuilder
     from vecenv.engines.process.options import Process
     from vecenv.engines.python.envs import build_envs
     from vecenv.engines.python.options import Sync, Thread
@@ -38,7 +38,7 @@ __all__ = [
     "Clocks",
     "Compiled",
     "Engine",
-    "EngineFactory",
+    "EngineBuilder",
     "EnvFacts",
     "Fault",
     "Layout",
@@ -65,7 +65,7 @@ __all__ = [
     "merge_facts",
 ]
 _LATE = {
-    "EngineFactory": "options",
+    "EngineBuilder": "options",
     "Request": "request",
     "RowRunner": "python.runner",
     "Source": "request",

@@ -17,7 +17,7 @@ from vecenv.errors import ConfigError
 Order = Literal["first-ready", "fixed"]
 
 
-class EngineFactory(Protocol):
+class EngineBuilder(Protocol):
     """What `make(engine=...)` takes: an object that builds an engine. Write one for an engine of your own.
 
     Attributes:

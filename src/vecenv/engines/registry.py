@@ -48,6 +48,8 @@ def find(name: Any) -> type[EngineOptions]:
         return getattr(module, name.capitalize())
     near = difflib.get_close_matches(name, _MODULES, n=1) if isinstance(name, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
+    if isinstance(name, type):
+        hint = f"; pass an object of it, {name.__name__}()"
     raise UnknownEngine(
         f"engine must be 'auto', one of {', '.join(map(repr, _MODULES))}, or an object with name, refuses and build, "
         f"such as vecenv.engines.Process(workers=4); got {name!r:.60}{hint}"
