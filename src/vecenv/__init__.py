@@ -21,20 +21,8 @@ _register_all()
 _when_defined(_register_kernel)
 
 _SUBPACKAGES = (
-    *(
-        "atari",
-        "baselines",
-        "buffers",
-        "distributed",
-        "engines",
-        "evaluation",
-        "gym",
-        "gymnasium",
-        "mujoco",
-        "rllib",
-        "sb3",
-    ),
-    *("recording", "scenarios", "testing", "trainers", "wrappers"),
+    *("atari", "baselines", "buffers", "distributed", "engines", "evaluation", "gym", "gymnasium", "mujoco"),
+    *("recording", "rllib", "sb3", "scenarios", "testing", "trainers", "wrappers"),
 )
 _LATE = {"evaluate": "evaluation", "Recording": "recording", "replay": "recording"}
 """Names that are loaded when they are first used, and where from."""

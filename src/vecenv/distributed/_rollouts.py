@@ -19,7 +19,6 @@ from vecenv.distributed._flights import Flights
 from vecenv.distributed._fragment import Fragment
 from vecenv.engines import Ray, Request
 from vecenv.engines.facts import merge_facts
-from vecenv.engines.options import count_workers
 from vecenv.engines.python.factories import check_wrappers
 from vecenv.engines.python.local import split
 from vecenv.engines.ray.pool import Pool
@@ -88,12 +87,19 @@ class Rollouts:
         self.spec = source.spec
         self.num_envs = count = len(source.env_fns)
         wait = None if timeout is None else patience(positive_seconds("timeout", timeout))
-        actors = Ray(workers, ray_address, num_cpus, local_engine, precision, start_timeout)
+        actors = Ray(
+            workers=workers,
+            ray_address=ray_address,
+            num_cpus=num_cpus,
+            local_engine=local_engine,
+            precision=precision,
+            start_timeout=start_timeout,
+        )
         request = Request(count, on_error=on_error, wrappers=check_wrappers(wrappers))
         refusal = actors.refuses(source, request)
         if refusal is not None:
             raise EngineRefused(refusal)
-        bounds = split(count, count_workers(workers, count))
+        bounds = split(count, actors.count_workers(count))
         parts = actors.parts(source, request)
         if native and not parts.local.native:
             local = parts.local.name

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
 
-from vecenv._util.checks import positive_int
+from vecenv._util.checks import positive_int, positive_seconds
 from vecenv._util.cpus import usable_cpus
 from vecenv.engines import Engine, registry
 from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigError
 
 Order = Literal["first-ready", "fixed"]
+Precision = Literal["exact", "fast"]
 
 
 class EngineBuilder(Protocol):
@@ -80,12 +81,21 @@ class EngineOptions:
             return None
         return f"needs {cls.needs[0]}: pip install '{cls.needs[1]}'"
 
+    def __post_init__(self) -> None:
+        """Check the options that several engines have."""
+        for name in set(self.option_names()) & set(_CHECKS):
+            _CHECKS[name](name, getattr(self, name))
+
     def reason(self, source: Source) -> str | None:
         """Why `auto` prefers this engine for this source, None if the source is nothing special to it."""
         return None
 
     def refuses(self, source: Source, request: Request) -> str | None:
         """Why this engine cannot run the source as requested, None if it can."""
+        most = self._most_workers(request.num_envs)
+        workers: int | None = getattr(self, "workers", None)
+        if workers is not None and workers > most:
+            return f"workers must be in 1 ... {most} (one env each at least), got {workers}"
         for name, why in self.cannot.items():
             if request.asks_for(name):
                 value = f"{getattr(request, name)!r:.40}"
@@ -97,16 +107,20 @@ class EngineOptions:
         """The engine."""
         raise NotImplementedError
 
+    def count_workers(self, num_envs: int) -> int:
+        """How many workers to start for so many envs: as given, else one per processor."""
+        workers: int | None = getattr(self, "workers", None)
+        return min(usable_cpus(), self._most_workers(num_envs)) if workers is None else int(workers)
+
+    def _most_workers(self, num_envs: int) -> int:
+        """The number of workers that there is work for."""
+        return num_envs
+
 
 def no_such_option(engine: str, option: str, value: Any) -> str:
     """The message about an option that an engine does not have."""
     able = registry.words(registry.having(option))
     return f"the {engine} engine has no option {option} (got {value!r:.40}); use {able}, or leave {option} out"
-
-
-def check_order(order: Any) -> None:
-    """Raise unless this is an order of `recv`."""
-    check_choice("order", order, ("first-ready", "fixed"))
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
@@ -115,19 +129,10 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise ConfigError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 
-def check_workers(workers: Any) -> None:
-    """Raise unless this is a number of workers, or None."""
-    if workers is not None:
-        positive_int("workers", workers)
-
-
-def count_workers(workers: int | None, most: int, cpus: int | None = None) -> int:
-    """How many workers to start: as given, else one per processor, and at most `most`."""
-    return min(usable_cpus() if cpus is None else cpus, most) if workers is None else int(workers)
-
-
-def too_many(workers: int | None, most: int) -> str | None:
-    """The message about more workers than there is work for."""
-    if workers is None or workers <= most:
-        return None
-    return f"workers must be in 1 ... {most} (one env each at least), got {workers}"
+_CHECKS: dict[str, Callable[[str, Any], object]] = {
+    "workers": lambda name, value: None if value is None else positive_int(name, value),
+    "order": lambda name, value: check_choice(name, value, ("first-ready", "fixed")),
+    "precision": lambda name, value: check_choice(name, value, ("exact", "fast")),
+    "start_timeout": positive_seconds,
+}
+"""Checks of the options that several engines have."""

@@ -11,7 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from vecenv.atari._games import AtariGames
 from vecenv.atari._ids import NATIVE_VERSION, load_ale
 from vecenv.engines import Engine
-from vecenv.engines.options import EngineOptions, Order, check_order, check_workers, count_workers, too_many
+from vecenv.engines.options import EngineOptions, Order
 from vecenv.engines.request import Request, Source
 
 _PLAIN = (
@@ -53,10 +53,6 @@ class Ale(EngineOptions):
         "record": "native games do not say how their episodes begin",
     }
 
-    def __post_init__(self) -> None:
-        check_workers(self.workers)
-        check_order(self.order)
-
     def reason(self, source: Source) -> str | None:
         """Why `auto` prefers this engine, None without games."""
         return None if source.games is None else "ale-py's native games, preprocessed"
@@ -72,14 +68,14 @@ class Ale(EngineOptions):
         for name, reason in _PYTHON_ONLY.items():
             if any(row.get(name) is not None for row in games.kwargs):
                 return f"{reason} ({name}); games in Python do, with engine='process'"
-        unfit = too_many(self.workers, request.num_envs) or self._refuses_pool(games)
+        unfit = super().refuses(source, request) or self._refuses_pool(games)
         if unfit is not None:
             return unfit
         version = load_ale("the game").__version__
         if not version.startswith(NATIVE_VERSION):
             known = f"native games are those of ale-py {NATIVE_VERSION}x"
             return f"{known}, this is {version}; pip install 'ale-py~=0.12.1'"
-        return super().refuses(source, request)
+        return None
 
     def _refuses_pool(self, games: AtariGames) -> str | None:
         if self.workers is None:
@@ -101,7 +97,7 @@ class Ale(EngineOptions):
             [_native_game(spec, row) for spec, row in zip(games.specs, games.kwargs, strict=True)],
             games.preprocessing,
             ordered=self.order == "fixed",
-            threads=None if self.workers is None else count_workers(self.workers, request.num_envs),
+            threads=None if self.workers is None else self.count_workers(request.num_envs),
         )
 
 

@@ -5,21 +5,13 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from gymnasium.envs.registration import registry as gymnasium_registry
 
 from vecenv._util.checks import positive_int
 from vecenv.engines import Engine, registry
-from vecenv.engines.options import (
-    EngineOptions,
-    Order,
-    check_choice,
-    check_order,
-    check_workers,
-    count_workers,
-    too_many,
-)
+from vecenv.engines.options import EngineOptions, Order, Precision
 from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigError
 from vecenv.kernel.language.define import Kernel
@@ -52,7 +44,7 @@ class Compiled(EngineOptions):
     """
 
     workers: int | None = None
-    precision: Literal["exact", "fast"] = "exact"
+    precision: Precision = "exact"
     order: Order = "first-ready"
 
     name: ClassVar[str] = "compiled"
@@ -62,11 +54,6 @@ class Compiled(EngineOptions):
     native: ClassVar[bool] = True
     in_actors: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = NATIVE_CANNOT
-
-    def __post_init__(self) -> None:
-        check_workers(self.workers)
-        check_precision(self.precision)
-        check_order(self.order)
 
     def reason(self, source: Source) -> str | None:
         """Why `auto` prefers this engine, None without a kernel."""
@@ -80,7 +67,7 @@ class Compiled(EngineOptions):
         if kernel is None:
             able = registry.words(registry.python_engines())
             return f"there is no kernel of this env; write one with @vecenv.kernel, or use {able}"
-        unfit = too_many(self.workers, request.num_envs) or super().refuses(source, request)
+        unfit = super().refuses(source, request)
         if unfit is not None:
             return unfit
         render_mode = split_kwargs(kernel, source.env_kwargs)[1].get("render_mode")
@@ -99,7 +86,7 @@ class Compiled(EngineOptions):
             request.num_envs,
             kwargs=ours,
             precision=self.precision,
-            threads=count_workers(self.workers, request.num_envs),
+            threads=self.count_workers(request.num_envs),
             render_mode=theirs.get("render_mode"),
             max_episode_steps=time_limit(source.kernel, theirs),
         )
@@ -124,10 +111,6 @@ class Mujoco(EngineOptions):
     native: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = NATIVE_CANNOT
 
-    def __post_init__(self) -> None:
-        check_workers(self.workers)
-        check_order(self.order)
-
     def reason(self, source: Source) -> str | None:
         """Why `auto` prefers this engine, None without a task."""
         if source.task is None:
@@ -141,7 +124,7 @@ class Mujoco(EngineOptions):
             return f"there is no MuJoCo task of this env; write one (vecenv.mujoco.Task), or use {able}"
         if source.task_kernel is None:
             return SHARED if is_installed() else "MuJoCo is not installed; pip install 'vecenv[mujoco]'"
-        unfit = too_many(self.workers, request.num_envs) or super().refuses(source, request)
+        unfit = super().refuses(source, request)
         if unfit is not None:
             return unfit
         if split_kwargs(source.task_kernel, source.env_kwargs)[1].get("render_mode") == "human":
@@ -160,7 +143,7 @@ class Mujoco(EngineOptions):
             source.task_kernel,
             request.num_envs,
             kwargs=rows if isinstance(ours, list) else rows[0],
-            threads=count_workers(self.workers, request.num_envs),
+            threads=self.count_workers(request.num_envs),
             render_mode=theirs.get("render_mode"),
             max_episode_steps=time_limit(source.task_kernel, theirs),
         )
@@ -178,11 +161,6 @@ def _made_of(task: Any) -> str:
 
     equal = "Gymnasium's env" if task.id in GYMNASIUM else "its run in Python"
     return f"native code around MuJoCo {version('mujoco')}, bit-equal to {equal}"
-
-
-def check_precision(precision: Any) -> None:
-    """Raise unless this is a precision of kernels."""
-    check_choice("precision", precision, ("exact", "fast"))
 
 
 def split_kwargs(kernel: Kernel, env_kwargs: Any) -> tuple[Any, dict[str, Any]]:

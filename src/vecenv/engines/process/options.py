@@ -6,10 +6,9 @@ import socket
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from vecenv._util.checks import positive_seconds
 from vecenv._util.cpus import usable_cpus
 from vecenv.engines import Engine
-from vecenv.engines.options import EngineOptions, Order, check_order, check_workers, count_workers, too_many
+from vecenv.engines.options import EngineOptions, Order
 from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigTypeError
 
@@ -42,12 +41,10 @@ class Process(EngineOptions):
     def __post_init__(self) -> None:
         from vecenv.engines.process.launch import check_context
 
-        check_workers(self.workers)
+        super().__post_init__()
         check_context(self.context)
-        positive_seconds("start_timeout", self.start_timeout)
         if not isinstance(self.caller_works, bool):
             raise ConfigTypeError(f"caller_works must be True or False, got {self.caller_works!r:.40}")
-        check_order(self.order)
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -61,15 +58,14 @@ class Process(EngineOptions):
             return f"the process engine cannot run here: {unfit}; use engine='thread' or 'sync'"
         if self.caller_works and request.num_envs < 2:
             return "caller_works shares envs between the caller and workers, and there is only one env"
-        return too_many(self.workers, request.num_envs - self.caller_works) or super().refuses(source, request)
+        return super().refuses(source, request)
 
     def build(self, source: Source, request: Request) -> Engine:
         from vecenv.engines.process.engine import ProcessEngine
 
-        cpus = max(1, usable_cpus() - self.caller_works)
         return ProcessEngine(
             source.env_fns,
-            workers=count_workers(self.workers, request.num_envs - self.caller_works, cpus),
+            workers=self.count_workers(request.num_envs),
             context=self.context,
             observation_mode=request.observation_mode,
             on_error=request.on_error,
@@ -78,3 +74,11 @@ class Process(EngineOptions):
             start_timeout=self.start_timeout,
             origin=source.origin,
         )
+
+    def count_workers(self, num_envs: int) -> int:
+        """How many processes to start; a caller that works takes the place of one."""
+        most = super().count_workers(num_envs)
+        return max(1, min(most, usable_cpus() - 1)) if self.caller_works and self.workers is None else most
+
+    def _most_workers(self, num_envs: int) -> int:
+        return num_envs - self.caller_works

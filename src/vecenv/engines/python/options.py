@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vecenv.engines import Engine
-from vecenv.engines.options import EngineOptions, Order, check_order, check_workers, count_workers, too_many
+from vecenv.engines.options import EngineOptions, Order
 from vecenv.engines.request import Request, Source
 
 
@@ -28,9 +28,6 @@ class Sync(EngineOptions):
     cannot: ClassVar[Mapping[str, str]] = {
         "timeout": "it steps envs in the calling thread and cannot give up on one that hangs"
     }
-
-    def __post_init__(self) -> None:
-        check_order(self.order)
 
     def build(self, source: Source, request: Request) -> Engine:
         from vecenv.engines.python.sync import SyncEngine
@@ -61,20 +58,12 @@ class Thread(EngineOptions):
     parallel: ClassVar[bool] = True
     in_actors: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check_workers(self.workers)
-        check_order(self.order)
-
-    def refuses(self, source: Source, request: Request) -> str | None:
-        """Why this engine cannot run the source as requested, None if it can."""
-        return too_many(self.workers, request.num_envs) or super().refuses(source, request)
-
     def build(self, source: Source, request: Request) -> Engine:
         from vecenv.engines.python.thread import ThreadEngine
 
         return ThreadEngine(
             source.env_fns,
-            workers=count_workers(self.workers, request.num_envs),
+            workers=self.count_workers(request.num_envs),
             observation_mode=request.observation_mode,
             on_error=request.on_error,
             ordered=self.order == "fixed",

@@ -6,22 +6,13 @@ import functools
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
-from vecenv._util.checks import positive_seconds
 from vecenv.engines import Engine, registry
-from vecenv.engines.native.options import Compiled, check_precision, split_kwargs, time_limit
-from vecenv.engines.options import (
-    EngineOptions,
-    Order,
-    check_choice,
-    check_order,
-    check_workers,
-    count_workers,
-    too_many,
-)
+from vecenv.engines.native.options import Compiled, split_kwargs, time_limit
+from vecenv.engines.options import EngineOptions, Order, Precision, check_choice
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.options import Sync
 from vecenv.engines.request import Request, Source
@@ -47,7 +38,7 @@ class Ray(EngineOptions):
     ray_address: str | None = None
     num_cpus: float = 1.0
     local_engine: str = "auto"
-    precision: Literal["exact", "fast"] = "exact"
+    precision: Precision = "exact"
     start_timeout: float = 60.0
     order: Order = "first-ready"
 
@@ -59,7 +50,7 @@ class Ray(EngineOptions):
     automatic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_workers(self.workers)
+        super().__post_init__()
         if self.ray_address is not None and not isinstance(self.ray_address, str):
             raise ConfigTypeError(f"ray_address must be 'auto', host:port or None, got {self.ray_address!r:.40}")
         cpus: Any = self.num_cpus
@@ -67,13 +58,10 @@ class Ray(EngineOptions):
             raise ConfigError(f"num_cpus must be a positive number (a fraction is fine), got {cpus!r}")
         local = tuple(engine.name for engine in registry.classes() if engine.in_actors)
         check_choice("local_engine", self.local_engine, ("auto", *local))
-        check_precision(self.precision)
-        positive_seconds("start_timeout", self.start_timeout)
-        check_order(self.order)
 
     def refuses(self, source: Source, request: Request) -> str | None:
         """Why this engine cannot run the source as requested, None if it can."""
-        unfit = too_many(self.workers, request.num_envs) or super().refuses(source, request)
+        unfit = super().refuses(source, request)
         if unfit is not None:
             return unfit
         local = self._local(source, request)
@@ -93,7 +81,7 @@ class Ray(EngineOptions):
         return RayEngine(
             parts,
             request.num_envs,
-            workers=count_workers(self.workers, request.num_envs),
+            workers=self.count_workers(request.num_envs),
             observation_mode=request.observation_mode,
             on_error=request.on_error,
             ordered=self.order == "fixed",
