@@ -136,7 +136,7 @@ def test_a_name_with_options_is_the_short_form_of_an_object():
 def test_options_beside_an_object_fill_what_it_leaves_open():
     with made(Process(context="fork"), workers=3) as envs:
         assert len(envs.engine.processes) == 3
-    with pytest.raises(ConfigError, match=r"workers is given twice, workers=3 and engine=Process\(workers=2"):
+    with pytest.raises(ConfigError, match=r"workers is given twice: workers=3 and engine=Process\(workers=2"):
         made(Process(workers=2), workers=3)
     with pytest.raises(EngineRefused, match="the sync engine has no option workers"):
         made(Sync(), workers=3)
@@ -199,7 +199,7 @@ def test_auto_chooses_no_engine_that_cannot_do_what_is_asked(given, engine, told
     [
         ({"precision": "fast"}, "there is no kernel of this env"),
         ({"num_cpus": 2.0}, r"'auto' chooses no engine with the option num_cpus .got 2.0.; pass engine='ray'"),
-        ({"caller_works": True, "precision": "fast"}, "found no engine for this: .*caller_works.*precision"),
+        ({"caller_works": True, "precision": "fast"}, "no engine has all of the options caller_works, precision"),
         ({"workers": 9}, r"^workers must be in 1 \.\.\. 4"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from vecenv._batch.faults import Fault
@@ -94,7 +94,7 @@ def _choose(options: Mapping[str, Any], source: Source, request: Request) -> tup
         if name in able:
             return able[name], why
     if not able:
-        raise EngineRefused(_nothing_fits(options, refused))
+        raise EngineRefused(_nothing_fits(options, refused, preferred))
     chosen, reason = _choose_python(able, refused, source.env_fns[0], request.num_envs)
     return chosen, reason + "".join(f" (not the {name} engine: {_without_advice(refused[name])})" for name in preferred)
 
@@ -104,17 +104,21 @@ def _without_advice(refusal: str) -> str:
     return refusal.partition(";")[0]
 
 
-def _nothing_fits(options: Mapping[str, Any], refused: Mapping[str, str]) -> str:
+def _nothing_fits(options: Mapping[str, Any], refused: Mapping[str, str], preferred: Collection[str]) -> str:
     """The message when "auto" finds no engine."""
     for name, value in options.items():
         able = registry.having(name)
         if not set(able) & set(refused):
             used = registry.words(able)
             return f"engine='auto' chooses no engine with the option {name} (got {value!r:.40}); pass {used}"
-    having = [name for name in refused if registry.find(name).lacks(options) is None] or list(refused)
-    reasons = list(dict.fromkeys(refused[name] for name in having))
+    having = [name for name in refused if registry.find(name).lacks(options) is None]
+    if not having:
+        return f"no engine has all of the options {', '.join(options)}; leave one of them out"
+    # An engine for native code that this env does not have is only mentioned if there is no other.
+    relevant = [name for name in having if not registry.is_native(name) or name in preferred] or having
+    reasons = list(dict.fromkeys(refused[name] for name in relevant))
     if len(reasons) > 1:
-        return "engine='auto' found no engine for this: " + "; ".join(f"{name}: {refused[name]}" for name in having)
+        return "engine='auto' found no engine for this: " + "; ".join(f"{name}: {refused[name]}" for name in relevant)
     needed = [f"{name}={value!r:.40} needs {registry.words(registry.having(name))}" for name, value in options.items()]
     return ": ".join([*needed, reasons[0]]) if len(having) == 1 else reasons[0]
 
