@@ -83,8 +83,9 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         """Check the options that several engines have."""
-        for name in set(self.option_names()) & set(_CHECKS):
-            _CHECKS[name](name, getattr(self, name))
+        for name in self.option_names():
+            if name in _CHECKS:
+                _CHECKS[name](name, getattr(self, name))
 
     def reason(self, source: Source) -> str | None:
         """Why `auto` prefers this engine for this source, None if the source is nothing special to it."""
