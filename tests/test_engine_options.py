@@ -223,7 +223,7 @@ def test_the_engines_that_are_exported_are_those_of_the_registry():
 
 def test_a_default_is_the_same_in_every_engine():
     for kind in registry.classes():
-        for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # all of them are dataclasses
+        for field in dataclasses.fields(kind):
             assert field.default == registry.option_defaults()[field.name]
 
 

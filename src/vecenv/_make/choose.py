@@ -52,17 +52,17 @@ def find_engine(engine: Any, options: Mapping[str, Any]) -> EngineBuilder:
         if lacking is not None:
             raise EngineRefused(lacking)
         return kind(**options)
-    fields = (
-        {each.name: each.default for each in dataclasses.fields(engine)} if dataclasses.is_dataclass(engine) else {}
-    )
+    fields: Any = dataclasses.fields(engine) if dataclasses.is_dataclass(engine) else ()
+    defaults = {each.name: each.default for each in fields}
+    asked: Any = engine
     for name, value in options.items():
-        if name not in fields:
-            raise EngineRefused(no_such_option(engine.name, name, value))
-        if getattr(engine, name) != fields[name]:
+        if name not in defaults:
+            raise EngineRefused(no_such_option(asked.name, name, value))
+        if getattr(asked, name) != defaults[name]:
             raise ConfigError(
-                f"{name} is given twice: {name}={value!r:.40} and engine={engine!r}; leave one of them out"
+                f"{name} is given twice: {name}={value!r:.40} and engine={asked!r}; leave one of them out"
             )
-    return dataclasses.replace(engine, **options) if options else engine
+    return dataclasses.replace(asked, **options) if options else asked
 
 
 def _is_engine(engine: Any) -> bool:

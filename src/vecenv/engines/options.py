@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -19,13 +20,12 @@ Precision = Literal["exact", "fast"]
 
 
 class EngineBuilder(Protocol):
-    """What `make(engine=...)` takes: an object that builds an engine. Write one for an engine of your own.
+    """What `make(engine=...)` takes: an object that builds an engine. Write one for an engine of your own."""
 
-    Attributes:
-        name: of the engine, for messages.
-    """
-
-    name: str
+    @property
+    def name(self) -> str:
+        """Name of the engine, for messages. A plain attribute will do."""
+        ...
 
     def refuses(self, source: Source, request: Request) -> str | None:
         """Why this engine cannot run the source as requested, None if it can. Nothing is built or started."""
@@ -36,6 +36,7 @@ class EngineBuilder(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class EngineOptions:
     """Base of the options of vecenv's own engines, which are frozen dataclasses.
 
@@ -64,7 +65,7 @@ class EngineOptions:
     @classmethod
     def option_names(cls) -> list[str]:
         """Names of the fields."""
-        return [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]  # subclasses are dataclasses
+        return [field.name for field in dataclasses.fields(cls)]
 
     @classmethod
     def lacks(cls, options: Mapping[str, Any]) -> str | None:

@@ -160,7 +160,7 @@ class Parts:
 
         local = self.local
         if "workers" in local.option_names():
-            local = replace(local, workers=min(self.width, stop - start))  # type: ignore[type-var]  # a dataclass
+            local = replace(local, workers=min(self.width, stop - start))
         request = replace(self.request, num_envs=stop - start)
         return functools.partial(build_part, local, pickled_factories(self.env_fns[start:stop], start), start, request)
 
