@@ -23,7 +23,7 @@ SIZES = {"process": 64, "compiled": 1024}
 
 def contestant(name: str, engine: str, count: int, autoreset: str, **options: Any) -> Contestant:
     def build() -> tuple[Callable[[int], Any], Callable[[], None]]:
-        envs = vecenv.make("CartPole-v1", count, engine=engine, workers=2, autoreset=autoreset, **options)  # type: ignore[arg-type]  # one of the names
+        envs = vecenv.make("CartPole-v1", count, engine=engine, workers=2, autoreset=autoreset, **options)
         envs.reset(seed=0)
         actions = np.random.default_rng(0).integers(0, 2, (128, count))
         return lambda turn: envs.step(actions[turn % 128]), envs.close

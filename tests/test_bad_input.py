@@ -24,11 +24,13 @@ from gymnasium import spaces
 
 import vecenv
 from tests.twins import ENGINES, SPACES, SampleEnv, assert_same, make, mostly_on_sync, on_every_engine
+from vecenv.engines import registry
 from vecenv.errors import (
     CallOrderError,
     ClosedError,
     ConfigError,
     ConfigTypeError,
+    EngineRefused,
     EnvError,
     InvalidAction,
     NothingPendingError,
@@ -157,7 +159,7 @@ WRONG_ARGUMENTS = {
     "batch_size 0": ({"batch_size": 0}, ConfigError, ValueError, "batch_size must be .* got 0"),
     "batch_size -3": ({"batch_size": -3}, ConfigError, ValueError, "batch_size must be .* got -3"),
     "batch_size float": ({"batch_size": 2.0}, ConfigTypeError, TypeError, "batch_size must be an int.* got float"),
-    "engine": ({"engine": "turbo"}, UnknownEngine, ValueError, "'sync', 'thread', 'process', 'ray', got 'turbo'"),
+    "engine": ({"engine": "turbo"}, UnknownEngine, ValueError, "'sync', 'thread', 'process', 'ray'.* got 'turbo'"),
     "engine near": ({"engine": "proces"}, UnknownEngine, ValueError, "did you mean 'process'"),
     "engine type": ({"engine": 3}, UnknownEngine, ValueError, "got 3"),
     "context": ({"context": "thread"}, ConfigError, ValueError, "context must be one of.*'spawn'.*got 'thread'"),
@@ -233,6 +235,9 @@ WRONG_ARGUMENTS = {
 @pytest.mark.parametrize("wrong", WRONG_ARGUMENTS)
 def test_make_refuses_a_wrong_argument_before_any_env_is_built(engine, wrong):
     given, ours, builtin, says = WRONG_ARGUMENTS[wrong]
+    option = next(iter(given))
+    if engine != "auto" and option in registry.option_defaults() and engine not in registry.having(option):
+        ours, builtin, says = EngineRefused, ValueError, f"the {engine} engine has no option {option}"
     built: list[int] = []
 
     def build(**kwargs: Any) -> Any:

@@ -286,7 +286,7 @@ def test_stats_name_the_slow_env(engine):
         assert stats.seconds_copying > 0
 
 
-def test_auto_keeps_cheap_envs_here_and_sends_expensive_ones_away():
+def test_auto_keeps_cheap_envs_here_and_sends_expensive_ones_away(monkeypatch):
     class Busy(LawEnv):
         def step(self, action):
             deadline = time.perf_counter() + 0.002
@@ -297,14 +297,18 @@ def test_auto_keeps_cheap_envs_here_and_sends_expensive_ones_away():
     with vecenv.make(LawEnv, 4) as envs:
         assert envs.engine.name == "sync"
         assert "us" in envs.engine_reason
-    with vecenv.make(Busy, 4, workers=2, context="fork") as envs:
+    monkeypatch.setattr("vecenv._make.choose.usable_cpus", lambda: 2)
+    with vecenv.make(Busy, 4) as envs:
         assert envs.engine.name == "process"
         assert "2 processes" in envs.engine_reason
     with vecenv.make(Busy, 1) as envs:
         assert envs.engine.name == "sync"
-    with vecenv.make(LawEnv, 4096, workers=2, context="fork") as envs:
+    with vecenv.make(LawEnv, 4096) as envs:
         assert envs.engine.name == "process"
         assert "4096 envs" in envs.engine_reason
+    with vecenv.make(LawEnv, 4, workers=2, context="fork") as envs:
+        assert envs.engine.name == "process"
+        assert "the sync engine has no option workers" in envs.engine_reason
 
 
 def test_gymnasiums_vector_wrappers_stack_on_ours():
@@ -343,9 +347,9 @@ def test_no_env_is_built_in_the_calling_process():
 
 
 def test_a_timeout_is_not_taken_by_an_engine_that_cannot_keep_it():
-    with pytest.raises(EngineRefused, match=r"sync engine .* cannot give up .* engine='process'"):
+    with pytest.raises(EngineRefused, match=r"sync engine .* cannot give up .* engine='thread', 'process' or 'ray'"):
         vecenv.make(LawEnv, 2, engine="sync", timeout=1.0)
-    with vecenv.make(LawEnv, 2, timeout=5.0, context="fork") as envs:
+    with vecenv.make(LawEnv, 2, timeout=5.0) as envs:
         assert envs.engine.name == "process"
         assert "timeout" in envs.engine_reason
 

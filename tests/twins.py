@@ -13,6 +13,7 @@ import pytest
 from gymnasium import Space, spaces
 
 import vecenv
+from vecenv.engines import registry
 
 ENGINES = ("sync", "thread", "process")
 on_every_engine = pytest.mark.parametrize("engine", ENGINES)
@@ -26,15 +27,17 @@ def mostly_on_sync(test: Any) -> Any:
     return pytest.mark.mostly_on_sync(on_every_engine(test))
 
 
+def options_of(engine: str, workers: int = 2) -> dict[str, Any]:
+    """Workers and forked processes, which start in milliseconds, where the engine has such options."""
+    wanted: dict[str, Any] = {"workers": workers, "context": "fork"}
+    return {name: value for name, value in wanted.items() if engine in registry.having(name)}
+
+
 def make(engine: str, env: Any, num_envs: int = 4, **kwargs: Any) -> vecenv.VectorEnv:
-    """`vecenv.make` with two workers, and forked processes: they start in milliseconds."""
+    """`vecenv.make` with two workers, and forked processes."""
     if isinstance(env, list):
         num_envs = len(env)
-    if engine != "sync":
-        kwargs.setdefault("workers", min(2, num_envs))
-    if engine == "process":
-        kwargs.setdefault("context", "fork")
-    return vecenv.make(env, num_envs, engine=engine, **kwargs)
+    return vecenv.make(env, num_envs, engine=engine, **{**options_of(engine, min(2, num_envs)), **kwargs})
 
 
 def fingerprint(value: Any) -> int:

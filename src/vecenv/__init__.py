@@ -11,15 +11,18 @@ from vecenv._front.vector_env import VectorEnv
 from vecenv._make.make import make
 from vecenv._make.registration import make_env
 from vecenv._make.registration import register_all as _register_all
+from vecenv._make.registration import register_kernel as _register_kernel
+from vecenv._util.version import __version__
+from vecenv.kernel.language.registry import when_defined as _when_defined
 
-__version__ = "0.1.0"
 __all__ = ["Op", "Stats", "Step", "VectorEnv", "__version__", "kernel", "make", "make_env"]
 
 _register_all()
+_when_defined(_register_kernel)
 
 _SUBPACKAGES = (
-    *("atari", "baselines", "buffers", "distributed", "evaluation", "gym", "gymnasium", "mujoco", "rllib", "sb3"),
-    *("recording", "scenarios", "testing", "trainers", "wrappers"),
+    *("atari", "baselines", "buffers", "distributed", "engines", "evaluation", "gym", "gymnasium", "mujoco"),
+    *("recording", "rllib", "sb3", "scenarios", "testing", "trainers", "wrappers"),
 )
 _LATE = {"evaluate": "evaluation", "Recording": "recording", "replay": "recording"}
 """Names that are loaded when they are first used, and where from."""

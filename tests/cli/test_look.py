@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from vecenv._make.make import ENGINES
+from vecenv.engines import registry
 from vecenv.kernel.language.registry import kernel_ids
 
 
 def test_list_has_every_kernel_and_says_why_the_rest_is_not_there(inside):
     found = json.loads(inside("list", "--json")[0])
     assert {one["id"] for one in found["envs"] if one.get("engine") == "compiled"} == set(kernel_ids())
-    assert [one["name"] for one in found["engines"]] == list(ENGINES)
+    assert [one["name"] for one in found["engines"]] == list(registry.names())
     assert all(one["missing"] is None for one in found["engines"])
     for one in found["packages"]:
         assert one["missing"] is None or one["missing"].startswith("pip install")

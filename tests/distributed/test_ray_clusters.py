@@ -113,10 +113,10 @@ def test_what_an_actor_cannot_build_is_said_and_leaves_no_actor() -> None:
 
 
 def test_arguments_of_actors_are_refused_elsewhere() -> None:
-    with pytest.raises(ConfigError, match="ray_address='auto' is for engine='ray'"):
+    with pytest.raises(ConfigError, match=r"no option ray_address .*use engine='ray'"):
         vecenv.make("CartPole-v1", 2, engine="sync", ray_address="auto")
     with pytest.raises(ConfigError, match="local_engine must be one of"):
-        vecenv.make("CartPole-v1", 2, engine="ray", local_engine="ray")  # type: ignore[arg-type]
+        vecenv.make("CartPole-v1", 2, engine="ray", local_engine="ray")
     with pytest.raises(ConfigError, match="num_cpus must be a positive number"):
         vecenv.make("CartPole-v1", 2, engine="ray", num_cpus=0)
     with pytest.raises(EngineRefused, match="there is no kernel"):

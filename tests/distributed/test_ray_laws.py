@@ -11,10 +11,11 @@ import pytest
 
 from tests.sampling import slow
 from vecenv._batch.batch import Op
+from vecenv.engines import Request, registry
 from vecenv.engines.process.launch import pickled_factories
-from vecenv.engines.python.build import build_engine
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.ray.engine import RayEngine
+from vecenv.engines.ray.options import build_part
 from vecenv.testing import _laws, check_engine
 from vecenv.testing._law_kernel import law_kernel_engine
 
@@ -24,8 +25,9 @@ pytestmark = pytest.mark.usefixtures("cluster")
 def ray_engine(factories: Sequence[Factory], *, local: str = "sync", **options: Any) -> RayEngine:
     def build(start: int, stop: int) -> Any:
         mine = pickled_factories(factories[start:stop], start)
-        inside = {"workers": 2 if local != "sync" and stop - start > 1 else 1, "start_timeout": 30.0, "origin": start}
-        return partial(build_engine, local, mine, observation_mode="same", on_error="raise", **inside)
+        count = stop - start
+        inside = registry.find(local)(**({} if local == "sync" else {"workers": min(2, count)}))
+        return partial(build_part, inside, mine, start, Request(count))
 
     return RayEngine(build, len(factories), num_cpus=0.5, **options)
 

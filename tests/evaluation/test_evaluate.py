@@ -36,7 +36,7 @@ def expected():
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("num_envs", [1, 5, 64])
 def test_episodes_are_those_of_a_plain_loop_on_every_engine_and_number_of_envs(engine, num_envs, expected):
-    workers = {} if num_envs == 1 else {"workers": 2}
+    workers = {} if num_envs == 1 or engine == "sync" else {"workers": 2}
     result = run(engine, num_envs, episodes=3, seeds=[4, 7], scenarios=SPEEDS, **workers)
     assert result.returns.tolist() == expected[0]
     assert result.lengths.tolist() == expected[1]

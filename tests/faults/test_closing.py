@@ -15,6 +15,7 @@ import pytest
 import vecenv
 from tests.faults.faulty import START_METHODS, actions, fails, faulty, on_every_engine, until, walk, within
 from tests.sampling import product
+from tests.twins import options_of
 from vecenv.errors import ClosedError, EnvError
 from vecenv.testing import FaultEnv
 
@@ -116,8 +117,7 @@ def test_threads_close_their_envs_one_after_another() -> None:
 @on_every_engine
 def test_a_vector_env_that_is_dropped_without_close_leaves_nothing(engine: str) -> None:
     before = children()
-    workers = {} if engine == "sync" else {"workers": 2}
-    envs = vecenv.make(FaultEnv.many(4), engine=engine, context="fork", **workers)
+    envs = vecenv.make(FaultEnv.many(4), engine=engine, **options_of(engine))
     envs.reset(seed=40)
     assert bool(children() - before) == (engine == "process")
     with within(2.0):

@@ -23,6 +23,7 @@ from tests.faults.faulty import (
     with_every_start_method,
     within,
 )
+from tests.twins import options_of
 from vecenv.errors import EnvError, NotResetError, PendingError
 from vecenv.testing import FaultEnv
 from vecenv.testing._fault_kinds import TwoArgumentsError, UnpicklableError
@@ -145,8 +146,7 @@ def test_reset_after_an_error_gives_fresh_episodes(engine: str) -> None:
 @on_every_engine
 def test_two_envs_that_fail_at_once_are_reported_one_after_the_other(engine: str) -> None:
     factories = [*FaultEnv.many(2, kind="raise", env=1), *FaultEnv.many(4, kind="raise", env=2)[2:]]
-    options: dict[str, Any] = {} if engine == "sync" else {"workers": 2}
-    with vecenv.make(factories, engine=engine, context="fork", **options) as envs:
+    with vecenv.make(factories, engine=engine, **options_of(engine)) as envs:
         envs.reset(seed=0)
         assert fails(envs, 1).row == 1
         with pytest.raises(EnvError) as caught:
@@ -200,7 +200,7 @@ class FussyEnv(FaultEnv):
 
 @on_every_engine
 def test_an_exception_that_resists_is_still_an_env_error(engine: str) -> None:
-    with vecenv.make(FussyEnv, 2, engine=engine, workers=None if engine == "sync" else 1, context="fork") as envs:
+    with vecenv.make(FussyEnv, 2, engine=engine, **options_of(engine, 1)) as envs:
         envs.reset(seed=0)
         with pytest.raises(EnvError, match=r"env 0.*Fussy"):
             envs.step(np.zeros(2, np.int64))
@@ -213,7 +213,7 @@ class FileEnv(FaultEnv):
 
 @on_every_engine
 def test_an_os_error_keeps_its_type(engine: str) -> None:
-    with vecenv.make(FileEnv, 2, engine=engine, workers=None if engine == "sync" else 1, context="fork") as envs:
+    with vecenv.make(FileEnv, 2, engine=engine, **options_of(engine, 1)) as envs:
         envs.reset(seed=0)
         with pytest.raises(FileNotFoundError, match="No such file") as caught:
             envs.step(np.zeros(2, np.int64))

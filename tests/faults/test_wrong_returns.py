@@ -11,6 +11,7 @@ import pytest
 
 import vecenv
 from tests.faults.faulty import assert_rows, faulty, on_every_engine, with_every_start_method
+from tests.twins import options_of
 from vecenv.errors import EnvError
 
 
@@ -81,8 +82,7 @@ class Odd(gymnasium.Env):
 def test_odd_values_are_refused_alone_and_among_many(
     engine: str, count: int, odd: dict[str, Any], message: str
 ) -> None:
-    workers = None if engine == "sync" else 1
-    with vecenv.make([lambda: Odd(**odd)] * count, engine=engine, workers=workers, context="fork") as envs:
+    with vecenv.make([lambda: Odd(**odd)] * count, engine=engine, **options_of(engine, 1)) as envs:
         envs.reset()
         with pytest.raises(EnvError, match=message):
             envs.step(np.zeros(count, np.int64))
@@ -93,8 +93,7 @@ def test_odd_values_are_refused_alone_and_among_many(
     "result", [None, np.zeros(1), (np.zeros(1),), (np.zeros(2), {}), (np.zeros(1, np.float32), None)]
 )
 def test_a_wrong_result_of_reset_is_of_phase_reset(engine: str, result: Any) -> None:
-    workers = None if engine == "sync" else 1
-    with vecenv.make([lambda: Odd(reset=result)] * 5, engine=engine, workers=workers, context="fork") as envs:
+    with vecenv.make([lambda: Odd(reset=result)] * 5, engine=engine, **options_of(engine, 1)) as envs:
         with pytest.raises(EnvError) as caught:
             envs.reset(seed=3)
         assert (caught.value.row, caught.value.phase, caught.value.action) == (0, "reset", None)
@@ -102,16 +101,14 @@ def test_a_wrong_result_of_reset_is_of_phase_reset(engine: str, result: Any) -> 
 
 @on_every_engine
 def test_observations_outside_the_bounds_are_passed_on_as_gymnasium_does(engine: str) -> None:
-    workers = None if engine == "sync" else 1
     far = np.full(1, 7.0, np.float32)
-    with vecenv.make([lambda: Odd(obs=far)] * 5, engine=engine, workers=workers, context="fork") as envs:
+    with vecenv.make([lambda: Odd(obs=far)] * 5, engine=engine, **options_of(engine, 1)) as envs:
         envs.reset()
         assert envs.step(np.zeros(5, np.int64))[0].tolist() == [[7.0]] * 5
 
 
 @on_every_engine
 def test_a_reward_in_an_array_of_one_is_a_number(engine: str) -> None:
-    workers = None if engine == "sync" else 1
-    with vecenv.make([lambda: Odd(reward=np.array([2.5]))] * 5, engine=engine, workers=workers, context="fork") as envs:
+    with vecenv.make([lambda: Odd(reward=np.array([2.5]))] * 5, engine=engine, **options_of(engine, 1)) as envs:
         envs.reset()
         assert envs.step(np.zeros(5, np.int64))[1].tolist() == [2.5] * 5

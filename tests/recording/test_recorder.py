@@ -33,7 +33,7 @@ from tests.recording.recorded_envs import (
     run_kernel_again,
 )
 from vecenv._batch import faults
-from vecenv._front.reset_options import Renewal
+from vecenv.engines.python.factories import Renewal
 from vecenv.errors import ConfigError, EngineRefused, EnvError, NotFiniteError, UnknownRow, WorkerDied, WorkerTimeout
 from vecenv.kernel.language.registry import find_kernel
 from vecenv.recording import Recording, _files

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vecenv._front.stats import CHEAP_SECONDS, LITTLE_SECONDS, Stats, WorkerStats
-from vecenv.engines import SupportsClocks
+from vecenv.engines import SupportsClocks, registry
 
 if TYPE_CHECKING:
     from vecenv._front.vector_env import VectorEnv
@@ -18,8 +18,6 @@ _FEW = 128
 _SHOWN = 5
 _SLOW = 4.0
 """An env is slow if its steps take so many times as long as those of the others."""
-_NATIVE = ("compiled", "mujoco")
-_SIDE_BY_SIDE = ("process", "thread", "ray")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +61,7 @@ class Explanation:
 
     @property
     def _caller_runs_them(self) -> bool:
-        return self.timed and self.engine not in _SIDE_BY_SIDE
+        return self.timed and not registry.is_parallel(self.engine)
 
     @property
     def elsewhere(self) -> float:
@@ -95,7 +93,7 @@ class Explanation:
         bounds = f"p50 {_most(stats.env_p50[slowest])}, p99 {_most(stats.env_p99[slowest])}"
         took = f"env {slowest} takes about {_time(typical[slowest])} per step ({bounds}), the others "
         took += _time(np.nanmedian(others))
-        if self.engine not in _SIDE_BY_SIDE:
+        if not registry.is_parallel(self.engine):
             return f"{took}: use engine='process' with workers={self.num_envs} and a batch_size, and send/recv"
         if self.batch_size == self.num_envs:
             return f"{took}, and all wait for it: give it a worker (workers={self.num_envs}), set batch_size, send/recv"
@@ -113,7 +111,7 @@ class Explanation:
 
     def _too_cheap(self) -> str | None:
         typical = np.nanmedian(self.stats.env_typical) if self.slowest >= 0 else np.nan
-        if self.engine not in _SIDE_BY_SIDE or not typical < CHEAP_SECONDS:
+        if not registry.is_parallel(self.engine) or not typical < CHEAP_SECONDS:
             return None
         if typical * self.num_envs > LITTLE_SECONDS:
             return None
@@ -182,7 +180,11 @@ class Explanation:
 
     def _envs(self) -> list[str]:
         if self.slowest < 0:
-            said = "native code steps all of them at once" if self.engine in _NATIVE else "see what their workers took"
+            said = (
+                "native code steps all of them at once"
+                if registry.is_native(self.engine)
+                else "see what their workers took"
+            )
             return [f"envs are not timed one by one: {said}"] if self.timed and self.stats.exchanges else []
         stats, typical = self.stats, np.nan_to_num(self.stats.env_typical, nan=-1.0)
         slow = [env for env in np.argsort(-typical, kind="stable")[:_SHOWN].tolist() if typical[env] >= 0]

@@ -11,10 +11,9 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 
 from vecenv._front.vector_env import VectorEnv
-from vecenv._make.builds import NAMESPACE, kernel_spec
 from vecenv._make.make import make
-from vecenv._make.tasks import task_source
-from vecenv.engines.python.factories import find_spec
+from vecenv._make.source import NAMESPACE, kernel_spec, task_source
+from vecenv._util.specs import find_spec
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.registry import GAMES, SHIPPED, find_kernel
 from vecenv.mujoco._registry import find_task
@@ -55,7 +54,7 @@ def make_env(id: Any, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     """
     task = find_task(id)
     if task is not None:
-        return gymnasium.make(find_spec(task_source(task, id)), **kwargs)
+        return gymnasium.make(find_spec(task_source(task)), **kwargs)
     kernel = find_kernel(id)
     if kernel is None:
         return gymnasium.make(find_spec(id), **kwargs)

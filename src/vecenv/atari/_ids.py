@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import inspect
 import re
@@ -11,40 +10,14 @@ from typing import Any
 
 from gymnasium.envs.registration import EnvSpec, registry
 
-from vecenv.engines.python.factories import find_spec
+from vecenv._util.specs import find_spec
 from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra, UnknownEnv
-from vecenv.kernel.language.registry import find_kernel
-from vecenv.mujoco._registry import find_task
 
-_OURS = re.compile(r"ALE/|\w+NoFrameskip-v[04]$")
-_PERHAPS = re.compile(r"\w+-v[04]$")
-"""Ids of older games, but of others' envs as well."""
+GAME_IDS = re.compile(r"ALE/|\w+NoFrameskip-v[04]$")
+"""Ids that only games of ale-py have."""
 _OF_ALE = "ale_py.env:AtariEnv"
 NATIVE_VERSION = "0.12."
 """Of ale-py, whose native envs are known to give the same results as `AtariGame`."""
-
-
-def register_games(env: Any) -> None:
-    """If this is the id of a game that is not registered yet, have ale-py register it.
-
-    Raises:
-        MissingExtra: there is no ale-py, and only it can have the id.
-    """
-    for id in env if isinstance(env, (list, tuple)) else [env]:
-        if not isinstance(id, str) or id in registry:
-            continue
-        if _OURS.match(id):
-            load_ale(id)
-        elif _PERHAPS.match(id) and find_kernel(id) is None and find_task(id) is None:
-            with contextlib.suppress(MissingExtra):  # then it is an unknown id
-                load_ale(id)
-
-
-def are_games(env: Any, engine: str) -> bool:
-    """Whether `make_games` is to make these: a list of games, or one with a reason to tell why it is not native."""
-    if isinstance(env, str):
-        return engine == "auto" and bool(_OURS.match(env)) and _is_game(env)
-    return isinstance(env, (list, tuple)) and bool(env) and all(_is_game(id) for id in env)
 
 
 def load_ale(id: str) -> Any:
@@ -56,7 +29,8 @@ def load_ale(id: str) -> Any:
     return ale_py
 
 
-def _is_game(id: Any) -> bool:
+def is_game(id: Any) -> bool:
+    """Whether this is the id of a game that ale-py has registered."""
     return isinstance(id, str) and id in registry and registry[id].entry_point == _OF_ALE
 
 

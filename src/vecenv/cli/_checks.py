@@ -17,10 +17,10 @@ import gymnasium
 import numpy as np
 
 from vecenv._batch.layout import Layout
-from vecenv._make.make import refuses
 from vecenv.cli._screen import short
 from vecenv.cli._sources import Source, space_words
 from vecenv.cli._values import bare, bits, misfit, not_finite
+from vecenv.engines import Sync, registry
 
 _SPEED_ENVS, _SPEED_SECONDS = 16, 0.3
 
@@ -50,7 +50,7 @@ class Subject:
 
     def build(self) -> gymnasium.Env[Any, Any]:
         """One Python env, as the engines build it."""
-        from vecenv._make.builds import find_build
+        from vecenv._make.source import find_build
         from vecenv.engines.python.factories import factories
 
         return factories(find_build(self.source.env)[1], 1, self.source.kwargs or None)[0][0]()
@@ -239,25 +239,26 @@ def pickling(subject: Subject) -> list[Finding]:
 @_check
 def engines(subject: Subject) -> list[Finding]:
     """All engines give the same bits as the reference."""
-    names = [name for name in ("thread", "process", "compiled") if _refusal(subject, name) is None]
-    wanted = _exchanges(subject, "sync")
+    reference = Sync.name
+    names = [name for name in _able(subject) if name != reference]
+    wanted = _exchanges(subject, reference)
     for name in names:
         for number, (one, other) in enumerate(zip(wanted, _exchanges(subject, name), strict=True)):
             if one != other:
                 return [
-                    Finding("engines", "failed", f"exchange {number} of engine {name!r} differs from engine 'sync'")
+                    Finding("engines", "failed", f"exchange {number} of engine {name!r} differs from {reference!r}")
                 ]
-    return [Finding("engines", "ok", f"sync, {', '.join(names)}: the same bits, three envs, {len(wanted)} exchanges")]
+    return [
+        Finding(
+            "engines", "ok", f"{', '.join([reference, *names])}: the same bits, three envs, {len(wanted)} exchanges"
+        )
+    ]
 
 
 @_check
 def speed(subject: Subject) -> list[Finding]:
     """How fast each engine is, and which one `make` takes."""
-    rates = {
-        name: _rate(subject, name)
-        for name in ("compiled", "sync", "thread", "process")
-        if _refusal(subject, name) is None
-    }
+    rates = {name: _rate(subject, name) for name in _able(subject)}
     with subject.source.make(_SPEED_ENVS) as envs:
         chosen, reason = envs.engine.name, envs.engine_reason
     subject.engine = {"name": chosen, "reason": reason, "envs": _SPEED_ENVS, "steps_per_second": rates}
@@ -295,7 +296,7 @@ def _recording(subject: Subject, state: int) -> list[bytes]:
 
 def _exchanges(subject: Subject, engine: str) -> list[bytes]:
     """Bits of what a vector env answers."""
-    options: dict[str, Any] = {"workers": 2} if engine in ("thread", "process") else {}
+    options: dict[str, Any] = {"workers": 2} if registry.is_parallel(engine) else {}
     with subject.source.make(3, engine=engine, **options) as envs:
         space = copy.deepcopy(envs.action_space)
         space.seed(subject.seed)
@@ -319,7 +320,7 @@ def _rate(subject: Subject, engine: str) -> float:
     return exchanges * _SPEED_ENVS / spent
 
 
-def _refusal(subject: Subject, engine: str) -> str | None:
-    if engine == "compiled":
-        return None if subject.source.has_kernel else "there is no kernel of this env"
-    return refuses(engine)
+def _able(subject: Subject) -> list[str]:
+    """Names of the engines on this machine that can run the env."""
+    automatic = [engine.name for engine in registry.classes() if engine.automatic]
+    return [name for name in automatic if subject.source.refusal(name) is None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import warnings
 from collections.abc import Callable
@@ -11,10 +12,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._make.make import ENGINES
-from vecenv._make.tasks import is_installed
 from vecenv.cli._sources import Source
-from vecenv.mujoco._registry import find_task
+from vecenv.engines import Compiled, registry
 
 PROCESSES = 64
 """More processes than this are not started: others start one per env."""
@@ -41,20 +40,15 @@ class Contestant:
 def contestants(source: Source) -> tuple[list[Contestant], dict[str, str]]:
     """Who can run this env, and why the others cannot."""
     found, missing = [], {}
-    unfit = {"ale": "for Atari games with preprocessing; see benchmarks/atari.py", "ray": "for several machines"}
-    if not source.has_kernel:
-        unfit["compiled"] = "there is no kernel of this env"
-    if find_task(source.env) is None or not is_installed():
-        unfit["mujoco"] = "there is no MuJoCo task of this env"
-    for engine in ENGINES:
-        if engine in unfit:
-            missing[f"vecenv {engine}"] = unfit[engine]
+    for kind in registry.classes():
+        unfit = source.refusal(kind.name) if kind.automatic else f"for {kind.use_for}"
+        if unfit is not None:
+            missing[f"vecenv {kind.name}"] = unfit.partition(";")[0]
             continue
-        found.append(
-            Contestant(f"vecenv {engine}", lambda what, count, engine=engine: _ours(what, count, engine=engine))
-        )
-        if engine == "compiled":
-            found.append(Contestant("vecenv compiled, fast", lambda what, count: _ours(what, count, precision="fast")))
+        variants = {f"vecenv {kind.name}": kind()}
+        if kind is Compiled:
+            variants[f"vecenv {kind.name}, fast"] = Compiled(precision="fast")
+        found += [Contestant(name, functools.partial(_ours, engine=engine)) for name, engine in variants.items()]
     found += [Contestant("gymnasium sync", _gymnasium_sync), Contestant("gymnasium async", _gymnasium_async, PROCESSES)]
     others = {
         "stable_baselines3": [Contestant("SB3 Dummy", _sb3_dummy), Contestant("SB3 Subproc", _sb3_subproc, PROCESSES)],
@@ -90,7 +84,7 @@ def _reason(module: str, source: Source) -> str | None:
 
 def _factory(source: Source) -> Callable[[], Any]:
     """One Python env."""
-    from vecenv._make.builds import find_build
+    from vecenv._make.source import find_build
     from vecenv.engines.python.factories import factories
 
     return factories(find_build(source.env)[1], 1, source.kwargs or None)[0][0]

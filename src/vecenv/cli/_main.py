@@ -72,7 +72,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(_OVERVIEW.format(commands=commands), file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
     if arguments[0] in ("-V", "--version"):
-        from vecenv import __version__
+        from vecenv._util.version import __version__
 
         print(f"vecenv {__version__}")
         return 0

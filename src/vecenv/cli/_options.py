@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 
@@ -15,7 +15,6 @@ Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
 Pairs = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")]
 Optional = tyro.conf.arg(help_behavior_hint="")
 """Of an option that is None unless it is given."""
-EngineName = Literal["auto", "compiled", "sync", "thread", "process"]
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, Any]:

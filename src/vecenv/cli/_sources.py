@@ -13,11 +13,12 @@ from typing import Any
 
 import gymnasium
 
-from vecenv._make.builds import NAMESPACE, find_build
 from vecenv._make.make import make
+from vecenv._make.source import NAMESPACE, find_build, resolve
 from vecenv._util.files import parsed
+from vecenv._util.specs import find_spec
 from vecenv.cli._options import nearest
-from vecenv.engines.python.factories import find_spec
+from vecenv.engines import Request, registry
 from vecenv.errors import ConfigError, UnknownEnv
 from vecenv.kernel.language.registry import kernel_ids, kernel_of
 
@@ -50,10 +51,11 @@ class Source:
         """For headings and file names."""
         return self.name.rpartition(":")[2].replace("/", "-")
 
-    @property
-    def has_kernel(self) -> bool:
-        """Whether there is native code of it."""
-        return find_build(self.env)[0] is not None
+    def refusal(self, engine: str) -> str | None:
+        """Why the engine of this name cannot run the env, None if it can."""
+        kind = registry.find(engine)
+        found = resolve(self.env, 1, dict(self.kwargs) or None, None, {})
+        return kind.unavailable() or kind().refuses(found, Request(1))
 
     def make(self, num_envs: int, **options: Any) -> Any:
         """The vector env."""

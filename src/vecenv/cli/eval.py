@@ -18,9 +18,10 @@ from typing import Annotated, Any
 
 import tyro
 
-from vecenv.cli._options import EngineName, Flag, Optional, Pairs, literal, pairs
+from vecenv.cli._options import Flag, Optional, Pairs, literal, pairs
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import env_of, find_checkpoint, load_trainer
+from vecenv.engines.registry import EngineName
 from vecenv.errors import ConfigError
 
 

@@ -18,28 +18,16 @@ import tyro
 from rich import box
 from rich.table import Table
 
-from vecenv._make.builds import NAMESPACE
-from vecenv._make.make import ENGINES, refuses
+from vecenv._make.source import NAMESPACE
 from vecenv._util.cpus import usable_cpus
 from vecenv.cli._options import Flag, Optional
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import space_words
+from vecenv.engines import Compiled, registry
 from vecenv.errors import ConfigError
 from vecenv.kernel.language.python import KernelEnv
 from vecenv.kernel.language.registry import find_kernel, kernel_ids
 
-ENGINE_WORDS = {
-    "compiled": "native code, for kernels: the fastest",
-    "mujoco": "native code around MuJoCo, for its tasks",
-    "ale": "ale-py's native games, with preprocessing",
-    "sync": "one after the other in this process: the reference",
-    "thread": "threads: for envs that wait or release the GIL",
-    "process": "worker processes: for slow Python envs",
-    "ray": "actors of a Ray cluster: for several machines",
-}
-NEEDED = {"compiled": ("numba", "numba"), "mujoco": ("mujoco", "vecenv[mujoco]"), "ale": ("ale_py", "vecenv[atari]")}
-NEEDED["ray"] = ("ray", "vecenv[ray]")
-"""What engines need besides: a module, and what brings it."""
 PACKAGES = {
     "torch": ("train, eval and play agents", "vecenv[torch]"),
     "matplotlib": ("pictures", "vecenv[cli]"),
@@ -98,7 +86,7 @@ def _kernel(id: str) -> dict[str, Any]:
     limit = gymnasium.registry[id].max_episode_steps if id in gymnasium.registry else kernel.max_episode_steps
     return {
         "id": id,
-        "engine": "compiled",
+        "engine": Compiled.name,
         "observations": space_words(env.observation_space),
         "actions": space_words(env.action_space),
         "max_episode_steps": limit,
@@ -132,13 +120,10 @@ def _family(spec: Any) -> str:
 
 
 def _engines() -> list[dict[str, Any]]:
-    found = []
-    for name in ENGINES:
-        missing = refuses(name)
-        if name in NEEDED and importlib.util.find_spec(NEEDED[name][0]) is None:
-            missing = f"needs {NEEDED[name][0]}: pip install '{NEEDED[name][1]}'"
-        found.append({"name": name, "for": ENGINE_WORDS[name], "missing": missing})
-    return found
+    return [
+        {"name": engine.name, "where": engine.where, "for": engine.use_for, "missing": engine.unavailable()}
+        for engine in registry.classes()
+    ]
 
 
 def _packages() -> list[dict[str, Any]]:

@@ -209,7 +209,7 @@ def _other_versions(recording: Recording) -> str:
     import gymnasium
     import numpy as np
 
-    from vecenv import __version__
+    from vecenv._util.version import __version__
 
     now = {"vecenv": __version__, "gymnasium": gymnasium.__version__, "numpy": np.__version__}
     now["python"] = platform.python_version()

@@ -21,9 +21,10 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from vecenv.cli._options import EngineName, Flag, Optional, Pairs
+from vecenv.cli._options import Flag, Optional, Pairs
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import find_checkpoint, looks_like_path
+from vecenv.engines.registry import EngineName
 from vecenv.errors import ConfigError
 
 

@@ -12,14 +12,14 @@ from vecenv._batch.batch import Op
 from vecenv._batch.faults import OnError
 from vecenv._batch.seeding import Seeding, spread
 from vecenv._front.autoreset import ops_of, parse_mode
-from vecenv._make.make import resolve
-from vecenv._make.ray_parts import Parts, check_num_cpus
+from vecenv._make.source import resolve
 from vecenv._util.checks import patience, positive_int, positive_seconds
-from vecenv._util.cpus import usable_cpus
 from vecenv.distributed._actor import FragmentActor, Plan
 from vecenv.distributed._flights import Flights
 from vecenv.distributed._fragment import Fragment
+from vecenv.engines import Ray, Request
 from vecenv.engines.facts import merge_facts
+from vecenv.engines.python.factories import check_wrappers
 from vecenv.engines.python.local import split
 from vecenv.engines.ray.pool import Pool
 from vecenv.engines.ray.remote import ActorLoad, load_of, summary_of
@@ -73,7 +73,7 @@ class Rollouts:
         wrappers: Sequence[Any] | None = None,
         ray_address: str | None = None,
         num_cpus: float = 1.0,
-        local_engine: Literal["auto", "compiled", "sync", "thread", "process"] = "auto",
+        local_engine: str = "auto",
         **kwargs: Any,
     ) -> None:
         if not callable(policy):
@@ -84,27 +84,26 @@ class Rollouts:
         if ops_of(mode) == (Op.STEP, Op.STEP):
             raise ConfigError("fragments begin new episodes by themselves; use autoreset='next-step' or 'same-step'")
         source = resolve(env, num_envs, env_kwargs, wrappers, kwargs)
-        kernel, env_fns, env_kwargs, self.spec = source.kernel, source.env_fns, source.env_kwargs, source.spec
-        self.num_envs = count = len(env_fns)
-        bounds = split(count, min(positive_int("workers", usable_cpus() if workers is None else workers), count))
-        if workers is not None and workers > count:
-            raise ConfigError(f"workers must be in 1 ... {count} (one env each at least), got {workers}")
-        start_timeout = positive_seconds("start_timeout", start_timeout)
+        self.spec = source.spec
+        self.num_envs = count = len(source.env_fns)
         wait = None if timeout is None else patience(positive_seconds("timeout", timeout))
-        parts = Parts.of(
-            kernel,
-            env_fns,
-            env_kwargs,
+        actors = Ray(
+            workers=workers,
+            ray_address=ray_address,
+            num_cpus=num_cpus,
             local_engine=local_engine,
-            wrappers=wrappers,
             precision=precision,
-            num_cpus=check_num_cpus(num_cpus),
-            observation_mode="same",
-            on_error=on_error,
             start_timeout=start_timeout,
         )
-        if native and parts.local != "compiled":
-            raise EngineRefused(f"native=True compiles the policy into a kernel, and these envs run on {parts.local!r}")
+        request = Request(count, on_error=on_error, wrappers=check_wrappers(wrappers))
+        refusal = actors.refuses(source, request)
+        if refusal is not None:
+            raise EngineRefused(refusal)
+        bounds = split(count, actors.count_workers(count))
+        parts = actors.parts(source, request)
+        if native and not parts.local.native:
+            local = parts.local.name
+            raise EngineRefused(f"native=True compiles the policy into a kernel, and these envs run on {local!r}")
         self._native = native
         plan = Plan(cloudpickle.dumps(policy), native, mode, spread(seed, count, seeding), seed)
         builds = [cloudpickle.dumps(parts(start, stop)) for start, stop in bounds]

@@ -1,14 +1,86 @@
-"""Engines: they move rows of a batch forward. The protocols here are the seam between them and the front."""
+"""Engines: they move rows of a batch forward. The protocols here are the seam between them and the front.
+
+The options of vecenv's own engines are `Sync`, `Thread`, `Process`, `Compiled`, `Mujoco`, `Ale` and `Ray`:
+`vecenv.make(env, 8, engine=vecenv.engines.Process(workers=4))`. `EngineBuilder`, `Source`, `Request` and the building
+blocks (`Batch`, `Op`, `Mail`, `Fault`, `Layout`, `BatchFacts`, `EnvFacts`, `RowRunner`, ...) are for an engine of your
+own, see docs/engines.md.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+import importlib
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from vecenv._batch.batch import Batch, Rows
+from vecenv._batch.batch import Batch, Mail, Op, Rows
 from vecenv._batch.clocks import Clocks
-from vecenv.engines.facts import BatchFacts
+from vecenv._batch.faults import Fault
+from vecenv._batch.layout import Layout
+from vecenv.engines import registry
+from vecenv.engines.facts import BatchFacts, EnvFacts, merge_facts
+
+if TYPE_CHECKING:
+    from vecenv.engines.ale.options import Ale
+    from vecenv.engines.native.options import Compiled, Mujoco
+    from vecenv.engines.options import EngineBuilder
+    from vecenv.engines.process.options import Process
+    from vecenv.engines.python.envs import build_envs
+    from vecenv.engines.python.options import Sync, Thread
+    from vecenv.engines.python.runner import RowRunner
+    from vecenv.engines.ray.options import Ray
+    from vecenv.engines.request import Request, Source
+
+__all__ = [
+    "Ale",
+    "Batch",
+    "BatchFacts",
+    "Clocks",
+    "Compiled",
+    "Engine",
+    "EngineBuilder",
+    "EnvFacts",
+    "Fault",
+    "Layout",
+    "Mail",
+    "Mujoco",
+    "Op",
+    "Process",
+    "Ray",
+    "Request",
+    "RowRunner",
+    "Rows",
+    "Source",
+    "SupportsCall",
+    "SupportsClocks",
+    "SupportsEnd",
+    "SupportsGone",
+    "SupportsKill",
+    "SupportsPending",
+    "SupportsStates",
+    "SupportsSummary",
+    "Sync",
+    "Thread",
+    "build_envs",
+    "merge_facts",
+]
+_LATE = {
+    "EngineBuilder": "options",
+    "Request": "request",
+    "RowRunner": "python.runner",
+    "Source": "request",
+    "build_envs": "python.envs",
+}
+"""Modules of names that are loaded when they are first used, because they import this one."""
+
+
+def __getattr__(name: str) -> Any:
+    """Load what imports this module when it is first used."""
+    if name in _LATE:
+        return getattr(importlib.import_module(f"vecenv.engines.{_LATE[name]}"), name)
+    if name.lower() in registry.names() and name.istitle():
+        return registry.find(name.lower())
+    raise AttributeError(f"module 'vecenv.engines' has no attribute {name!r}")
 
 
 class Engine(Protocol):
@@ -116,4 +188,13 @@ class SupportsEnd(Protocol):
 
     def end(self, rows: Rows) -> None:
         """The front has ended the episodes of these rows; they are not pending."""
+        ...
+
+
+@runtime_checkable
+class SupportsSummary(Protocol):
+    """An engine that can say where its rows run."""
+
+    def summary(self) -> str:
+        """Where the rows run, for `VectorEnv.engine_reason`."""
         ...

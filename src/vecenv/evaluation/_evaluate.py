@@ -10,9 +10,10 @@ from typing import Any, Literal, overload
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from vecenv._make.builds import find_build
-from vecenv._make.make import EngineName, make
+from vecenv._make.make import make
+from vecenv._make.source import find_build
 from vecenv._util.checks import positive_int
+from vecenv.engines import EngineBuilder, registry
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.evaluation._background import Running
 from vecenv.evaluation._jobs import Jobs, plan_jobs
@@ -39,7 +40,7 @@ def evaluate(
     seeds: int | Sequence[int] = ...,
     scenarios: Any = ...,
     num_envs: int | None = ...,
-    engine: EngineName = ...,
+    engine: str | EngineBuilder = ...,
     deterministic: bool = ...,
     background: Literal[False] = ...,
     confidence: float = ...,
@@ -59,7 +60,7 @@ def evaluate(
     seeds: int | Sequence[int] = 1,
     scenarios: Any = None,
     num_envs: int | None = None,
-    engine: EngineName = "auto",
+    engine: str | EngineBuilder = "auto",
     deterministic: bool = True,
     background: bool = False,
     confidence: float = 0.95,
@@ -152,10 +153,10 @@ def _check(env: Any, confidence: float, resamples: int, make_options: dict[str, 
         raise ConfigError("evaluate begins episodes itself; leave autoreset out")
 
 
-def _count(env: Any, num_envs: int | None, engine: str, jobs: int) -> int:
+def _count(env: Any, num_envs: int | None, engine: Any, jobs: int) -> int:
     if isinstance(env, (list, tuple)):
         raise ConfigTypeError("evaluate takes one env; pass envs that differ as scenarios, or call it for each")
     if num_envs is not None:
         return min(positive_int("num_envs", num_envs), jobs)
     is_kernel = isinstance(env, (str, type, EnvSpec)) and find_build(env)[0] is not None
-    return min(jobs, _MANY if is_kernel and engine in ("auto", "compiled") else _SOME)
+    return min(jobs, _MANY if is_kernel and (engine == "auto" or registry.is_native(engine)) else _SOME)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gymnasium.envs.registration import EnvSpec, registry
 
-if TYPE_CHECKING:
-    from vecenv.mujoco._task import Task
+from vecenv.mujoco._task import TASKS, Task
 
 GYMNASIUM = {
     "Ant-v5": "ant",
@@ -27,20 +26,10 @@ GYMNASIUM = {
 }
 """Module in `vecenv.mujoco.tasks` of each id."""
 
-_tasks: dict[str, type[Task]] = {}
-
-
-def add_task(task: type[Task]) -> None:
-    """Make a task known by its id; one with the same id is replaced, as when a notebook cell runs again."""
-    assert task.id is not None
-    _tasks[task.id] = task
-
 
 def find_task(env: Any) -> type[Task] | None:
     """The task that a class, an id or a spec stands for. Gymnasium's only as long as id and spec are its own."""
     if isinstance(env, type):
-        from vecenv.mujoco._task import Task
-
         return env if issubclass(env, Task) and env is not Task else None
     if isinstance(env, EnvSpec) and env.id in GYMNASIUM and env == registry.get(env.id):
         env = env.id
@@ -51,4 +40,4 @@ def find_task(env: Any) -> type[Task] | None:
         if not own:
             return None
         importlib.import_module(f"vecenv.mujoco.tasks.{GYMNASIUM[env]}")
-    return _tasks.get(env)
+    return TASKS.get(env)

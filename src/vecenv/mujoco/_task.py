@@ -11,6 +11,9 @@ from typing import Any, ClassVar
 from vecenv._util.checks import positive_int
 from vecenv.errors import ConfigTypeError
 
+TASKS: dict[str, type[Task]] = {}
+"""Tasks by id. One with the same id is replaced, as when a notebook cell runs again."""
+
 
 class Task:
     """A MuJoCo env in plain Python that runs as native code on many simulations at once.
@@ -60,9 +63,7 @@ class Task:
         if max_episode_steps is not None:
             cls.max_episode_steps = positive_int("max_episode_steps", max_episode_steps)
         if id is not None:
-            from vecenv.mujoco._registry import add_task
-
-            add_task(cls)
+            TASKS[id] = cls
 
     def __init__(self) -> None:
         raise ConfigTypeError(f"{type(self).__name__} is not to be instantiated; pass the class to vecenv.make")

@@ -14,9 +14,7 @@ from typing import Any
 
 from gymnasium.envs.registration import EnvSpec, registry
 
-from vecenv._make.builds import NAMESPACE, find_build
-from vecenv._make.make import resolve
-from vecenv.atari._ids import register_games
+from vecenv._make.source import NAMESPACE, find_build, register_games, resolve
 from vecenv.engines.python.envs import Factory
 from vecenv.errors import ConfigError, UnknownEnv, UnsafeFile
 from vecenv.mujoco._registry import find_task

@@ -11,8 +11,7 @@ from typing import Any
 
 from gymnasium.envs.registration import EnvSpec, registry
 
-from vecenv._make.builds import _kernel_env
-from vecenv._make.tasks import _task_env
+from vecenv._make.source import _kernel_env, _task_env
 from vecenv.engines.python.factories import MakeEnv
 from vecenv.recording._values import NotData, pack
 

@@ -143,7 +143,7 @@ class Episodes:
 
 def versions() -> dict[str, str]:
     """Of what recordings depend on."""
-    from vecenv import __version__
+    from vecenv._util.version import __version__
 
     return {
         "vecenv": __version__,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vecenv._batch.batch import Batch
-from vecenv._front.reset_options import Renewal
+from vecenv.engines.python.factories import Renewal
 from vecenv.recording._copies import copied_value, is_data
 
 

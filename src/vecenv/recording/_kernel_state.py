@@ -10,8 +10,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
-from vecenv._make.builds import find_build
-from vecenv._make.tasks import task_kernel
+from vecenv._make.source import find_build, task_kernel
 from vecenv.errors import ConfigError
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Record

@@ -13,6 +13,7 @@ from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
 
 from vecenv._make.make import make
+from vecenv.engines import Sync, registry
 from vecenv.errors import ConfigError
 from vecenv.rllib._checks import check_fresh_arrays, check_vector_env
 from vecenv.rllib._packed_env import PackedVectorEnv
@@ -91,10 +92,7 @@ def makes_vector_envs(env: Any) -> bool:
         return False
 
 
-_ELSEWHERE = {
-    *("engine", "workers", "timeout", "start_timeout", "caller_works", "context", "batch_size", "order", "on_error"),
-    *("precision", "ray_address", "num_cpus", "local_engine"),
-}
+_ELSEWHERE = {"engine", "timeout", "batch_size", "on_error", *registry.option_defaults()}
 """Options about where envs run, which their spaces do not depend on."""
 
 
@@ -102,7 +100,7 @@ def probe(creator: EnvCreator, num_envs: int) -> tuple[Space[Any], Space[Any]]:
     """The spaces of one env. On the way some envs are built and checked, so that mistakes show before Ray starts."""
     options, count = dict(creator.options), min(num_envs, 2)
     if not makes_vector_envs(creator.env):
-        options = {name: value for name, value in options.items() if name not in _ELSEWHERE} | {"engine": "sync"}
+        options = {name: value for name, value in options.items() if name not in _ELSEWHERE} | {"engine": Sync()}
         if any(isinstance(value, (list, tuple, np.ndarray)) for value in (creator.env, *options.values())):
             count = num_envs  # something is given per env
     envs = EnvCreator(creator.env, options=options).build(count)

@@ -15,6 +15,7 @@ from typing import Literal
 
 from vecenv._make.make import make
 from vecenv._util.checks import positive_int
+from vecenv.engines.registry import EngineName
 from vecenv.errors import ConfigError, MissingExtra
 
 Mode = Literal["vec", "packed_vec", "native"]
@@ -82,7 +83,7 @@ class Arguments:
     """Units of each hidden layer of policy and value function."""
     normalize_observations: bool = False
     """Scale observations to mean zero and variance one, as seen so far."""
-    engine: Literal["auto", "compiled", "sync", "thread", "process"] = "auto"
+    engine: EngineName = "auto"
     """What runs the environments; auto is the fastest one that is faithful."""
     torch_threads: int = 1
     """Threads of the update. More pay only for large networks, on an idle machine."""

@@ -113,7 +113,7 @@ class Recorder:
 
 
 def _versions() -> dict[str, str]:
-    from vecenv import __version__
+    from vecenv._util.version import __version__
 
     packages = ("ray", "torch", "gymnasium", "numpy")
     return {

@@ -10,8 +10,8 @@ import gymnasium
 import numpy as np
 
 from vecenv._front.vector_env import VectorEnv
-from vecenv._make.builds import find_build, kernel_spec, split_parameters
 from vecenv._make.make import make
+from vecenv._make.source import find_build, kernel_spec, split_parameters
 from vecenv.errors import ConfigTypeError
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from vecenv._make.make import make
-from vecenv.engines import SupportsKill
+from vecenv.engines import SupportsKill, registry
 from vecenv.errors import RestartLimit
 from vecenv.testing._fault_env import FaultEnv
 from vecenv.testing._soak_gauges import PROC, Gauges, family
@@ -121,7 +121,7 @@ def soak(
                 "seed": seed, "faults_per_minute": faults_per_minute, "leak": leak, "record": record}  # fmt: skip
     report = Report(settings, max(10 * minutes, min(15.0, 30 * minutes)) if warm_up is None else warm_up)
     options: dict[str, Any] = {"engine": engine, "on_error": "restart", "autoreset": "same-step", "check_finite": "off"}
-    if engine in ("process", "thread"):
+    if registry.is_parallel(engine):
         options["workers"] = min(workers, envs)
     if engine == "process":
         options |= {"context": context, "timeout": TIMEOUT}
@@ -287,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m vecenv.testing.soak", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--minutes", type=float, required=True, help="how long")
     parser.add_argument("--envs", type=int, default=64, help="how many (64)")
-    parser.add_argument("--engine", choices=("process", "thread", "sync"), default="process", help="what runs them")
+    parser.add_argument("--engine", choices=registry.python_engines(), default="process", help="what runs them")
     parser.add_argument("--workers", type=int, default=4, help="processes or threads (4)")
     parser.add_argument("--context", choices=("fork", "forkserver", "spawn"), default="fork", help="start method")
     parser.add_argument("--seed", type=int, default=0, help="of envs and actions (0)")

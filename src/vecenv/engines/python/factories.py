@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from vecenv.engines.python.envs import Factory
-from vecenv.errors import ConfigError, ConfigTypeError, UnknownEnv
+from vecenv._util.specs import find_spec
+from vecenv.engines.python.envs import Factory, close_quietly
+from vecenv.errors import ConfigError, ConfigTypeError, SpaceError
 
 Wrapper = Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]
 
@@ -32,6 +33,35 @@ class MakeEnv:
         for wrapper in self.wrappers:
             env = wrapper(env)
         return env
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """In the place of reset options: those, and constructor arguments that the env is built again with before.
+
+    Attributes:
+        kwargs: added to the arguments of the env's factory.
+        options: what its reset gets.
+    """
+
+    kwargs: dict[str, Any]
+    options: dict[str, Any] | None = None
+
+    def rebuild(self, factory: Factory, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+        """The env that takes the place of `env`, which is closed.
+
+        Raises:
+            SpaceError: its spaces are others.
+        """
+        if isinstance(factory, MakeEnv):
+            built = replace(factory, kwargs={**factory.kwargs, **self.kwargs})()
+        else:
+            built = factory(**self.kwargs)
+        if (built.observation_space, built.action_space) != (env.observation_space, env.action_space):
+            close_quietly(built)
+            raise SpaceError(f"with {self.kwargs!r:.200} the env has other spaces than before; all rows share them")
+        close_quietly(env)
+        return built
 
 
 def factories(
@@ -80,18 +110,6 @@ def _check_list(env_fns: Sequence[Any], num_envs: int) -> Sequence[Factory]:
     if num_envs not in (1, len(env_fns)):
         raise ConfigError(f"num_envs={num_envs}, but the list has {len(env_fns)} env functions; leave num_envs out")
     return env_fns
-
-
-def find_spec(env: str | EnvSpec) -> EnvSpec:
-    """Gymnasium's spec for an id, with its own "did you mean" if there is none."""
-    if isinstance(env, EnvSpec):
-        return env
-    try:
-        return gymnasium.spec(env)
-    except gymnasium.error.UnregisteredEnv as error:
-        raise UnknownEnv(f"{error} Import the package that registers it first, or pass a function.") from error
-    except gymnasium.error.Error as error:
-        raise UnknownEnv(str(error)) from error
 
 
 def importable(spec: EnvSpec) -> EnvSpec:

@@ -46,6 +46,7 @@ class RayEngine:
         start_timeout: seconds that placing the actors and building the envs may take.
         ray_address: a running cluster; None uses the one that this process is connected to, or starts one.
         num_cpus: processors that each actor reserves; a fraction is fine.
+        local: name of the engine that `build` builds, for `summary`.
     """
 
     name = "ray"
@@ -62,10 +63,12 @@ class RayEngine:
         start_timeout: float = 60.0,
         ray_address: str | None = None,
         num_cpus: float = 1.0,
+        local: str | None = None,
     ) -> None:
         check_observation_mode(observation_mode)
         self._on_error: OnError = on_error
         self._ordered = ordered
+        self._local = local
         self._bounds = bounds = split(count, workers)
         self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in bounds])
         self._everyone: Rows = np.arange(count)
@@ -184,7 +187,8 @@ class RayEngine:
 
     def summary(self) -> str:
         """Where the actors are, and whether they have to take turns."""
-        return summary_of(self._pool.actors)
+        inside = "" if self._local is None else f", engine {self._local!r} in each"
+        return summary_of(self._pool.actors) + inside
 
     def watch(self) -> dict[int, Any]:
         """From now on, have actors tell how episodes began; they are added to this dict, by row, as `Answer.begun`."""

@@ -19,7 +19,7 @@ from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel.language.declared import check_members, per_env, read_fields, read_methods, read_params, read_render
 from vecenv.kernel.language.fields import Field, Record, did_you_mean
 from vecenv.kernel.language.mistakes import located
-from vecenv.kernel.language.registry import add_kernel
+from vecenv.kernel.language.registry import add_kernel, announce
 from vecenv.kernel.language.rules import Rules
 from vecenv.kernel.language.scope import METHODS
 from vecenv.kernel.language.source import Source, read_helpers
@@ -189,11 +189,9 @@ def kernel(
         positive_int("max_episode_steps", max_episode_steps)
 
     def decorate(definition: Class) -> Class:
-        from vecenv._make.registration import register_kernel
-
         built = build(id, definition, max_episode_steps, kwargs or {})
         add_kernel(built)
-        register_kernel(built)
+        announce(built)
         return definition
 
     return decorate

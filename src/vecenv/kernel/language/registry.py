@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gymnasium.envs.registration import registry
@@ -36,6 +37,7 @@ GAMES = {"FourRooms-v0": 100, "Snake-v0": 1000, "Breakout-v0": 10_000}
 
 _kernels: dict[str, Kernel] = {}
 
+_listeners: list[Callable[[Kernel], None]] = []
 
 _of_classes: weakref.WeakKeyDictionary[type, Kernel] = weakref.WeakKeyDictionary()
 """Beside the classes, not in them: a class that travels by value would take its kernel along before it is complete."""
@@ -44,6 +46,17 @@ _of_classes: weakref.WeakKeyDictionary[type, Kernel] = weakref.WeakKeyDictionary
 def add_kernel(kernel: Kernel) -> None:
     """Make a kernel known; one with the same id is replaced, as when a notebook cell runs again."""
     _kernels[kernel.id] = _of_classes[kernel.definition] = kernel
+
+
+def when_defined(listener: Callable[[Kernel], None]) -> None:
+    """Call `listener` with every kernel that a user defines from now on; `vecenv` registers them with Gymnasium so."""
+    _listeners.append(listener)
+
+
+def announce(kernel: Kernel) -> None:
+    """A user has defined this kernel."""
+    for listener in _listeners:
+        listener(kernel)
 
 
 def kernel_of(definition: Any) -> Kernel | None:

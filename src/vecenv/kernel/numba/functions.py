@@ -34,7 +34,7 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[i
     def build() -> tuple[bytes, str]:
         from vecenv.kernel.numba.function_compiler import compile_function
 
-        return compile_function(function, names)
+        return compile_function(function, names, VIEWS)
 
     text = Path(inspect.getfile(function)).read_text()
     parts = (

@@ -1,0 +1,131 @@
+"""The arguments of `make`: which are options of engines, which are the env's, and the checks of all others."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from vecenv._batch.finite import Policies
+from vecenv._front.autoreset import parse_mode
+from vecenv._util.checks import patience, positive_int, positive_seconds
+from vecenv.engines import registry
+from vecenv.engines.facts import check_observation_mode
+from vecenv.engines.options import check_choice
+from vecenv.engines.python.factories import check_wrappers
+from vecenv.engines.request import Request
+from vecenv.errors import ConfigError, ConfigTypeError
+
+_ELSEWHERE = {
+    "autoreset_mode": "autoreset",
+    "n_envs": "num_envs",
+    "num_workers": "workers",
+    "start_method": "context",
+    "vectorization_mode": "engine",
+}
+"""What Gymnasium, SB3 and others call our arguments."""
+
+
+def keyword_names() -> list[str]:
+    """Every keyword of `make` that is not a constructor argument of the env."""
+    of_requests = [field.name for field in dataclasses.fields(Request)]
+    return ["env", "engine", "env_kwargs", "preprocessing", *of_requests, *registry.option_defaults()]
+
+
+def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of engines, without those that have their default, and constructor arguments of the env."""
+    defaults = registry.option_defaults()
+    options = {name: value for name, value in kwargs.items() if name in defaults and not _same(value, defaults[name])}
+    return options, {name: value for name, value in kwargs.items() if name not in defaults}
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and value == default)
+
+
+def check_names(kwargs: Iterable[str], parameters: Iterable[str] = ()) -> None:
+    """Raise for a constructor argument that looks like a keyword of `make`, or is what others call one.
+
+    Args:
+        kwargs: names of constructor arguments.
+        parameters: names that the env is known to have.
+    """
+    ours = keyword_names()
+    for name in set(kwargs) - set(parameters):
+        near = [_ELSEWHERE[name]] if name in _ELSEWHERE else difflib.get_close_matches(name, ours, n=1, cutoff=0.8)
+        if near:
+            raise ConfigTypeError(
+                f"unknown argument {name!r}; did you mean {near[0]!r}? (if it is the env's, pass it in env_kwargs)"
+            )
+
+
+def check_request(
+    *,
+    num_envs: Any,
+    batch_size: Any,
+    autoreset: Any,
+    copy: bool,
+    seeding: Any,
+    on_error: Any,
+    timeout: Any,
+    check_finite: Any,
+    observation_mode: Any,
+    wrappers: Any,
+    record: Any,
+    record_folder: Any,
+    record_limit: Any,
+) -> Request:
+    """Check what concerns every engine.
+
+    Raises:
+        ConfigError: an argument is not valid; the message names it.
+    """
+    check_choice("seeding", seeding, ("gymnasium", "spawn"))
+    check_choice("on_error", on_error, ("raise", "restart"))
+    check_observation_mode(observation_mode)
+    if batch_size is not None:
+        positive_int("batch_size", batch_size)
+    return Request(
+        num_envs=positive_int("num_envs", num_envs),
+        batch_size=batch_size,
+        autoreset=parse_mode(autoreset),
+        copy=copy,
+        seeding=seeding,
+        on_error=on_error,
+        timeout=None if timeout is None else patience(positive_seconds("timeout", timeout)),
+        check_finite=Policies.parse(check_finite),
+        observation_mode=observation_mode,
+        wrappers=check_wrappers(wrappers),
+        record=record,
+        record_folder=_check_folder(record, record_folder),
+        record_limit=positive_int("record_limit", record_limit),
+    )
+
+
+def of_rows(request: Request, count: int) -> Request:
+    """The request for as many envs as there are.
+
+    Raises:
+        ConfigError: `batch_size` is larger.
+    """
+    if request.batch_size is not None and request.batch_size > count:
+        raise ConfigError(f"batch_size must be in 1 ... num_envs = {count}, got {request.batch_size}")
+    return dataclasses.replace(request, num_envs=count)
+
+
+def _check_folder(record: Any, folder: Any) -> Path:
+    """Where recordings are written. The folder is made when the first one is."""
+    if not isinstance(folder, (str, os.PathLike)):
+        raise ConfigTypeError(f"record_folder must be a path, got {type(folder).__name__} {folder!r:.40}")
+    path = Path(os.fsdecode(folder)).absolute()
+    if record is None:
+        return path
+    if not isinstance(record, str) or record != "last-episode":
+        raise ConfigError(f"record must be 'last-episode' or None, got {record!r:.40}")
+    there = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"record_folder {str(path)!r}: {there} is no folder that can be written to; give another one")
+    return path

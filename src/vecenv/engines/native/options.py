@@ -1,0 +1,197 @@
+"""Options of the engines that run native code, and how they read the constructor arguments of kernels and tasks."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from gymnasium.envs.registration import registry as gymnasium_registry
+
+from vecenv._util.checks import positive_int
+from vecenv.engines import Engine, registry
+from vecenv.engines.options import EngineOptions, Order, Precision
+from vecenv.engines.request import Request, Source
+from vecenv.errors import ConfigError
+from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.python import metadata_of
+from vecenv.mujoco._registry import GYMNASIUM
+
+STRUCTURE = ("xml_file", "frame_skip")
+"""Arguments of a task that decide what is compiled; they are the same for all envs."""
+SHARED = f"envs of a task share {', '.join(STRUCTURE)} and the camera; give all rows the same"
+NATIVE_CANNOT = {
+    "wrappers": "wrappers wrap Python envs, and native code has none",
+    "observation_mode": "envs that are native code all have the same spaces",
+    "timeout": "native code cannot be interrupted when it hangs",
+    "on_error": "native code does not raise, so there is no failed env to build again",
+}
+"""What no engine of native code can do, and why."""
+_OF_GYMNASIUM_MAKE = ("max_episode_steps", "disable_env_checker", "render_mode")
+"""Arguments that are `gymnasium.make`'s, not the env's."""
+
+
+@dataclass(frozen=True)
+class Compiled(EngineOptions):
+    """Kernels, as native code.
+
+    Attributes:
+        workers: threads at most; default: the processors this process may use. Whether they are worth it is measured.
+        precision: "exact" (bit-equal to Python) or "fast" (several envs per instruction; sin, exp and the like within a
+            few units in the last place).
+        order: "first-ready" or "fixed"; rows are received in the order of their sends either way.
+    """
+
+    workers: int | None = None
+    precision: Precision = "exact"
+    order: Order = "first-ready"
+
+    name: ClassVar[str] = "compiled"
+    where: ClassVar[str] = "in native code"
+    use_for: ClassVar[str] = "kernels: your own, and those of Gymnasium's envs that come with vecenv"
+    needs: ClassVar[tuple[str, str] | None] = ("numba", "numba")
+    native: ClassVar[bool] = True
+    in_actors: ClassVar[bool] = True
+    cannot: ClassVar[Mapping[str, str]] = NATIVE_CANNOT
+
+    def reason(self, source: Source) -> str | None:
+        """Why `auto` prefers this engine, None without a kernel."""
+        if source.kernel is None:
+            return None
+        return f"{source.kernel.id} has a kernel: native code, bit-equal to the Python env"
+
+    def refuses(self, source: Source, request: Request) -> str | None:
+        """Why this engine cannot run the source as requested, None if it can."""
+        kernel = source.kernel
+        if kernel is None:
+            able = registry.words(registry.python_engines())
+            return f"there is no kernel of this env; write one with @vecenv.kernel, or use {able}"
+        unfit = super().refuses(source, request)
+        if unfit is not None:
+            return unfit
+        render_mode = split_kwargs(kernel, source.env_kwargs)[1].get("render_mode")
+        modes = metadata_of(kernel)["render_modes"]
+        if render_mode is not None and (kernel.render is None or render_mode not in modes):
+            return f"the kernel of {kernel.id} cannot draw {render_mode!r}; Gymnasium's own env may, with engine='sync'"
+        return None
+
+    def build(self, source: Source, request: Request) -> Engine:
+        from vecenv.engines.native.compiled import CompiledEngine
+
+        assert source.kernel is not None
+        ours, theirs = split_kwargs(source.kernel, source.env_kwargs)
+        return CompiledEngine(
+            source.kernel,
+            request.num_envs,
+            kwargs=ours,
+            precision=self.precision,
+            threads=self.count_workers(request.num_envs),
+            render_mode=theirs.get("render_mode"),
+            max_episode_steps=time_limit(source.kernel, theirs),
+        )
+
+
+@dataclass(frozen=True)
+class Mujoco(EngineOptions):
+    """MuJoCo tasks, as native code around the MuJoCo that is installed.
+
+    Attributes:
+        workers: number of threads; default: the processors this process may use, at most one per env.
+        order: "first-ready" or "fixed"; rows are received in the order of their sends either way.
+    """
+
+    workers: int | None = None
+    order: Order = "first-ready"
+
+    name: ClassVar[str] = "mujoco"
+    where: ClassVar[str] = "in native code around the MuJoCo you installed"
+    use_for: ClassVar[str] = "Gymnasium's eleven v5 tasks, bit-equal, and tasks of your own"
+    needs: ClassVar[tuple[str, str] | None] = ("mujoco", "vecenv[mujoco]")
+    native: ClassVar[bool] = True
+    cannot: ClassVar[Mapping[str, str]] = NATIVE_CANNOT
+
+    def reason(self, source: Source) -> str | None:
+        """Why `auto` prefers this engine, None without a task."""
+        if source.task is None:
+            return None
+        return f"{source.task.id or source.task.__name__} is a MuJoCo task: {_made_of(source.task)}"
+
+    def refuses(self, source: Source, request: Request) -> str | None:
+        """Why this engine cannot run the source as requested, None if it can."""
+        if source.task is None:
+            able = registry.words(registry.python_engines())
+            return f"there is no MuJoCo task of this env; write one (vecenv.mujoco.Task), or use {able}"
+        if source.task_kernel is None:
+            return SHARED if is_installed() else "MuJoCo is not installed; pip install 'vecenv[mujoco]'"
+        unfit = super().refuses(source, request)
+        if unfit is not None:
+            return unfit
+        if split_kwargs(source.task_kernel, source.env_kwargs)[1].get("render_mode") == "human":
+            return "a window shows one env; use engine='sync', or render_mode='rgb_array'"
+        return None
+
+    def build(self, source: Source, request: Request) -> Engine:
+        from vecenv.engines.native.mujoco import MujocoEngine
+        from vecenv.mujoco._kernel import CAMERA
+
+        ours, theirs = split_kwargs(source.task_kernel, source.env_kwargs)
+        left_out = {*STRUCTURE, *CAMERA}
+        several: list[Mapping[str, Any]] = ours if isinstance(ours, list) else [ours]
+        rows = [{name: value for name, value in row.items() if name not in left_out} for row in several]
+        return MujocoEngine(
+            source.task_kernel,
+            request.num_envs,
+            kwargs=rows if isinstance(ours, list) else rows[0],
+            threads=self.count_workers(request.num_envs),
+            render_mode=theirs.get("render_mode"),
+            max_episode_steps=time_limit(source.task_kernel, theirs),
+        )
+
+
+def is_installed() -> bool:
+    """Whether MuJoCo is installed."""
+    return importlib.util.find_spec("mujoco") is not None
+
+
+def _made_of(task: Any) -> str:
+    if not is_installed():
+        return "native code around MuJoCo"
+    from importlib.metadata import version
+
+    equal = "Gymnasium's env" if task.id in GYMNASIUM else "its run in Python"
+    return f"native code around MuJoCo {version('mujoco')}, bit-equal to {equal}"
+
+
+def split_kwargs(kernel: Kernel, env_kwargs: Any) -> tuple[Any, dict[str, Any]]:
+    """Split constructor arguments into the kernel's (one mapping, or one per env) and those of `gymnasium.make`."""
+    registered = gymnasium_registry[kernel.id].kwargs if _is_gymnasiums(kernel) else {}
+    if isinstance(env_kwargs, (list, tuple)):
+        rows = [{**registered, **(entry or {})} for entry in env_kwargs]
+        if any(_only(row) != _only(rows[0]) for row in rows):
+            raise ConfigError("envs of a kernel share max_episode_steps and render_mode; give all rows the same")
+        return [_without(row) for row in rows], _only(rows[0])
+    given = {**registered, **(env_kwargs or {})}
+    return _without(given), _only(given)
+
+
+def time_limit(kernel: Kernel, given: Mapping[str, Any]) -> int | None:
+    """Steps of an episode: what was asked for (-1 for no limit, as in Gymnasium), else the registered limit."""
+    asked = given.get("max_episode_steps")
+    if asked is not None:
+        return None if asked == -1 else positive_int("max_episode_steps", asked)
+    return gymnasium_registry[kernel.id].max_episode_steps if _is_gymnasiums(kernel) else kernel.max_episode_steps
+
+
+def _is_gymnasiums(kernel: Kernel) -> bool:
+    """Whether the kernel stands for an env that Gymnasium itself registers."""
+    spec = gymnasium_registry.get(kernel.id)
+    return spec is not None and str(spec.entry_point).startswith("gymnasium.envs.")
+
+
+def _without(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in kwargs.items() if name not in _OF_GYMNASIUM_MAKE}
+
+
+def _only(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in kwargs.items() if name in _OF_GYMNASIUM_MAKE}

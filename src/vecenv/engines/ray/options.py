@@ -1,0 +1,170 @@
+"""Options of the Ray engine, and how its actors build the engines of their rows."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from vecenv.engines import Engine, registry
+from vecenv.engines.native.options import Compiled, split_kwargs, time_limit
+from vecenv.engines.options import EngineOptions, Order, Precision, check_choice
+from vecenv.engines.python.envs import Factory
+from vecenv.engines.python.options import Sync
+from vecenv.engines.request import Request, Source
+from vecenv.errors import ConfigError, ConfigTypeError
+
+
+@dataclass(frozen=True)
+class Ray(EngineOptions):
+    """Envs in actors of a Ray cluster, each with an engine of its own for its part of the rows.
+
+    Attributes:
+        workers: number of actors; default: the processors this process may use, at most one per env.
+        ray_address: a running cluster ("auto" or host:port); default: the one this process is connected to, or a new
+            one on this machine that lives until the last user closes.
+        num_cpus: processors that each actor reserves; a fraction is fine.
+        local_engine: name of the engine inside each actor; "auto" is "compiled" for kernels, else "sync".
+        precision: of kernels inside the actors, see `Compiled`.
+        start_timeout: seconds that placing the actors and building the envs may take.
+        order: "first-ready", or "fixed": `recv` returns envs in the order of their sends, those of one send by id.
+    """
+
+    workers: int | None = None
+    ray_address: str | None = None
+    num_cpus: float = 1.0
+    local_engine: str = "auto"
+    precision: Precision = "exact"
+    start_timeout: float = 60.0
+    order: Order = "first-ready"
+
+    name: ClassVar[str] = "ray"
+    where: ClassVar[str] = "in actors of a Ray cluster, each with an engine of its own"
+    use_for: ClassVar[str] = "more than one machine"
+    needs: ClassVar[tuple[str, str] | None] = ("ray", "vecenv[ray]")
+    parallel: ClassVar[bool] = True
+    automatic: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ray_address is not None and not isinstance(self.ray_address, str):
+            raise ConfigTypeError(f"ray_address must be 'auto', host:port or None, got {self.ray_address!r:.40}")
+        cpus: Any = self.num_cpus
+        if isinstance(cpus, bool) or not isinstance(cpus, (int, float, np.number)) or not 0 < cpus < float("inf"):
+            raise ConfigError(f"num_cpus must be a positive number (a fraction is fine), got {cpus!r}")
+        local = tuple(engine.name for engine in registry.classes() if engine.in_actors)
+        check_choice("local_engine", self.local_engine, ("auto", *local))
+
+    def refuses(self, source: Source, request: Request) -> str | None:
+        """Why this engine cannot run the source as requested, None if it can."""
+        unfit = super().refuses(source, request)
+        if unfit is not None:
+            return unfit
+        local = self._local(source, request)
+        unfit = local.refuses(source, _inside(request))
+        if unfit is not None:
+            return f"in actors of the ray engine: {unfit}"
+        if local.name == "process" and request.observation_mode != "same":
+            return "observation_mode needs local_engine='sync' or 'thread' in the actors of engine='ray'"
+        if self.precision != "exact" and not local.native:
+            return f"precision={self.precision!r} is for kernels, this is {local.name!r} in each actor"
+        return None
+
+    def build(self, source: Source, request: Request) -> Engine:
+        from vecenv.engines.ray.engine import RayEngine
+
+        parts = self.parts(source, request)
+        return RayEngine(
+            parts,
+            request.num_envs,
+            workers=self.count_workers(request.num_envs),
+            observation_mode=request.observation_mode,
+            on_error=request.on_error,
+            ordered=self.order == "fixed",
+            start_timeout=self.start_timeout,
+            ray_address=self.ray_address,
+            num_cpus=float(self.num_cpus),
+            local=parts.local.name,
+        )
+
+    def parts(self, source: Source, request: Request) -> Parts:
+        """What builds the engines inside the actors. `refuses` returned None."""
+        local = self._local(source, request)
+        if not isinstance(local, Compiled):
+            return Parts(local, source.env_fns, replace(request, wrappers=()), self._width)
+        from vecenv.engines.native.compiled import parameter_columns
+
+        assert source.kernel is not None
+        ours, theirs = split_kwargs(source.kernel, source.env_kwargs)
+        shared = {
+            "kernel": source.kernel,
+            "precision": self.precision,
+            "threads": self._width,
+            "render_mode": theirs.get("render_mode"),
+            "max_episode_steps": time_limit(source.kernel, theirs),
+        }
+        columns = parameter_columns(source.kernel, ours, request.num_envs)
+        return Parts(local, source.env_fns, request, self._width, shared, columns)
+
+    @property
+    def _width(self) -> int:
+        """Threads or processes of each actor."""
+        return max(1, int(self.num_cpus))
+
+    def _local(self, source: Source, request: Request) -> EngineOptions:
+        """The engine inside each actor."""
+        name = self.local_engine
+        if name == "auto":
+            name = Sync.name if Compiled().refuses(source, _inside(request)) else Compiled.name
+        kind = registry.find(name)
+        given = {"start_timeout": self.start_timeout, "precision": self.precision}
+        return kind(**{name: value for name, value in given.items() if name in kind.option_names()})
+
+
+def _inside(request: Request) -> Request:
+    """What the engine of an actor is asked for: failures and timeouts are the front's matter."""
+    return replace(request, timeout=None, on_error="raise", record=None)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A function of rows start ... stop - 1 that returns what builds the engine of these rows, picklable.
+
+    Attributes:
+        local: the engine inside each actor.
+        env_fns: one factory per row.
+        request: of all rows.
+        width: threads or processes of each actor.
+        compiled: arguments of a compiled engine that all actors share, empty for engines of Python envs.
+        parameters: the kernel's, one column each.
+    """
+
+    local: EngineOptions
+    env_fns: Sequence[Factory]
+    request: Request
+    width: int
+    compiled: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __call__(self, start: int, stop: int) -> Callable[[], Engine]:
+        if self.compiled:
+            from vecenv.engines.native.compiled import CompiledEngine
+
+            mine = {name: column[start:stop] for name, column in self.parameters.items()}
+            return functools.partial(CompiledEngine, count=stop - start, parameters=mine, **self.compiled)
+        from vecenv.engines.process.launch import pickled_factories
+
+        local = self.local
+        if "workers" in local.option_names():
+            local = replace(local, workers=min(self.width, stop - start))
+        request = replace(self.request, num_envs=stop - start)
+        return functools.partial(build_part, local, pickled_factories(self.env_fns[start:stop], start), start, request)
+
+
+def build_part(local: EngineOptions, env_fns: bytes, origin: int, request: Request) -> Engine:
+    """The engine of an actor, from the pickled factories of its rows."""
+    return local.build(Source(pickle.loads(env_fns), origin=origin), request)

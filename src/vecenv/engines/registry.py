@@ -1,0 +1,100 @@
+"""The engines by name. Everything that lists engines reads this: `make`, the command line, docs and tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import importlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from vecenv.errors import UnknownEngine
+
+if TYPE_CHECKING:
+    from vecenv.engines.options import EngineOptions
+
+_MODULES = {
+    "compiled": "native",
+    "mujoco": "native",
+    "ale": "ale",
+    "sync": "python",
+    "thread": "python",
+    "process": "process",
+    "ray": "ray",
+}
+"""Package in `vecenv.engines` whose module `options` has the class of each engine, which is called like the engine."""
+
+if TYPE_CHECKING:
+    EngineName = str
+else:
+    EngineName = Literal[("auto", *_MODULES)]
+"""What `--engine` of a command line takes."""
+
+
+def names() -> tuple[str, ...]:
+    """The names of all engines."""
+    return tuple(_MODULES)
+
+
+def find(name: Any) -> type[EngineOptions]:
+    """The class of the engine with this name.
+
+    Raises:
+        UnknownEngine: there is none; the message suggests the nearest.
+    """
+    if isinstance(name, str) and name in _MODULES:
+        module = importlib.import_module(f"vecenv.engines.{_MODULES[name]}.options")
+        return getattr(module, name.capitalize())
+    near = difflib.get_close_matches(name, _MODULES, n=1) if isinstance(name, str) else []
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    if isinstance(name, type):
+        hint = f"; pass an object of it, {name.__name__}()"
+    raise UnknownEngine(
+        f"engine must be 'auto', one of {', '.join(map(repr, _MODULES))}, or an object with name, refuses and build, "
+        f"such as vecenv.engines.Process(workers=4); got {name!r:.60}{hint}"
+    )
+
+
+def classes() -> list[type[EngineOptions]]:
+    """The classes of all engines."""
+    return [find(name) for name in _MODULES]
+
+
+@functools.cache
+def option_defaults() -> dict[str, Any]:
+    """Every option of an engine that `make` takes as a keyword, and its default."""
+    return {field.name: field.default for engine in classes() for field in dataclasses.fields(engine)}
+
+
+def having(option: str) -> list[str]:
+    """Names of the engines that have an option."""
+    return [engine.name for engine in classes() if option in engine.option_names()]
+
+
+def honouring(name: str) -> list[str]:
+    """Names of the engines that can do what an attribute of `Request` asks for."""
+    return [engine.name for engine in classes() if name not in engine.cannot]
+
+
+def python_engines() -> list[str]:
+    """Names of the engines that run any Python env on this machine."""
+    return [engine.name for engine in classes() if not engine.native and engine.automatic]
+
+
+def is_native(engine: Any) -> bool:
+    """Whether the engine of this name, or this engine object, runs native code."""
+    if isinstance(engine, str) and engine in _MODULES:
+        engine = find(engine)
+    return getattr(engine, "native", False)
+
+
+def is_parallel(name: str) -> bool:
+    """Whether the engine of this name runs envs beside the caller; False for engines of others."""
+    return name in _MODULES and find(name).parallel
+
+
+def words(engines: Iterable[str]) -> str:
+    """`engine='thread', 'process' or 'ray'`."""
+    *others, last = map(repr, engines)
+    return f"engine={', '.join(others)} or {last}" if others else f"engine={last}"
