@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from vecenv._batch.batch import Batch, Mail, Op, Rows
+from vecenv._batch.columns import TRAVELLING
 from vecenv._batch.faults import Fault, restart_seed
 from vecenv._batch.layout import Columns
 from vecenv._batch.seeding import NO_SEED
@@ -27,9 +28,6 @@ from vecenv.errors import EnvError, SpaceError, WorkerError
 
 Build = Callable[[], Engine]
 """Builds the engine of an actor."""
-
-KEPT = ("seed", "reward", "terminated", "truncated", "episode_return", "episode_length", "last_seed", "restarts")
-"""Columns that travel back with every answer, besides observations."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Seen:
 
     @classmethod
     def of(cls, batch: Batch, rows: slice = slice(None)) -> Seen:
-        kept = {name: getattr(batch, name)[rows].copy() for name in KEPT}
+        kept = {name: getattr(batch, name)[rows].copy() for name in TRAVELLING}
         return cls(kept, [column[rows].copy() for column in batch.obs])
 
 
@@ -187,7 +185,7 @@ class RowActor:
         batch.mail.clear()
         dropped = self._make_sendable(mail)
         return Answer(
-            kept={name: getattr(batch, name)[where] for name in KEPT},
+            kept={name: getattr(batch, name)[where] for name in TRAVELLING},
             obs=[column[where] for column in batch.obs],
             info={name: column[where] for name, column in batch.info.items()},
             ended=ended,
