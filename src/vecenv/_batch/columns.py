@@ -50,6 +50,8 @@ class RowColumns:
     """Whether the last op ended an episode by termination; False after a RESET."""
     truncated: np.ndarray = column(np.bool_, travels=True)
     """Whether the last op ended an episode by truncation; False after a RESET."""
+    done: np.ndarray = column(np.bool_, travels=True)
+    """Whether the row's episode is over: the last op ended it, and did not begin the next one as a ROLL does."""
     episode_return: np.ndarray = column(np.float64, travels=True)
     """Sum of rewards of the episode that the last op belongs to. Starts anew with the first op of the next episode."""
     episode_length: np.ndarray = column(np.int64, travels=True)

@@ -63,7 +63,7 @@ class CompiledVectorEnv(VectorEnv):
         lifecycle, batch = self._lifecycle, self._batch
         lifecycle.enter("step")
         try:
-            ops = plan(self.autoreset_mode, batch.terminated, batch.truncated)
+            ops = plan(self.autoreset_mode, batch.done)
             self._advance(actions)
             self._ops[...], self._same_ops = ops, None
             exchange = self._results.exchange(lifecycle.all_rows)
@@ -80,7 +80,7 @@ class CompiledVectorEnv(VectorEnv):
         lifecycle, batch = self._lifecycle, self._batch
         lifecycle.check_can_step(None, "step")
         if self._may_not_end:
-            plan(self.autoreset_mode, batch.terminated, batch.truncated)
+            plan(self.autoreset_mode, batch.done)
         only = self._only_action
         if only is not None and only.accepts(actions) and self.engine.checks_actions:
             only.column[...] = actions  # native code looks at the values
@@ -94,6 +94,7 @@ class CompiledVectorEnv(VectorEnv):
         ended = self.engine.run_all(self._alive, self._done, not self.copy)
         if ended < 0:
             self._undelivered = None
+            self._finite.undo()
             if self._recorder is not None:
                 self._recorder.unsent(lifecycle.all_rows)
             self._pack(actions)  # raises, naming the env
@@ -176,7 +177,7 @@ class CompiledVectorEnv(VectorEnv):
                 packed, count = None, positive_int("steps", steps)
             else:
                 packed, count = self._pack_time(actions, steps)
-            ended = self._batch.terminated | self._batch.truncated
+            ended = self._batch.done.copy()
             self._undelivered = lifecycle.all_rows
             try:
                 out = self.engine.rollout(packed, count, self._alive, self._done, policy)

@@ -91,7 +91,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._ops = np.zeros(self.num_envs, np.uint8)
         self._same_ops: Any = None
         """The op that all of `_ops` are known to be, so that the usual step need not write it again."""
-        self._may_roll = plan(autoreset, np.zeros(1, np.bool_), np.zeros(1, np.bool_)) == _ROLL
+        self._may_roll = plan(autoreset, np.zeros(1, np.bool_)) == _ROLL
         self._finite = FiniteCheck(engine, check_finite, self._may_roll)
         self._recv = self._finite.recv if self._finite.on else engine.recv
         self._results = Results(self._batch, self._ops, may_roll=self._may_roll, copy=copy)
@@ -461,8 +461,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             given = as_given(self.action_space, actions, count)
         else:
             columns = batch.action_layout.pack(actions, count)
-        flags = (batch.terminated, batch.truncated) if rows is None else (batch.terminated[rows], batch.truncated[rows])
-        ops = plan(self.autoreset_mode, *flags)
+        ops = plan(self.autoreset_mode, batch.done if rows is None else batch.done[rows])
         rows = lifecycle.all_rows if rows is None else rows
         try:
             if given:

@@ -128,11 +128,7 @@ class FragmentActor(RowActor):
         actions.seed(0)
         began, faults = self._loop(1, weights, actions.sample())
         self._engine.settle()
-        self._engine = engine = self._engine.engine
-        everyone = np.arange(len(engine.batch))
-        columns = engine.get_rows(everyone)
-        columns["ENDED"] = engine.batch.terminated | engine.batch.truncated  # native code plans by its own column
-        engine.set_rows(everyone, columns)
+        self._engine = self._engine.engine
         self._front = self._new_front(reborn=True)
         if steps == 1:
             return began, faults
@@ -189,7 +185,7 @@ class _Layers:
         self.faults: list[dict[str, Any]] = []
         self._batch, self._ops = batch, ops
         self._rolls = ops[0] == Op.ROLL
-        self._ended = batch.terminated | batch.truncated
+        self._ended = batch.done.copy()
         self._obs, self._actions = list(map(layers, batch.obs)), list(map(layers, batch.actions))
         self._final = list(map(layers, batch.final_obs)) if self._rolls else []
         self._reward, self._terminated, self._truncated = map(layers, (batch.reward, batch.terminated, batch.truncated))

@@ -109,11 +109,3 @@ class SupportsKill(Protocol):
         """Kill whatever runs this row; its pending rows then fail, and a RESET starts it again."""
         ...
 
-
-@runtime_checkable
-class SupportsEnd(Protocol):
-    """An engine that remembers which episodes are over, beside the flags in the batch."""
-
-    def end(self, rows: Rows) -> None:
-        """The front has ended the episodes of these rows; they are not pending."""
-        ...

@@ -14,7 +14,7 @@ import numpy as np
 from vecenv._batch.batch import Mail, Op, Rows
 from vecenv._batch.faults import RESTARTS, Fault
 from vecenv._batch.finite import Finder, Finding, Policies
-from vecenv.engines import Engine, SupportsEnd
+from vecenv.engines import Engine
 from vecenv.errors import EnvError, NotFiniteError, WorkerTimeout
 
 _NOBODY: Rows = np.zeros(0, np.int64)
@@ -72,7 +72,6 @@ class FiniteCheck:
         """Reset options of that op, should the episode have to be begun once more."""
         self._cut: set[int] = set()
         """Rows whose episode was ended here. Engines that write flags only where they change do not know of it."""
-        self._ends = isinstance(engine, SupportsEnd)
         self._cleared: list[tuple[int, float, int]] = []
         """Rows of which this was made good when they were last sent, and their totals."""
         self._again: dict[int, _Again] = {}
@@ -256,12 +255,8 @@ class FiniteCheck:
                 final[row] = last[row]
             mail = batch.mail.pop(row, None)
             batch.mail[row] = Mail(final_info=mail.info if mail is not None else {})
-        self._mark(row)
-
-    def _mark(self, row: int) -> None:
+        batch.done[row] = not self._rolls
         self._cut.add(row)
-        if self._ends:
-            self._engine.end(np.array([row]))  # type: ignore[attr-defined]  # it has it
 
     def _begin_again(self, finding: Finding, told: dict[str, Any], again: list[int]) -> None:
         """Begin the row's episode once more, unless that was tried often enough; what ended before is kept."""
@@ -305,12 +300,14 @@ class FiniteCheck:
             getattr(batch, name)[row] = value
         for column, value in record.finals:
             column[row] = value
-        self._mark(row)
+        self._cut.add(row)
 
     def _forget(self, rows: list[int]) -> None:
         """Rows are sent: their flags and totals are the engine's again, whatever was written here."""
         batch = self._batch
-        for row in self._cut.intersection(rows) if not self._ends else ():
+        for row in self._cut.intersection(rows):
+            if not batch.truncated[row]:
+                continue  # `set_state` has replaced it
             self._cleared.append((row, batch.episode_return.item(row), batch.episode_length.item(row)))
             batch.truncated[row] = batch.terminated[row] = False
             batch.episode_return[row], batch.episode_length[row] = 0.0, 0

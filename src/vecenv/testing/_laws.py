@@ -89,6 +89,15 @@ def completeness(factory: EngineFactory) -> None:
             _law("completeness", bool((written == done).all()), f"final_obs {written} where episodes ended {done}")
             _law("completeness", bool((batch.obs[0][done, 2] == 0).all()), f"step {step}: obs of rolled rows not new")
             _law("completeness", bool((batch.final_obs[0][done, 2] > 0).all()), "final_obs is not of the last step")
+            _law("completeness", not batch.done.any(), "a ROLL begins the next episode, and `done` says it is over")
+        for step in range(1, _STEPS):
+            _write(engine, everyone, Op.STEP)
+            batch.op[batch.done] = Op.RESET
+            engine.send(everyone)
+            engine.recv(_COUNT, 10.0)
+            ended = batch.terminated | batch.truncated
+            _law("completeness", bool((batch.done == ended).all()), f"done is {batch.done} where STEPs ended {ended}")
+            _law("completeness", not batch.done[batch.op == Op.RESET].any(), "an episode is over after its RESET")
 
 
 def seeds(factory: EngineFactory) -> None:
@@ -140,8 +149,7 @@ def _trajectory(factory: EngineFactory, split: Callable[[int], list[Rows]], info
         _reset(engine)
         seen = [_bytes(engine, infos)]
         for step in range(_STEPS):
-            done = engine.batch.terminated | engine.batch.truncated
-            ops = np.where(done, Op.RESET, Op.STEP) if step % 2 else np.full(_COUNT, Op.ROLL)
+            ops = np.where(engine.batch.done, Op.RESET, Op.STEP) if step % 3 else np.full(_COUNT, Op.ROLL)
             actions = generator.integers(0, 3, _COUNT)
             for rows in split(step):
                 engine.batch.op[rows] = ops[rows]
@@ -164,7 +172,8 @@ def _bytes(engine: Engine, infos: bool) -> bytes:
 
 def _columns(engine: Engine) -> list[np.ndarray]:
     batch = engine.batch
-    return [*batch.obs, batch.reward, batch.terminated, batch.truncated, batch.episode_return, batch.episode_length]
+    flags = batch.terminated, batch.truncated, batch.done
+    return [*batch.obs, batch.reward, *flags, batch.episode_return, batch.episode_length]
 
 
 def _reset(engine: Engine) -> np.ndarray:

@@ -85,8 +85,6 @@ class AleEngine:
         self._over = np.ones(count, np.bool_)
         """Whether the native env will begin a game by itself when it is stepped."""
         self._seeded = np.zeros(count, np.bool_)
-        self._ended = np.zeros(count, np.bool_)
-        """Whether the last op ended an episode."""
         self._first_frame = np.zeros(count, np.int64)
         """ALE's frame number when the running game began."""
         self._rolling: set[int] = set()
@@ -188,7 +186,7 @@ class AleEngine:
 
     def _steps_into_next(self, row: int) -> bool:
         """Whether a step of the native game begins the next episode. A first game is always seeded."""
-        goes_on = self._options.episodic_life == "continue" and self._ended[row]
+        goes_on = self._options.episodic_life == "continue" and (self.batch.done[row] or row in self._rolling)
         return bool(self._seeded[row] and (self._over[row] or goes_on))
 
     def _native_seed(self, row: int) -> int:
@@ -232,12 +230,12 @@ class AleEngine:
             told["raw_reward"] = raw
         self._over[index] = self._natively_over(index, terminated, truncated, told)
         reward = np.sign(raw) if self._options.clip_reward else raw
+        going_on = ~(batch.terminated[index] | batch.truncated[index])
         batch.reward[index], batch.terminated[index], batch.truncated[index] = reward, terminated, truncated
-        going_on = ~self._ended[index]
         batch.episode_return[index] = batch.episode_return[index] * going_on + reward
         batch.episode_length[index] = batch.episode_length[index] * going_on + 1
-        self._ended[index] = done
         rolled = done & (batch.op[index] == _ROLL)
+        batch.done[index] = done & ~rolled
         for row, frame in zip(rows, frames, strict=True):
             self._stacks.push(row, frame)
         for name, column in told.items():
@@ -284,7 +282,7 @@ class AleEngine:
             self._stacks.begin(row, frame)
             if batch.op[row] == _RESET:
                 batch.reward[row] = batch.episode_return[row] = 0.0
-                batch.terminated[row] = batch.truncated[row] = self._ended[row] = False
+                batch.terminated[row] = batch.truncated[row] = batch.done[row] = False
                 batch.episode_length[row] = 0
         return again
 
@@ -298,7 +296,7 @@ class AleEngine:
             self.batch.mail[row] = Mail(fault=Fault.of(interrupt, "step", seed=int(self.batch.last_seed[row])))
             if row not in self._ready:
                 self._ready.append(row)
-        self._over[rows] = self._ended[rows] = False
+        self._over[rows] = self.batch.done[rows] = False
         self._rolling.difference_update(rows)
         self._games.forget(rows)
         self._noting = []

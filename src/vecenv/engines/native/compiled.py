@@ -136,10 +136,6 @@ class CompiledEngine:
     def close(self, timeout: float = 5.0) -> None:
         self._native_threads.close()
 
-    def end(self, rows: Rows) -> None:
-        """The front has ended the episodes of these rows."""
-        self._columns["ENDED"][rows] = True
-
     @property
     def checks_actions(self) -> bool:
         """Whether `run_all` looks at the actions itself before it runs anything; several threads cannot."""
@@ -392,6 +388,7 @@ class CompiledEngine:
             "REWARD": batch.reward,
             "TERMINATED": batch.terminated,
             "TRUNCATED": batch.truncated,
+            "ENDED": batch.done,
             "RETURN": batch.episode_return,
             "LENGTH": batch.episode_length,
         }

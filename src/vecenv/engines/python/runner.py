@@ -75,8 +75,6 @@ class RowRunner:
         """How often `run` was called, and for how many rows."""
         self._started = 0
         """When the exchange that is running began, by `_clock`."""
-        self._ended: set[int] = set()
-        """Rows whose episode is over: their totals start anew with their next op."""
         self._end_after: list[int] = []
         """Rows whose episode ends with the exchange that is running."""
         self._flagged = True
@@ -109,6 +107,7 @@ class RowRunner:
         self._rewards = _words(batch.reward)
         self._terminated = _words(batch.terminated)
         self._truncated = _words(batch.truncated)
+        self._done = _words(batch.done)
         self._start_kinds = _words(batch.start_kind)
         self._starts = Starts(self._start_kinds, batch.start)
         self._current = _words(clocks.current)
@@ -128,6 +127,8 @@ class RowRunner:
         times = None if self._ran // len(self.envs) % _SAMPLED else [started]
         self._exchanges += 1
         self._ran += len(rows)
+        if self._flagged:
+            self._clear_totals(rows, index)
         self._step_all(rows, index, times)
         self._noting = True
         if self._watched:
@@ -140,6 +141,12 @@ class RowRunner:
         if self._interrupt is not None:
             interrupt, self._interrupt = self._interrupt, None
             raise interrupt
+
+    def _clear_totals(self, rows: Sequence[int], index: Any) -> None:
+        """Start the totals of those rows anew whose last op ended an episode."""
+        ended = self.batch.terminated[index] | self.batch.truncated[index]
+        for place in ended.nonzero()[0].tolist():
+            self._returns[rows[place]], self._lengths[rows[place]] = 0.0, 0
 
     def _step_all(self, rows: Sequence[int], index: Any, times: list[int] | None) -> None:
         """Step or reset each row. Observations and rewards are gathered; what is out of the ordinary is put aside.
@@ -194,7 +201,7 @@ class RowRunner:
         if self._absent:
             present = where = [row for row in rows if row not in self._absent]
         if self._flagged:
-            batch.terminated[where] = batch.truncated[where] = False
+            batch.terminated[where] = batch.truncated[where] = batch.done[where] = False
             self._flagged = len(present) < len(self.envs)
         if self._keeps:
             self._kept = [column.copy() for column in batch.obs]
@@ -251,6 +258,7 @@ class RowRunner:
         self._terminated[row], self._truncated[row] = terminated, truncated
         self._end_after.append(row)
         if self._ops[row] != _ROLL:
+            self._done[row] = True
             return
         self._write_final(row, obs)
         mail = self.batch.mail.pop(row, None)
@@ -271,18 +279,13 @@ class RowRunner:
         for row in self._absent:
             self._lengths[row] -= 1
         for row in self._resets:
-            self._returns[row], self._lengths[row] = 0.0, -1
-        if self._ended:
-            for row in self._ended.intersection(rows).difference(self._resets):
-                self._returns[row], self._lengths[row] = 0.0, 0
-            self._ended.difference_update(rows)
+            self._returns[row], self._lengths[row], self._done[row] = 0.0, -1, False
         if len(rows) == len(self.envs):
             batch.episode_return += batch.reward
             batch.episode_length += 1
         else:
             batch.episode_return[index] += batch.reward[index]
             batch.episode_length[index] += 1
-        self._ended.update(self._end_after)
         self._resets, self._absent, self._end_after = [], [], []
         batch.op[index] = 0
         self._running = ()
@@ -450,6 +453,7 @@ class RowRunner:
         batch.mail[row] = Mail(told, final_info=final_info if op == _ROLL else None, cause=cause)
         if not ended_before:
             batch.reward[row], batch.terminated[row], batch.truncated[row] = 0.0, False, op != _RESET
+            batch.done[row] = op == _STEP
             self._flagged = True
             (self._resets if op == _RESET else self._end_after).append(row)
 

@@ -306,7 +306,7 @@ class RestartedEngine:
     def send(self, rows: Rows) -> None:
         batch = self.batch
         self.settle()
-        batch.terminated[rows] = batch.truncated[rows] = False
+        batch.terminated[rows] = batch.truncated[rows] = batch.done[rows] = False
         listed = rows.tolist()
         for row in listed if self._lost else ():
             if row in self._lost:
@@ -366,6 +366,7 @@ class RestartedEngine:
         if op == Op.RESET:
             return
         batch.reward[row], batch.terminated[row], batch.truncated[row] = 0.0, False, True
+        batch.done[row] = op == Op.STEP
         if op == Op.ROLL:
             batch.episode_return[row], batch.episode_length[row] = total, length
             self._shown.append(row)

@@ -237,7 +237,7 @@ class Driver:
         new = "".join(f", n_{name}" for name in step.assigned) if step.registers else ""
         call = f"reward, terminated, truncated{new} = step({arguments})"
         self._add(1, "for i in range(n):")
-        self._add(2, "op = OP[i]", "stepped = op > 1", "was = ENDED[i]", "elapsed = ELAPSED[i] + 1")
+        self._add(2, "op = OP[i]", "stepped = op > 1", "was = ENDED[i] | (ELAPSED[i] == 0)", "elapsed = ELAPSED[i] + 1")
         if step.registers and not step.branches:
             self._add(2, call)
             self._add(2, *(f"S_{name}[i] = n_{name} if stepped else S_{name}[i]" for name in step.assigned))
@@ -258,7 +258,7 @@ class Driver:
             "REWARD[i] = reward",
             "TERMINATED[i] = terminated",
             "TRUNCATED[i] = truncated",
-            "ENDED[i] = ended",
+            "ENDED[i] = ended & (op != 3)",
             "TODO[i] = (not stepped) | ((op == 3) & ended)",
             "count += 1 if ended else 0",
         )
