@@ -462,7 +462,6 @@ class SimWorker:
                 batch.mail[row] = Mail({"token": token})
             yield
         self._current[0] = -1
-        batch.op[rows] = Op.IDLE
 
     def _publish(self, rows: list[int]) -> Iterator[None]:
         mailbox = self._batch.mail

@@ -8,17 +8,17 @@ AUTORESET = (
     SeededFault(
         breaks="An episode that terminates and is truncated in the same step is over, and the next step resets it.",
         mechanism="autoreset",
-        file="_front/autoreset.py",
-        old="    done = terminated | truncated\n",
-        new="    done = terminated ^ truncated\n",
+        file="engines/python/runner.py",
+        old="        if terminated or truncated:\n",
+        new="        if terminated != truncated:\n",
         near=("test_front.py", "laws/test_laws.py", "laws/test_any_call_at_any_time.py"),
     ),
     SeededFault(
         breaks="The length of an episode is zero when it begins, also after another one in the same env.",
         mechanism="autoreset",
         file="engines/python/runner.py",
-        old="for row in self._ended.intersection(rows).difference(self._resets):",
-        new="for row in self._ended.intersection(rows):",
+        old="self._returns[row], self._lengths[row], self._done[row] = 0.0, -1, False",
+        new="self._returns[row], self._lengths[row], self._done[row] = 0.0, 0, False",
         near=("laws/test_laws.py", "test_front.py"),
     ),
     SeededFault(
@@ -32,17 +32,9 @@ AUTORESET = (
     SeededFault(
         breaks="In next-step mode a wrapper around a kernel takes the row after an end for a reset, not the end.",
         mechanism="autoreset",
-        file="_front/compiled_env.py",
-        old="""\
-            ops = plan(self.autoreset_mode, batch.terminated, batch.truncated)
-            self._advance(actions)
-            self._ops[...], self._same_ops = ops, None
-""",
-        new="""\
-            self._advance(actions)
-            ops = plan(self.autoreset_mode, batch.terminated, batch.truncated)
-            self._ops[...], self._same_ops = ops, None
-""",
+        file="_front/results.py",
+        old="ops=self._batch.op[rows],",
+        new="ops=np.where(self._batch.done[rows], np.uint8(1), self._batch.op[rows]),",
         near=("wrappers/test_episodes.py", "wrappers/test_rewards.py"),
     ),
     SeededFault(
@@ -112,14 +104,13 @@ TICKETS = (
         mechanism="tickets",
         file="engines/process/engine.py",
         old="""\
-            rows = ledger.oldest_done(count)
-        # Only now: of rows that are done all mail is there, of others that get done meanwhile it may not be.
+        rows = ledger.choose(count)
+        # Only now: a row that is finished has sent its mail. Rows that finish from here on are not among `rows`.
         lost = self._messages.read(self._workers)
 """,
         new="""\
-            lost, rows = self._messages.read(self._workers), ledger.oldest_done(count)
-        if count == ledger.pending_count:
-            lost = self._messages.read(self._workers)
+        lost = self._messages.read(self._workers)
+        rows = ledger.choose(count)
 """,
         near=("protocol/test_schedules.py",),
     ),
@@ -363,8 +354,8 @@ FRONT = (
         breaks="After a step of some envs a step of all is a transition of all of them.",
         mechanism="front",
         file="_front/vector_env.py",
-        old="self._same_ops = ops if where is not rows and type(ops) is np.uint8 else None",
-        new="self._same_ops = ops if type(ops) is np.uint8 else None",
+        old="self._batch.op[where] = ops",
+        new="self._batch.op[where] = self._batch.op[where] if np.all(ops == self._batch.op[0]) else ops",
         near=("test_front.py", "laws/test_any_call_at_any_time.py", "wrappers/test_episodes.py"),
     ),
     SeededFault(
@@ -522,8 +513,8 @@ COMPILED_ENGINE = (
         breaks="A state that is set brings the random stream of the env back too.",
         mechanism="compiled engine",
         file="engines/native/compiled.py",
-        old='scratch = {"OP", "SEED", "FALLBACK", "TODO", "WHO"}',
-        new='scratch = {"OP", "SEED", "FALLBACK", "TODO", "WHO", "RNG"}',
+        old='scratch = {"OP", "SEED", "FALLBACK", "FINISHED", "TODO", "WHO"}',
+        new='scratch = {"OP", "SEED", "FALLBACK", "FINISHED", "TODO", "WHO", "RNG"}',
         near=("kernels/test_states.py",),
     ),
     SeededFault(

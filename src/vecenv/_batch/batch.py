@@ -97,7 +97,7 @@ class Batch(RowColumns):
             actions=leaves(action),
             obs=leaves(observation),
             final_obs=leaves(observation),
-            **{name: memory.array((count, *column.shape), column.dtype) for name, column in COLUMNS.items()},
+            **{name: memory.array((count, *column.shape), np.dtype(column.dtype)) for name, column in COLUMNS.items()},
         )
 
     def clear(self) -> None:

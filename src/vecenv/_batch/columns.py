@@ -5,8 +5,8 @@ What is allocated, what a slice of rows has, what Ray actors send back and the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
@@ -25,48 +25,45 @@ class Column:
         travels: an actor on another machine sends it back with its results.
     """
 
-    dtype: np.dtype[Any]
+    dtype: Any
     shape: tuple[int, ...] = ()
     initial: int = 0
     travels: bool = False
-
-
-def column(dtype: Any, shape: tuple[int, ...] = (), *, initial: int = 0, travels: bool = False) -> Any:
-    """Declare a column; see `Column`."""
-    return field(metadata={"column": Column(np.dtype(dtype), shape, initial, travels)})
 
 
 @dataclass(kw_only=True)
 class RowColumns:
     """The columns, as attributes. Each is an array whose first axis is the rows."""
 
-    op: np.ndarray = column(np.uint8)
+    op: Annotated[np.ndarray, Column(np.uint8)]
     """What the row is to do, or did last. The front writes it before `send`; engines leave it as it is."""
-    seed: np.ndarray = column(np.int64, initial=NO_SEED, travels=True)
+    seed: Annotated[np.ndarray, Column(np.int64, initial=NO_SEED, travels=True)]
     """Seed of the next RESET, -1 for none; used once."""
-    reward: np.ndarray = column(np.float64, travels=True)
+    reward: Annotated[np.ndarray, Column(np.float64, travels=True)]
     """Reward of the last op; 0 after a RESET."""
-    terminated: np.ndarray = column(np.bool_, travels=True)
+    terminated: Annotated[np.ndarray, Column(np.bool_, travels=True)]
     """Whether the last op ended an episode by termination; False after a RESET."""
-    truncated: np.ndarray = column(np.bool_, travels=True)
+    truncated: Annotated[np.ndarray, Column(np.bool_, travels=True)]
     """Whether the last op ended an episode by truncation; False after a RESET."""
-    done: np.ndarray = column(np.bool_, travels=True)
+    done: Annotated[np.ndarray, Column(np.bool_, travels=True)]
     """Whether the row's episode is over: the last op ended it, and did not begin the next one as a ROLL does."""
-    episode_return: np.ndarray = column(np.float64, travels=True)
+    episode_return: Annotated[np.ndarray, Column(np.float64, travels=True)]
     """Sum of rewards of the episode that the last op belongs to. Starts anew with the first op of the next episode."""
-    episode_length: np.ndarray = column(np.int64, travels=True)
+    episode_length: Annotated[np.ndarray, Column(np.int64, travels=True)]
     """Number of steps of that episode."""
-    last_seed: np.ndarray = column(np.int64, initial=NO_SEED, travels=True)
+    last_seed: Annotated[np.ndarray, Column(np.int64, initial=NO_SEED, travels=True)]
     """Seed of the row's last seeded RESET, -1 if there was none."""
-    restarts: np.ndarray = column(np.int64, travels=True)
+    restarts: Annotated[np.ndarray, Column(np.int64, travels=True)]
     """How often the row's env was built again after a failure."""
-    start_kind: np.ndarray = column(np.uint8)
+    start_kind: Annotated[np.ndarray, Column(np.uint8)]
     """Whether the row is recorded, and what `start` holds; see `_batch/starts.py`."""
-    start: np.ndarray = column(np.uint64, (WORDS,))
+    start: Annotated[np.ndarray, Column(np.uint64, (WORDS,))]
     """How the row's episode began, if the row is recorded."""
 
 
-COLUMNS: dict[str, Column] = {each.name: each.metadata["column"] for each in fields(RowColumns)}
+COLUMNS: dict[str, Column] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(RowColumns, include_extras=True).items()
+}
 """All columns by name, in the order in which they are laid out in memory."""
 TRAVELLING = tuple(name for name, each in COLUMNS.items() if each.travels)
 """Names of the columns that actors send back, besides observations."""

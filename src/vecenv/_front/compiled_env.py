@@ -19,7 +19,7 @@ from vecenv._util.checks import positive_int
 from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, NotFiniteError, SpaceError
 
-_RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
+_ROLL = int(Op.ROLL)
 
 
 class CompiledVectorEnv(VectorEnv):
@@ -60,12 +60,10 @@ class CompiledVectorEnv(VectorEnv):
     def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
         if env_ids is not None:
             return super()._exchange_step(actions, env_ids)
-        lifecycle, batch = self._lifecycle, self._batch
+        lifecycle = self._lifecycle
         lifecycle.enter("step")
         try:
-            ops = plan(self.autoreset_mode, batch.done)
             self._advance(actions)
-            self._ops[...], self._same_ops = ops, None
             exchange = self._results.exchange(lifecycle.all_rows)
             self._undelivered = None
             return exchange
@@ -110,9 +108,7 @@ class CompiledVectorEnv(VectorEnv):
 
     def _look_closer(self) -> None:
         """Something is not finite: receive the rows as if they had been sent, which deals with it and counts it."""
-        batch, everyone = self._batch, self._lifecycle.all_rows
-        began = (batch.episode_length == 0) & ~(batch.terminated | batch.truncated)
-        self._ops[...], self._same_ops = np.where(began, _RESET, self._alive), None
+        everyone = self._lifecycle.all_rows
         self._undelivered = None
         self._finite.hold(everyone)
         self._lifecycle.sent(everyone, "step")

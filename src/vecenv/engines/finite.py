@@ -26,12 +26,14 @@ class _Again:
     """A row that is reset by the front: what is to be told of it once its new episode has begun.
 
     Attributes:
+        op: what the row was sent to do.
         fault: as `info["fault"]`.
         columns: of the episode that ended before, by the name of the column; empty if none did.
         finals: final observations and final infos of it.
         final_info: its last info.
     """
 
+    op: int
     fault: dict[str, Any]
     columns: dict[str, Any] = field(default_factory=dict)
     finals: list[tuple[np.ndarray, Any]] = field(default_factory=list)
@@ -168,7 +170,7 @@ class FiniteCheck:
         if not len(held):
             rows = self._from_engine(count, timeout)
             return rows, _NOBODY
-        everything = count == len(self.pending(self._engine.pending()))  # type: ignore[attr-defined]  # all have it
+        everything = count == len(self.pending(self._engine.pending()))
         if count > len(held):
             held = np.concatenate([held, self._from_engine(count - len(held), timeout)])
             self._held = held
@@ -265,7 +267,7 @@ class FiniteCheck:
         if self._tries[row] > RESTARTS:
             self._fail(finding, f"it was reset {RESTARTS} times in a row, and its first observation was never finite")
         mail = batch.mail.get(row)
-        record = _Again(told if mail is None else mail.info.get("fault", told))
+        record = _Again(int(batch.op[row]), told if mail is None else mail.info.get("fault", told))
         if batch.terminated[row] or batch.truncated[row]:
             names = ("reward", "terminated", "truncated", "episode_return", "episode_length")
             record.columns = {name: getattr(batch, name)[row].item() for name in names}
@@ -292,6 +294,7 @@ class FiniteCheck:
         """A row that was reset again has begun its episode: tell what came before."""
         batch = self._batch
         mail = batch.mail.setdefault(row, Mail())
+        batch.op[row] = record.op
         mail.info = {**mail.info, "fault": record.fault}
         if not record.columns:
             return

@@ -19,7 +19,7 @@ from vecenv.atari._preprocessing import Preprocessing, ale_seed, frame_limit
 from vecenv.engines.ale.games import Games, GameSpec
 from vecenv.engines.ale.pool import Pool
 from vecenv.engines.facts import BatchFacts
-from vecenv.engines.python.local import discard_mail, first_fault
+from vecenv.engines.pending import PendingRows
 from vecenv.errors import InvalidAction, SpaceError, UnsupportedError
 
 _RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
@@ -51,7 +51,7 @@ class AleEngine:
         ordered: bool = False,
         threads: int | None = None,
     ) -> None:
-        self.specs, self._options, self._ordered = list(specs), preprocessing, ordered
+        self.specs, self._options = list(specs), preprocessing
         self._games: Any = Games(specs, preprocessing) if threads is None else Pool(specs, preprocessing, threads)
         counts = [len(actions) for actions in self._games.actions]
         for row, actions in enumerate(counts):
@@ -89,12 +89,9 @@ class AleEngine:
         """ALE's frame number when the running game began."""
         self._rolling: set[int] = set()
         """Rows whose ROLL has ended an episode and begins the next."""
-        self._order: list[int] = []
-        """Rows in the order of their sends, if that is what `recv` keeps to."""
-        self._ready: list[int] = []
-        """Rows that are done and not received."""
+        self._pending = PendingRows(count, ordered=ordered)
         self._noting: list[int] = []
-        """Rows whose results are being written; some here after an interrupt are lost."""
+        """Rows whose results are being written; if an interrupt comes meanwhile, these are lost."""
         self._close = weakref.finalize(self, self._games.close)  # at exit too: else nanobind complains of leaks
 
     # --- the seam ----------------------------------------------------------------------------------------------------
@@ -114,43 +111,34 @@ class AleEngine:
                 "stepped; make them without `workers`"
             )
         self.batch.options.clear()
-        if self._ordered:
-            self._order = [*self._in_order(), *listed.tolist()]
         self._rolling.difference_update(listed.tolist())
-        steps = listed[~resets].tolist()
-        self._games.step(steps, actions[~resets].tolist())
-        if resets.any():
-            self._begin(listed[resets].tolist(), whole=len(listed) == len(self.specs))
+        self._pending.open(listed)
+        self._start(listed)
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         self._lose_interrupted()
-        pending = len(self._ready) + len(self._games.begun)
-        first = self._in_order()[:count] if self._ordered and count < pending else []
-        while len(self._ready) < count or not set(first) <= set(self._ready):
-            if first:
-                self._games.fetch_all([row for row in first if row in self._games.begun])
-            elif count < pending:
-                self._games.fetch_some()
+        pending, games = self._pending, self._games
+        while pending.missing(count):
+            running = pending.rows()[~pending.finished[pending.rows()]]
+            left_out = running[[row not in games.begun for row in running.tolist()]]
+            if len(left_out):  # an interrupt came before they were started
+                self._start(left_out)
+            if pending.ordered and count < pending.count:
+                games.fetch_all([row for row in pending.oldest(count).tolist() if row in games.begun])
+            elif count < pending.count:
+                games.fetch_some()
             else:
-                self._games.fetch_all(list(self._games.begun))
+                games.fetch_all(list(games.begun))
             self._note()
-        chosen = first or self._ready[:count]
-        left = [row for row in self._ready if row not in first] if first else self._ready[count:]
+        rows = pending.choose(count)
         if self.batch.mail:
-            self._raise_fault(chosen)
-        rows = np.array(chosen if left or self._games.begun else sorted(chosen), np.int64)
-        self.batch.op[rows] = 0
-        self._ready = left
-        self._order = [row for row in self._order if row not in chosen]
+            pending.raise_fault(self.batch, rows)
+        pending.give_back(rows)
         return rows
-
-    def _in_order(self) -> list[int]:
-        """Rows that are under way, in the order of their sends."""
-        return [row for row in self._order if row in self._ready or row in self._games.begun]
 
     def pending(self) -> Rows:
         self._lose_interrupted()
-        return np.array(sorted({*self._ready, *self._games.begun}), np.int64)
+        return self._pending.rows()
 
     def close(self, timeout: float = 5.0) -> None:
         self._close()
@@ -172,8 +160,17 @@ class AleEngine:
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
+    def _start(self, rows: Rows) -> None:
+        """Give the native games of these rows, which are pending, what they have to do."""
+        begins = self.batch.op[rows] == _RESET
+        begins[[row in self._rolling for row in rows.tolist()]] = True
+        steps = rows[~begins]
+        self._games.step(steps.tolist(), self.batch.actions[0][steps].tolist())
+        if begins.any():
+            self._begin(rows[begins].tolist(), whole=len(rows) == len(self.specs) and not self._rolling)
+
     def _begin(self, rows: list[int], whole: bool = False) -> None:
-        """Begin episodes: by itself where the native game is over, with the next life where there is one, else anew."""
+        """Begin episodes: by a step where the native game is over or goes on with the next life, else by a reset."""
         seeds = self.batch.seed
         by_step = [row for row in rows if seeds[row] == NO_SEED and self._steps_into_next(row)]
         if self._games.together and not (whole and len(by_step) == len(rows)):
@@ -181,25 +178,19 @@ class AleEngine:
         by_reset = [row for row in rows if row not in set(by_step)]
         self._games.step(by_step, [self._first_action[row] for row in by_step])
         if by_reset:
-            given = [self._native_seed(row) for row in by_reset]
-            self._games.reset(by_reset, given)
+            self._games.reset(by_reset, [self._native_seed(row) for row in by_reset])
 
     def _steps_into_next(self, row: int) -> bool:
-        """Whether a step of the native game begins the next episode. A first game is always seeded."""
+        """Whether a step of the native game begins the next episode. The first game of a row is always seeded."""
         goes_on = self._options.episodic_life == "continue" and (self.batch.done[row] or row in self._rolling)
         return bool(self._seeded[row] and (self._over[row] or goes_on))
 
     def _native_seed(self, row: int) -> int:
+        """The seed for the native game. That it is used is noted with the first frame: a reset may be started twice."""
         seed = int(self.batch.seed[row])
-        if seed != NO_SEED:
-            self.batch.last_seed[row] = seed
-            self.batch.seed[row] = NO_SEED
-        elif self._seeded[row]:
+        if seed == NO_SEED and self._seeded[row]:
             return NO_SEED
-        else:
-            seed = int(np.random.SeedSequence().generate_state(1)[0])
-        self._seeded[row] = True
-        return ale_seed(seed)
+        return ale_seed(seed if seed != NO_SEED else int(np.random.SeedSequence().generate_state(1)[0]))
 
     def _note(self) -> None:
         """Write what was fetched into the columns; rows whose episode is to begin now go on."""
@@ -211,8 +202,9 @@ class AleEngine:
         rolling = self._note_steps(step) if step else []
         self._rolling.update(rolling)
         going = sorted([*again, *rolling])
+        finished = [row for row in rows if row not in going]
         self._games.forget(rows)
-        self._ready.extend(row for row in rows if row not in going)
+        self._pending.finished[finished] = True
         self._noting = []
         if going:
             self._begin(going)
@@ -275,6 +267,8 @@ class AleEngine:
             if not goes_on:
                 self._first_frame[row] = told["frame_number"]
             self._over[row] = False
+            if not rest:
+                self._note_seed(row)
             for name, value in told.items():
                 batch.info[name][row] = value
             if "raw_reward" in batch.info:
@@ -286,29 +280,25 @@ class AleEngine:
                 batch.episode_length[row] = 0
         return again
 
+    def _note_seed(self, row: int) -> None:
+        """A reset of the native game has used the row's seed."""
+        if self.batch.seed[row] != NO_SEED:
+            self.batch.last_seed[row], self.batch.seed[row] = self.batch.seed[row], NO_SEED
+        self._seeded[row] = True
+
     def _lose_interrupted(self) -> None:
-        """Where Ctrl-C came while results were written nobody knows what was: those rows fail, and need a reset."""
+        """If Ctrl-C came while results were written, some columns may not be: those rows fail, and need a reset."""
         rows = self._noting
         if not rows:
             return
         for row in rows:
             interrupt = KeyboardInterrupt("while results were written")
             self.batch.mail[row] = Mail(fault=Fault.of(interrupt, "step", seed=int(self.batch.last_seed[row])))
-            if row not in self._ready:
-                self._ready.append(row)
+        self._pending.finished[rows] = True
         self._over[rows] = self.batch.done[rows] = False
         self._rolling.difference_update(rows)
         self._games.forget(rows)
         self._noting = []
-
-    def _raise_fault(self, rows: list[int]) -> None:
-        found = first_fault(self.batch, np.array(rows))
-        if found is not None:
-            row, fault = found
-            self._ready.remove(row)
-            self.batch.op[row] = 0
-            discard_mail(self.batch, [row])
-            raise fault.to_error(row)
 
 
 class _Stacks:

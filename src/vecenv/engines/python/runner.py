@@ -45,7 +45,10 @@ class RowRunner:
         factories: how to build the envs again, used with `on_error="restart"`.
         on_error: "raise" leaves a failed env alone until it is reset; "restart" builds it again.
         lost: rows whose env was rebuilt because their worker died, and why; their next op reports it.
-        watched: keep `clocks.current` up to date, for others to see which env is at work.
+        watched: keep `clocks.current` up to date, for others to see which env is running.
+
+    Attributes:
+        finished: set for each row once its op has run and its columns are written. Engines clear it.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class RowRunner:
         self.batch = batch
         self.clocks = clocks
         self.first = first
+        self.finished = np.zeros(len(envs), np.bool_)
         self._named = origin + first
         self._policies = [RestartPolicy(first + row) for row in range(len(envs))]
         self._factories = factories
@@ -114,7 +118,7 @@ class RowRunner:
         self._busy, self._rows_run = _words(clocks.busy), _words(clocks.rows_run)
 
     def run(self, rows: Sequence[int]) -> None:
-        """Run `batch.op[row]` on each of the rows, given ascending; afterwards every column is written, the op IDLE.
+        """Run `batch.op[row]` on each of the rows, given ascending; afterwards every column is written.
 
         This is the hot path of every Python engine. Two passes: the first does nothing but step, the second notes what
         came back, all rows at once where they are regular. For 64 CartPoles, storing each observation as it comes took
@@ -287,18 +291,17 @@ class RowRunner:
             batch.episode_return[index] += batch.reward[index]
             batch.episode_length[index] += 1
         self._resets, self._absent, self._end_after = [], [], []
-        batch.op[index] = 0
+        self.finished[index] = True
         self._running = ()
 
     def run_whatever_happens(self, rows: Sequence[int]) -> None:
-        """Like `run`, where no user is waiting who could interrupt: anything an env raises is its own failure."""
+        """Like `run`, in a worker, where Ctrl-C does not come: anything an env raises is its own failure."""
         while rows:
+            self._running, self._noting = rows, True  # an error before `run` begins is a failure of all rows
             try:
                 self.run(rows)
                 return
             except BaseException as error:
-                if not self._running and self._ops[rows[-1]]:  # not the doing of an env
-                    self._lose(rows, error)
                 rows = self.interrupted(error)
 
     def interrupted(self, error: BaseException) -> Sequence[int]:
@@ -329,11 +332,11 @@ class RowRunner:
         self._obs, self._gained, self._unusual = [], [], []
         self._resets, self._absent, self._end_after = [], [], []
         self._flagged = True
-        self.batch.op[list(rows)] = 0
+        self.finished[list(rows)] = True
         self._running, self._interrupt = (), None
 
     def _fault(self, row: int, error: BaseException, action: Any = _NOTHING) -> Fault:
-        """What went wrong with the op of a row, before that op is cleared."""
+        """What went wrong with the op of a row."""
         elapsed = (_clock() - self._started) / 1e9
         if self._ops[row] == _RESET:
             return Fault.of(error, "reset", seed=self._last_seed(row), elapsed=elapsed)

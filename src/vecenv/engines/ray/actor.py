@@ -23,6 +23,7 @@ from vecenv._batch.starts import UNWATCHED, WATCHED
 from vecenv._util.cpus import usable_cpus
 from vecenv.engines import Engine, SupportsCall, SupportsStates
 from vecenv.engines.facts import EnvFacts
+from vecenv.engines.pending import PendingRows
 from vecenv.engines.process.sendable import drop_unsendable, picklable, sendable, unsendable
 from vecenv.errors import EnvError, SpaceError, WorkerError
 
@@ -295,9 +296,7 @@ class RestartedEngine:
         """Rows of this exchange that were lost: op, why, return and length of the episode."""
         self._shown: list[int] = []
         """Rows that show the totals of an episode that is over while the next one has begun."""
-        self._waiting: set[int] = set()
-        self._inner: set[int] = set()
-        """Rows that were sent, and those of them that the engine runs."""
+        self._pending = PendingRows(len(self.batch))
         for name, column in life.seen.kept.items():
             getattr(self.batch, name)[...] = column
         for column, seen in zip(self.batch.obs, life.seen.obs, strict=True):
@@ -311,26 +310,28 @@ class RestartedEngine:
         for row in listed if self._lost else ():
             if row in self._lost:
                 self._begin(row, self._lost.pop(row))
-        self._waiting.update(listed)
-        inner = [row for row in listed if batch.op[row]]
-        self._inner.update(inner)
-        if inner:
-            self.engine.send(np.array(inner))
+        self._pending.open(rows)
+        inner = rows[batch.op[rows] != Op.IDLE]
+        if len(inner):
+            self.engine.send(inner)
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
+        inner = self.engine.pending()
         try:
-            if self._inner:
-                self.engine.recv(len(self._inner), timeout)
+            if len(inner):
+                self.engine.recv(len(inner), timeout)
         except EnvError as error:
-            for rows in (self._inner, self._waiting):
-                rows.difference_update(error.rows)
+            self._pending.give_back(np.intersect1d(error.rows, self._pending.rows()))
             raise
-        for row, report in self._reporting.items():
-            if row in self._waiting:
-                self._report(row, *report)
-        rows = np.array(sorted(self._waiting))
-        self._inner, self._waiting, self._reporting = set(), set(), {}
+        rows = self._pending.rows()
+        for row in self._reporting.keys() & set(rows.tolist()):
+            self._report(row, *self._reporting[row])
+        self._reporting = {}
+        self._pending.give_back(rows)
         return rows
+
+    def pending(self) -> Rows:
+        return self._pending.rows()
 
     def settle(self) -> None:
         """Make the totals those of the running episodes again."""
@@ -358,6 +359,7 @@ class RestartedEngine:
 
     def _report(self, row: int, op: int, fault: Fault, total: float, length: int) -> None:
         batch = self.batch
+        batch.op[row] = op
         letter = batch.mail.pop(row, None) or Mail()
         told = {**letter.info, "fault": fault.as_info(self._first + row, int(batch.restarts[row]))}
         another = fault.error is not None and fault.error.row not in (None, self._first + row)

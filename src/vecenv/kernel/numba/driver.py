@@ -82,6 +82,7 @@ def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
         fixed("RNG", np.uint64, (RNG_WORDS,)),
         fixed("ELAPSED", np.int64),
         fixed("ENDED", np.bool_),
+        fixed("FINISHED", np.bool_),
         fixed("OVERRIDE", np.uint8),
         fixed("TODO", np.bool_),
         fixed("WHO", np.int64),
@@ -309,7 +310,7 @@ class Driver:
     def _observe_all(self) -> None:
         self._add(1, "for i in range(n):")
         self._observe(2, "O")
-        self._add(1, "for i in range(n):", "    OP[i] = 0")
+        self._add(1, "for i in range(n):", "    FINISHED[i] = True")
 
     def _observe(self, depth: int, into: str) -> None:
         leaves = self.observation.leaves
