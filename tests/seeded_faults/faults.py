@@ -196,9 +196,9 @@ RESTART = (
     SeededFault(
         breaks="In same-step mode the final observation of an episode that was lost is the one before the failure.",
         mechanism="restart",
-        file="engines/python/runner.py",
-        old="        if op == _ROLL and not ended_before:\n",
-        new="        if op == _ROLL and ended_before:\n",
+        file="engines/python/restarts.py",
+        old="zip(batch.final_obs if op == _ROLL else batch.obs,",
+        new="zip(batch.obs,",
         near=("faults/test_restart.py", "faults/test_soak.py"),
     ),
     SeededFault(

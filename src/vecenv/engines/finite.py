@@ -15,6 +15,7 @@ from vecenv._batch.batch import Mail, Op, Rows
 from vecenv._batch.faults import RESTARTS, Fault
 from vecenv._batch.finite import Finder, Finding, Policies
 from vecenv.engines import Engine
+from vecenv.engines.python.restarts import end_episode
 from vecenv.errors import EnvError, NotFiniteError, WorkerTimeout
 
 _NOBODY: Rows = np.zeros(0, np.int64)
@@ -240,24 +241,19 @@ class FiniteCheck:
             self._begin_again(finding, told, again)
         else:
             self._end(row)
-            for kept, column in zip(self._kept, batch.final_obs if self._rolls else batch.obs, strict=True):
-                column[row] = kept[row]
             batch.mail.setdefault(row, Mail()).info["fault"] = told
 
     def _end(self, row: int) -> None:
         """Truncate the episode of a row, with the totals it had before this step."""
         batch = self._batch
         rolled = bool(batch.terminated[row] or batch.truncated[row])
-        batch.reward[row], batch.terminated[row], batch.truncated[row] = 0.0, False, True
+        end_episode(batch, row, self._kept)
         batch.episode_return[row], batch.episode_length[row] = self._totals[0][row], self._totals[1][row]
         if self._rolls and not rolled:
-            pairs = [*zip(batch.final_obs, self._kept, strict=True)]
-            pairs += [(column, batch.info[name]) for name, column in batch.final_info.items()]
-            for final, last in pairs:
-                final[row] = last[row]
+            for name, column in batch.final_info.items():
+                column[row] = batch.info[name][row]
             mail = batch.mail.pop(row, None)
             batch.mail[row] = Mail(final_info=mail.info if mail is not None else {})
-        batch.done[row] = not self._rolls
         self._cut.add(row)
 
     def _begin_again(self, finding: Finding, told: dict[str, Any], again: list[int]) -> None:

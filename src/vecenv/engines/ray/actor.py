@@ -16,15 +16,15 @@ import numpy as np
 
 from vecenv._batch.batch import Batch, Mail, Op, Rows
 from vecenv._batch.columns import TRAVELLING
-from vecenv._batch.faults import Fault, restart_seed
+from vecenv._batch.faults import Fault
 from vecenv._batch.layout import Columns
-from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import UNWATCHED, WATCHED
 from vecenv._util.cpus import usable_cpus
 from vecenv.engines import Engine, SupportsCall, SupportsStates
 from vecenv.engines.facts import EnvFacts
 from vecenv.engines.pending import PendingRows
 from vecenv.engines.process.sendable import drop_unsendable, picklable, sendable, unsendable
+from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
 from vecenv.errors import EnvError, SpaceError, WorkerError
 
 Build = Callable[[], Engine]
@@ -297,6 +297,7 @@ class RestartedEngine:
         self._shown: list[int] = []
         """Rows that show the totals of an episode that is over while the next one has begun."""
         self._pending = PendingRows(len(self.batch))
+        self._last_obs = life.seen.obs
         for name, column in life.seen.kept.items():
             getattr(self.batch, name)[...] = column
         for column, seen in zip(self.batch.obs, life.seen.obs, strict=True):
@@ -350,25 +351,16 @@ class RestartedEngine:
     def _begin(self, row: int, fault: Fault) -> None:
         batch, op = self.batch, int(self.batch.op[row])
         self._reporting[row] = op, fault, float(batch.episode_return[row]), int(batch.episode_length[row])
-        if op != Op.RESET or batch.seed[row] == NO_SEED:
-            batch.seed[row] = restart_seed(int(batch.last_seed[row]), self._first + row, int(batch.restarts[row]))
-        if op == Op.ROLL:
-            for final, obs in zip(batch.final_obs, batch.obs, strict=True):
-                final[row] = obs[row]
+        seed_restart(batch, row, self._first + row)
         batch.op[row] = Op.IDLE if op == Op.STEP else Op.RESET
 
     def _report(self, row: int, op: int, fault: Fault, total: float, length: int) -> None:
         batch = self.batch
         batch.op[row] = op
-        letter = batch.mail.pop(row, None) or Mail()
-        told = {**letter.info, "fault": fault.as_info(self._first + row, int(batch.restarts[row]))}
+        mail = batch.mail.get(row) or Mail()
         another = fault.error is not None and fault.error.row not in (None, self._first + row)
-        cause = replace(fault, another=another) if batch.start_kind[row] else None
-        batch.mail[row] = Mail(told, final_info={} if op == Op.ROLL else None, cause=cause)
-        if op == Op.RESET:
-            return
-        batch.reward[row], batch.terminated[row], batch.truncated[row] = 0.0, False, True
-        batch.done[row] = op == Op.STEP
+        report_restart(batch, row, self._first + row, replace(fault, another=another), mail.info)
+        end_episode(batch, row, self._last_obs)
         if op == Op.ROLL:
             batch.episode_return[row], batch.episode_length[row] = total, length
             self._shown.append(row)
