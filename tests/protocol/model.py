@@ -268,7 +268,7 @@ class Model:
     def _recv(self, state: State, count: int, whole: bool) -> State:
         state = self._share_out_rest(state)
         for part, seat in enumerate(state.seats):  # finish_recovery
-            if seat.life == "buried" and len(self._load(state).owed(part)):
+            if seat.life == "buried" and len(self._load(state).pending_of(part)):
                 if not self.restarts:
                     return self._give_up(state, part)
                 state = self._renew(state, part)

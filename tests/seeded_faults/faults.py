@@ -87,8 +87,8 @@ TICKETS = (
         breaks="A worker that is started again gets tickets that its predecessor never had.",
         mechanism="tickets",
         file="engines/process/ledger.py",
-        old="mine, generation, rows = account.rows, account.generation + 1, self.owed(part)",
-        new="mine, generation, rows = account.rows, account.generation, self.owed(part)",
+        old="mine, generation, rows = account.rows, account.generation + 1, self.pending_of(part)",
+        new="mine, generation, rows = account.rows, account.generation, self.pending_of(part)",
         near=("protocol/test_model.py", "faults/test_restart.py"),
     ),
     SeededFault(
@@ -137,10 +137,10 @@ TICKETS = (
             mail = self._collect_mail(rows)
             if mail:
                 self._send_mail(mail)
-        self._docket.answer(index, len(rows))
+        self._ledger.answer(index, len(rows))
 """,
         new="""\
-        self._docket.answer(index, len(rows))
+        self._ledger.answer(index, len(rows))
         if self._batch.mail or self._batch.observation_layout.by_value:
             mail = self._collect_mail(rows)
             if mail:
@@ -153,16 +153,16 @@ TICKETS = (
         mechanism="tickets",
         file="engines/process/child.py",
         old="""\
-                rows = self._docket.asked()
+                rows = self._ledger.asked()
                 # Only now: what a row needs beyond its columns was posted before it was asked for. A row that is asked
                 # for meanwhile rings again.
-                while self._messages_read < self._control.front[MESSAGES] and self._open:
+                while self._messages_read < self._control.parent[MESSAGES] and self._open:
                     self._handle(self._channel.receive_bytes())
 """,
         new="""\
-                while self._messages_read < self._control.front[MESSAGES] and self._open:
+                while self._messages_read < self._control.parent[MESSAGES] and self._open:
                     self._handle(self._channel.receive_bytes())
-                rows = self._docket.asked()
+                rows = self._ledger.asked()
 """,
         near=("test_regressions.py",),
     ),
@@ -217,7 +217,7 @@ RESTART = (
         mechanism="restart",
         file="engines/process/pool.py",
         old="lost=dict.fromkeys(range(len(mine)), cause)",
-        new="lost=dict.fromkeys(range(len(self._ledger.owed(worker.number))), cause)",
+        new="lost=dict.fromkeys(range(len(self._ledger.pending_of(worker.number))), cause)",
         near=("faults/test_hidden_deaths.py", "faults/test_restart.py"),
     ),
     SeededFault(
@@ -240,8 +240,8 @@ RESTART = (
         breaks="A worker that is started again waits for no message that its predecessor was sent.",
         mechanism="restart",
         file="engines/process/pool.py",
-        old="self._block.front[worker.number, [RING, MESSAGES]] = 0",
-        new="self._block.front[worker.number, RING] = 0",
+        old="self._block.parent[worker.number, [RING, MESSAGES]] = 0",
+        new="self._block.parent[worker.number, RING] = 0",
         near=("faults/test_calls.py", "faults/test_hidden_deaths.py"),
     ),
 )
@@ -1081,7 +1081,7 @@ CLOSING = (
     SeededFault(
         breaks="Every env is closed, also those after one that raises in close().",
         mechanism="closing",
-        file="engines/python/runner.py",
+        file="engines/python/calls.py",
         old="""\
                 complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
 """,

@@ -31,14 +31,14 @@ class AleEngine:
     """Every row is a native game; stacks, clipped rewards and episodes of a life are made here.
 
     The laws of engines hold, with games as rows: the reference is `vecenv.atari.AtariGame` in the sync engine. A native
-    game cannot fail, so there is nothing to report (law 5) but actions that are none, which `send` refuses.
+    game cannot fail, so there is nothing to report (law 5); `send` refuses actions that are out of range.
 
     Args:
         specs: one game per row; all must have the same number of actions.
         preprocessing: options of all.
-        ordered: `recv` returns rows in the order of their sends instead of whoever is ready first.
-        threads: None for a thread per game; else one pool with so many, which steps all games at once: they must be the
-            same, and their episodes not those of lives that continue.
+        ordered: `recv` returns rows in the order they were sent, whichever is ready first.
+        threads: None for a thread per game; else the number of threads of one pool that steps all games at once. These
+            must be the same game, and `episodic_life` must not be "continue".
     """
 
     name = "ale"
@@ -217,10 +217,10 @@ class AleEngine:
         raw = np.concatenate(rewards).astype(np.float64)
         terminated, truncated = (np.concatenate(flag) for flag in flags)
         done = terminated | truncated
-        told = {name: np.concatenate([info[name] for info in infos]) for name in _INFOS}
+        row_infos = {name: np.concatenate([info[name] for info in infos]) for name in _INFOS}
         if batch.info.get("raw_reward") is not None:
-            told["raw_reward"] = raw
-        self._over[index] = self._natively_over(index, terminated, truncated, told)
+            row_infos["raw_reward"] = raw
+        self._over[index] = self._natively_over(index, terminated, truncated, row_infos)
         reward = np.sign(raw) if self._options.clip_reward else raw
         going_on = ~(batch.terminated[index] | batch.truncated[index])
         batch.reward[index], batch.terminated[index], batch.truncated[index] = reward, terminated, truncated
@@ -230,7 +230,7 @@ class AleEngine:
         batch.done[index] = done & ~rolled
         for row, frame in zip(rows, frames, strict=True):
             self._stacks.push(row, frame)
-        for name, column in told.items():
+        for name, column in row_infos.items():
             batch.info[name][index] = column
         rolling = index[rolled]
         if len(rolling):
@@ -240,14 +240,14 @@ class AleEngine:
         return rolling.tolist()
 
     def _natively_over(
-        self, index: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, told: dict[str, np.ndarray]
+        self, index: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, row_infos: dict[str, np.ndarray]
     ) -> np.ndarray:
-        """Where the native env considers the game over; a lost life is not that, unless time is up."""
+        """Where the native env takes the game for over; a lost life does not end the game, unless time is up."""
         if self._options.episodic_life != "continue":
             return terminated | truncated
-        lives = told["lives"]
+        lives = row_infos["lives"]
         lost = (lives > 0) & (lives < self.batch.info["lives"][index])
-        late = told["frame_number"] - self._first_frame[index] >= [self._limits[row] for row in index.tolist()]
+        late = row_infos["frame_number"] - self._first_frame[index] >= [self._limits[row] for row in index.tolist()]
         return truncated | (terminated & (~lost | late))
 
     def _note_beginnings(self, rows: list[int]) -> list[int]:
@@ -255,21 +255,21 @@ class AleEngine:
         batch, again = self.batch, []
         for row in rows:
             frame, *rest, info = self._games.results[row]
-            told = {name: int(info[name][0]) for name in _INFOS}
+            row_infos = {name: int(info[name][0]) for name in _INFOS}
             goes_on = bool(rest) and not self._over[row]
             if goes_on:
                 one, terminated, truncated = np.array([row]), rest[1], rest[2]
-                arrays = {name: np.array([value]) for name, value in told.items()}
+                arrays = {name: np.array([value]) for name, value in row_infos.items()}
                 self._over[row] = self._natively_over(one, terminated, truncated, arrays)[0]
             if goes_on and self._over[row]:
                 again.append(row)
                 continue
             if not goes_on:
-                self._first_frame[row] = told["frame_number"]
+                self._first_frame[row] = row_infos["frame_number"]
             self._over[row] = False
             if not rest:
                 self._note_seed(row)
-            for name, value in told.items():
+            for name, value in row_infos.items():
                 batch.info[name][row] = value
             if "raw_reward" in batch.info:
                 batch.info["raw_reward"][row] = 0.0

@@ -123,7 +123,7 @@ class Ledger(PendingRows):
         """Which rows are pending and finished, as a mask."""
         return (self.sent_at > 0) & (self.answers == self.requests)
 
-    def owing(self) -> int | None:
+    def first_unanswered(self) -> int | None:
         """The first worker that has not answered everything."""
         return next((part for part, account in self._numbered() if account.words[DONE] != account.target), None)
 
@@ -135,7 +135,7 @@ class Ledger(PendingRows):
 
     # --- workers that died -------------------------------------------------------------------------------------------
 
-    def owed(self, part: int) -> Rows:
+    def pending_of(self, part: int) -> Rows:
         """The pending rows of a worker."""
         mine = self.accounts[part].rows
         return self.everyone[mine][self.sent_at[mine] > 0]
@@ -143,7 +143,7 @@ class Ledger(PendingRows):
     def give_up(self, part: int) -> None:
         """The rows of a dead worker are given back; nothing is expected from it."""
         account = self.accounts[part]
-        mine, count = account.rows, len(self.owed(part))
+        mine, count = account.rows, len(self.pending_of(part))
         self.sent_at[mine] = 0
         self.count -= count
         account.target = account.words[DONE]
@@ -158,7 +158,7 @@ class Ledger(PendingRows):
             The rows it is asked for.
         """
         account = self.accounts[part]
-        mine, generation, rows = account.rows, account.generation + 1, self.owed(part)
+        mine, generation, rows = account.rows, account.generation + 1, self.pending_of(part)
         count = len(rows)
         account.generation = generation
         account.words[DONE] = 0

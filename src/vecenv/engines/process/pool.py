@@ -99,7 +99,7 @@ class WorkerPool:
 
     def _attach(self, worker: Worker, deadline: float, lost: dict[int, Fault]) -> None:
         """Give a worker whose envs are built the shared block."""
-        self._block.front[worker.number, [RING, MESSAGES]] = 0  # the other words are about the parent
+        self._block.parent[worker.number, [RING, MESSAGES]] = 0  # the other words are about the parent
         self._block.worker[worker.number] = 0
         worker.control = self._backend.control(self._block, worker.number)
         worker.current = self._block.clocks[worker.number].current
@@ -130,7 +130,7 @@ class WorkerPool:
 
     def late(self, timeout: float | None) -> EnvError:
         """The error for a worker that does not answer in time."""
-        worker = self.workers[self._ledger.owing() or 0]
+        worker = self.workers[self._ledger.first_unanswered() or 0]
         row = self.at(worker)
         return worker.late(row, timeout, self._messages.phase(row), *self._context_of(row))
 
@@ -173,7 +173,7 @@ class WorkerPool:
         for worker in self.workers:
             if worker.error is not None:
                 self._backend.unwatch(worker)
-                if len(self._ledger.owed(worker.number)):
+                if len(self._ledger.pending_of(worker.number)):
                     self.handle_death(worker)
 
     def restart_for(self, rows: Rows) -> None:
@@ -200,7 +200,7 @@ class WorkerPool:
 
     def _give_up(self, worker: Worker) -> None:
         """Give back the rows that a dead worker was asked for; the next RESET of its rows starts it again."""
-        self._batch.discard_mail(self._ledger.owed(worker.number).tolist())
+        self._batch.discard_mail(self._ledger.pending_of(worker.number).tolist())
         self._ledger.give_up(worker.number)
         worker.given_up = True
 
@@ -208,7 +208,7 @@ class WorkerPool:
         """Start a dead worker again as often as the policy allows; its rows report the episode they lost."""
         cause = Fault.of(error, self._messages.phase(worker.start if error.row is None else error.row), error=error)
         mine, fault = np.arange(worker.start, worker.stop), cause
-        self._batch.discard_mail(self._ledger.owed(worker.number).tolist())
+        self._batch.discard_mail(self._ledger.pending_of(worker.number).tolist())
         while worker is self.workers[worker.number]:
             try:
                 self._policies[worker.number].allow(fault, self._ledger.sequence)

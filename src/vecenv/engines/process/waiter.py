@@ -33,7 +33,7 @@ class Waiter:
     ) -> None:
         self._backend = backend
         self._clock, self._yield_cpu = backend.clock, backend.yield_cpu
-        self._words = block.front
+        self._words = block.parent
         self._pool = pool
         self._messages = messages
         self._on_error: OnError = on_error

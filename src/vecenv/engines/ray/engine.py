@@ -81,7 +81,7 @@ class RayEngine:
         self._pool = Pool(
             RowActor,
             bounds,
-            lambda number, life: (builds[number], sys.path, bounds[number][0], life),
+            lambda number, last_seen: (builds[number], sys.path, bounds[number][0], last_seen),
             ray_address=ray_address,
             num_cpus=num_cpus,
             spread=False,
@@ -173,7 +173,7 @@ class RayEngine:
         return summary_of(self._pool.actors)
 
     def watch(self) -> dict[int, Any]:
-        """From now on, have actors tell how episodes began; they are added to this dict, by row, as `Answer.begun`."""
+        """From now on, actors say how episodes began; this is added to the returned dict, by row, as `Answer.begun`."""
         self._watched = True
         return self._begun
 
@@ -196,7 +196,7 @@ class RayEngine:
         hand_over(batch.options, request.options, local, actor.start)
         hand_over(batch.raw_actions, request.raw_actions, local, actor.start)
         if request.options or request.raw_actions or batch.action_layout.by_value:
-            pickled(request)  # to know before anything is sent
+            pickled(request)  # raises, if it does, before anything is sent
         return InFlight(actor, mine, request)
 
     def _launch_rest(self) -> None:
@@ -236,7 +236,7 @@ class RayEngine:
             self._launch_rest()
 
     def _complete(self, reference: Any) -> None:
-        """Take an answer; whatever an interrupt cuts short is done again."""
+        """Take an answer; if an interrupt comes meanwhile, it is taken again."""
         flight = self._flights.get(reference)
         if flight is None:
             return  # its actor was found dead through another answer
@@ -333,12 +333,12 @@ class RayEngine:
             raise error
         mine = slice(actor.start, actor.stop)
 
-        def life(fault: Fault) -> LastSeen:
+        def last_seen(fault: Fault) -> LastSeen:
             self.batch.restarts[mine] += 1
             return LastSeen(fault, Seen.of(self.batch, mine))
 
         try:
-            self._pool.restart(actor, error, self._pending.sequence, life)
+            self._pool.restart(actor, error, self._pending.sequence, last_seen)
         except RestartLimit as limit:
             self._give_up(actor, limit)
             raise
