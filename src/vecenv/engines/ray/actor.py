@@ -294,6 +294,8 @@ class RestartedEngine:
         self._lost = dict.fromkeys(range(len(self.batch)), last_seen.fault)
         self._reporting: dict[int, tuple[int, Fault, float, int]] = {}
         """Rows of this exchange that were lost: op, why, return and length of the episode."""
+        self._reported: set[int] = set()
+        """Rows whose flags were written here."""
         self._shown: list[int] = []
         """Rows that show the totals of an ended episode while the next one has begun."""
         self._pending = PendingRows(len(self.batch))
@@ -306,8 +308,10 @@ class RestartedEngine:
     def send(self, rows: Rows) -> None:
         batch = self.batch
         self.settle()
-        batch.terminated[rows] = batch.truncated[rows] = batch.done[rows] = False
         listed = rows.tolist()
+        reported = list(self._reported.intersection(listed))
+        batch.terminated[reported] = batch.truncated[reported] = False  # the engine clears only flags that it has set
+        self._reported.difference_update(reported)
         for row in listed if self._lost else ():
             if row in self._lost:
                 self._begin(row, self._lost.pop(row))
@@ -361,6 +365,7 @@ class RestartedEngine:
         another = fault.error is not None and fault.error.row not in (None, self._first + row)
         report_restart(batch, row, self._first + row, replace(fault, another=another), mail.info)
         end_episode(batch, row, self._last_obs)
+        self._reported.add(row)
         if op == Op.ROLL:
             batch.episode_return[row], batch.episode_length[row] = total, length
             self._shown.append(row)
