@@ -91,13 +91,16 @@ class Batch(RowColumns):
                 for leaf in layout.leaves
             ]
 
+        columns: dict[str, Any] = {
+            name: memory.array((count, *column.shape), np.dtype(column.dtype)) for name, column in COLUMNS.items()
+        }
         return cls(
             observation_layout=observation,
             action_layout=action,
             actions=leaves(action),
             obs=leaves(observation),
             final_obs=leaves(observation),
-            **{name: memory.array((count, *column.shape), np.dtype(column.dtype)) for name, column in COLUMNS.items()},
+            **columns,
         )
 
     def clear(self) -> None:
