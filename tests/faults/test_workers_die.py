@@ -64,7 +64,7 @@ def test_a_reset_starts_an_idle_dead_worker_with_the_seeds_it_was_given() -> Non
     ("counts", "says"),
     [
         ([3, 4], "out-of-memory killer has struck"),
-        ([3, 3], "the kernel's out-of-memory killer was not at work"),
+        ([3, 3], "the kernel's out-of-memory killer did not kill it"),
         ([None, None], "was it the out-of-memory killer?"),
     ],
 )

@@ -66,7 +66,7 @@ class _Broken(SyncEngine):
         if self.fault == "exactness":
             return rows[::-1]
         if self.fault == "completeness":
-            self.batch.op[rows] = Op.STEP
+            self.batch.op[rows] = Op.IDLE
         if self.fault == "sameness":
             self.batch.reward[rows] = np.nextafter(self.batch.reward[rows], 2)
         return rows

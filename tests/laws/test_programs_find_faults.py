@@ -53,13 +53,12 @@ class Broken(SyncEngine):
 
     def _run(self, rows: list[int]) -> None:
         if self.fault == "again" and rows:
-            before = self.batch.op.copy()
             try:
                 self._runners[0].run(rows)
             except KeyboardInterrupt:
                 self._runners[0].interrupted(KeyboardInterrupt())
                 self.batch.mail.clear()
-                self.batch.op[:] = before  # all of them will run again
+                self._pending.finished[:] = False  # all of them will run again
                 raise
         else:
             super()._run(rows)
@@ -94,8 +93,9 @@ class Broken(SyncEngine):
 
     def _other_error(self, error: EnvError) -> Any:
         if self.fault == "swallows":
-            self._queue = []
-            return np.array(sorted({*self.pending().tolist(), *error.rows}))
+            left = self.pending()
+            self._pending.give_back(left)
+            return np.array(sorted({*left.tolist(), *error.rows}))
         if self.fault == "plain-error":
             raise RuntimeError(str(error))
         if self.fault == "wrong-row":

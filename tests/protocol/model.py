@@ -49,7 +49,6 @@ class Seat(NamedTuple):
 
 class State(NamedTuple):
     sequence: int
-    pending: tuple[bool, ...]
     sent_at: tuple[int, ...]
     accounts: tuple[tuple[int, int, int], ...]
     """Generation, target and DONE of each worker."""
@@ -108,19 +107,18 @@ class Model:
         )
 
     def first(self) -> State:
-        no, zero = (False,) * self.size, (0,) * self.size
+        zero = (0,) * self.size
         seats = (Seat(1),) * len(self.bounds)
         nobody = (NOBODY,) * self.size
-        return State(0, no, zero, ((1, 0, 0),) * len(self.bounds), zero, zero, nobody, zero, seats)
+        return State(0, zero, ((1, 0, 0),) * len(self.bounds), zero, zero, nobody, zero, seats)
 
     # --- between states and the ledger -------------------------------------------------------------------------------
 
     def _load(self, state: State) -> Ledger:
         ledger = self._ledger
         ledger.sequence = state.sequence
-        ledger.pending[:] = state.pending
-        ledger.pending_count = sum(state.pending)
-        ledger._sent_at[:] = state.sent_at
+        ledger.sent_at[:] = state.sent_at
+        ledger.count = np.count_nonzero(state.sent_at)
         ledger.requests[:], ledger.answers[:] = state.requests, state.answers
         for account, words, (account.generation, account.target, words[DONE]) in zip(
             ledger.accounts, self._words, state.accounts, strict=True
@@ -130,23 +128,19 @@ class Model:
 
     def _store(self, state: State, **changes: Any) -> State:
         ledger = self._ledger
-        if ledger.pending_count != np.count_nonzero(ledger.pending):
-            raise Broken(f"{ledger.pending_count} rows are said to be pending: {ledger.pending}")
+        if ledger.count != np.count_nonzero(ledger.sent_at):
+            raise Broken(f"{ledger.count} rows are said to be pending: {ledger.sent_at}")
         accounts = zip(ledger.accounts, self._words, strict=True)
-        pending = tuple(ledger.pending.tolist())
         after = state._replace(
             sequence=ledger.sequence,
-            pending=pending,
-            sent_at=tuple(
-                number if waits else 0 for number, waits in zip(ledger._sent_at.tolist(), pending, strict=True)
-            ),
+            sent_at=tuple(ledger.sent_at.tolist()),
             requests=tuple(ledger.requests.tolist()),
             answers=tuple(ledger.answers.tolist()),
             accounts=tuple((account.generation, account.target, words[DONE]) for account, words in accounts),
             **changes,
         )
-        if after.pending != tuple(map(bool, after.owed)):
-            raise Broken(f"the user waits for {after.owed}, the ledger for {after.pending}")
+        if tuple(map(bool, after.sent_at)) != tuple(map(bool, after.owed)):
+            raise Broken(f"the user waits for {after.owed}, the ledger for {after.sent_at}")
         return after
 
     # --- what can happen ---------------------------------------------------------------------------------------------
@@ -194,7 +188,7 @@ class Model:
             )
             asked = tuple(start + row for row in worker_ledger.asked())
             for row in asked:
-                if not state.pending[row]:
+                if not state.sent_at[row]:
                     raise Broken(f"worker {part} runs row {row}, which nobody waits for")
             seat = seat._replace(rung=False, left=asked)
             yield f"worker {part} looks", self._begin(state, part, seat), True
@@ -218,11 +212,11 @@ class Model:
         return self._store(state, columns=columns), words.kept
 
     def _idle(self, state: State) -> Iterator[tuple[str, State, bool]]:
-        free = [row for row, pending in enumerate(state.pending) if not pending]
+        free = [row for row, number in enumerate(state.sent_at) if not number]
         if state.sequence < self.sends and free:
             for rows in {tuple(free), *((row,) for row in free)}:
                 yield from self._send(state, rows)
-        everything = sum(state.pending)
+        everything = np.count_nonzero(state.sent_at)
         for count in {1, everything} if everything else ():
             whole = count == everything
             yield f"recv {count}", self._recv(state, count, whole), whole
@@ -236,7 +230,7 @@ class Model:
                 state = self._renew(state, part)
         ledger = self._load(state)
         parts = [part for part, _, _ in ledger.parts(np.array(rows))]
-        ledger.open(np.array(rows), np.zeros(self.size, np.uint8))
+        ledger.open(np.array(rows))
         owed = tuple(ledger.sequence if row in rows else owes for row, owes in enumerate(state.owed))
         yield f"send {rows}", self._store(state, owed=owed, front=("sharing", rows, tuple(parts))), False
 
@@ -274,7 +268,7 @@ class Model:
     def _recv(self, state: State, count: int, whole: bool) -> State:
         state = self._share_out_rest(state)
         for part, seat in enumerate(state.seats):  # finish_recovery
-            if seat.life == "buried" and len(self._load(state).owed(part)):
+            if seat.life == "buried" and len(self._load(state).pending_of(part)):
                 if not self.restarts:
                     return self._give_up(state, part)
                 state = self._renew(state, part)
@@ -282,8 +276,8 @@ class Model:
 
     def _waiter(self, state: State, count: int, whole: bool) -> Iterator[tuple[str, State, bool]]:
         ledger = self._load(state)
-        if ledger.all_done() if whole else ledger.enough_done(count, ordered=False)():
-            rows = ledger.all_pending() if whole else ledger.oldest_done(count)
+        if ledger.enough_finished(count)():
+            rows = ledger.choose(count)
             if len(rows) != count:
                 raise Broken(f"{count} rows should be done, found {rows}")
             yield f"{rows} are done", state._replace(front=("chosen", tuple(rows.tolist()))), True

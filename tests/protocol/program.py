@@ -107,8 +107,6 @@ class Program:
             self.expect(added in (set(), set(rows)), f"{rows} were sent in part: {added}")
             self.expect(not added or isinstance(error, KeyboardInterrupt), "a send that failed has sent")
             self.sent.update({row: tokens[row] for row in added})
-            for row in set(rows) - added:
-                batch.op[row] = Op.IDLE
         self.agree()
 
     def recv(self, count: int, timeout: float | None) -> None:

@@ -156,7 +156,7 @@ class ProcessBackend:
             if self.random.random() < 0.5:
                 worker.channel.ended = True
             else:
-                worker.channel.deaf = True
+                worker.channel.broken = True
 
     def unlucky(self, what: str) -> bool:
         """Whether this goes wrong now."""
@@ -190,7 +190,7 @@ class ProcessBackend:
         return self.memory
 
     def control(self, block: SharedBlock, number: int) -> Control:
-        return Control(Words(block.front[number], self), Words(block.worker[number], self))  # type: ignore[arg-type]
+        return Control(Words(block.parent[number], self), Words(block.worker[number], self))  # type: ignore[arg-type]
 
     def start(self, assignment: Any, siblings: Sequence[Any]) -> Any:
         self.point()
@@ -249,9 +249,9 @@ class ProcessBackend:
         return ready | {worker.channel.number for worker in workers if worker.watched and worker.channel.speaks()}
 
     def is_gone(self, worker: Any, ready: set[int]) -> bool:
-        if worker.channel.ended or worker.channel.deaf:
+        if worker.channel.ended or worker.channel.broken:
             worker.die()
-        return worker.dead and (worker.liveness in ready or worker.channel.ended or worker.channel.deaf)
+        return worker.dead and (worker.liveness in ready or worker.channel.ended or worker.channel.broken)
 
     def close(self, workers: list[Any], timeout: float) -> list[str]:
         for worker in workers:
@@ -275,7 +275,7 @@ class SimChannel:
         self.inbox: deque[bytes] = deque()
         self.wire: deque[bytes] = deque()
         self.woken = False
-        self.ended = self.deaf = False
+        self.ended = self.broken = False
         self.failure = None
         self.unsent: list[bytes] = []
         self.sent: deque[bytes] = deque()
@@ -294,7 +294,7 @@ class SimChannel:
             self.woken = False
 
     def flush(self) -> None:
-        if not self.deaf:
+        if not self.broken:
             self.sent += self.unsent
         self.unsent = []
 
@@ -331,15 +331,15 @@ class SimWorker:
     # --- as the front sees it ----------------------------------------------------------------------------------------
 
     def ring(self) -> None:
-        self.control.front[RING] += 1
+        self.control.parent[RING] += 1
         self._backend.point()
         if self.control.worker[PARKED] and not self._backend.unlucky("drops"):
             self.wakes_at = 0.0
 
     def post(self, payload: bytes) -> None:
         self._backend.point()
-        self.control.front[MESSAGES] += 1
-        self.control.front[RING] += 1
+        self.control.parent[MESSAGES] += 1
+        self.control.parent[RING] += 1
         self.channel.unsent.append(payload)
         if self._backend.random.random() < 0.7:  # else the socket is full
             self.channel.flush()
@@ -390,7 +390,7 @@ class SimWorker:
         )
         self._lost = dict(self.attachment.lost)
         self._batch = block.batch.rows(self.start, self.stop)
-        self._front, self._words = memoryview(block.front[self.number]), memoryview(block.worker[self.number])
+        self._front, self._words = memoryview(block.parent[self.number]), memoryview(block.worker[self.number])
         self._kept = [0] * 4
         self._worker_ledger = WorkerLedger(
             block.requests[self.start : self.stop], block.answers[self.start : self.stop], self._kept
@@ -462,7 +462,6 @@ class SimWorker:
                 batch.mail[row] = Mail({"token": token})
             yield
         self._current[0] = -1
-        batch.op[rows] = Op.IDLE
 
     def _publish(self, rows: list[int]) -> Iterator[None]:
         mailbox = self._batch.mail

@@ -67,14 +67,14 @@ class WithoutGenerations(Ledger):
 class AnyAnswer(Ledger):
     """A row that was answered once is done."""
 
-    def oldest_done(self, count: int) -> Rows:
-        return np.flatnonzero(self.pending & (self.answers > 0))[:count]
+    def are_finished(self) -> np.ndarray:
+        return (self.sent_at > 0) & (self.answers > 0)
 
 
 class AnyCount(Ledger):
     """Someone answered something: that will be it."""
 
-    def all_done(self) -> bool:
+    def all_finished(self) -> bool:
         return any(account.words[DONE] for account in self.accounts)
 
 

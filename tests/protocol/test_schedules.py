@@ -16,7 +16,7 @@ import pytest
 from tests.protocol.program import Program, run_program
 from tests.protocol.simulated import ProcessBackend
 from tests.protocol.test_model import AnswersKept, NotAskedAgain, StillOwed, WithoutGenerations
-from vecenv.engines.process import pool, waiter
+from vecenv.engines.process import waiter
 from vecenv.engines.process.engine import ProcessEngine
 
 GIVEN = os.environ.get("VECENV_SIM_SEED")
@@ -88,14 +88,14 @@ def ledger_is(mutant: type[Any]) -> Mutation:
 
 
 def mail_is_read_before_rows_are_chosen(engine: ProcessEngine) -> None:
-    read, choose = engine._messages.read, engine._ledger.oldest_done
+    read, choose = engine._messages.read, engine._ledger.choose
     before: list[Any] = []
 
     def chosen_late(count: int) -> Any:
         before.append(read(engine._workers))
         return choose(count)
 
-    engine._ledger.oldest_done = chosen_late  # type: ignore[method-assign]
+    engine._ledger.choose = chosen_late  # type: ignore[method-assign]
     engine._messages.read = lambda workers: before.pop() if before else read(workers)  # type: ignore[method-assign]
 
 
@@ -117,7 +117,7 @@ def interrupted_sends_stay(engine: ProcessEngine) -> None:
 
 
 def mail_of_the_dead_stays(engine: ProcessEngine) -> None:
-    pool.take_mail = lambda batch, rows: None
+    engine.batch.discard_mail = lambda rows: None  # type: ignore[method-assign]
 
 
 def wake_ups_are_trusted(engine: ProcessEngine) -> None:
@@ -146,8 +146,7 @@ def the_deaf_are_not_missed(engine: ProcessEngine) -> None:
     ],
 )
 def test_without_this_rule_a_schedule_finds_what_breaks(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "take_mail", pool.take_mail)  # put back afterwards, whatever the mutation does
-    monkeypatch.setattr(waiter, "_LOOK_UP_SECONDS", waiter._LOOK_UP_SECONDS)
+    monkeypatch.setattr(waiter, "_LOOK_UP_SECONDS", waiter._LOOK_UP_SECONDS)  # put back afterwards
     with pytest.raises(AssertionError) as caught:
         run_many(mutate)
     print(caught.value)
@@ -166,7 +165,7 @@ def test_a_row_that_gets_done_while_others_are_received_is_not_delivered_without
     backend.calm = True
     program = Program(backend, rows=2, workers=2, ordered=False, restarts=False)
     slow: Any = program.engine._workers[0]
-    choose = program.engine._ledger.oldest_done
+    choose = program.engine._ledger.choose
     slow._needs = lambda: False
     program.tokens = 2
     program.send([0])  # whose third token has an info
@@ -174,10 +173,10 @@ def test_a_row_that_gets_done_while_others_are_received_is_not_delivered_without
 
     def chosen_late(count: int) -> Any:
         slow._needs = None
-        while not program.engine._ledger.all_done():
+        while not program.engine._ledger.all_finished():
             backend.run_one()
         return choose(count)
 
-    program.engine._ledger.oldest_done = chosen_late  # type: ignore[method-assign]
+    program.engine._ledger.choose = chosen_late  # type: ignore[method-assign]
     program.recv(1, None)
     assert list(program.sent) == [1]

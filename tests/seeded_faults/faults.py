@@ -8,17 +8,17 @@ AUTORESET = (
     SeededFault(
         breaks="An episode that terminates and is truncated in the same step is over, and the next step resets it.",
         mechanism="autoreset",
-        file="_front/autoreset.py",
-        old="    done = terminated | truncated\n",
-        new="    done = terminated ^ truncated\n",
+        file="engines/python/runner.py",
+        old="        if terminated or truncated:\n",
+        new="        if terminated != truncated:\n",
         near=("test_front.py", "laws/test_laws.py", "laws/test_any_call_at_any_time.py"),
     ),
     SeededFault(
         breaks="The length of an episode is zero when it begins, also after another one in the same env.",
         mechanism="autoreset",
         file="engines/python/runner.py",
-        old="for row in self._ended.intersection(rows).difference(self._resets):",
-        new="for row in self._ended.intersection(rows):",
+        old="self._returns[row], self._lengths[row], self._done[row] = 0.0, -1, False",
+        new="self._returns[row], self._lengths[row], self._done[row] = 0.0, 0, False",
         near=("laws/test_laws.py", "test_front.py"),
     ),
     SeededFault(
@@ -32,17 +32,9 @@ AUTORESET = (
     SeededFault(
         breaks="In next-step mode a wrapper around a kernel takes the row after an end for a reset, not the end.",
         mechanism="autoreset",
-        file="_front/compiled_env.py",
-        old="""\
-            ops = plan(self.autoreset_mode, batch.terminated, batch.truncated)
-            self._advance(actions)
-            self._ops[...], self._same_ops = ops, None
-""",
-        new="""\
-            self._advance(actions)
-            ops = plan(self.autoreset_mode, batch.terminated, batch.truncated)
-            self._ops[...], self._same_ops = ops, None
-""",
+        file="_front/results.py",
+        old="ops=self._batch.op[rows],",
+        new="ops=np.where(self._batch.done[rows], np.uint8(1), self._batch.op[rows]),",
         near=("wrappers/test_episodes.py", "wrappers/test_rewards.py"),
     ),
     SeededFault(
@@ -95,8 +87,8 @@ TICKETS = (
         breaks="A worker that is started again gets tickets that its predecessor never had.",
         mechanism="tickets",
         file="engines/process/ledger.py",
-        old="mine, generation, rows = account.rows, account.generation + 1, self.owed(part)",
-        new="mine, generation, rows = account.rows, account.generation, self.owed(part)",
+        old="mine, generation, rows = account.rows, account.generation + 1, self.pending_of(part)",
+        new="mine, generation, rows = account.rows, account.generation, self.pending_of(part)",
         near=("protocol/test_model.py", "faults/test_restart.py"),
     ),
     SeededFault(
@@ -112,14 +104,13 @@ TICKETS = (
         mechanism="tickets",
         file="engines/process/engine.py",
         old="""\
-            rows = ledger.oldest_done(count)
-        # Only now: of rows that are done all mail is there, of others that get done meanwhile it may not be.
+        rows = ledger.choose(count)
+        # Only now: a row that is finished has sent its mail. Rows that finish from here on are not among `rows`.
         lost = self._messages.read(self._workers)
 """,
         new="""\
-            lost, rows = self._messages.read(self._workers), ledger.oldest_done(count)
-        if count == ledger.pending_count:
-            lost = self._messages.read(self._workers)
+        lost = self._messages.read(self._workers)
+        rows = ledger.choose(count)
 """,
         near=("protocol/test_schedules.py",),
     ),
@@ -146,10 +137,10 @@ TICKETS = (
             mail = self._collect_mail(rows)
             if mail:
                 self._send_mail(mail)
-        self._docket.answer(index, len(rows))
+        self._ledger.answer(index, len(rows))
 """,
         new="""\
-        self._docket.answer(index, len(rows))
+        self._ledger.answer(index, len(rows))
         if self._batch.mail or self._batch.observation_layout.by_value:
             mail = self._collect_mail(rows)
             if mail:
@@ -162,16 +153,16 @@ TICKETS = (
         mechanism="tickets",
         file="engines/process/child.py",
         old="""\
-                rows = self._docket.asked()
+                rows = self._ledger.asked()
                 # Only now: what a row needs beyond its columns was posted before it was asked for. A row that is asked
                 # for meanwhile rings again.
-                while self._messages_read < self._control.front[MESSAGES] and self._open:
+                while self._messages_read < self._control.parent[MESSAGES] and self._open:
                     self._handle(self._channel.receive_bytes())
 """,
         new="""\
-                while self._messages_read < self._control.front[MESSAGES] and self._open:
+                while self._messages_read < self._control.parent[MESSAGES] and self._open:
                     self._handle(self._channel.receive_bytes())
-                rows = self._docket.asked()
+                rows = self._ledger.asked()
 """,
         near=("test_regressions.py",),
     ),
@@ -205,9 +196,9 @@ RESTART = (
     SeededFault(
         breaks="In same-step mode the final observation of an episode that was lost is the one before the failure.",
         mechanism="restart",
-        file="engines/python/runner.py",
-        old="        if op == _ROLL and not ended_before:\n",
-        new="        if op == _ROLL and ended_before:\n",
+        file="engines/python/restarts.py",
+        old="zip(batch.final_obs if op == _ROLL else batch.obs,",
+        new="zip(batch.obs,",
         near=("faults/test_restart.py", "faults/test_soak.py"),
     ),
     SeededFault(
@@ -226,7 +217,7 @@ RESTART = (
         mechanism="restart",
         file="engines/process/pool.py",
         old="lost=dict.fromkeys(range(len(mine)), cause)",
-        new="lost=dict.fromkeys(range(len(self._ledger.owed(worker.number))), cause)",
+        new="lost=dict.fromkeys(range(len(self._ledger.pending_of(worker.number))), cause)",
         near=("faults/test_hidden_deaths.py", "faults/test_restart.py"),
     ),
     SeededFault(
@@ -249,8 +240,8 @@ RESTART = (
         breaks="A worker that is started again waits for no message that its predecessor was sent.",
         mechanism="restart",
         file="engines/process/pool.py",
-        old="self._block.front[worker.number, [RING, MESSAGES]] = 0",
-        new="self._block.front[worker.number, RING] = 0",
+        old="self._block.parent[worker.number, [RING, MESSAGES]] = 0",
+        new="self._block.parent[worker.number, RING] = 0",
         near=("faults/test_calls.py", "faults/test_hidden_deaths.py"),
     ),
 )
@@ -363,8 +354,8 @@ FRONT = (
         breaks="After a step of some envs a step of all is a transition of all of them.",
         mechanism="front",
         file="_front/vector_env.py",
-        old="self._same_ops = ops if where is not rows and type(ops) is np.uint8 else None",
-        new="self._same_ops = ops if type(ops) is np.uint8 else None",
+        old="self._batch.op[where] = ops",
+        new="self._batch.op[where] = self._batch.op[where] if np.all(ops == self._batch.op[0]) else ops",
         near=("test_front.py", "laws/test_any_call_at_any_time.py", "wrappers/test_episodes.py"),
     ),
     SeededFault(
@@ -522,8 +513,8 @@ COMPILED_ENGINE = (
         breaks="A state that is set brings the random stream of the env back too.",
         mechanism="compiled engine",
         file="engines/native/compiled.py",
-        old='scratch = {"OP", "SEED", "FALLBACK", "TODO", "WHO"}',
-        new='scratch = {"OP", "SEED", "FALLBACK", "TODO", "WHO", "RNG"}',
+        old='scratch = {"OP", "SEED", "FALLBACK", "FINISHED", "TODO", "WHO"}',
+        new='scratch = {"OP", "SEED", "FALLBACK", "FINISHED", "TODO", "WHO", "RNG"}',
         near=("kernels/test_states.py",),
     ),
     SeededFault(
@@ -1090,7 +1081,7 @@ CLOSING = (
     SeededFault(
         breaks="Every env is closed, also those after one that raises in close().",
         mechanism="closing",
-        file="engines/python/runner.py",
+        file="engines/python/calls.py",
         old="""\
                 complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
 """,

@@ -1,4 +1,4 @@
-"""How long envs take: counters that workers keep and the front reads."""
+"""How long envs take: counters that workers write and the front reads."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _ADVICE: dict[Phase, str] = {
     "make": "call that env function alone to see it fail here",
     "reset": "reset() tries again, on_error='restart' builds the env again",
-    "step": "reset() begins its next episode, on_error='restart' goes on by itself",
+    "step": "reset() begins its next episode, on_error='restart' restarts failed envs automatically",
     "call": "the env is as it was left, and nothing needs a reset",
     "close": "the other envs were closed",
 }
@@ -41,7 +41,7 @@ class Fault:
     action: Any = None
     seed: int | None = None
     rows: tuple[int, ...] = ()
-    """All rows that failed with it, if it is more than the one."""
+    """All rows that failed with it, if there are several."""
     elapsed: float | None = None
     """Seconds since the exchange began in which it failed."""
     error: EnvError | None = None
@@ -49,7 +49,7 @@ class Fault:
     start: tuple[int, ...] | None = None
     """Words of the start of the episode (see `_batch/starts.py`), if it was to begin with the op that failed."""
     another: bool = False
-    """Whether it was another row that failed, and took this one's worker with it."""
+    """Whether another row failed, and this one was lost because both had the same worker."""
 
     @classmethod
     def of(
@@ -104,7 +104,7 @@ class Fault:
         return error
 
     def as_info(self, row: int, restarts: int) -> dict[str, Any]:
-        """What `info["fault"]` says of a row that was restarted."""
+        """The value of `info["fault"]` for a row that was restarted."""
         advice = self.error._advice if self.error is not None else ""
         message = self.message.replace(f"; {advice}", "", 1) if advice else self.message
         return {"kind": self.kind, "message": message, "phase": self.phase, "env": row, "restarts": restarts}

@@ -1,4 +1,4 @@
-"""Where columns live: on the heap, or in one anonymous block shared with workers.
+"""Where columns are: on the heap, or in one anonymous block shared with workers.
 
 The shared block has no name, so nothing can be left behind: it is gone with the last process that maps it.
 """
@@ -32,7 +32,7 @@ class HeapMemory:
 
 
 class MeasuringMemory:
-    """Adds up how large a shared block must be for the arrays asked of it; the arrays themselves take no room."""
+    """Adds up how large a shared block must be for the arrays that are asked for; these arrays take no memory."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -90,14 +90,14 @@ class SharedMemory:
         return array
 
     def close_descriptor(self) -> None:
-        """Give the file descriptor back. The mapping lives as long as the arrays cut from it."""
+        """Give the file descriptor back. The mapping stays as long as the arrays cut from it."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
 
 def free_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes that can still be had, by the machine's and the container's account; None where neither tells."""
+    """Bytes that are free for this machine and this container; None if unknown."""
     second = _allowance(cgroup, "memory.max", "memory.current")
     first = _allowance(cgroup / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
     return min((amount for amount in (_available(meminfo), second, first) if amount is not None), default=None)

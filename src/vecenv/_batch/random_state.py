@@ -27,7 +27,7 @@ def words_of(generator: Any) -> tuple[int, ...] | None:
 def follow(generator: Any, words: np.ndarray) -> Callable[[], None] | None:
     """A function that writes where the generator then is into `words`, several times faster than `words_of`.
 
-    It reads the generator's memory, whose layout NumPy promises to nobody, so it is compared with `words_of` first;
+    It reads the generator's memory, whose layout NumPy does not document, so it is compared with `words_of` first;
     None where it is otherwise.
     """
     state = generator.bit_generator.ctypes.state_address
@@ -50,7 +50,7 @@ def _memory(kind: Any, count: int, address: int) -> np.ndarray:
 
 
 def set_words(generator: np.random.Generator, words: Any) -> None:
-    """Move a generator to where another one was. It stays the same object, so whoever holds it sees it moved.
+    """Move a generator to where another one was. It stays the same object, so every holder sees it moved.
 
     Raises:
         ValueError: it has another kind of stream, or these are no words of one.

@@ -1,4 +1,4 @@
-"""How an episode began: what whoever runs an env notes just before its reset, for the flight recorder.
+"""How an episode began: what the row loop notes just before each reset of an env, for recordings.
 
 A row has a kind and eight words. The kind is written last, so that words that are half written, because the process
 died, are not taken for a start. A recorder that has taken a start sets the kind back to WATCHED.
@@ -14,7 +14,7 @@ import numpy as np
 from vecenv._batch.seeding import NO_SEED
 
 UNWATCHED, WATCHED, SEEDED, STREAM, UNKNOWN = range(5)
-"""Nobody records; nothing new; a seed; the place of the env's random stream; a stream that has no words."""
+"""Not recorded; nothing new; a seed; the place of the env's random stream; a stream that has no words."""
 WORDS = 8
 """The seed or the six words of the stream, whether there were options, and the kind once more."""
 
@@ -43,7 +43,7 @@ class Starts:
             self._note_anew(row, seed, generator, options)
 
     def _note_anew(self, row: int, seed: int, generator: Any, options: Any) -> None:
-        from vecenv._batch.random_state import follow, words_of  # whoever does not record need not load it
+        from vecenv._batch.random_state import follow, words_of  # only needed for recordings
 
         self._streams.pop(row, None)
         place = (seed,) if seed != NO_SEED else words_of(generator)

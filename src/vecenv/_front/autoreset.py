@@ -45,20 +45,19 @@ _STEP, _ROLL = np.uint8(Op.STEP), np.uint8(Op.ROLL)
 _SAME_STEP, _NEXT_STEP = AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP
 
 
-def plan(mode: AutoresetMode, terminated: np.ndarray, truncated: np.ndarray) -> np.ndarray | np.uint8:
+def plan(mode: AutoresetMode, done: np.ndarray) -> np.ndarray | np.uint8:
     """The op of each row that is about to be stepped.
 
     Args:
-        terminated, truncated: whether the last op of each row ended an episode.
+        done: whether the episode of each row is over.
 
     Raises:
         NotResetError: in DISABLED mode, if an episode of these rows has ended.
     """
     if mode is _SAME_STEP:
         return _ROLL
-    if 1 not in terminated.tobytes() and 1 not in truncated.tobytes():  # several times faster than any()
+    if 1 not in done.tobytes():  # several times faster than any()
         return _STEP
-    done = terminated | truncated
     if mode is _NEXT_STEP:
         return _STEP - done.view(np.uint8)  # RESET is the number before STEP
     raise NotResetError(

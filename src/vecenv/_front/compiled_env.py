@@ -19,7 +19,7 @@ from vecenv._util.checks import positive_int
 from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, NotFiniteError, SpaceError
 
-_RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
+_ROLL = int(Op.ROLL)
 
 
 class CompiledVectorEnv(VectorEnv):
@@ -60,12 +60,10 @@ class CompiledVectorEnv(VectorEnv):
     def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
         if env_ids is not None:
             return super()._exchange_step(actions, env_ids)
-        lifecycle, batch = self._lifecycle, self._batch
+        lifecycle = self._lifecycle
         lifecycle.enter("step")
         try:
-            ops = plan(self.autoreset_mode, batch.terminated, batch.truncated)
             self._advance(actions)
-            self._ops[...], self._same_ops = ops, None
             exchange = self._results.exchange(lifecycle.all_rows)
             self._undelivered = None
             return exchange
@@ -80,7 +78,7 @@ class CompiledVectorEnv(VectorEnv):
         lifecycle, batch = self._lifecycle, self._batch
         lifecycle.check_can_step(None, "step")
         if self._may_not_end:
-            plan(self.autoreset_mode, batch.terminated, batch.truncated)
+            plan(self.autoreset_mode, batch.done)
         only = self._only_action
         if only is not None and only.accepts(actions) and self.engine.checks_actions:
             only.column[...] = actions  # native code looks at the values
@@ -94,6 +92,7 @@ class CompiledVectorEnv(VectorEnv):
         ended = self.engine.run_all(self._alive, self._done, not self.copy)
         if ended < 0:
             self._undelivered = None
+            self._finite.undo()
             if self._recorder is not None:
                 self._recorder.unsent(lifecycle.all_rows)
             self._pack(actions)  # raises, naming the env
@@ -109,9 +108,7 @@ class CompiledVectorEnv(VectorEnv):
 
     def _look_closer(self) -> None:
         """Something is not finite: receive the rows as if they had been sent, which deals with it and counts it."""
-        batch, everyone = self._batch, self._lifecycle.all_rows
-        began = (batch.episode_length == 0) & ~(batch.terminated | batch.truncated)
-        self._ops[...], self._same_ops = np.where(began, _RESET, self._alive), None
+        everyone = self._lifecycle.all_rows
         self._undelivered = None
         self._finite.hold(everyone)
         self._lifecycle.sent(everyone, "step")
@@ -176,7 +173,7 @@ class CompiledVectorEnv(VectorEnv):
                 packed, count = None, positive_int("steps", steps)
             else:
                 packed, count = self._pack_time(actions, steps)
-            ended = self._batch.terminated | self._batch.truncated
+            ended = self._batch.done.copy()
             self._undelivered = lifecycle.all_rows
             try:
                 out = self.engine.rollout(packed, count, self._alive, self._done, policy)

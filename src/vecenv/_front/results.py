@@ -22,7 +22,6 @@ class Results:
 
     Args:
         batch: of all rows.
-        ops: by row, what it was asked to do last.
         may_roll: whether a step may end an episode and begin the next.
         copy: hand out copies of observations, not the batch's own arrays.
 
@@ -30,9 +29,9 @@ class Results:
         seconds: spent here so far.
     """
 
-    def __init__(self, batch: Batch, ops: np.ndarray, *, may_roll: bool, copy: bool) -> None:
+    def __init__(self, batch: Batch, *, may_roll: bool, copy: bool) -> None:
         self.seconds = 0.0
-        self._batch, self._ops, self._layout = batch, ops, batch.observation_layout
+        self._batch, self._layout = batch, batch.observation_layout
         self._may_roll, self._copy = may_roll, copy
 
     def of_reset(self, began: Rows | None) -> tuple[Any, dict[str, Any]]:
@@ -82,7 +81,7 @@ class Results:
             reward=reward,
             terminated=terminated,
             truncated=truncated,
-            ops=self._ops[rows],
+            ops=self._batch.op[rows],
             infos=infos,
             episode_return=self._batch.episode_return[rows],
             episode_length=self._batch.episode_length[rows],

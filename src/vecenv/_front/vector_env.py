@@ -24,7 +24,7 @@ from vecenv._front.rollout import Rollout, Snapshot
 from vecenv._front.stats import Stats, gather
 from vecenv._front.step import Step
 from vecenv._util.checks import patience, seconds
-from vecenv.engines import Engine, SupportsCall, SupportsClocks, SupportsGone, SupportsKill, SupportsPending
+from vecenv.engines import Engine, SupportsCall, SupportsClocks, SupportsGone, SupportsKill
 from vecenv.engines.finite import FiniteCheck
 from vecenv.errors import (
     ConfigError,
@@ -88,13 +88,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._seeding: Seeding = seeding
         self._batch = engine.batch
         self._lifecycle = Lifecycle(self.num_envs, lenient=self._lenient)
-        self._ops = np.zeros(self.num_envs, np.uint8)
-        self._same_ops: Any = None
-        """The op that all of `_ops` are known to be, so that the usual step need not write it again."""
-        self._may_roll = plan(autoreset, np.zeros(1, np.bool_), np.zeros(1, np.bool_)) == _ROLL
+        self._may_roll = plan(autoreset, np.zeros(1, np.bool_)) == _ROLL
         self._finite = FiniteCheck(engine, check_finite, self._may_roll)
         self._recv = self._finite.recv if self._finite.on else engine.recv
-        self._results = Results(self._batch, self._ops, may_roll=self._may_roll, copy=copy)
+        self._results = Results(self._batch, may_roll=self._may_roll, copy=copy)
         self._recorder: Recorder | None = None
         self._undelivered: Rows | None = None
         """Rows received from the engine whose results are not yet with the user."""
@@ -461,8 +458,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             given = as_given(self.action_space, actions, count)
         else:
             columns = batch.action_layout.pack(actions, count)
-        flags = (batch.terminated, batch.truncated) if rows is None else (batch.terminated[rows], batch.truncated[rows])
-        ops = plan(self.autoreset_mode, *flags)
+        ops = plan(self.autoreset_mode, batch.done if rows is None else batch.done[rows])
         rows = lifecycle.all_rows if rows is None else rows
         try:
             if given:
@@ -477,9 +473,6 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def _dispatch(self, rows: Rows, ops: Any, call: str) -> None:
         where: Any = slice(None) if rows is self._lifecycle.all_rows else rows
         self._batch.op[where] = ops
-        if ops is not self._same_ops:
-            self._ops[where] = ops
-            self._same_ops = ops if where is not rows and type(ops) is np.uint8 else None
         self._undelivered = None
         if self._timed_out_after is not None and not self._lifecycle.pending_count:
             self._timed_out_after = None
@@ -494,12 +487,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def _forget(self, rows: Rows) -> None:
         """Take back what was prepared for rows that could not be sent. An interrupt may come when they are sent."""
-        batch, self._same_ops = self._batch, None
-        unsent = np.setdiff1d(rows, self.engine.pending()) if isinstance(self.engine, SupportsPending) else rows
+        batch, unsent = self._batch, np.setdiff1d(rows, self.engine.pending())
         for row in unsent.tolist() if batch.options or batch.raw_actions else ():
             batch.options.pop(row, None)
             batch.raw_actions.pop(row, None)
-        batch.op[unsent] = _IDLE
         batch.seed[unsent] = NO_SEED  # or the next autoreset would use the seeds of this reset
         if len(unsent) == len(rows):
             self._finite.undo()
@@ -549,7 +540,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def _resync(self, error: BaseException) -> None:
         """Find out who is gone, and after an error that is not ours, such as Ctrl-C, how far the exchange had come."""
-        if not isinstance(error, VecenvError) and isinstance(self.engine, SupportsPending):
+        if not isinstance(error, VecenvError):
             self._lifecycle.resync(self._finite.pending(self.engine.pending()), self._undelivered)
         if isinstance(self.engine, SupportsGone):  # the error that says so may have been lost to an interrupt
             gone = np.setdiff1d(self.engine.gone(), self.engine.pending())

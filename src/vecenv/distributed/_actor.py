@@ -63,8 +63,8 @@ class Plan:
 class FragmentActor(RowActor):
     """Holds envs and a policy, and runs whole fragments."""
 
-    def __init__(self, build: bytes, path: list[str], first: int, life: LastSeen | None, plan: Plan) -> None:
-        super().__init__(build, path, first, life)
+    def __init__(self, build: bytes, path: list[str], first: int, last_seen: LastSeen | None, plan: Plan) -> None:
+        super().__init__(build, path, first, last_seen)
         self._plan = plan
         self._policy: Any = None
         self._rng: dict[str, np.random.Generator] = {}
@@ -80,8 +80,8 @@ class FragmentActor(RowActor):
         try:
             self._policy = pickle.loads(self._plan.policy)
             self._give_stream()
-            self._front = self._new_front(reborn=self._life is not None)
-            if self._life is None:
+            self._front = self._new_front(reborn=self._last_seen is not None)
+            if self._last_seen is None:
                 mine = self._plan.seeds[self._first : self._first + len(self._engine.batch)]
                 self._front.reset(seed=[None if seed == NO_SEED else seed for seed in mine.tolist()])
         except EnvError as error:
@@ -112,7 +112,7 @@ class FragmentActor(RowActor):
         return Collected(rollout, first_obs, faults, Seen.of(batch), *times)
 
     def _collect(self, steps: int, weights: Any) -> tuple[Rollout, list[dict[str, Any]]]:
-        if self._life is not None:
+        if self._last_seen is not None:
             return self._first_of_a_new_life(steps, weights)
         if self._plan.native:
             return self._front.rollout(policy=self._policy, steps=steps), []
@@ -120,7 +120,7 @@ class FragmentActor(RowActor):
 
     def _first_of_a_new_life(self, steps: int, weights: Any) -> tuple[Rollout, list[dict[str, Any]]]:
         """The first step reports what was lost, whatever the action. Compiled envs then go on in native code."""
-        self._life = None
+        self._last_seen = None
         compiled = isinstance(self._engine.engine, CompiledEngine)
         if not compiled:
             return self._loop(steps, weights)
@@ -128,11 +128,7 @@ class FragmentActor(RowActor):
         actions.seed(0)
         began, faults = self._loop(1, weights, actions.sample())
         self._engine.settle()
-        self._engine = engine = self._engine.engine
-        everyone = np.arange(len(engine.batch))
-        columns = engine.get_rows(everyone)
-        columns["ENDED"] = engine.batch.terminated | engine.batch.truncated  # native code plans by its own column
-        engine.set_rows(everyone, columns)
+        self._engine = self._engine.engine
         self._front = self._new_front(reborn=True)
         if steps == 1:
             return began, faults
@@ -174,7 +170,7 @@ class FragmentActor(RowActor):
         except (TypeError, ValueError):  # not a Python function
             wants = False
         if wants and not self._plan.native:
-            lives = 0 if self._life is None else int(self._life.seen.kept["restarts"].max())
+            lives = 0 if self._last_seen is None else int(self._last_seen.seen.kept["restarts"].max())
             sequence = np.random.SeedSequence(self._plan.seed, spawn_key=(self._first, lives))
             self._rng = {"rng": np.random.default_rng(sequence)}
 
@@ -189,7 +185,7 @@ class _Layers:
         self.faults: list[dict[str, Any]] = []
         self._batch, self._ops = batch, ops
         self._rolls = ops[0] == Op.ROLL
-        self._ended = batch.terminated | batch.truncated
+        self._ended = batch.done.copy()
         self._obs, self._actions = list(map(layers, batch.obs)), list(map(layers, batch.actions))
         self._final = list(map(layers, batch.final_obs)) if self._rolls else []
         self._reward, self._terminated, self._truncated = map(layers, (batch.reward, batch.terminated, batch.truncated))

@@ -84,17 +84,18 @@ def __getattr__(name: str) -> Any:
 
 
 class Engine(Protocol):
-    """Moves rows forward.
+    """Runs the ops of rows: what stands between the front (the vector env) and the envs.
 
     Six laws hold for every engine; `vecenv.testing.check_engine` tests them:
 
     1. Ownership. The front owns a row until `send`; the engine owns it until `recv` returned it.
     2. Exactness. `recv(n)` returns n distinct sent rows; when it returns all pending rows they are ascending.
     3. Completeness. On return every column of the row is written, `final_obs` if and only if a ROLL ended an episode,
-       and `op` is IDLE.
+       and `op` is what it was when the row was sent. `done` says whether the row's episode is over: False after a RESET
+       and after a ROLL, which begins the next episode; `terminated or truncated` after a STEP.
     4. Seeds. `seed[row] >= 0` is used by the next RESET and becomes -1.
     5. Failure. A row's exception leaves `recv` as an EnvError; that row is then the front's again and must be reset,
-       the other rows stay pending. Nobody hangs, nothing leaks.
+       the other rows stay pending. No call hangs, nothing leaks.
     6. Sameness. The same ops, seeds and actions give the same bits as the sync engine.
     """
 
@@ -113,6 +114,10 @@ class Engine(Protocol):
             EnvError: an env failed.
             WorkerTimeout: `timeout` seconds passed; nothing is lost, `recv` may be called again.
         """
+        ...
+
+    def pending(self) -> Rows:
+        """Rows that were sent and not received, ascending; also right after an interrupt in any other call."""
         ...
 
     def close(self, timeout: float = 5.0) -> None:
@@ -135,7 +140,7 @@ class SupportsCall(Protocol):
 
 @runtime_checkable
 class SupportsClocks(Protocol):
-    """An engine that knows how long its envs take."""
+    """An engine that measures how long its envs take."""
 
     def clocks(self) -> list[tuple[slice, Clocks]]:
         """The clocks of each part of the rows."""
@@ -143,26 +148,17 @@ class SupportsClocks(Protocol):
 
 
 @runtime_checkable
-class SupportsPending(Protocol):
-    """An engine that can be asked what it still owes, after an interrupt that may have come anywhere."""
-
-    def pending(self) -> Rows:
-        """Rows that were sent and not received, ascending."""
-        ...
-
-
-@runtime_checkable
-class SupportsGone(SupportsPending, Protocol):
-    """An engine whose envs may be gone with whatever ran them."""
+class SupportsGone(Protocol):
+    """An engine whose envs are lost when the process or actor that runs them dies."""
 
     def gone(self) -> Rows:
-        """Rows whose envs are gone until a RESET builds them again, ascending."""
+        """Rows whose envs are lost until a RESET builds them again, ascending."""
         ...
 
 
 @runtime_checkable
 class SupportsStates(Protocol):
-    """An engine whose rows are columns of numbers: all that an env is can be read."""
+    """An engine whose rows are columns of numbers, so that the whole state of an env can be read."""
 
     def just_begun(self, rows: Rows) -> Rows:
         """Those of the rows whose last op began an episode, ascending."""
@@ -179,15 +175,6 @@ class SupportsKill(Protocol):
 
     def kill(self, row: int) -> None:
         """Kill whatever runs this row; its pending rows then fail, and a RESET starts it again."""
-        ...
-
-
-@runtime_checkable
-class SupportsEnd(Protocol):
-    """An engine that remembers which episodes are over, beside the flags in the batch."""
-
-    def end(self, rows: Rows) -> None:
-        """The front has ended the episodes of these rows; they are not pending."""
         ...
 
 

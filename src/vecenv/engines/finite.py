@@ -14,7 +14,8 @@ import numpy as np
 from vecenv._batch.batch import Mail, Op, Rows
 from vecenv._batch.faults import RESTARTS, Fault
 from vecenv._batch.finite import Finder, Finding, Policies
-from vecenv.engines import Engine, SupportsEnd
+from vecenv.engines import Engine
+from vecenv.engines.python.restarts import end_episode
 from vecenv.errors import EnvError, NotFiniteError, WorkerTimeout
 
 _NOBODY: Rows = np.zeros(0, np.int64)
@@ -26,12 +27,14 @@ class _Again:
     """A row that is reset by the front: what is to be told of it once its new episode has begun.
 
     Attributes:
+        op: what the row was sent to do.
         fault: as `info["fault"]`.
         columns: of the episode that ended before, by the name of the column; empty if none did.
         finals: final observations and final infos of it.
         final_info: its last info.
     """
 
+    op: int
     fault: dict[str, Any]
     columns: dict[str, Any] = field(default_factory=dict)
     finals: list[tuple[np.ndarray, Any]] = field(default_factory=list)
@@ -72,7 +75,6 @@ class FiniteCheck:
         """Reset options of that op, should the episode have to be begun once more."""
         self._cut: set[int] = set()
         """Rows whose episode was ended here. Engines that write flags only where they change do not know of it."""
-        self._ends = isinstance(engine, SupportsEnd)
         self._cleared: list[tuple[int, float, int]] = []
         """Rows of which this was made good when they were last sent, and their totals."""
         self._again: dict[int, _Again] = {}
@@ -169,7 +171,7 @@ class FiniteCheck:
         if not len(held):
             rows = self._from_engine(count, timeout)
             return rows, _NOBODY
-        everything = count == len(self.pending(self._engine.pending()))  # type: ignore[attr-defined]  # all have it
+        everything = count == len(self.pending(self._engine.pending()))
         if count > len(held):
             held = np.concatenate([held, self._from_engine(count - len(held), timeout)])
             self._held = held
@@ -239,29 +241,20 @@ class FiniteCheck:
             self._begin_again(finding, told, again)
         else:
             self._end(row)
-            for kept, column in zip(self._kept, batch.final_obs if self._rolls else batch.obs, strict=True):
-                column[row] = kept[row]
             batch.mail.setdefault(row, Mail()).info["fault"] = told
 
     def _end(self, row: int) -> None:
         """Truncate the episode of a row, with the totals it had before this step."""
         batch = self._batch
         rolled = bool(batch.terminated[row] or batch.truncated[row])
-        batch.reward[row], batch.terminated[row], batch.truncated[row] = 0.0, False, True
+        end_episode(batch, row, self._kept)
         batch.episode_return[row], batch.episode_length[row] = self._totals[0][row], self._totals[1][row]
         if self._rolls and not rolled:
-            pairs = [*zip(batch.final_obs, self._kept, strict=True)]
-            pairs += [(column, batch.info[name]) for name, column in batch.final_info.items()]
-            for final, last in pairs:
-                final[row] = last[row]
+            for name, column in batch.final_info.items():
+                column[row] = batch.info[name][row]
             mail = batch.mail.pop(row, None)
             batch.mail[row] = Mail(final_info=mail.info if mail is not None else {})
-        self._mark(row)
-
-    def _mark(self, row: int) -> None:
         self._cut.add(row)
-        if self._ends:
-            self._engine.end(np.array([row]))  # type: ignore[attr-defined]  # it has it
 
     def _begin_again(self, finding: Finding, told: dict[str, Any], again: list[int]) -> None:
         """Begin the row's episode once more, unless that was tried often enough; what ended before is kept."""
@@ -270,7 +263,7 @@ class FiniteCheck:
         if self._tries[row] > RESTARTS:
             self._fail(finding, f"it was reset {RESTARTS} times in a row, and its first observation was never finite")
         mail = batch.mail.get(row)
-        record = _Again(told if mail is None else mail.info.get("fault", told))
+        record = _Again(int(batch.op[row]), told if mail is None else mail.info.get("fault", told))
         if batch.terminated[row] or batch.truncated[row]:
             names = ("reward", "terminated", "truncated", "episode_return", "episode_length")
             record.columns = {name: getattr(batch, name)[row].item() for name in names}
@@ -297,6 +290,7 @@ class FiniteCheck:
         """A row that was reset again has begun its episode: tell what came before."""
         batch = self._batch
         mail = batch.mail.setdefault(row, Mail())
+        batch.op[row] = record.op
         mail.info = {**mail.info, "fault": record.fault}
         if not record.columns:
             return
@@ -305,12 +299,14 @@ class FiniteCheck:
             getattr(batch, name)[row] = value
         for column, value in record.finals:
             column[row] = value
-        self._mark(row)
+        self._cut.add(row)
 
     def _forget(self, rows: list[int]) -> None:
         """Rows are sent: their flags and totals are the engine's again, whatever was written here."""
         batch = self._batch
-        for row in self._cut.intersection(rows) if not self._ends else ():
+        for row in self._cut.intersection(rows):
+            if not batch.truncated[row]:
+                continue  # `set_state` has replaced it
             self._cleared.append((row, batch.episode_return.item(row), batch.episode_length.item(row)))
             batch.truncated[row] = batch.terminated[row] = False
             batch.episode_return[row], batch.episode_length[row] = 0.0, 0

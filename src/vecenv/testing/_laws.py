@@ -56,12 +56,15 @@ def ownership(factory: EngineFactory) -> None:
 
 
 def exactness(factory: EngineFactory) -> None:
-    """`recv(n)` returns n distinct rows that were sent; all of them come ascending."""
+    """`recv(n)` returns n distinct rows that were sent; all of them come ascending; the others are `pending()`."""
     with _opened(factory) as engine:
         _reset(engine)
         _write(engine, np.arange(_COUNT), Op.STEP)
         engine.send(np.arange(_COUNT)[::-1].copy())
-        got = np.concatenate([engine.recv(2, 10.0), engine.recv(1, 10.0), engine.recv(2, 10.0)])
+        first = engine.recv(2, 10.0)
+        left, pending = sorted({*range(_COUNT)}.difference(first.tolist())), engine.pending().tolist()
+        _law("exactness", left == pending, f"rows {left} were sent and not received, pending() returned {pending}")
+        got = np.concatenate([first, engine.recv(1, 10.0), engine.recv(2, 10.0)])
         _law("exactness", sorted(got.tolist()) == list(range(_COUNT)), f"sent rows 0 to 4, received {got.tolist()}")
         rows = np.array([4, 0, 2])
         _write(engine, rows, Op.STEP)
@@ -71,7 +74,7 @@ def exactness(factory: EngineFactory) -> None:
 
 
 def completeness(factory: EngineFactory) -> None:
-    """On return every column is written, `final_obs` exactly where a ROLL ended an episode, and the op is IDLE."""
+    """On return every column is written, `final_obs` exactly where a ROLL ended an episode, `op` is unchanged."""
     with _opened(factory) as engine:
         _reset(engine)
         batch, everyone = engine.batch, np.arange(_COUNT)
@@ -83,12 +86,21 @@ def completeness(factory: EngineFactory) -> None:
             engine.send(everyone)
             engine.recv(_COUNT, 10.0)
             done = batch.terminated | batch.truncated
-            _law("completeness", bool((batch.op == Op.IDLE).all()), f"op is {batch.op} after recv")
+            _law("completeness", bool((batch.op == Op.ROLL).all()), f"op is {batch.op} after a recv of ROLLs")
             _law("completeness", bool(np.isfinite(batch.reward).all()), "a reward was not written")
             written = (batch.final_obs[0] != -1).all(axis=1)
             _law("completeness", bool((written == done).all()), f"final_obs {written} where episodes ended {done}")
             _law("completeness", bool((batch.obs[0][done, 2] == 0).all()), f"step {step}: obs of rolled rows not new")
             _law("completeness", bool((batch.final_obs[0][done, 2] > 0).all()), "final_obs is not of the last step")
+            _law("completeness", not batch.done.any(), "a ROLL begins the next episode, and `done` says it is over")
+        for _ in range(1, _STEPS):
+            _write(engine, everyone, Op.STEP)
+            batch.op[batch.done] = Op.RESET
+            engine.send(everyone)
+            engine.recv(_COUNT, 10.0)
+            ended = batch.terminated | batch.truncated
+            _law("completeness", bool((batch.done == ended).all()), f"done is {batch.done} where STEPs ended {ended}")
+            _law("completeness", not batch.done[batch.op == Op.RESET].any(), "an episode is over after its RESET")
 
 
 def seeds(factory: EngineFactory) -> None:
@@ -140,8 +152,7 @@ def _trajectory(factory: EngineFactory, split: Callable[[int], list[Rows]], info
         _reset(engine)
         seen = [_bytes(engine, infos)]
         for step in range(_STEPS):
-            done = engine.batch.terminated | engine.batch.truncated
-            ops = np.where(done, Op.RESET, Op.STEP) if step % 2 else np.full(_COUNT, Op.ROLL)
+            ops = np.where(engine.batch.done, Op.RESET, Op.STEP) if step % 3 else np.full(_COUNT, Op.ROLL)
             actions = generator.integers(0, 3, _COUNT)
             for rows in split(step):
                 engine.batch.op[rows] = ops[rows]
@@ -164,7 +175,8 @@ def _bytes(engine: Engine, infos: bool) -> bytes:
 
 def _columns(engine: Engine) -> list[np.ndarray]:
     batch = engine.batch
-    return [*batch.obs, batch.reward, batch.terminated, batch.truncated, batch.episode_return, batch.episode_length]
+    flags = batch.terminated, batch.truncated, batch.done
+    return [*batch.obs, batch.reward, *flags, batch.episode_return, batch.episode_length]
 
 
 def _reset(engine: Engine) -> np.ndarray:

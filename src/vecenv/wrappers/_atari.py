@@ -102,7 +102,7 @@ class AtariPreprocessing(Wrapper):
         rows = self._everyone if env_ids is None else self._parse_rows(env_ids)
         actions = self._layout.batched(self._layout.pack(actions, len(rows)))
         ops = np.zeros(len(rows), np.uint8)
-        ops[...] = plan(self.autoreset_mode, self.transform.over[rows], self.transform.over[rows])
+        ops[...] = plan(self.autoreset_mode, self.transform.over[rows])
         no = np.zeros(len(rows), np.bool_)
         exchange = Exchange(rows, None, None, np.zeros(len(rows)), no, no.copy(), ops)
         infos: list[dict[str, Any]] = [{} for _ in rows]

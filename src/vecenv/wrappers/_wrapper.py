@@ -196,7 +196,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         if isinstance(inner, (Wrapper, VectorEnv)):
             exchange = inner._exchange_step(actions, env_ids)
         elif env_ids is None:
-            ops = plan(self.autoreset_mode, self._ended, self._ended)
+            ops = plan(self.autoreset_mode, self._ended)
             exchange = Exchange.of_step(inner.step(actions), rows, ops)
             self._ended = exchange.done
         else:

@@ -19,7 +19,7 @@ from vecenv.atari._preprocessing import Preprocessing, ale_seed, frame_limit
 from vecenv.engines.ale.games import Games, GameSpec
 from vecenv.engines.ale.pool import Pool
 from vecenv.engines.facts import BatchFacts
-from vecenv.engines.python.local import discard_mail, first_fault
+from vecenv.engines.pending import PendingRows
 from vecenv.errors import InvalidAction, SpaceError, UnsupportedError
 
 _RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
@@ -31,14 +31,14 @@ class AleEngine:
     """Every row is a native game; stacks, clipped rewards and episodes of a life are made here.
 
     The laws of engines hold, with games as rows: the reference is `vecenv.atari.AtariGame` in the sync engine. A native
-    game cannot fail, so there is nothing to report (law 5) but actions that are none, which `send` refuses.
+    game cannot fail, so there is nothing to report (law 5); `send` refuses actions that are out of range.
 
     Args:
         specs: one game per row; all must have the same number of actions.
         preprocessing: options of all.
-        ordered: `recv` returns rows in the order of their sends instead of whoever is ready first.
-        threads: None for a thread per game; else one pool with so many, which steps all games at once: they must be the
-            same, and their episodes not those of lives that continue.
+        ordered: `recv` returns rows in the order they were sent, whichever is ready first.
+        threads: None for a thread per game; else the number of threads of one pool that steps all games at once. These
+            must be the same game, and `episodic_life` must not be "continue".
     """
 
     name = "ale"
@@ -51,7 +51,7 @@ class AleEngine:
         ordered: bool = False,
         threads: int | None = None,
     ) -> None:
-        self.specs, self._options, self._ordered = list(specs), preprocessing, ordered
+        self.specs, self._options = list(specs), preprocessing
         self._games: Any = Games(specs, preprocessing) if threads is None else Pool(specs, preprocessing, threads)
         counts = [len(actions) for actions in self._games.actions]
         for row, actions in enumerate(counts):
@@ -85,18 +85,13 @@ class AleEngine:
         self._over = np.ones(count, np.bool_)
         """Whether the native env will begin a game by itself when it is stepped."""
         self._seeded = np.zeros(count, np.bool_)
-        self._ended = np.zeros(count, np.bool_)
-        """Whether the last op ended an episode."""
         self._first_frame = np.zeros(count, np.int64)
         """ALE's frame number when the running game began."""
         self._rolling: set[int] = set()
         """Rows whose ROLL has ended an episode and begins the next."""
-        self._order: list[int] = []
-        """Rows in the order of their sends, if that is what `recv` keeps to."""
-        self._ready: list[int] = []
-        """Rows that are done and not received."""
+        self._pending = PendingRows(count, ordered=ordered)
         self._noting: list[int] = []
-        """Rows whose results are being written; some here after an interrupt are lost."""
+        """Rows whose results are being written; if an interrupt comes meanwhile, these are lost."""
         self._close = weakref.finalize(self, self._games.close)  # at exit too: else nanobind complains of leaks
 
     # --- the seam ----------------------------------------------------------------------------------------------------
@@ -116,43 +111,34 @@ class AleEngine:
                 "stepped; make them without `workers`"
             )
         self.batch.options.clear()
-        if self._ordered:
-            self._order = [*self._in_order(), *listed.tolist()]
         self._rolling.difference_update(listed.tolist())
-        steps = listed[~resets].tolist()
-        self._games.step(steps, actions[~resets].tolist())
-        if resets.any():
-            self._begin(listed[resets].tolist(), whole=len(listed) == len(self.specs))
+        self._pending.open(listed)
+        self._start(listed)
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         self._lose_interrupted()
-        pending = len(self._ready) + len(self._games.begun)
-        first = self._in_order()[:count] if self._ordered and count < pending else []
-        while len(self._ready) < count or not set(first) <= set(self._ready):
-            if first:
-                self._games.fetch_all([row for row in first if row in self._games.begun])
-            elif count < pending:
-                self._games.fetch_some()
+        pending, games = self._pending, self._games
+        while pending.missing(count):
+            running = pending.rows()[~pending.finished[pending.rows()]]
+            left_out = running[[row not in games.begun for row in running.tolist()]]
+            if len(left_out):  # an interrupt came before they were started
+                self._start(left_out)
+            if pending.ordered and count < pending.count:
+                games.fetch_all([row for row in pending.oldest(count).tolist() if row in games.begun])
+            elif count < pending.count:
+                games.fetch_some()
             else:
-                self._games.fetch_all(list(self._games.begun))
+                games.fetch_all(list(games.begun))
             self._note()
-        chosen = first or self._ready[:count]
-        left = [row for row in self._ready if row not in first] if first else self._ready[count:]
+        rows = pending.choose(count)
         if self.batch.mail:
-            self._raise_fault(chosen)
-        rows = np.array(chosen if left or self._games.begun else sorted(chosen), np.int64)
-        self.batch.op[rows] = 0
-        self._ready = left
-        self._order = [row for row in self._order if row not in chosen]
+            pending.raise_fault(self.batch, rows)
+        pending.give_back(rows)
         return rows
-
-    def _in_order(self) -> list[int]:
-        """Rows that are under way, in the order of their sends."""
-        return [row for row in self._order if row in self._ready or row in self._games.begun]
 
     def pending(self) -> Rows:
         self._lose_interrupted()
-        return np.array(sorted({*self._ready, *self._games.begun}), np.int64)
+        return self._pending.rows()
 
     def close(self, timeout: float = 5.0) -> None:
         self._close()
@@ -174,8 +160,17 @@ class AleEngine:
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
+    def _start(self, rows: Rows) -> None:
+        """Give the native games of these rows, which are pending, what they have to do."""
+        begins = self.batch.op[rows] == _RESET
+        begins[[row in self._rolling for row in rows.tolist()]] = True
+        steps = rows[~begins]
+        self._games.step(steps.tolist(), self.batch.actions[0][steps].tolist())
+        if begins.any():
+            self._begin(rows[begins].tolist(), whole=len(rows) == len(self.specs) and not self._rolling)
+
     def _begin(self, rows: list[int], whole: bool = False) -> None:
-        """Begin episodes: by itself where the native game is over, with the next life where there is one, else anew."""
+        """Begin episodes: by a step where the native game is over or goes on with the next life, else by a reset."""
         seeds = self.batch.seed
         by_step = [row for row in rows if seeds[row] == NO_SEED and self._steps_into_next(row)]
         if self._games.together and not (whole and len(by_step) == len(rows)):
@@ -183,25 +178,19 @@ class AleEngine:
         by_reset = [row for row in rows if row not in set(by_step)]
         self._games.step(by_step, [self._first_action[row] for row in by_step])
         if by_reset:
-            given = [self._native_seed(row) for row in by_reset]
-            self._games.reset(by_reset, given)
+            self._games.reset(by_reset, [self._native_seed(row) for row in by_reset])
 
     def _steps_into_next(self, row: int) -> bool:
-        """Whether a step of the native game begins the next episode. A first game is always seeded."""
-        goes_on = self._options.episodic_life == "continue" and self._ended[row]
+        """Whether a step of the native game begins the next episode. The first game of a row is always seeded."""
+        goes_on = self._options.episodic_life == "continue" and (self.batch.done[row] or row in self._rolling)
         return bool(self._seeded[row] and (self._over[row] or goes_on))
 
     def _native_seed(self, row: int) -> int:
+        """The seed for the native game. That it is used is noted with the first frame: a reset may be started twice."""
         seed = int(self.batch.seed[row])
-        if seed != NO_SEED:
-            self.batch.last_seed[row] = seed
-            self.batch.seed[row] = NO_SEED
-        elif self._seeded[row]:
+        if seed == NO_SEED and self._seeded[row]:
             return NO_SEED
-        else:
-            seed = int(np.random.SeedSequence().generate_state(1)[0])
-        self._seeded[row] = True
-        return ale_seed(seed)
+        return ale_seed(seed if seed != NO_SEED else int(np.random.SeedSequence().generate_state(1)[0]))
 
     def _note(self) -> None:
         """Write what was fetched into the columns; rows whose episode is to begin now go on."""
@@ -213,8 +202,9 @@ class AleEngine:
         rolling = self._note_steps(step) if step else []
         self._rolling.update(rolling)
         going = sorted([*again, *rolling])
+        finished = [row for row in rows if row not in going]
         self._games.forget(rows)
-        self._ready.extend(row for row in rows if row not in going)
+        self._pending.finished[finished] = True
         self._noting = []
         if going:
             self._begin(going)
@@ -227,20 +217,20 @@ class AleEngine:
         raw = np.concatenate(rewards).astype(np.float64)
         terminated, truncated = (np.concatenate(flag) for flag in flags)
         done = terminated | truncated
-        told = {name: np.concatenate([info[name] for info in infos]) for name in _INFOS}
+        row_infos = {name: np.concatenate([info[name] for info in infos]) for name in _INFOS}
         if batch.info.get("raw_reward") is not None:
-            told["raw_reward"] = raw
-        self._over[index] = self._natively_over(index, terminated, truncated, told)
+            row_infos["raw_reward"] = raw
+        self._over[index] = self._natively_over(index, terminated, truncated, row_infos)
         reward = np.sign(raw) if self._options.clip_reward else raw
+        going_on = ~(batch.terminated[index] | batch.truncated[index])
         batch.reward[index], batch.terminated[index], batch.truncated[index] = reward, terminated, truncated
-        going_on = ~self._ended[index]
         batch.episode_return[index] = batch.episode_return[index] * going_on + reward
         batch.episode_length[index] = batch.episode_length[index] * going_on + 1
-        self._ended[index] = done
         rolled = done & (batch.op[index] == _ROLL)
+        batch.done[index] = done & ~rolled
         for row, frame in zip(rows, frames, strict=True):
             self._stacks.push(row, frame)
-        for name, column in told.items():
+        for name, column in row_infos.items():
             batch.info[name][index] = column
         rolling = index[rolled]
         if len(rolling):
@@ -250,14 +240,14 @@ class AleEngine:
         return rolling.tolist()
 
     def _natively_over(
-        self, index: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, told: dict[str, np.ndarray]
+        self, index: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, row_infos: dict[str, np.ndarray]
     ) -> np.ndarray:
-        """Where the native env considers the game over; a lost life is not that, unless time is up."""
+        """Where the native env takes the game for over; a lost life does not end the game, unless time is up."""
         if self._options.episodic_life != "continue":
             return terminated | truncated
-        lives = told["lives"]
+        lives = row_infos["lives"]
         lost = (lives > 0) & (lives < self.batch.info["lives"][index])
-        late = told["frame_number"] - self._first_frame[index] >= [self._limits[row] for row in index.tolist()]
+        late = row_infos["frame_number"] - self._first_frame[index] >= [self._limits[row] for row in index.tolist()]
         return truncated | (terminated & (~lost | late))
 
     def _note_beginnings(self, rows: list[int]) -> list[int]:
@@ -265,52 +255,50 @@ class AleEngine:
         batch, again = self.batch, []
         for row in rows:
             frame, *rest, info = self._games.results[row]
-            told = {name: int(info[name][0]) for name in _INFOS}
+            row_infos = {name: int(info[name][0]) for name in _INFOS}
             goes_on = bool(rest) and not self._over[row]
             if goes_on:
                 one, terminated, truncated = np.array([row]), rest[1], rest[2]
-                arrays = {name: np.array([value]) for name, value in told.items()}
+                arrays = {name: np.array([value]) for name, value in row_infos.items()}
                 self._over[row] = self._natively_over(one, terminated, truncated, arrays)[0]
             if goes_on and self._over[row]:
                 again.append(row)
                 continue
             if not goes_on:
-                self._first_frame[row] = told["frame_number"]
+                self._first_frame[row] = row_infos["frame_number"]
             self._over[row] = False
-            for name, value in told.items():
+            if not rest:
+                self._note_seed(row)
+            for name, value in row_infos.items():
                 batch.info[name][row] = value
             if "raw_reward" in batch.info:
                 batch.info["raw_reward"][row] = 0.0
             self._stacks.begin(row, frame)
             if batch.op[row] == _RESET:
                 batch.reward[row] = batch.episode_return[row] = 0.0
-                batch.terminated[row] = batch.truncated[row] = self._ended[row] = False
+                batch.terminated[row] = batch.truncated[row] = batch.done[row] = False
                 batch.episode_length[row] = 0
         return again
 
+    def _note_seed(self, row: int) -> None:
+        """A reset of the native game has used the row's seed."""
+        if self.batch.seed[row] != NO_SEED:
+            self.batch.last_seed[row], self.batch.seed[row] = self.batch.seed[row], NO_SEED
+        self._seeded[row] = True
+
     def _lose_interrupted(self) -> None:
-        """Where Ctrl-C came while results were written nobody knows what was: those rows fail, and need a reset."""
+        """If Ctrl-C came while results were written, some columns may not be: those rows fail, and need a reset."""
         rows = self._noting
         if not rows:
             return
         for row in rows:
             interrupt = KeyboardInterrupt("while results were written")
             self.batch.mail[row] = Mail(fault=Fault.of(interrupt, "step", seed=int(self.batch.last_seed[row])))
-            if row not in self._ready:
-                self._ready.append(row)
-        self._over[rows] = self._ended[rows] = False
+        self._pending.finished[rows] = True
+        self._over[rows] = self.batch.done[rows] = False
         self._rolling.difference_update(rows)
         self._games.forget(rows)
         self._noting = []
-
-    def _raise_fault(self, rows: list[int]) -> None:
-        found = first_fault(self.batch, np.array(rows))
-        if found is not None:
-            row, fault = found
-            self._ready.remove(row)
-            self.batch.op[row] = 0
-            discard_mail(self.batch, [row])
-            raise fault.to_error(row)
 
 
 class _Stacks:

@@ -27,7 +27,7 @@ class Pool:
         self.begun: dict[int, tuple[str, int]] = {}
         self.results: dict[int, Any] = {}
         self._exchange: dict[str, Any] = {}
-        """What the native env was told, and what it said; each in one statement with the call, as in `Games`."""
+        """That the native env was stepped, and what it returned; each in one statement with the call, as in `Games`."""
         alive.add(self)
 
     def step(self, rows: Sequence[int], actions: Sequence[int]) -> None:
@@ -57,8 +57,8 @@ class Pool:
                 exchange.update(zip(["got"], map(type(pool[0]).recv, pool), strict=True))
         *arrays, infos = exchange["got"]
         parts = [[array[row : row + 1] for array in arrays] for row in rows]
-        told = [{name: infos[name][row : row + 1] for name in infos if name != "final_obs"} for row in rows]
-        self.results.update((row, (*part, info)) for row, part, info in zip(rows, parts, told, strict=True))
+        row_infos = [{name: infos[name][row : row + 1] for name in infos if name != "final_obs"} for row in rows]
+        self.results.update((row, (*part, info)) for row, part, info in zip(rows, parts, row_infos, strict=True))
 
     def fetch_some(self) -> None:
         """All rows finish together."""

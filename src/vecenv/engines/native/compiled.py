@@ -89,6 +89,8 @@ class CompiledEngine:
         self._rows: Rows = np.arange(count)
         self._queue: Rows = self._rows[:0]
         self._native = self._compile()
+        self._finished = np.zeros(count, np.bool_)
+        """Rows that native code has run since they were sent."""
         self._columns = self._allocate(count)
         self._of_episodes = {
             name: column
@@ -114,6 +116,7 @@ class CompiledEngine:
     def send(self, rows: Rows) -> None:
         if self.batch.options:
             self._take_options(rows)
+        self._finished[rows] = False
         self._queue = np.concatenate([self._queue, np.sort(rows)])
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
@@ -121,7 +124,7 @@ class CompiledEngine:
         todo = np.ascontiguousarray(np.sort(chosen))
         if not len(left):
             chosen = todo
-        todo = todo[self.batch.op[todo] != 0]  # those that an interrupted call ran are idle
+        todo = todo[~self._finished[todo]]  # an interrupted call may have run some of them
         if len(todo) == len(self._rows):
             self.run_all(0, 0, rotate=False)
         elif len(todo):
@@ -135,10 +138,6 @@ class CompiledEngine:
 
     def close(self, timeout: float = 5.0) -> None:
         self._native_threads.close()
-
-    def end(self, rows: Rows) -> None:
-        """The front has ended the episodes of these rows."""
-        self._columns["ENDED"][rows] = True
 
     @property
     def checks_actions(self) -> bool:
@@ -392,6 +391,8 @@ class CompiledEngine:
             "REWARD": batch.reward,
             "TERMINATED": batch.terminated,
             "TRUNCATED": batch.truncated,
+            "ENDED": batch.done,
+            "FINISHED": self._finished,
             "RETURN": batch.episode_return,
             "LENGTH": batch.episode_length,
         }
@@ -414,7 +415,7 @@ class CompiledEngine:
 
     def _lasting(self) -> dict[str, np.ndarray]:
         """The columns that a row is made of; the others are scratch or orders."""
-        scratch = {"OP", "SEED", "FALLBACK", "TODO", "WHO"}
+        scratch = {"OP", "SEED", "FALLBACK", "FINISHED", "TODO", "WHO"}
         return {
             name: column
             for name, column in self._columns.items()

@@ -48,7 +48,7 @@ class ProcessBackend(Protocol):
         ...
 
     def attach(self, worker: Worker, attachment: Attachment, memory: SharedMemory, deadline: float) -> None:
-        """Give a worker whose envs are built the shared block, and wait until it is at its post."""
+        """Give a worker whose envs are built the shared block, and wait until it has mapped it."""
         ...
 
     def control(self, block: SharedBlock, number: int) -> Control:
@@ -56,18 +56,18 @@ class ProcessBackend(Protocol):
         ...
 
     def watch(self, worker: Worker) -> None:
-        """From now on, `poll` tells of this worker."""
+        """From now on, `poll` watches this worker."""
         ...
 
     def unwatch(self, worker: Worker) -> None:
-        """No longer tell of this worker, if it is watched."""
+        """Stop watching this worker, if it is watched."""
         ...
 
     def poll(self, workers: Sequence[Worker], seconds: float) -> set[int]:
-        """Wait until a worker says something or dies, or for this long. What cannot be sent yet is sent meanwhile.
+        """Wait until a worker sends something or dies, or for this long; meanwhile send what could not be sent before.
 
         Returns:
-            Descriptors that have something to say: of channels, and of the liveness of processes.
+            Descriptors that are ready: of channels with messages, and of processes that died.
         """
         ...
 
@@ -80,11 +80,11 @@ class ProcessBackend(Protocol):
         ...
 
     def release(self, worker: Worker) -> None:
-        """Give back what a worker had that is dead."""
+        """Free what a dead worker used."""
         ...
 
     def sweep(self) -> None:
-        """End and give back what interrupts have left of workers that nobody knows any more."""
+        """End and free workers that interrupts have left out of every list."""
         ...
 
 
@@ -170,7 +170,7 @@ class OSProcesses:
         close_workers(self._started, 0.0)
 
     def _send_on(self, worker: Worker) -> None:
-        """Send what is unsent, and be told when there is room for the rest."""
+        """Send what is unsent; `poll` returns when there is room for the rest."""
         descriptor = worker.channel.fileno()
         worker.channel.flush()
         if worker.channel.unsent:

@@ -1,8 +1,8 @@
-"""Framed messages between the front's process and a worker: everything that is not a column.
+"""Framed messages between the parent process and a worker: everything that is not a column.
 
-The front's end never blocks: what does not fit into the socket is kept, and written while the front waits for answers.
-So two ends that both have much to say cannot wait for each other for ever, nor can the front for a worker that does not
-read. Frames are numbered; one that comes twice is heard once.
+The parent's end never blocks: what does not fit into the socket is kept, and written while the parent waits for
+answers. So two ends that both send much do not wait for each other for ever, nor does the parent for a worker that does
+not read. Frames are numbered; one that comes twice is taken once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Channel:
         """Complete messages that `drain` found."""
         self.ended = False
         """Nothing more can be read."""
-        self.deaf = False
+        self.broken = False
         """Nothing more can be written."""
         self.failure: OSError | None = None
         """Why, if it is not just that the other end is gone. All three are of non-blocking ends; others raise."""
@@ -63,11 +63,11 @@ class Channel:
     def flush(self) -> None:
         """Write what is left of messages, also of one that an interrupt cut short.
 
-        On a non-blocking end a peer that is gone is not an error here: `deaf` tells.
+        On a non-blocking end a peer that is gone is not an error here: `broken` is set.
         """
-        while self.unsent and not self.deaf:
+        while self.unsent and not self.broken:
             try:
-                # By `map`: after a call a signal handler may run and raise, and then nobody would know the count.
+                # By `map`: after a call a signal handler may run and raise, and then the count would be lost.
                 (count,) = map(self.sock.send, (self.unsent,))
                 del self.unsent[:count]
             except InterruptedError:
@@ -75,8 +75,8 @@ class Channel:
             except BlockingIOError:
                 return
             except OSError as error:
-                self.deaf = self._is_over(error)
-        if self.deaf:
+                self.broken = self._is_over(error)
+        if self.broken:
             self.unsent.clear()
 
     def drain(self) -> None:
@@ -116,7 +116,7 @@ class Channel:
         except InterruptedError:
             self.send_descriptors(descriptors)
         except OSError as error:
-            self.deaf = self._is_over(error)
+            self.broken = self._is_over(error)
 
     def receive_descriptors(self, count: int) -> list[int]:
         """Wait for `count` file descriptors (blocking ends only)."""
@@ -136,7 +136,7 @@ class Channel:
         return True
 
     def _next(self) -> bytes:
-        """The next frame's message; an empty one for a frame that was heard before."""
+        """The next frame's message; an empty one for a frame that was taken before."""
         length, number = _HEADER.unpack(self._exactly(_HEADER.size))
         payload, again = self._exactly(length), number <= self._heard
         self._heard = max(self._heard, number)
@@ -173,7 +173,7 @@ class Channel:
 
 
 def wait(readable: list[int], writable: list[int], seconds: float | None = None) -> set[int]:
-    """Which descriptors are ready within the time. Unlike `select.select` it knows descriptors above 1023."""
+    """Which descriptors are ready within the time. Unlike `select.select` it takes descriptors above 1023."""
     poll = select.poll()
     for descriptor in {*readable, *writable}:
         poll.register(descriptor, select.POLLIN * (descriptor in readable) | select.POLLOUT * (descriptor in writable))

@@ -53,12 +53,12 @@ _PARKED_MILLISECONDS = 1000
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a worker is told when it starts.
+    """What a worker is given when it starts.
 
     Attributes:
         factories: the env factories themselves (fork), or their cloudpickle.
-        foreign: descriptors inherited by fork that belong to the front or to other workers.
-        mark: by which the guard knows what the envs start.
+        foreign: descriptors inherited by fork that belong to the parent or to other workers.
+        mark: by which the reaper finds processes that the envs started.
     """
 
     number: int
@@ -72,7 +72,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Attachment:
-    """The second message to a worker, once spaces are known: the block, and what its rows were doing."""
+    """The second message to a worker, once spaces are known: the block, and why its rows were lost, if they were."""
 
     size: int
     observation: Any
@@ -81,7 +81,7 @@ class Attachment:
 
 
 def main(sock: socket.socket, assignment: Assignment) -> None:
-    """Build the envs, report their spaces, attach to the shared block and serve until told to close."""
+    """Build the envs, report their spaces, attach to the shared block and serve until the parent says close."""
     _leave_the_terminal(assignment)
     channel = Channel(sock, blocking=True)
     (trace,) = channel.receive_descriptors(1)
@@ -93,8 +93,8 @@ def main(sock: socket.socket, assignment: Assignment) -> None:
         if envs is not None:
             _attach(channel, assignment, envs).serve()
     except (EOFError, ConnectionResetError, BrokenPipeError):
-        pass  # the front is gone
-    except Exception:  # not the doing of an env: the front finds it in the trace
+        pass  # the parent is gone
+    except Exception:  # not caused by an env: the parent reads it from the trace
         os.write(trace, traceback.format_exc().encode())
         sys.exit(1)
     finally:
@@ -102,13 +102,13 @@ def main(sock: socket.socket, assignment: Assignment) -> None:
 
 
 def _leave_the_terminal(assignment: Assignment) -> None:
-    """Ctrl-C is for the front alone; and when the front dies, so does the worker, even inside a hung env."""
-    # A process group of its own, but no session: Linux schedules sessions apart, and sched_yield then yields to nobody.
+    """Let Ctrl-C reach the parent alone, and let the worker die with the parent, even inside a hung env."""
+    # A process group of its own, but no session: Linux schedules sessions apart, and then sched_yield has no effect.
     os.setpgid(0, 0)
     os.environ[MARK] = assignment.mark
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # envs may have children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a fork inherits the handlers of the front
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a fork inherits the handlers of the parent
     signal.set_wakeup_fd(-1)
     for descriptor in (*assignment.foreign, *_fork_server_lifeline()):
         try:
@@ -123,7 +123,7 @@ def _leave_the_terminal(assignment: Assignment) -> None:
 
 
 def _fork_server_lifeline() -> tuple[int, ...]:
-    """What keeps the fork server of this worker alive: only the front should, or a hung worker would outlive it."""
+    """What keeps the fork server alive: only the parent may hold it, or a hung worker would outlive it."""
     server: Any = forkserver._forkserver  # there is no public way
     if server._forkserver_alive_fd is None or server._forkserver_pid is not None:
         return ()
@@ -132,7 +132,7 @@ def _fork_server_lifeline() -> tuple[int, ...]:
 
 
 def _outlive_not(parent: Any) -> None:
-    """Exit as soon as the front's process is gone. The kernel's signal alone misses a front under a fork server."""
+    """Exit as soon as the parent is gone. The kernel's signal alone is not enough under a fork server."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # which is for the thread that runs the envs
     parent.join()
     os._exit(1)
@@ -183,7 +183,7 @@ def _attach(channel: Channel, assignment: Assignment, envs: list[gymnasium.Env[A
 
 
 class Server:
-    """Runs the rows the front asks for, and answers its calls."""
+    """Runs the rows that the parent asks for, and answers its calls."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Server:
         start, stop = bounds
         self._channel = channel
         self._control = block.control(number)
-        self._docket = WorkerLedger(block.requests[start:stop], block.answers[start:stop], self._control.worker)
+        self._ledger = WorkerLedger(block.requests[start:stop], block.answers[start:stop], self._control.worker)
         self._batch = block.batch.rows(start, stop)
         self._runner = RowRunner(
             envs,
@@ -213,23 +213,23 @@ class Server:
             lost=attachment.lost,
             watched=True,
         )
-        self._everyone = self._docket.everyone
+        self._everyone = self._ledger.everyone
         self._messages_read = 0
         self._unsendable: set[str] = set()
         self._open = True
 
     def serve(self) -> None:
-        """Until told to close or the front is gone."""
+        """Run rows and answer calls until the parent says close or is gone."""
         ring = 0
         self._channel.send(("attached", None))
         try:
             while self._open:
                 self._wait(ring)
-                ring = self._control.front[RING]
-                rows = self._docket.asked()
+                ring = self._control.parent[RING]
+                rows = self._ledger.asked()
                 # Only now: what a row needs beyond its columns was posted before it was asked for. A row that is asked
                 # for meanwhile rings again.
-                while self._messages_read < self._control.front[MESSAGES] and self._open:
+                while self._messages_read < self._control.parent[MESSAGES] and self._open:
                     self._handle(self._channel.receive_bytes())
                 if rows and self._open:
                     self._run(rows)
@@ -244,14 +244,14 @@ class Server:
 
     def _wait(self, ring: int) -> None:
         """Return when the doorbell was rung since `ring`: spin for a while, then park."""
-        front, worker = self._control.front, self._control.worker
-        if spin(front, RING, ring, WORKER_SPIN_SECONDS):
+        parent, worker = self._control.parent, self._control.worker
+        if spin(parent, RING, ring, WORKER_SPIN_SECONDS):
             return
         worker[PARKED] = 1
         fence()
         poll = select.poll()
         poll.register(self._channel.fileno(), select.POLLIN)
-        while front[RING] == ring and self._open:
+        while parent[RING] == ring and self._open:
             if poll.poll(_PARKED_MILLISECONDS):
                 message = self._channel.consume_wake()
                 if message is not None:
@@ -259,7 +259,7 @@ class Server:
         worker[PARKED] = 0
 
     def _run(self, rows: list[int]) -> None:
-        if self._control.front[EAGER]:
+        if self._control.parent[EAGER]:
             for row in rows:
                 self._runner.run_whatever_happens([row])
                 self._publish([row], slice(row, row + 1))
@@ -268,14 +268,14 @@ class Server:
             self._publish(rows, slice(None) if rows is self._everyone else rows)
 
     def _publish(self, rows: list[int], index: Any) -> None:
-        """Hand rows back: first what they have to say, then the answers, then the wake-up."""
+        """Hand rows back: first their mail, then the answers, then the wake-up."""
         if self._batch.mail or self._batch.observation_layout.by_value:
             mail = self._collect_mail(rows)
             if mail:
                 self._send_mail(mail)
-        self._docket.answer(index, len(rows))
+        self._ledger.answer(index, len(rows))
         fence()
-        if self._control.front[WAITING]:
+        if self._control.parent[WAITING]:
             self._channel.wake()
 
     def _collect_mail(self, rows: list[int]) -> dict[int, tuple[Mail | None, list[Any]]]:
@@ -295,7 +295,7 @@ class Server:
         first = self._runner.first
         try:
             payload = dumps(
-                ("mail", {first + row: (int(self._docket.requests[row]), *content) for row, content in mail.items()})
+                ("mail", {first + row: (int(self._ledger.requests[row]), *content) for row, content in mail.items()})
             )
         except Exception:
             mail = {row: self._sendable_mail(row, *content) for row, content in mail.items()}
@@ -316,7 +316,7 @@ class Server:
         return Mail(fault=Fault.of(error, "step")), []
 
     def _drop_unsendable(self, row: int, mail: Mail | None) -> None:
-        """Take info entries out that cannot be pickled, and say so once per key."""
+        """Remove info entries that cannot be pickled, and warn once per key."""
         for key in drop_unsendable(mail):
             if key not in self._unsendable:
                 self._unsendable.add(key)
@@ -328,9 +328,9 @@ class Server:
         if kind == "close":
             self._open = False
         elif kind == "extras":
-            options, given, actions = content
+            options, raw_actions, actions = content
             self._batch.options.update(options)
-            self._batch.raw_actions.update(given)
+            self._batch.raw_actions.update(raw_actions)
             for leaf, values in actions.items():
                 for row, value in values.items():
                     self._batch.actions[leaf][row] = value
@@ -340,7 +340,7 @@ class Server:
     def _answer_call(self, kind: str, ticket: int, name: str, *content: Any) -> None:
         try:
             results = self._ask_envs(kind, name, *content)
-        except BaseException as error:  # an env's own KeyboardInterrupt: nobody else could have raised it here
+        except BaseException as error:  # an env raised KeyboardInterrupt itself: Ctrl-C does not reach a worker
             results = {**dict.fromkeys(self._everyone), int(self._runner.clocks.current[0]): Fault.of(error, "call")}
         results = {self._runner.first + row: sendable(value) for row, value in results.items()}
         self._tell("reply", ticket, results)

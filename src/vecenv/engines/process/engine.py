@@ -1,7 +1,7 @@
 """The process engine: the row loop in worker processes, over slices of one shared block.
 
-What was asked of whom is in `ledger.py`, how the front waits in `waiter.py`, what workers say beyond their columns
-in `messages.py`, how they are started and replaced in `pool.py`.
+Which worker was asked for which rows is in `ledger.py`, how the parent waits in `waiter.py`, what workers send besides
+columns in `messages.py`, how workers are started and replaced in `pool.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vecenv.engines.process.sendable import pickled
 from vecenv.engines.process.shared import SharedBlock
 from vecenv.engines.process.waiter import Waiter
 from vecenv.engines.python.envs import Factory, build_envs
-from vecenv.engines.python.local import discard_mail, first_fault, hand_over, results_or_raise, split, warn_of
+from vecenv.engines.python.local import hand_over, results_or_raise, split, warn_of
 from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import EnvError, NotResetError
 
@@ -39,7 +39,7 @@ class ProcessEngine:
 
     Args:
         workers: number of processes.
-        context: a start method or a multiprocessing context; None is "forkserver" where there is one, else "spawn".
+        context: a start method or a multiprocessing context; None is "forkserver" where available, else "spawn".
         ordered: `recv` returns rows in the order they were sent, whichever is ready first.
         caller_works: the calling process holds a share of the envs too, and steps them instead of waiting.
         start_timeout: seconds that building the envs may take.
@@ -67,16 +67,14 @@ class ProcessEngine:
         self._factories = list(factories)
         self._backend = backend or OSProcesses(context)
         self._on_error: OnError = on_error
-        self._ordered = ordered
         self._start_timeout = start_timeout
         self._origin = origin
         self._bounds = split(len(factories), workers + caller_works)
         self._worker_count = workers
         self._unfinished: tuple[list[Part], dict[int, bytes]] | None = None
-        """What a send that was interrupted has still to tell the workers."""
+        """Parts and messages of a `send` that was interrupted before all workers had them."""
         self._blocks: list[SharedMemory] = []
         self._caller: RowRunner | None = None
-        self._caller_rows: list[int] = []
         self._pool = WorkerPool(
             self._backend,
             self._factories,
@@ -89,7 +87,7 @@ class ProcessEngine:
         close = self._backend, self._workers, self._blocks, 1.0
         self._close = Finalize(self, _close_all, args=close, exitpriority=100)
         try:
-            self._start(observation_mode, caller_works)
+            self._start(observation_mode, ordered, caller_works)
         except BaseException:
             self.close(0.5)
             raise
@@ -97,15 +95,13 @@ class ProcessEngine:
     # --- the seam ----------------------------------------------------------------------------------------------------
 
     def send(self, rows: Rows) -> None:
-        self._messages.call_requests = []  # one that failed is not asked of workers that are started now
+        self._messages.call_requests = []  # a call that failed is not repeated by workers that are started now
         if self._pool.needs_recovery:
             self._share_out_rest()
             self._pool.restart_for(rows)
         parts = self._ledger.parts(rows)
         extras = self._extras(parts)
-        if self._caller is not None:
-            self._caller_rows = [*self._caller_rows, *rows[self._ledger.part_of[rows] == self._worker_count].tolist()]
-        self._ledger.open(rows, self.batch.op)
+        self._ledger.open(rows)
         try:
             self._share_out(parts, extras)
         except BaseException:  # interrupted half way: the rest is sent all the same
@@ -114,7 +110,7 @@ class ProcessEngine:
             raise
 
     def _share_out(self, parts: list[Part], extras: dict[int, bytes]) -> None:
-        """Tell each worker of its rows."""
+        """Ask each worker for its rows."""
         ask, workers = self._ledger.ask, self._workers
         for part, mine, count in parts:
             if part in extras:
@@ -123,57 +119,42 @@ class ProcessEngine:
             workers[part].ring()
 
     def _share_out_rest(self) -> None:
-        """Tell those workers of their rows that were not told before an interrupt."""
+        """Ask those workers for their rows that were not asked before an interrupt."""
         if self._unfinished is not None:
             parts, extras = self._unfinished
-            for part, _, _ in parts:  # whoever was told may not have been woken
+            for part, _, _ in parts:  # a worker that was asked may not have been woken
                 self._workers[part].ring()
             self._share_out([asked for asked in parts if not self._ledger.was_asked(*asked[:2])], extras)
             self._unfinished = None
             self._pool.refresh()
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
-        if self._caller_rows:
-            self._run_caller()
+        if self._caller is not None:
+            self._run_caller(self._caller)
         if self._pool.needs_recovery:
             self._share_out_rest()
             self._pool.finish_recovery()
-        ledger, until = self._ledger, self._waiter.until
-        if count == ledger.pending_count:
-            until(ledger.all_done, timeout)
-            rows = ledger.all_pending()
-        else:
-            until(ledger.enough_done(count, ordered=self._ordered), timeout, eager=not self._ordered)
-            rows = ledger.oldest_done(count)
-        # Only now: of rows that are done all mail is there, of others that get done meanwhile it may not be.
+        ledger = self._ledger
+        self._waiter.until(ledger.enough_finished(count), timeout, eager=not ledger.ordered and count < ledger.count)
+        rows = ledger.choose(count)
+        # Only now: a row that is finished has sent its mail. Rows that finish from here on are not among `rows`.
         lost = self._messages.read(self._workers)
         if lost is not None:
-            self._backend.is_gone(lost, set())  # if it is not, it will be
+            self._backend.is_gone(lost, set())  # kills it if it is alive
             self._pool.handle_death(lost)
             return self.recv(count, timeout)
         if self.batch.mail:
-            self._raise_fault(rows)
+            ledger.raise_fault(self.batch, rows, self._pool.home)
         if self._on_error == "restart":
             self._pool.delivered(rows)
         ledger.give_back(rows)
         return rows
 
     def pending(self) -> Rows:
-        return np.flatnonzero(self._ledger.pending)
+        return self._ledger.rows()
 
     def gone(self) -> Rows:
         return self._pool.gone()
-
-    def _raise_fault(self, rows: Rows) -> None:
-        found = first_fault(self.batch, rows)
-        if found is None:
-            return
-        row, fault = found
-        error = fault.to_error(row, *self._pool.home(row))
-        failed = np.array(error.rows)
-        discard_mail(self.batch, error.rows)
-        self._ledger.give_back(failed[self._ledger.pending[failed]])
-        raise error
 
     def close(self, timeout: float = 5.0) -> None:
         if self._close.still_active():
@@ -193,7 +174,7 @@ class ProcessEngine:
         """Start a call of every env."""
         self._ask([pickled(("call", self._ledger.sequence + 1, name, args, kwargs))] * self._worker_count)
         if self._caller is not None:
-            self._tell_own(self._caller.call(range(len(self._caller.envs)), name, args, kwargs))
+            self._add_own(self._caller.call(range(len(self._caller.envs)), name, args, kwargs))
 
     def finish_call(self, timeout: float | None = None) -> list[Any]:
         """Wait for the results of `begin_call`."""
@@ -206,7 +187,7 @@ class ProcessEngine:
         ]
         self._ask(payloads)
         if self._caller is not None:
-            self._tell_own(self._caller.set_attr(name, dict(enumerate(values[self._caller.first :]))))
+            self._add_own(self._caller.set_attr(name, dict(enumerate(values[self._caller.first :]))))
         results_or_raise(self._answers(timeout), self._pool.home)
 
     def kill(self, row: int) -> None:
@@ -222,7 +203,7 @@ class ProcessEngine:
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
-    def _start(self, observation_mode: Any, caller_works: bool) -> None:
+    def _start(self, observation_mode: Any, ordered: bool, caller_works: bool) -> None:
         deadline = self._pool.deadline()
         facts = self._pool.start(self._worker_count, deadline)
         first = self._bounds[-1][0]
@@ -239,7 +220,7 @@ class ProcessEngine:
         block.clear()
         self.batch = block.batch
         words = [self._backend.control(block, worker.number).worker for worker in self._workers]
-        self._ledger = Ledger(self._bounds, words, block.requests, block.answers)
+        self._ledger = Ledger(self._bounds, words, block.requests, block.answers, ordered=ordered)
         self._messages = MessageReader(self.batch, self._ledger)
         self._waiter = Waiter(self._backend, block, self._pool, self._messages, self._on_error, self._start_timeout)
         self._pool.attach(self.facts, memory, block, self._ledger, self._messages, deadline)
@@ -253,6 +234,7 @@ class ProcessEngine:
                 factories=self._factories[first:],
                 on_error=self._on_error,
             )
+            self._caller.finished = self._ledger.finished[first:]
 
     # --- what has no column ------------------------------------------------------------------------------------------
 
@@ -267,36 +249,34 @@ class ProcessEngine:
             start = self._bounds[part][0]
             local = [row - start for row in self._ledger.everyone[mine].tolist()]
             options: dict[int, Any] = {}
-            given: dict[int, Any] = {}
+            raw_actions: dict[int, Any] = {}
             hand_over(batch.options, options, local, start)
-            hand_over(batch.raw_actions, given, local, start)
+            hand_over(batch.raw_actions, raw_actions, local, start)
             actions = {leaf: {row: batch.actions[leaf][start + row] for row in local} for leaf in by_value}
-            extras[part] = pickled(("extras", options, given, actions))
+            extras[part] = pickled(("extras", options, raw_actions, actions))
         return extras
 
-    def _run_caller(self) -> None:
-        """Step the caller's own share of the rows."""
-        assert self._caller is not None
-        first, rows = self._caller.first, sorted(row for row in self._caller_rows if self.batch.op[row])
-        local = [row - first for row in rows]
-        hand_over(self.batch.options, self._caller.batch.options, local, first)
-        hand_over(self.batch.raw_actions, self._caller.batch.raw_actions, local, first)
+    def _run_caller(self, caller: RowRunner) -> None:
+        """Run the pending rows that the caller runs itself."""
+        first = caller.first
+        local = np.flatnonzero((self._ledger.sent_at[first:] > 0) & ~caller.finished).tolist()
+        hand_over(self.batch.options, caller.batch.options, local, first)
+        hand_over(self.batch.raw_actions, caller.batch.raw_actions, local, first)
         for leaf in self.batch.action_layout.by_value:
-            self._caller.batch.actions[leaf][local] = self.batch.actions[leaf][rows]
+            caller.batch.actions[leaf][local] = self.batch.actions[leaf][first:][local]
         try:
             if local:
-                self._caller.run(local)
+                caller.run(local)
         except BaseException as interrupt:
-            self._caller.interrupted(interrupt)
+            caller.interrupted(interrupt)
             raise
-        self.batch.mail.update((first + row, mail) for row, mail in self._caller.batch.mail.items())
-        self._caller.batch.mail.clear()
-        self._caller_rows = []
+        self.batch.mail.update((first + row, mail) for row, mail in caller.batch.mail.items())
+        caller.batch.mail.clear()
 
     # --- calls of envs -----------------------------------------------------------------------------------------------
 
     def _ask(self, payloads: list[bytes]) -> None:
-        """Send each worker a question."""
+        """Ask each worker for a call of its envs."""
         for worker in self._workers:
             if self._pool.is_gone(worker):
                 raise NotResetError(
@@ -310,36 +290,37 @@ class ProcessEngine:
             worker.post(payload)
 
     def _handle_unreported_deaths(self) -> None:
-        """Start those workers again, or raise WorkerDied, that died when an interrupt came before anybody was told."""
+        """Restart workers, or raise WorkerDied for them, whose death an interrupt kept from being reported."""
         for worker in self._workers:
             if worker.error is not None:
                 self._pool.handle_death(worker)
 
-    def _tell_own(self, results: dict[int, Any]) -> None:
+    def _add_own(self, results: dict[int, Any]) -> None:
+        """Add the results of the caller's own envs."""
         assert self._caller is not None
         self._messages.call_results.update({self._caller.first + row: value for row, value in results.items()})
 
     def _answers(self, timeout: float | None) -> dict[int, Any]:
-        """Wait until all rows have answered the last question."""
-        post, everyone = self._messages, self._ledger.everyone
+        """Wait for the results of the last call, from all rows."""
+        messages, everyone = self._messages, self._ledger.everyone
 
         def answered() -> bool:
             for worker in self._workers:
-                post.take(worker)
-            return len(post.call_results) == len(everyone)
+                messages.take(worker)
+            return len(messages.call_results) == len(everyone)
 
         def late() -> EnvError:
-            worker = self._pool.worker_of(min(set(everyone.tolist()) - post.call_results.keys()))
+            worker = self._pool.worker_of(min(set(everyone.tolist()) - messages.call_results.keys()))
             return worker.late(self._pool.at(worker), timeout, "call")
 
         self._handle_unreported_deaths()
         self._waiter.park(answered, timeout, self._backend.clock(), late)
-        post.call_requests = []
-        return post.call_results
+        messages.call_requests = []
+        return messages.call_results
 
 
 def _close_all(backend: ProcessBackend, workers: list[Worker], blocks: list[SharedMemory], timeout: float) -> list[str]:
-    """Everything that must be given back. Not a method, so that it can run when the engine is gone."""
+    """End the workers and free what they used. Not a method, so that it can run when the engine is gone."""
     complaints = backend.close(workers, timeout)
     backend.sweep()
     for block in blocks:

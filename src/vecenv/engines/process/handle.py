@@ -1,4 +1,4 @@
-"""Worker processes as the front sees them: wake, explain, end."""
+"""Worker processes as the parent sees them: waking them, explaining their errors, ending them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _DIED = "reset() starts it again"
 
 
 class Worker:
-    """One worker process and what the front knows of it.
+    """One worker process, as the parent sees it.
 
     Args:
-        started: is told of it before it has a process, so that no interrupt can make it be forgotten.
+        started: list that the worker is added to before its process is started, so that an interrupt cannot lose it.
 
     Attributes:
         mails_read: messages taken from it, to compare with its MAILS word.
         error: why it is gone, once it is.
-        given_up: its rows are the front's again, and a reset of them starts it again.
+        given_up: its rows were given back, and a reset of them starts it again.
         hung: why we killed it, if we did because it was late.
-        unreachable: we killed it because it could not be talked to.
+        unreachable: we killed it because no message could be sent to it or read from it.
     """
 
     def __init__(self, context: Any, assignment: Assignment, started: list[Worker]) -> None:
@@ -102,11 +102,11 @@ class Worker:
         return (self.channel.fileno(), self.liveness, *self._open)
 
     def ring(self) -> None:
-        """Tell the worker that something was asked of it."""
+        """Wake the worker: it was asked for something."""
         assert self.control is not None
-        front = self.control.front
+        parent = self.control.parent
         self._asked_at = time.monotonic()
-        front[RING] += 1
+        parent[RING] += 1
         fence()
         if self.control.worker[PARKED]:
             self.channel.wake()
@@ -114,11 +114,11 @@ class Worker:
     def post(self, payload: bytes) -> None:
         """Send a message. The counter goes first, so that a spinning worker reads while we write."""
         assert self.control is not None
-        front, framed = self.control.front, self.channel.frame(payload)
+        parent, framed = self.control.parent, self.channel.frame(payload)
         self._asked_at = time.monotonic()
         # No call between these lines: a signal handler must not separate the counter from the message.
-        front[MESSAGES] += 1
-        front[RING] += 1
+        parent[MESSAGES] += 1
+        parent[RING] += 1
         self.channel.unsent += framed
         self.channel.flush()
 
@@ -176,7 +176,7 @@ class Worker:
                 return (
                     "the kernel's out-of-memory killer has struck meanwhile: use fewer envs or workers, or smaller ones"
                 )
-            return "the kernel's out-of-memory killer was not at work: somebody or something else killed it"
+            return "the kernel's out-of-memory killer did not kill it; another process did"
         return {
             "SIGSEGV": "native code of the env crashed, see the stack",
             "SIGABRT": "native code of the env aborted, see the stack",
@@ -237,11 +237,11 @@ def close_workers(workers: list[Worker], timeout: float) -> list[str]:
     Returns:
         What went wrong in the envs' own `close`, for the user to be warned of.
     """
-    farewell = pickle.dumps(("close",))
+    close_message = pickle.dumps(("close",))
     for worker in workers:
         with contextlib.suppress(Exception):
-            if worker.control is not None and not worker.channel.deaf and _may_write(worker):
-                worker.post(farewell)
+            if worker.control is not None and not worker.channel.broken and _may_write(worker):
+                worker.post(close_message)
             else:
                 worker.channel.sock.shutdown(socket.SHUT_RDWR)
     _join(workers, timeout)
@@ -259,17 +259,17 @@ def close_workers(workers: list[Worker], timeout: float) -> list[str]:
 
 
 def _complaints(worker: Worker, timeout: float) -> list[str]:
-    """What a worker says of closing its envs, or that one of them does not come to an end."""
+    """Errors of a worker while it closed its envs, and the env whose close() does not return."""
     with contextlib.suppress(Exception):
         worker.channel.drain()
         messages = [pickle.loads(message) for message in worker.channel.inbox]
-        told = [complaint for kind, *content in messages if kind == "closed" for complaint in content[0]]
+        complaints = [complaint for kind, *content in messages if kind == "closed" for complaint in content[0]]
         at = -1 if worker.control is None or not worker.control.worker[CLOSING] else int(worker.current[0])
         if at >= 0 and worker.process.is_alive():  # not if all are closed, and it is the process that takes long to end
-            told.append(
+            complaints.append(
                 f"env {worker.start + at} did not close within {timeout} s; its worker {worker.number} was killed"
             )
-        return told
+        return complaints
     return []
 
 
@@ -306,7 +306,7 @@ def _open(descriptors: list[int], opening: Callable[[Any], int], what: Any) -> N
 def _close(descriptors: list[int]) -> None:
     """Close what is listed. In one C call: after an interrupt in between, another's descriptor would be closed."""
     while descriptors:
-        with contextlib.suppress(IndexError, OSError):  # there are no more, or somebody has closed one
+        with contextlib.suppress(IndexError, OSError):  # there are no more, or one is closed already
             any(map(os.close, iter(descriptors.pop, None)))
 
 
@@ -330,7 +330,7 @@ def _is_stopped(pid: int) -> bool:
 
 def cut_off(worker: Worker) -> bool:
     """Whether a worker can no longer be talked to. It is dying; one that is not after a second is killed."""
-    if not worker.channel.ended and not worker.channel.deaf:
+    if not worker.channel.ended and not worker.channel.broken:
         return False
     if not wait([worker.liveness], [], _DYING_SECONDS):
         worker.unreachable = True

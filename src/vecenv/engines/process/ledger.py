@@ -1,10 +1,10 @@
-"""Who was asked for what, and which answers count: the protocol of the exchange, without processes or sockets.
+"""Which worker was asked for which rows, and which answers count: the protocol, without processes or sockets.
 
-Every exchange of a row has a ticket: generation of its worker in the high bits, a sequence number in the low ones. The
-front writes a row's columns, then its ticket into `requests`; the worker runs the row, writes its columns, then copies
-the ticket into `answers`, then counts it. A row is asked for while the two differ, and done when they are equal. A
-worker that is started again gets new tickets of a new generation for what its predecessor still owed, so nothing an old
-one did can be taken for an answer.
+Every exchange of a row has a ticket: the generation of its worker in the high bits, a sequence number in the low ones.
+The parent process writes a row's columns, then its ticket into `requests`. The worker runs the row, writes its columns,
+then copies the ticket into `answers`, then counts it. A row is asked for while the two differ, and finished when they
+are equal. A worker that is started again gets tickets of a new generation for the rows that are still pending, so
+nothing that the old worker wrote is taken for an answer.
 
 Signal handlers run at calls. Every transition here ends in plain stores with no call between them, so an interrupt
 comes before it or after it.
@@ -19,24 +19,23 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vecenv._batch.batch import Rows
+from vecenv.engines.pending import PendingRows
 from vecenv.engines.process.shared import DONE
 
 Part: TypeAlias = tuple[int, Any, int]
 """Rows of one worker: its number, an index of the rows, and how many they are."""
 
 _GENERATION_SHIFT = 40
-_ALL = slice(None)
-"""All rows: much faster than an array of indices."""
 
 
 @dataclass
 class WorkerRequests:
-    """What one worker owes.
+    """What one worker was asked for.
 
     Attributes:
         words: its control words; DONE counts the rows it has answered since it was started.
         generation: how often it was started.
-        target: value of DONE once every row asked of it is done.
+        target: value of DONE once every row that it was asked for is finished.
     """
 
     start: int
@@ -50,34 +49,31 @@ class WorkerRequests:
         return slice(self.start, self.stop)
 
 
-class Ledger:
-    """The front's book.
+class Ledger(PendingRows):
+    """The parent's side: pending rows, and the tickets by which workers finish them.
+
+    `sequence` counts calls of envs too. `finished` is only used for rows that the parent runs itself.
 
     Args:
-        bounds: first row and end of each part; those without control words are the caller's own.
+        bounds: first row and end of each part; parts without control words are run by the parent itself.
         words: control words of each worker.
         requests, answers: the tickets of all rows, shared with the workers.
-
-    Attributes:
-        sequence: number of the last exchange or question.
-        pending: rows that were sent and not yet given back; there are `pending_count`.
-        sent_ops: what each row was last sent to do.
+        ordered: rows are received in the order they were sent.
     """
 
     def __init__(
-        self, bounds: Sequence[tuple[int, int]], words: Sequence[Any], requests: np.ndarray, answers: np.ndarray
+        self,
+        bounds: Sequence[tuple[int, int]],
+        words: Sequence[Any],
+        requests: np.ndarray,
+        answers: np.ndarray,
+        *,
+        ordered: bool = False,
     ) -> None:
-        count = bounds[-1][1]
+        super().__init__(bounds[-1][1], ordered=ordered)
         self.requests, self.answers = requests, answers
         self.accounts = [WorkerRequests(*edges, mine) for edges, mine in zip(bounds, words, strict=False)]
         self.part_of = np.repeat(np.arange(len(bounds)), [stop - start for start, stop in bounds])
-        self.everyone: Rows = np.arange(count)
-        self._size = count
-        self.sequence = 0
-        self.pending = np.zeros(count, np.bool_)
-        self.pending_count = 0
-        self.sent_ops = np.zeros(count, np.uint8)
-        self._sent_at = np.zeros(count, np.int64)
         self._all_parts = [(part, account.rows, account.stop - account.start) for part, account in self._numbered()]
 
     def _numbered(self) -> list[tuple[int, WorkerRequests]]:
@@ -93,16 +89,6 @@ class Ledger:
         chosen = [(int(part), rows[parts == part]) for part in np.unique(parts) if part < workers]
         return [(part, mine, len(mine)) for part, mine in chosen]
 
-    def open(self, rows: Rows, ops: np.ndarray) -> None:
-        """Rows are sent: they are pending from now on, and each worker is to be asked for its part."""
-        sent, sequence = len(rows), self.sequence + 1
-        index = rows if sent < self._size else _ALL
-        self.sequence = sequence
-        self._sent_at[index] = sequence
-        self.sent_ops[index] = ops[index]
-        self.pending[index] = True
-        self.pending_count += sent
-
     def ask(self, part: int, mine: Any, count: int) -> None:
         """Ask a worker for rows that were opened."""
         account = self.accounts[part]
@@ -110,78 +96,69 @@ class Ledger:
         account.target += count
 
     def was_asked(self, part: int, mine: Any) -> bool:
-        """Whether `ask` came to pass for rows of the last exchange."""
+        """Whether the worker was asked for these rows of the last exchange."""
         ticket = self.accounts[part].generation << _GENERATION_SHIFT | self.sequence
         return bool((self.requests[mine] == ticket).all())
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
-    def all_done(self) -> bool:
-        """Whether every row that was asked for is done."""
+    def all_finished(self) -> bool:
+        """Whether every row that a worker was asked for is finished."""
         for account in self.accounts:  # noqa: SIM110  # a generator would cost more than all the rest
             if account.words[DONE] != account.target:
                 return False
         return True
 
-    def enough_done(self, count: int, *, ordered: bool) -> Callable[[], bool]:
-        """A test whether `count` of the pending rows are done; if `ordered`, those that were sent first."""
-        if ordered:
-            rows = self._in_order(np.flatnonzero(self.pending))[:count]
+    def enough_finished(self, count: int) -> Callable[[], bool]:
+        """A test whether `count` of the pending rows are finished; if `ordered`, those that were sent first."""
+        if count == self.count:
+            return self.all_finished
+        if self.ordered:
+            rows = self.oldest(count)
             return lambda: bool((self.answers[rows] == self.requests[rows]).all())
-        accounts, missing = self.accounts, count - self.pending_count
+        accounts, missing = self.accounts, count - self.count
         return lambda: sum(account.words[DONE] - account.target for account in accounts) >= missing
 
-    def oldest_done(self, count: int) -> Rows:
-        """Of the pending rows that are done, those sent first."""
-        done = self.pending & (self.answers == self.requests)
-        return self._in_order(np.flatnonzero(done))[:count]
+    def are_finished(self) -> np.ndarray:
+        """Which rows are pending and finished, as a mask."""
+        return (self.sent_at > 0) & (self.answers == self.requests)
 
-    def all_pending(self) -> Rows:
-        """All pending rows, ascending."""
-        return self.everyone if self.pending_count == self._size else np.flatnonzero(self.pending)
-
-    def owing(self) -> int | None:
+    def first_unanswered(self) -> int | None:
         """The first worker that has not answered everything."""
         return next((part for part, account in self._numbered() if account.words[DONE] != account.target), None)
 
     def open_row(self, part: int) -> int:
-        """The first row a worker was asked for and has not answered, else its first."""
+        """The first row that a worker was asked for and has not answered; its first row if there is none."""
         mine = self.everyone[self.accounts[part].rows]
         unanswered = mine[self.answers[mine] != self.requests[mine]]
         return int(unanswered[0]) if len(unanswered) else self.accounts[part].start
 
-    def give_back(self, rows: Rows) -> None:
-        """These pending rows are the front's again."""
-        given = len(rows)
-        self.pending[rows if given < self._size else _ALL] = False
-        self.pending_count -= given
-
     # --- workers that died -------------------------------------------------------------------------------------------
 
-    def owed(self, part: int) -> Rows:
+    def pending_of(self, part: int) -> Rows:
         """The pending rows of a worker."""
         mine = self.accounts[part].rows
-        return self.everyone[mine][self.pending[mine]]
+        return self.everyone[mine][self.sent_at[mine] > 0]
 
     def give_up(self, part: int) -> None:
-        """The rows of a dead worker are the front's again; it owes nothing."""
+        """The rows of a dead worker are given back; nothing is expected from it."""
         account = self.accounts[part]
-        mine, count = account.rows, len(self.owed(part))
-        self.pending[mine] = False
-        self.pending_count -= count
+        mine, count = account.rows, len(self.pending_of(part))
+        self.sent_at[mine] = 0
+        self.count -= count
         account.target = account.words[DONE]
 
     def renew(self, part: int) -> Rows:
-        """A worker that is certainly dead is about to be started again: the new one is asked for what is pending.
+        """Ask the successor of a dead worker, before it is started, for the pending rows of its predecessor.
 
-        It finds that out when it is rung for the first time. Until then, and if it cannot be started, the rows are
-        owed by nobody who lives, and another `renew` or `give_up` must follow.
+        The new worker reads that when it is rung for the first time. If it cannot be started, no live worker will
+        answer these rows, and another `renew` or `give_up` must follow.
 
         Returns:
             The rows it is asked for.
         """
         account = self.accounts[part]
-        mine, generation, rows = account.rows, account.generation + 1, self.owed(part)
+        mine, generation, rows = account.rows, account.generation + 1, self.pending_of(part)
         count = len(rows)
         account.generation = generation
         account.words[DONE] = 0
@@ -190,14 +167,9 @@ class Ledger:
         self.requests[rows] = generation << _GENERATION_SHIFT | self.sequence
         return rows
 
-    # --- how ---------------------------------------------------------------------------------------------------------
-
-    def _in_order(self, rows: Rows) -> Rows:
-        return rows[np.argsort(self._sent_at[rows], kind="stable")]
-
 
 class WorkerLedger:
-    """A worker's side of the book: its own rows, counted from its first."""
+    """A worker's side: its own rows, counted from its first."""
 
     def __init__(self, requests: np.ndarray, answers: np.ndarray, words: Any) -> None:
         self.requests = requests
@@ -214,6 +186,6 @@ class WorkerLedger:
         return np.flatnonzero(asked).tolist() if count else []
 
     def answer(self, index: Any, count: int) -> None:
-        """These rows are done: their columns are written, their mail is sent."""
+        """These rows are finished: their columns are written, their mail is sent."""
         self._answers[index] = self.requests[index]
         self._words[DONE] += count

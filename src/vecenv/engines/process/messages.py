@@ -1,4 +1,4 @@
-"""What workers say beyond their columns: mail of rows, call_results to call_requests, warnings."""
+"""What workers send besides columns: mail of rows, results of calls, warnings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from vecenv.errors import Phase, SpaceError
 
 
 class MessageReader:
-    """Takes the messages of workers.
+    """Reads the messages of workers.
 
     Attributes:
-        call_requests: what each worker was asked last, until all have replied or something else is asked.
-        call_results: to that question, by row.
+        call_requests: the last call of envs as a message to each worker, until all have replied or something else is
+            sent.
+        call_results: of that call, by row.
     """
 
     def __init__(self, batch: Batch, ledger: Ledger) -> None:
@@ -30,7 +31,7 @@ class MessageReader:
         self.call_results: dict[int, Any] = {}
 
     def read(self, workers: list[Worker]) -> Worker | None:
-        """Take everything that was said so far.
+        """Read everything that was sent so far.
 
         Returns:
             A worker whose messages are lost, if there is one.
@@ -38,7 +39,7 @@ class MessageReader:
         for worker in workers:
             while worker.mails_read < worker.control.worker[MAILS]:  # type: ignore[union-attr]  # set once attached
                 if worker.error is not None:
-                    break  # what it did not say before it died concerns nobody any more
+                    break  # it is dead: what it did not send is not waited for
                 worker.channel.drain()
                 if worker.channel.ended and not worker.channel.inbox:
                     return worker
@@ -62,17 +63,17 @@ class MessageReader:
         """What a row was last asked to do."""
         if self.call_requests:
             return "call"
-        return "reset" if self._ledger.sent_ops[row] == Op.RESET else "step"
+        return "reset" if self._batch.op[row] == Op.RESET else "step"
 
     def _take_unreadable(self, worker: Worker, error: Exception) -> None:
-        """A message that raises when it is unpickled: whatever it was about has failed."""
+        """A message raised when it was unpickled: the pending rows of its worker, or its calls, have failed."""
         reason = SpaceError(
             f"what worker {worker.number} sent cannot be unpickled here: {type(error).__name__}: {error}"
         )
         if self.call_requests:
             self.call_results.update(dict.fromkeys(worker.rows, Fault.of(reason, "call")))
         for row in worker.rows:
-            if self._ledger.pending[row]:
+            if self._ledger.sent_at[row]:
                 self._batch.mail[row] = Mail(fault=Fault.of(reason, self.phase(row)))
 
     def _take_message(self, kind: str, *content: Any) -> None:

@@ -1,4 +1,4 @@
-"""The workers of the process engine, from their start to their burial, and who takes their place."""
+"""The workers of the process engine: how they are started, and what happens when they die."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vecenv.engines.process.ledger import Ledger
 from vecenv.engines.process.messages import MessageReader
 from vecenv.engines.process.shared import MESSAGES, RING, SharedBlock
 from vecenv.engines.python.envs import Factory
-from vecenv.engines.python.local import check_resets, discard_mail
+from vecenv.engines.python.local import check_resets
 from vecenv.errors import EnvError, RestartLimit
 
 
@@ -60,7 +60,7 @@ class WorkerPool:
     # --- starting ----------------------------------------------------------------------------------------------------
 
     def deadline(self) -> float:
-        """By when workers that are started now must be at their posts."""
+        """By when workers that are started now must be ready."""
         return self._backend.clock() + self._start_timeout
 
     def start(self, count: int, deadline: float) -> list[EnvFacts]:
@@ -75,11 +75,11 @@ class WorkerPool:
         memory: SharedMemory,
         block: SharedBlock,
         ledger: Ledger,
-        post: MessageReader,
+        messages: MessageReader,
         deadline: float,
     ) -> None:
         """Give every worker the shared block."""
-        self._facts, self._memory, self._block, self._ledger, self._messages = facts, memory, block, ledger, post
+        self._facts, self._memory, self._block, self._ledger, self._messages = facts, memory, block, ledger, messages
         self._batch: Batch = block.batch
         if self._on_error == "restart":
             self._delivered = [column.copy() for column in self._batch.obs]
@@ -99,7 +99,7 @@ class WorkerPool:
 
     def _attach(self, worker: Worker, deadline: float, lost: dict[int, Fault]) -> None:
         """Give a worker whose envs are built the shared block."""
-        self._block.front[worker.number, [RING, MESSAGES]] = 0  # the other words are about the front, not the worker
+        self._block.parent[worker.number, [RING, MESSAGES]] = 0  # the other words are about the parent
         self._block.worker[worker.number] = 0
         worker.control = self._backend.control(self._block, worker.number)
         worker.current = self._block.clocks[worker.number].current
@@ -112,7 +112,7 @@ class WorkerPool:
         self._backend.attach(worker, attachment, self._memory, deadline)
         self._backend.watch(worker)
 
-    # --- who is where ------------------------------------------------------------------------------------------------
+    # --- which worker has which row ----------------------------------------------------------------------------------
 
     def worker_of(self, row: int) -> Worker:
         """The worker of a row that is not the caller's own."""
@@ -129,8 +129,8 @@ class WorkerPool:
         return worker.start + current if current >= 0 else self._ledger.open_row(worker.number)
 
     def late(self, timeout: float | None) -> EnvError:
-        """The error for a worker that owes rows and does not deliver."""
-        worker = self.workers[self._ledger.owing() or 0]
+        """The error for a worker that does not answer in time."""
+        worker = self.workers[self._ledger.first_unanswered() or 0]
         row = self.at(worker)
         return worker.late(row, timeout, self._messages.phase(row), *self._context_of(row))
 
@@ -173,7 +173,7 @@ class WorkerPool:
         for worker in self.workers:
             if worker.error is not None:
                 self._backend.unwatch(worker)
-                if len(self._ledger.owed(worker.number)):
+                if len(self._ledger.pending_of(worker.number)):
                     self.handle_death(worker)
 
     def restart_for(self, rows: Rows) -> None:
@@ -195,12 +195,12 @@ class WorkerPool:
         return worker.given_up or (worker.error is not None and self._on_error == "raise")
 
     def refresh(self) -> None:
-        """See whether anything is still out of the ordinary."""
+        """Find out anew whether any worker is dead and not replaced."""
         self.needs_recovery = any(worker.error is not None for worker in self.workers)
 
     def _give_up(self, worker: Worker) -> None:
-        """Hand back what a dead worker was asked for; the next RESET of its rows starts it again."""
-        discard_mail(self._batch, self._ledger.owed(worker.number).tolist())
+        """Give back the rows that a dead worker was asked for; the next RESET of its rows starts it again."""
+        self._batch.discard_mail(self._ledger.pending_of(worker.number).tolist())
         self._ledger.give_up(worker.number)
         worker.given_up = True
 
@@ -208,7 +208,7 @@ class WorkerPool:
         """Start a dead worker again as often as the policy allows; its rows report the episode they lost."""
         cause = Fault.of(error, self._messages.phase(worker.start if error.row is None else error.row), error=error)
         mine, fault = np.arange(worker.start, worker.stop), cause
-        discard_mail(self._batch, self._ledger.owed(worker.number).tolist())
+        self._batch.discard_mail(self._ledger.pending_of(worker.number).tolist())
         while worker is self.workers[worker.number]:
             try:
                 self._policies[worker.number].allow(fault, self._ledger.sequence)
@@ -230,10 +230,9 @@ class WorkerPool:
             lost: why the episodes of its rows ended, to be reported with their next op.
         """
         deadline = self.deadline()
-        self._backend.unwatch(dead)  # an interrupt may have come before this was done when it was buried
+        self._backend.unwatch(dead)  # an interrupt may have kept `handle_death` from it
         dead.kill(signal.SIGKILL)
-        pending = self._ledger.renew(dead.number)
-        self._batch.op[pending] = self._ledger.sent_ops[pending]
+        self._ledger.renew(dead.number)
         worker = self._start(dead.number)
         try:
             self._backend.facts(worker, deadline)

@@ -1,4 +1,4 @@
-"""A small process that ends what workers leave behind, when the front cannot or is gone."""
+"""A small process that ends what workers leave behind, when the parent cannot or is gone."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ exec 3<&0
     wait
 }} <&3 3<&- &
 """
-"""For /bin/sh, which needs no more than 1 MB. It goes on in the background, so it is no child of the front."""
+"""For /bin/sh, which needs no more than 1 MB. It goes on in the background, so it is no child of the parent."""
 
 
 class OrphanReaper:
-    """Ends the process groups of workers, and what bears their mark, once the front is gone or says so.
+    """Ends the process groups of workers, and processes that have their mark, when the parent is gone or says so.
 
-    The guard's process is there while there are workers. It waits at a pipe whose other end only the front holds, so it
-    learns of the front's end however that comes, and is gone itself a moment later. Without /bin/sh there is none;
-    workers end with the front all the same.
+    The reaper's process runs while there are workers. It reads from a pipe whose other end only the parent holds, so it
+    notices the parent's end in every case, and exits itself a moment later. Without /bin/sh there is no reaper; workers
+    end with the parent all the same.
     """
 
     def __init__(self) -> None:
@@ -94,16 +94,16 @@ class OrphanReaper:
 
     def _tell(self, line: str) -> None:
         if self._pipe >= 0:
-            with contextlib.suppress(OSError):  # somebody ended or stopped it
+            with contextlib.suppress(OSError):  # it has ended
                 os.write(self._pipe, f"{line}\n".encode())
 
 
 def _start(token: str) -> int:
-    """Start the guard's process; the front's end of its pipe, or -1 if there can be none."""
+    """Start the reaper's process; returns the parent's end of its pipe, or -1 without /bin/sh."""
     theirs, ours = os.pipe()
     os.set_blocking(ours, False)
     try:
-        # Its environment is empty: else, in a worker of another front, it would bear that one's mark.
+        # Its environment is empty: else, in a worker of another vector env, it would have that one's mark.
         subprocess.run(
             [_SHELL, "-c", _SCRIPT, "vecenv-guard", token],
             stdin=theirs,

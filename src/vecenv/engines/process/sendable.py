@@ -46,12 +46,12 @@ def drop_unsendable(mail: Mail | None) -> list[Any]:
 
 
 def unsendable(key: Any, row: int) -> str:
-    """What to say of an info entry that was dropped."""
+    """The warning for an info entry that was dropped."""
     return f"info[{key!r:.80}] of env {row} cannot be pickled and was dropped; return plain data, or use engine='sync'"
 
 
 def dumps(value: Any) -> bytes:
-    """Pickle; by cloudpickle if need be, which also knows classes defined in a script or notebook."""
+    """Pickle; by cloudpickle if needed, which also takes classes defined in a script or notebook."""
     try:
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:

@@ -22,15 +22,15 @@ from vecenv._batch.memory import MeasuringMemory, Memory
 _WORDS = 16
 """Words of 8 bytes per worker and side: two cache lines."""
 RING, MESSAGES, WAITING, EAGER = range(4)
-"""Words of the front: rings of the doorbell, messages sent, whether it is parked, whether it wants rows one by one."""
+"""Words of the parent: wake-ups, messages sent, whether it sleeps in poll(), whether it wants rows one by one."""
 DONE, MAILS, PARKED, CLOSING = range(4)
-"""Words of a worker: rows done since it started, messages sent, whether it is parked, whether it closes its envs."""
+"""Words of a worker: rows finished since it started, messages sent, whether it sleeps, whether it closes its envs."""
 
 _ORDERED_STORES = platform.machine().lower() in {"x86_64", "amd64", "i686", "i386"}
 SPIN_SECONDS = 0.0003 if _ORDERED_STORES else 0.0
 WORKER_SPIN_SECONDS = 0.001 if _ORDERED_STORES else 0.0
-"""How long the front and a worker spin before they park. A kernel wake-up costs about 0.1 ms, so giving up much sooner
-loses; the front's spinning also takes time from the workers when cores are few, a worker's takes it from nobody."""
+"""How long the parent and a worker spin before they sleep. A kernel wake-up costs about 0.1 ms, so giving up much
+sooner is slower. The parent's spinning also takes time from the workers when cores are few; a worker's does not."""
 
 _fence_lock = threading.Lock()
 
@@ -45,15 +45,15 @@ def fence() -> None:
 class Control:
     """The words of one worker, as memoryviews (faster to read one by one than arrays)."""
 
-    front: memoryview
+    parent: memoryview
     worker: memoryview
 
 
 @dataclass
 class SharedBlock:
-    """Everything that lives in shared memory."""
+    """Everything that is in shared memory."""
 
-    front: np.ndarray
+    parent: np.ndarray
     worker: np.ndarray
     requests: np.ndarray
     answers: np.ndarray
@@ -65,7 +65,7 @@ class SharedBlock:
         """Lay the block out. Every process that maps it asks for the same arrays in the same order."""
         count, integer = bounds[-1][1], np.dtype(np.int64)
         return cls(
-            front=memory.array((len(bounds), _WORDS), integer),
+            parent=memory.array((len(bounds), _WORDS), integer),
             worker=memory.array((len(bounds), _WORDS), integer),
             requests=memory.array((count,), integer),
             answers=memory.array((count,), integer),
@@ -81,13 +81,13 @@ class SharedBlock:
         return memory.size
 
     def clear(self) -> None:
-        """Give a new block its first values. Only the front does this: a worker that joins later changes nothing."""
+        """Give a new block its first values. Only the parent does this; workers change nothing."""
         self.batch.clear()
         for clocks in self.clocks:
             clocks.current[0] = -1
 
     def control(self, worker: int) -> Control:
-        return Control(memoryview(self.front[worker]), memoryview(self.worker[worker]))
+        return Control(memoryview(self.parent[worker]), memoryview(self.worker[worker]))
 
 
 yield_cpu = getattr(os, "sched_yield", lambda: time.sleep(0))

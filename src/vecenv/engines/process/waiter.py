@@ -1,4 +1,4 @@
-"""How the front waits for workers: it spins for a while, then parks, and sees who dies or is late meanwhile."""
+"""How the parent waits for workers: it spins, then sleeps in poll(), and notices workers that die or are late."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vecenv.engines.process.shared import EAGER, SPIN_SECONDS, WAITING, SharedBl
 from vecenv.errors import EnvError
 
 _LOOK_UP_SECONDS = 1.0
-"""A parked front looks up this often, should a wake-up ever be lost."""
+"""A sleeping parent looks at its workers this often, should a wake-up ever be lost."""
 
 
 class Waiter:
@@ -26,16 +26,16 @@ class Waiter:
         self,
         backend: ProcessBackend,
         block: SharedBlock,
-        staff: WorkerPool,
-        post: MessageReader,
+        pool: WorkerPool,
+        messages: MessageReader,
         on_error: OnError,
         start_timeout: float,
     ) -> None:
         self._backend = backend
-        self._clock, self._give_way = backend.clock, backend.yield_cpu
-        self._words = block.front
-        self._pool = staff
-        self._messages = post
+        self._clock, self._yield_cpu = backend.clock, backend.yield_cpu
+        self._words = block.parent
+        self._pool = pool
+        self._messages = messages
         self._on_error: OnError = on_error
         self._start_timeout = start_timeout
 
@@ -47,7 +47,7 @@ class Waiter:
         """
         if eager:
             self._words[:, EAGER] = 1
-        clock, yield_cpu = self._clock, self._give_way
+        clock, yield_cpu = self._clock, self._yield_cpu
         started = clock()
         limit = started + (SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout))
         while not satisfied():
@@ -76,16 +76,16 @@ class Waiter:
             self._words[:, WAITING] = 0
 
     def _look_up(self, satisfied: Callable[[], bool], seconds: float) -> bool:
-        """Hear what workers have to say; True if one of them was dead and is replaced."""
-        staff, replaced = self._pool, False
-        ready = self._backend.poll(staff.workers, seconds)
-        for worker in staff.workers:
+        """Read what has arrived from workers; True if one of them was dead and is replaced."""
+        pool, replaced = self._pool, False
+        ready = self._backend.poll(pool.workers, seconds)
+        for worker in pool.workers:
             if worker.error is not None:
                 continue
             if worker.channel.fileno() in ready:
                 worker.channel.drain()
             if self._backend.is_gone(worker, ready) and not satisfied():
-                staff.handle_death(worker)
+                pool.handle_death(worker)
                 replaced = True
         return replaced
 

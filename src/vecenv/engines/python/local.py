@@ -4,42 +4,28 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vecenv._batch.batch import Batch, Op, Rows
 from vecenv._batch.clocks import Clocks
 from vecenv._batch.faults import Fault
 from vecenv.engines.facts import EnvFacts, merge_facts
+from vecenv.engines.pending import Home, nowhere
 from vecenv.engines.python.envs import Factory, build_envs
 from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import NotResetError
 
 
-def first_fault(batch: Batch, rows: Rows) -> tuple[int, Fault] | None:
-    """The first of `rows` that failed, and why. Its mail stays."""
-    for row in rows.tolist() if batch.mail else ():
-        mail = batch.mail.get(row)
-        if mail is not None and mail.fault is not None:
-            return row, mail.fault
-    return None
-
-
-def discard_mail(batch: Batch, rows: Iterable[int]) -> None:
-    """Throw away the mail of these rows."""
-    for row in rows:
-        batch.mail.pop(row, None)
-
-
 def check_resets(batch: Batch, rows: Rows) -> None:
-    """Raise unless these rows, whose envs are gone and about to be built again, are asked for nothing but a reset."""
+    """Raise unless the op of these rows, whose envs are lost and about to be built again, is a RESET."""
     others = rows[batch.op[rows] != Op.RESET]
     if len(others):
         raise NotResetError(f"env {others[0]} is gone with its worker; reset() builds it again")
 
 
 def warn_of(complaints: Iterable[str]) -> None:
-    """Tell the user what went wrong in closing."""
+    """Warn the user of errors while envs were closed."""
     for complaint in complaints:
         warnings.warn(complaint, RuntimeWarning, stacklevel=2)
 
@@ -50,12 +36,7 @@ def hand_over(ours: dict[int, Any], theirs: dict[int, Any], rows: Iterable[int],
         theirs.update({row: ours.pop(first + row) for row in rows if first + row in ours})
 
 
-def nowhere(row: int) -> tuple[None, None]:
-    """Worker and process id of a row that lives in this process."""
-    return None, None
-
-
-def results_or_raise(results: dict[int, Any], home: Callable[[int], tuple[Any, Any]] = nowhere) -> list[Any]:
+def results_or_raise(results: dict[int, Any], home: Home = nowhere) -> list[Any]:
     """The values in the order of rows; raises the EnvError of the first that is a Fault, naming its worker and pid."""
     for row in sorted(results):
         if isinstance(results[row], Fault):

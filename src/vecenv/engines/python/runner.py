@@ -1,11 +1,11 @@
-"""The row loop: runs ops on Python environments. Sync, thread and process engines all run this one."""
+"""The row loop: runs ops on Python environments. The sync, thread and process engines all use it."""
 
 from __future__ import annotations
 
 import array
 import copy
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,15 +14,24 @@ import numpy as np
 
 from vecenv._batch.batch import Batch, Mail, Op
 from vecenv._batch.clocks import BUCKETS, Clocks
-from vecenv._batch.faults import Fault, OnError, RestartPolicy, restart_seed
+from vecenv._batch.faults import Fault, OnError, RestartPolicy
 from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED, Starts
+from vecenv.engines.python.calls import (
+    BOOLS,
+    NUMBERS,
+    EnvCalls,
+    as_number,
+    checked_info,
+    item_view,
+    wrong_flags,
+    wrong_result,
+)
 from vecenv.engines.python.envs import ENV_RAISED, Factory, close_quietly
 from vecenv.engines.python.factories import Renewal
+from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
 from vecenv.errors import RestartLimit, SpaceError
 
-_BOOLS = frozenset({bool, np.bool_})
-_NUMBERS = (float, int, np.floating, np.integer)
 _LOST, _RESET, _STEP, _ROLL = -1, int(Op.RESET), int(Op.STEP), int(Op.ROLL)
 _NOTHING = object()
 _clock = time.perf_counter_ns
@@ -32,7 +41,7 @@ _SAMPLED = 16
 """One exchange of all rows in this many is timed env by env."""
 
 
-class RowRunner:
+class RowRunner(EnvCalls):
     """Runs the ops of a block of rows on the envs that belong to them.
 
     A failing env never stops the others: its failure is put into the row's mail.
@@ -45,7 +54,10 @@ class RowRunner:
         factories: how to build the envs again, used with `on_error="restart"`.
         on_error: "raise" leaves a failed env alone until it is reset; "restart" builds it again.
         lost: rows whose env was rebuilt because their worker died, and why; their next op reports it.
-        watched: keep `clocks.current` up to date, for others to see which env is at work.
+        watched: keep `clocks.current` up to date, for others to see which env is running.
+
+    Attributes:
+        finished: set for each row once its op has run and its columns are written. Engines clear it.
     """
 
     def __init__(
@@ -61,11 +73,8 @@ class RowRunner:
         lost: dict[int, Fault] | None = None,
         watched: bool = False,
     ) -> None:
-        self.envs = envs
-        self.batch = batch
-        self.clocks = clocks
-        self.first = first
-        self._named = origin + first
+        super().__init__(envs, batch, clocks, first, origin)
+        self.finished = np.zeros(len(envs), np.bool_)
         self._policies = [RestartPolicy(first + row) for row in range(len(envs))]
         self._factories = factories
         self._on_error = on_error
@@ -75,12 +84,10 @@ class RowRunner:
         """How often `run` was called, and for how many rows."""
         self._started = 0
         """When the exchange that is running began, by `_clock`."""
-        self._ended: set[int] = set()
-        """Rows whose episode is over: their totals start anew with their next op."""
         self._end_after: list[int] = []
         """Rows whose episode ends with the exchange that is running."""
         self._flagged = True
-        """Whether any flag may be True and must be cleared first, at the beginning those of a worker that died."""
+        """Whether any flag may be True and must be cleared first: at the beginning a dead worker may have left some."""
         self._resets: list[int] = []
         """Rows of that exchange that began an episode."""
         self._absent: list[int] = []
@@ -96,26 +103,26 @@ class RowRunner:
         self._unusual: list[tuple[int, Any, Any, Any, Any]] = []
         """What the rows of the exchange returned, in order, without those of `_absent`."""
         self._built_with: dict[int, dict[str, Any]] = {}
-        """Constructor arguments that reset options brought, of rows that were built again for them."""
+        """Constructor arguments of rows that were built again because reset options had other ones."""
         self._kept: list[np.ndarray] = []
-        """Last observations, kept where a refused one may be written in part: a restart reports the last good one."""
+        """Last observations, kept if a refused one may be written in part: a restart shows the last good one."""
         self._keeps = on_error == "restart" and len(batch.obs) > 1
         self._write_all_obs = batch.observation_layout.bulk_writer(batch.obs)
         self._write_obs = batch.observation_layout.writer(batch.obs)
         self._write_final = batch.observation_layout.writer(batch.final_obs)
         self._read_actions = batch.action_layout.lister(batch.actions)
-        self._ops, self._seeds = _words(batch.op), _words(batch.seed)
-        self._returns, self._lengths = _words(batch.episode_return), _words(batch.episode_length)
-        self._rewards = _words(batch.reward)
-        self._terminated = _words(batch.terminated)
-        self._truncated = _words(batch.truncated)
-        self._start_kinds = _words(batch.start_kind)
+        self._ops, self._seeds = item_view(batch.op), item_view(batch.seed)
+        self._returns, self._lengths = item_view(batch.episode_return), item_view(batch.episode_length)
+        self._rewards = item_view(batch.reward)
+        self._terminated = item_view(batch.terminated)
+        self._truncated = item_view(batch.truncated)
+        self._done = item_view(batch.done)
+        self._start_kinds = item_view(batch.start_kind)
         self._starts = Starts(self._start_kinds, batch.start)
-        self._current = _words(clocks.current)
-        self._busy, self._rows_run = _words(clocks.busy), _words(clocks.rows_run)
+        self._busy, self._rows_run = item_view(clocks.busy), item_view(clocks.rows_run)
 
     def run(self, rows: Sequence[int]) -> None:
-        """Run `batch.op[row]` on each of the rows, given ascending; afterwards every column is written, the op IDLE.
+        """Run `batch.op[row]` on each of the rows, given ascending; afterwards every column is written.
 
         This is the hot path of every Python engine. Two passes: the first does nothing but step, the second notes what
         came back, all rows at once where they are regular. For 64 CartPoles, storing each observation as it comes took
@@ -128,6 +135,8 @@ class RowRunner:
         times = None if self._ran // len(self.envs) % _SAMPLED else [started]
         self._exchanges += 1
         self._ran += len(rows)
+        if self._flagged:
+            self._clear_totals(rows, index)
         self._step_all(rows, index, times)
         self._noting = True
         if self._watched:
@@ -141,8 +150,14 @@ class RowRunner:
             interrupt, self._interrupt = self._interrupt, None
             raise interrupt
 
+    def _clear_totals(self, rows: Sequence[int], index: Any) -> None:
+        """Start the totals of those rows anew whose last op ended an episode."""
+        ended = self.batch.terminated[index] | self.batch.truncated[index]
+        for place in ended.nonzero()[0].tolist():
+            self._returns[rows[place]], self._lengths[rows[place]] = 0.0, 0
+
     def _step_all(self, rows: Sequence[int], index: Any, times: list[int] | None) -> None:
-        """Step or reset each row. Observations and rewards are gathered; what is out of the ordinary is put aside.
+        """Step or reset each row. Observations and rewards are gathered; flags and infos are put aside.
 
         If `times` is given, the clock's reading after each row is appended.
         """
@@ -171,7 +186,7 @@ class RowRunner:
                 else:
                     self._begin(row, op)
             except ENV_RAISED as error:
-                reason = error if result is _NOTHING else SpaceError(_not_five(result))
+                reason = error if result is _NOTHING else SpaceError(wrong_result(result))
                 self._failed(row, self._fault(row, reason, action))
             if times is not None:
                 times.append(_clock())
@@ -194,7 +209,7 @@ class RowRunner:
         if self._absent:
             present = where = [row for row in rows if row not in self._absent]
         if self._flagged:
-            batch.terminated[where] = batch.truncated[where] = False
+            batch.terminated[where] = batch.truncated[where] = batch.done[where] = False
             self._flagged = len(present) < len(self.envs)
         if self._keeps:
             self._kept = [column.copy() for column in batch.obs]
@@ -211,7 +226,7 @@ class RowRunner:
 
     def _note_rewards(self, where: Any) -> bool:
         """Write all rewards; False if one of them is not a number."""
-        if not all(issubclass(kind, _NUMBERS) for kind in set(map(type, self._gained))):
+        if not all(issubclass(kind, NUMBERS) for kind in set(map(type, self._gained))):
             return False
         try:
             rewards = array.array("d", self._gained)
@@ -224,14 +239,14 @@ class RowRunner:
         return True
 
     def _note_row(self, row: int, obs: Any, reward: Any) -> None:
-        self._rewards[row] = reward if type(reward) is float else _number(reward)
+        self._rewards[row] = reward if type(reward) is float else as_number(reward)
         self._write_obs(row, obs)
 
     def _note_unusual(self, row: int, obs: Any, terminated: Any, truncated: Any, info: Any) -> None:
         """A row with an info, or with flags that are not both plainly False."""
-        if type(terminated) not in _BOOLS or type(truncated) not in _BOOLS:
-            raise SpaceError(_not_bools(terminated, truncated))
-        if _checked_info(info):
+        if type(terminated) not in BOOLS or type(truncated) not in BOOLS:
+            raise SpaceError(wrong_flags(terminated, truncated))
+        if checked_info(info):
             self.batch.mail[row] = Mail(info)
         if terminated or truncated:
             self._end(row, obs, terminated, truncated)
@@ -251,6 +266,7 @@ class RowRunner:
         self._terminated[row], self._truncated[row] = terminated, truncated
         self._end_after.append(row)
         if self._ops[row] != _ROLL:
+            self._done[row] = True
             return
         self._write_final(row, obs)
         mail = self.batch.mail.pop(row, None)
@@ -258,7 +274,7 @@ class RowRunner:
         try:
             obs, info = self._reset(row)
             self._write_obs(row, obs)
-            self.batch.mail[row].info = _checked_info(info)
+            self.batch.mail[row].info = checked_info(info)
         except ENV_RAISED as error:
             self._failed(row, Fault.of(error, "reset", seed=self._last_seed(row)))
         except BaseException as interrupt:
@@ -271,31 +287,25 @@ class RowRunner:
         for row in self._absent:
             self._lengths[row] -= 1
         for row in self._resets:
-            self._returns[row], self._lengths[row] = 0.0, -1
-        if self._ended:
-            for row in self._ended.intersection(rows).difference(self._resets):
-                self._returns[row], self._lengths[row] = 0.0, 0
-            self._ended.difference_update(rows)
+            self._returns[row], self._lengths[row], self._done[row] = 0.0, -1, False
         if len(rows) == len(self.envs):
             batch.episode_return += batch.reward
             batch.episode_length += 1
         else:
             batch.episode_return[index] += batch.reward[index]
             batch.episode_length[index] += 1
-        self._ended.update(self._end_after)
         self._resets, self._absent, self._end_after = [], [], []
-        batch.op[index] = 0
+        self.finished[index] = True
         self._running = ()
 
     def run_whatever_happens(self, rows: Sequence[int]) -> None:
-        """Like `run`, where no user is waiting who could interrupt: anything an env raises is its own failure."""
+        """Like `run`, in a worker, where Ctrl-C does not come: anything an env raises is its own failure."""
         while rows:
+            self._running, self._noting = rows, True  # an error before `run` begins is a failure of all rows
             try:
                 self.run(rows)
                 return
             except BaseException as error:
-                if not self._running and self._ops[rows[-1]]:  # not the doing of an env
-                    self._lose(rows, error)
                 rows = self.interrupted(error)
 
     def interrupted(self, error: BaseException) -> Sequence[int]:
@@ -326,62 +336,17 @@ class RowRunner:
         self._obs, self._gained, self._unusual = [], [], []
         self._resets, self._absent, self._end_after = [], [], []
         self._flagged = True
-        self.batch.op[list(rows)] = 0
+        self.finished[list(rows)] = True
         self._running, self._interrupt = (), None
 
     def _fault(self, row: int, error: BaseException, action: Any = _NOTHING) -> Fault:
-        """What went wrong with the op of a row, before that op is cleared."""
+        """What went wrong with the op of a row."""
         elapsed = (_clock() - self._started) / 1e9
         if self._ops[row] == _RESET:
             return Fault.of(error, "reset", seed=self._last_seed(row), elapsed=elapsed)
         if action is _NOTHING:
             (action,) = self._read_actions(slice(row, row + 1), 1)
         return Fault.of(error, "step", action, self._last_seed(row), elapsed=elapsed)
-
-    def call(
-        self, rows: Iterable[int], name: str | Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> dict[int, Any]:
-        """Call a method of, or read an attribute from, the envs of `rows`; a Fault stands for a failed call.
-
-        A function in place of the name is called with each env, and its index among all envs, before the arguments.
-        """
-
-        def one(env: gymnasium.Env[Any, Any], place: int) -> Any:
-            if not isinstance(name, str):
-                return name(env, place, *args, **kwargs)
-            attribute = env.get_wrapper_attr(name)
-            return attribute(*args, **kwargs) if callable(attribute) else attribute
-
-        return {row: self._guarded(row, one, self._named + row) for row in rows}
-
-    def set_attr(self, name: str, values: dict[int, Any]) -> dict[int, Any]:
-        """Set an attribute of the envs of some rows; a Fault stands for one that could not be set."""
-
-        def one(env: gymnasium.Env[Any, Any], value: Any) -> None:
-            env.set_wrapper_attr(name, value)
-
-        return {row: self._guarded(row, one, value) for row, value in values.items()}
-
-    def close(self) -> list[str]:
-        """Close every env, also after one that raises. Returns what went wrong, for the user to be warned of."""
-        complaints = []
-        for row, env in enumerate(self.envs):
-            self._current[0] = row
-            try:
-                env.close()
-            except ENV_RAISED as error:
-                complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
-        self._current[0] = -1
-        return complaints
-
-    def _guarded(self, row: int, function: Callable[..., Any], *args: Any) -> Any:
-        self._current[0] = row
-        try:
-            result = function(self.envs[row], *args)
-        except ENV_RAISED as error:
-            result = Fault.of(error, "call", seed=self._last_seed(row))
-        self._current[0] = -1
-        return result
 
     def _reset(self, row: int) -> tuple[Any, Any]:
         """Begin an episode with the row's seed and options; what `reset` returned, unchecked but for its form."""
@@ -445,12 +410,8 @@ class RowRunner:
             self._absent = [absent for absent in self._absent if absent != row]
             self._failed(row, Fault.of(error, "make", seed=self._last_seed(row)))
             return
-        told = {**info, "fault": fault.as_info(self._named + row, int(batch.restarts[row]))}
-        cause = fault if self._start_kinds[row] else None
-        batch.mail[row] = Mail(told, final_info=final_info if op == _ROLL else None, cause=cause)
+        report_restart(batch, row, self._named + row, fault, info, final_info)
         if not ended_before:
-            batch.reward[row], batch.terminated[row], batch.truncated[row] = 0.0, False, op != _RESET
-            self._flagged = True
             (self._resets if op == _RESET else self._end_after).append(row)
 
     def _restart(self, row: int, op: int, fault: Fault, rebuilt: bool, ended_before: bool) -> dict[str, Any]:
@@ -460,16 +421,15 @@ class RowRunner:
             self._policies[row].allow(fault, self._exchanges)
             batch.restarts[row] += 1
             self._rebuild(row)
-        if op != _RESET or self._seeds[row] == NO_SEED:
-            self._seeds[row] = restart_seed(self._last_seed(row), self._named + row, int(batch.restarts[row]))
+        seed_restart(batch, row, self._named + row)
+        if not ended_before:
+            self._flagged = True
+            end_episode(batch, row)
         if op == _STEP:
             return {}
-        if op == _ROLL and not ended_before:
-            for final, obs in zip(batch.final_obs, batch.obs, strict=True):
-                final[row] = obs[row]
         obs, info = self._reset(row)
         self._write_obs(row, obs)
-        return _checked_info(info)
+        return checked_info(info)
 
     def _rebuild(self, row: int) -> None:
         close_quietly(self.envs[row])
@@ -481,11 +441,6 @@ class RowRunner:
         _, bucket = np.frexp(spent)
         self.clocks.histogram[listed, np.minimum(bucket, BUCKETS - 1)] += 1
         self.clocks.total[listed] += spent
-
-
-def _words(column: np.ndarray) -> Any:
-    """A view of a column whose single items are read and written faster than an array's."""
-    return memoryview(column)  # type: ignore[arg-type]  # NumPy's stubs do not say that arrays are buffers
 
 
 def _index(rows: Sequence[int], count: int) -> Any:
@@ -501,32 +456,3 @@ def _equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
         return bool(one == other)
     except Exception:
         return False
-
-
-def _checked_info(info: Any) -> dict[str, Any]:
-    if not isinstance(info, dict):
-        raise SpaceError(f"info must be a dict, got {type(info).__name__}")
-    return info
-
-
-def _number(reward: Any) -> float:
-    if isinstance(reward, _NUMBERS):
-        return float(reward)
-    if isinstance(reward, (np.ndarray, np.bool_)) and np.size(reward) == 1 and np.asarray(reward).dtype.kind in "biuf":
-        return float(np.asarray(reward).reshape(()))
-    raise SpaceError(f"reward must be a number, got {type(reward).__name__} {reward!r:.60}")
-
-
-def _not_bools(terminated: Any, truncated: Any) -> str:
-    name, value = ("terminated", terminated) if type(terminated) not in _BOOLS else ("truncated", truncated)
-    return f"{name} must be a bool, got {type(value).__name__} {value!r:.60}"
-
-
-def _not_five(result: Any) -> str:
-    """What is wrong with what `step` returned."""
-    if not isinstance(result, tuple):
-        return f"step() must return 5 values (obs, reward, terminated, truncated, info), got {type(result).__name__}"
-    if len(result) == 5:  # the truth value of its info cannot be told
-        return f"info must be a dict, got {type(result[4]).__name__}"
-    hint = "; old Gym API? wrap it, e.g. with shimmy" if len(result) == 4 else ""
-    return f"step() returned {len(result)} values, 5 needed (obs, reward, terminated, truncated, info){hint}"

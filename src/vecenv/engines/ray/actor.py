@@ -15,26 +15,25 @@ from typing import Any
 import numpy as np
 
 from vecenv._batch.batch import Batch, Mail, Op, Rows
-from vecenv._batch.faults import Fault, restart_seed
+from vecenv._batch.columns import TRAVELLING
+from vecenv._batch.faults import Fault
 from vecenv._batch.layout import Columns
-from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import UNWATCHED, WATCHED
 from vecenv._util.cpus import usable_cpus
 from vecenv.engines import Engine, SupportsCall, SupportsStates
 from vecenv.engines.facts import EnvFacts
+from vecenv.engines.pending import PendingRows
 from vecenv.engines.process.sendable import drop_unsendable, picklable, sendable, unsendable
+from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
 from vecenv.errors import EnvError, SpaceError, WorkerError
 
 Build = Callable[[], Engine]
 """Builds the engine of an actor."""
 
-KEPT = ("seed", "reward", "terminated", "truncated", "episode_return", "episode_length", "last_seed", "restarts")
-"""Columns that travel back with every answer, besides observations."""
-
 
 @dataclass(frozen=True)
 class Place:
-    """Where an actor lives: its process, its machine, Ray's id of that, and the processors it may use there."""
+    """Where an actor runs: its process, its machine, Ray's id of that, and the processors it may use there."""
 
     pid: int
     node: str
@@ -44,30 +43,30 @@ class Place:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the front has seen last of some rows."""
+    """The columns of some rows as the front received them last."""
 
     kept: dict[str, np.ndarray]
     obs: Columns
 
     @classmethod
     def of(cls, batch: Batch, rows: slice = slice(None)) -> Seen:
-        kept = {name: getattr(batch, name)[rows].copy() for name in KEPT}
+        kept = {name: getattr(batch, name)[rows].copy() for name in TRAVELLING}
         return cls(kept, [column[rows].copy() for column in batch.obs])
 
 
 @dataclass(frozen=True)
 class Built:
-    """What the envs of an actor say of themselves, and empty columns of the infos that all of them have."""
+    """What the envs of an actor are, and empty columns of the infos that all of them have."""
 
     facts: list[EnvFacts]
     info: dict[str, np.ndarray]
     seen: Seen | None = None
-    """What they are, if they were reset already."""
+    """Their columns, if they were reset already."""
 
 
 @dataclass(frozen=True)
 class LastSeen:
-    """What the rows of a lost actor were when they were last seen, and why it is gone."""
+    """The columns of a lost actor's rows as they were received last, and why it is lost."""
 
     fault: Fault
     seen: Seen
@@ -84,9 +83,9 @@ class Request:
     options: dict[int, Any] = field(default_factory=dict)
     raw_actions: dict[int, Any] = field(default_factory=dict)
     watched: bool = False
-    """Whether the answer is to tell how episodes began."""
+    """Whether the answer is to say how episodes began."""
     number: int = 0
-    """Which request it is. After an interrupt the front may not know whether it has asked, and asks again."""
+    """Number of the request. One that may have been sent before an interrupt is sent again; the actor runs it once."""
 
 
 @dataclass
@@ -94,7 +93,7 @@ class Answer:
     """What became of a request: the columns of its rows, in its order.
 
     Attributes:
-        ended: positions where `final_obs` and `final_info` have something to say.
+        ended: positions where a ROLL ended an episode, so that `final_obs` and `final_info` are written.
         mail: by row, counted from the actor's first.
         dropped: what to warn of.
         seconds, cpu_seconds: that the engine took, on the clock and on the processor.
@@ -119,16 +118,16 @@ class RowActor:
 
     Args:
         build: a pickled function that builds the engine.
-        path: where the front finds modules; looked at last.
+        path: where the driver finds modules; searched last.
         first: index of its first row among all.
-        life: what its rows were, if they lived in an actor before that was lost.
+        last_seen: columns of its rows, if they were in an actor before that was lost.
     """
 
-    def __init__(self, build: bytes, path: list[str], first: int, life: LastSeen | None = None) -> None:
+    def __init__(self, build: bytes, path: list[str], first: int, last_seen: LastSeen | None = None) -> None:
         sys.path += [place for place in path if place not in sys.path]
         self._build = build
         self._first = first
-        self._life = life
+        self._last_seen = last_seen
         self._engine: Any = None
         self._dropped: set[Any] = set()
         self._answered: tuple[int, Answer] | None = None
@@ -151,8 +150,8 @@ class RowActor:
             return SpaceError(f"{error} (counted from env {self._first})") if self._first else error
         except Exception as error:  # it cannot be unpickled here, or a kernel cannot be compiled
             return self._first, Fault.of(error, "make")
-        if self._life is not None:
-            self._engine = RestartedEngine(engine, self._life, self._first)
+        if self._last_seen is not None:
+            self._engine = RestartedEngine(engine, self._last_seen, self._first)
         batch, facts = engine.batch, engine.facts
         envs = getattr(engine, "envs", None)
         same = EnvFacts(facts.single_observation_space, facts.single_action_space, facts.metadata, facts.render_mode)
@@ -162,7 +161,7 @@ class RowActor:
         )
 
     def run(self, request: Request) -> Answer:
-        """Run the ops of some rows, once, also if that is asked for twice in a row."""
+        """Run the ops of some rows. The same request sent twice is run once."""
         if self._answered is None or self._answered[0] != request.number:
             self._answered = request.number, self._run(request)
         return self._answered[1]
@@ -187,7 +186,7 @@ class RowActor:
         batch.mail.clear()
         dropped = self._make_sendable(mail)
         return Answer(
-            kept={name: getattr(batch, name)[where] for name in KEPT},
+            kept={name: getattr(batch, name)[where] for name in TRAVELLING},
             obs=[column[where] for column in batch.obs],
             info={name: column[where] for name, column in batch.info.items()},
             ended=ended,
@@ -256,86 +255,91 @@ class RowActor:
         return {row: batch.start[row].copy() for row in rows.tolist() if batch.start_kind[row] > WATCHED}
 
     def _make_sendable(self, mail: dict[int, Mail]) -> list[str]:
-        """Take out of the infos what cannot be pickled; what to say of it, once per key."""
+        """Remove from the infos what cannot be pickled; returns a warning for each key, once."""
         if not mail or picklable(mail):
             return []
-        told = []
-        for row, letter in mail.items():
-            for key in drop_unsendable(letter):
+        dropped = []
+        for row, each in mail.items():
+            for key in drop_unsendable(each):
                 if key not in self._dropped:
                     self._dropped.add(key)
-                    told.append(unsendable(key, self._first + row))
-        return told
+                    dropped.append(unsendable(key, self._first + row))
+        return dropped
 
 
 def as_fault(error: EnvError, first: int) -> Fault:
-    """An error of an actor's engine as data, with rows counted as the front does."""
+    """An error of an actor's engine as data, with rows counted among all envs."""
     rows = tuple(first + row for row in error.rows)
     if isinstance(error, WorkerError):
         error.row, error.rows = None if error.row is None else first + error.row, rows
         error.message += f" (counted from env {first})" if first else ""
         return Fault.of(error, error.phase or "step", error=error)
     fault = Fault.of(error.__cause__ or error, error.phase or "step", error.action)
-    told = error.remote_traceback or fault.traceback
-    return replace(fault, seed=error.seed, traceback=told, rows=rows if len(rows) > 1 else ())
+    trace = error.remote_traceback or fault.traceback
+    return replace(fault, seed=error.seed, traceback=trace, rows=rows if len(rows) > 1 else ())
 
 
 class RestartedEngine:
-    """An engine whose rows lived in an actor that was lost: the first op of each reports the episode that it lost.
+    """An engine in place of one that was lost with its actor: the first op of each row reports the lost episode.
 
     It does for any engine what `RowRunner` does for the rows of a process that died: a STEP or ROLL comes back
     truncated, with reward 0 and the observation that was seen last; a RESET begins an episode. `info["fault"]` says
     why.
     """
 
-    def __init__(self, engine: Engine, life: LastSeen, first: int) -> None:
+    def __init__(self, engine: Engine, last_seen: LastSeen, first: int) -> None:
         self.name, self.batch, self.facts = engine.name, engine.batch, engine.facts
         self.engine: Any = engine
         self._first = first
-        self._lost = dict.fromkeys(range(len(self.batch)), life.fault)
+        self._lost = dict.fromkeys(range(len(self.batch)), last_seen.fault)
         self._reporting: dict[int, tuple[int, Fault, float, int]] = {}
         """Rows of this exchange that were lost: op, why, return and length of the episode."""
+        self._reported: set[int] = set()
+        """Rows whose flags were written here."""
         self._shown: list[int] = []
-        """Rows that show the totals of an episode that is over while the next one has begun."""
-        self._waiting: set[int] = set()
-        self._inner: set[int] = set()
-        """Rows that were sent, and those of them that the engine runs."""
-        for name, column in life.seen.kept.items():
+        """Rows that show the totals of an ended episode while the next one has begun."""
+        self._pending = PendingRows(len(self.batch))
+        self._last_obs = last_seen.seen.obs
+        for name, column in last_seen.seen.kept.items():
             getattr(self.batch, name)[...] = column
-        for column, seen in zip(self.batch.obs, life.seen.obs, strict=True):
+        for column, seen in zip(self.batch.obs, last_seen.seen.obs, strict=True):
             column[...] = seen
 
     def send(self, rows: Rows) -> None:
         batch = self.batch
         self.settle()
-        batch.terminated[rows] = batch.truncated[rows] = False
         listed = rows.tolist()
+        reported = list(self._reported.intersection(listed))
+        batch.terminated[reported] = batch.truncated[reported] = False  # the engine clears only flags that it has set
+        self._reported.difference_update(reported)
         for row in listed if self._lost else ():
             if row in self._lost:
                 self._begin(row, self._lost.pop(row))
-        self._waiting.update(listed)
-        inner = [row for row in listed if batch.op[row]]
-        self._inner.update(inner)
-        if inner:
-            self.engine.send(np.array(inner))
+        self._pending.open(rows)
+        inner = rows[batch.op[rows] != Op.IDLE]
+        if len(inner):
+            self.engine.send(inner)
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
+        inner = self.engine.pending()
         try:
-            if self._inner:
-                self.engine.recv(len(self._inner), timeout)
+            if len(inner):
+                self.engine.recv(len(inner), timeout)
         except EnvError as error:
-            for rows in (self._inner, self._waiting):
-                rows.difference_update(error.rows)
+            self._pending.give_back(np.intersect1d(error.rows, self._pending.rows()))
             raise
-        for row, report in self._reporting.items():
-            if row in self._waiting:
-                self._report(row, *report)
-        rows = np.array(sorted(self._waiting))
-        self._inner, self._waiting, self._reporting = set(), set(), {}
+        rows = self._pending.rows()
+        for row in self._reporting.keys() & set(rows.tolist()):
+            self._report(row, *self._reporting[row])
+        self._reporting = {}
+        self._pending.give_back(rows)
         return rows
 
+    def pending(self) -> Rows:
+        return self._pending.rows()
+
     def settle(self) -> None:
-        """Make the totals those of the running episodes again."""
+        """Clear the totals of ended episodes that are shown while the next ones have begun."""
         self.batch.episode_return[self._shown], self.batch.episode_length[self._shown] = 0.0, 0
         self._shown = []
 
@@ -351,23 +355,17 @@ class RestartedEngine:
     def _begin(self, row: int, fault: Fault) -> None:
         batch, op = self.batch, int(self.batch.op[row])
         self._reporting[row] = op, fault, float(batch.episode_return[row]), int(batch.episode_length[row])
-        if op != Op.RESET or batch.seed[row] == NO_SEED:
-            batch.seed[row] = restart_seed(int(batch.last_seed[row]), self._first + row, int(batch.restarts[row]))
-        if op == Op.ROLL:
-            for final, obs in zip(batch.final_obs, batch.obs, strict=True):
-                final[row] = obs[row]
+        seed_restart(batch, row, self._first + row)
         batch.op[row] = Op.IDLE if op == Op.STEP else Op.RESET
 
     def _report(self, row: int, op: int, fault: Fault, total: float, length: int) -> None:
         batch = self.batch
-        letter = batch.mail.pop(row, None) or Mail()
-        told = {**letter.info, "fault": fault.as_info(self._first + row, int(batch.restarts[row]))}
+        batch.op[row] = op
+        mail = batch.mail.get(row) or Mail()
         another = fault.error is not None and fault.error.row not in (None, self._first + row)
-        cause = replace(fault, another=another) if batch.start_kind[row] else None
-        batch.mail[row] = Mail(told, final_info={} if op == Op.ROLL else None, cause=cause)
-        if op == Op.RESET:
-            return
-        batch.reward[row], batch.terminated[row], batch.truncated[row] = 0.0, False, True
+        report_restart(batch, row, self._first + row, replace(fault, another=another), mail.info)
+        end_episode(batch, row, self._last_obs)
+        self._reported.add(row)
         if op == Op.ROLL:
             batch.episode_return[row], batch.episode_length[row] = total, length
             self._shown.append(row)

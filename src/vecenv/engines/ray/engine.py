@@ -16,8 +16,9 @@ from vecenv._batch.batch import Batch, Mail, Op, Rows
 from vecenv._batch.clocks import BUCKETS, Clocks
 from vecenv._batch.faults import Fault, OnError
 from vecenv.engines.facts import check_observation_mode, merge_facts
+from vecenv.engines.pending import PendingRows
 from vecenv.engines.process.sendable import pickled
-from vecenv.engines.python.local import check_resets, discard_mail, first_fault, hand_over, results_or_raise, split
+from vecenv.engines.python.local import check_resets, hand_over, results_or_raise, split
 from vecenv.engines.ray.actor import Answer, Build, LastSeen, Request, RowActor, Seen
 from vecenv.engines.ray.pool import Pool
 from vecenv.engines.ray.remote import ActorLoad, RemoteActor, load_of, summary_of
@@ -67,21 +68,15 @@ class RayEngine:
     ) -> None:
         check_observation_mode(observation_mode)
         self._on_error: OnError = on_error
-        self._ordered = ordered
         self._local = local
         self._bounds = bounds = split(count, workers)
         self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in bounds])
-        self._everyone: Rows = np.arange(count)
-        self._sequence = 0
         self._since = 0.0
-        """When waiting began, or an actor was last built again: timeouts do not count the building."""
+        """When waiting began, or an actor was last built again: timeouts do not include the building."""
         self._flights: dict[Any, InFlight] = {}
         self._unlaunched: list[InFlight] = []
         """Requests that are still to be sent; after an interrupt there may be some."""
-        self._pending = np.zeros(count, np.bool_)
-        self._done = np.zeros(count, np.bool_)
-        """Rows whose results are in the batch, but not yet received."""
-        self._sent_at = np.zeros(count, np.int64)
+        self._pending = PendingRows(count, ordered=ordered)
         self._rows_run = np.zeros(workers, np.int64)
         self._watched = False
         self._begun: dict[int, Any] = {}
@@ -89,7 +84,7 @@ class RayEngine:
         self._pool = Pool(
             RowActor,
             bounds,
-            lambda number, life: (builds[number], sys.path, bounds[number][0], life),
+            lambda number, last_seen: (builds[number], sys.path, bounds[number][0], last_seen),
             ray_address=ray_address,
             num_cpus=num_cpus,
             spread=False,
@@ -117,40 +112,31 @@ class RayEngine:
                 check_resets(self.batch, mine)
                 self._pool.revive(actor.number, None)
         rows = np.sort(rows)
-        self._sequence += 1
-        flights = [self._flight(int(number), rows) for number in np.unique(self._worker_of[rows])]
-        self._sent_at[rows] = self._sequence
-        self._done[rows] = False
-        self._unlaunched = flights
-        self._pending[rows] = True  # from here on they are sent, whatever interrupt comes
+        self._unlaunched = [self._flight(int(number), rows) for number in np.unique(self._worker_of[rows])]
+        self._pending.open(rows)  # if an interrupt comes from here on, the next call sends the requests
         self._launch_rest()
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         self._resume()
-        for actor in self._pool.actors:  # of one that died nobody may have been told
-            if actor.error is not None and self._pending[actor.start : actor.stop].any():
+        for actor in self._pool.actors:  # an interrupt may have kept the error of a dead actor from being raised
+            if actor.error is not None and self._pending.sent_at[actor.start : actor.stop].any():
                 self._give_up(actor, actor.error)
                 raise actor.error
         self._since = time.monotonic()
-        while not self._enough(count):
+        while self._pending.missing(count):
             ready = self._pool.wait(list(self._flights), self._left(timeout))
             if not ready:
                 self._late(timeout)
             for reference in ready:
                 self._complete(reference)
-        rows = self._choose(count)
-        found = first_fault(self.batch, rows)
-        if found is None:
-            self._give_back(rows)
-            return rows
-        row, fault = found
-        error = fault.to_error(row, *self._home(row))
-        self._give_back(np.array(error.rows))
-        discard_mail(self.batch, error.rows)
-        raise error
+        rows = self._pending.choose(count)
+        if self.batch.mail:
+            self._pending.raise_fault(self.batch, rows, self._home)
+        self._pending.give_back(rows)
+        return rows
 
     def pending(self) -> Rows:
-        return np.flatnonzero(self._pending)
+        return self._pending.rows()
 
     def gone(self) -> Rows:
         dead = [actor.number for actor in self._pool.actors if actor.error is not None]
@@ -191,7 +177,7 @@ class RayEngine:
         return summary_of(self._pool.actors) + inside
 
     def watch(self) -> dict[int, Any]:
-        """From now on, have actors tell how episodes began; they are added to this dict, by row, as `Answer.begun`."""
+        """From now on, actors say how episodes began; this is added to the returned dict, by row, as `Answer.begun`."""
         self._watched = True
         return self._begun
 
@@ -208,13 +194,13 @@ class RayEngine:
             seed=batch.seed[where].copy(),
             actions=[column[where].copy() for column in batch.actions],
             watched=self._watched,
-            number=self._sequence,
+            number=self._pending.sequence + 1,
         )
         local = (mine - actor.start).tolist() if batch.options or batch.raw_actions else []
         hand_over(batch.options, request.options, local, actor.start)
         hand_over(batch.raw_actions, request.raw_actions, local, actor.start)
         if request.options or request.raw_actions or batch.action_layout.by_value:
-            pickled(request)  # to know before anything is sent
+            pickled(request)  # raises, if it does, before anything is sent
         return InFlight(actor, mine, request)
 
     def _launch_rest(self) -> None:
@@ -222,18 +208,17 @@ class RayEngine:
             flight = self._unlaunched[0]
             try:
                 self._flights[flight.actor.handle.run.remote(flight.request)] = flight
-            except Exception:  # Ray does not take it, nor is anybody asked for those that were to follow
+            except Exception:  # Ray refuses it: this request and those after it are not sent
                 unsent = np.concatenate([flight.rows for flight in self._unlaunched])
                 self._unlaunched = []
-                self._give_back(unsent)
-                self.batch.op[unsent] = Op.IDLE
+                self._pending.give_back(unsent[self._pending.sent_at[unsent] > 0])
                 raise
             del self._unlaunched[0]
 
     def _resume(self) -> None:
-        """Finish what an interrupt or a death has cut short: every pending request is with the actor of its rows.
+        """Send what an interrupt or a death kept from being sent: every pending request is with the actor of its rows.
 
-        One of which nobody knows whether it was sent is sent again, and run once.
+        A request that may have been sent is sent again; the actor runs it once.
         """
         actors = self._pool.actors
         stale = {
@@ -249,28 +234,27 @@ class RayEngine:
             left = {
                 id(flight.request): replace(flight, actor=actors[flight.actor.number])
                 for flight in self._unlaunched
-                if id(flight.request) not in known and self._pending[flight.rows].any()
+                if id(flight.request) not in known and self._pending.sent_at[flight.rows].any()
             }
             self._unlaunched = list(left.values())
             self._launch_rest()
 
     def _complete(self, reference: Any) -> None:
-        """Take an answer; whatever an interrupt cuts short is done again."""
+        """Take an answer; if an interrupt comes meanwhile, it is taken again."""
         flight = self._flights.get(reference)
         if flight is None:
             return  # its actor was found dead through another answer
         try:
             answer = self._pool.result(flight.actor, reference, self._phase(flight))
         except WorkerDied as error:
-            self._bury(flight.actor, error)
+            self._handle_death(flight.actor, error)
             return
         except Exception as error:  # it cannot be unpickled here, or there is a fault in the actor's own code
             fault = Fault.of(error, self._phase(flight))
             self.batch.mail.update({row: Mail(fault=fault) for row in flight.rows.tolist()})
-            self.batch.op[flight.rows] = Op.IDLE
         else:
             self._write(flight, answer)
-        self._done[flight.rows] = self._pending[flight.rows]
+        self._pending.finished[flight.rows] = self._pending.sent_at[flight.rows] > 0
         del self._flights[reference]
 
     def _write(self, flight: InFlight, answer: Answer) -> None:
@@ -287,7 +271,6 @@ class RayEngine:
             ours[ended] = theirs
         for name, column in answer.final_info.items():
             batch.final_info[name][ended] = column
-        batch.op[where] = Op.IDLE
         batch.mail.update((actor.start + row, mail) for row, mail in answer.mail.items())
         self._begun.update((actor.start + row, start) for row, start in answer.begun.items())
         for text in answer.dropped:
@@ -296,28 +279,8 @@ class RayEngine:
         actor.cpu_seconds += answer.cpu_seconds
         self._rows_run[actor.number] += len(rows)
 
-    def _enough(self, count: int) -> bool:
-        if count == np.count_nonzero(self._pending):
-            return not self._flights
-        if not self._ordered:
-            return bool(np.count_nonzero(self._done) >= count)
-        return bool(self._done[self._in_order(self._pending)[:count]].all())
-
-    def _choose(self, count: int) -> Rows:
-        """Of the rows that are done, those sent first; all pending ones come ascending."""
-        if count == np.count_nonzero(self._pending):
-            return np.flatnonzero(self._pending)
-        return self._in_order(self._done)[:count]
-
-    def _in_order(self, mask: np.ndarray) -> Rows:
-        rows = np.flatnonzero(mask)
-        return rows[np.argsort(self._sent_at[rows], kind="stable")]
-
     def _left(self, timeout: float | None) -> float | None:
         return None if timeout is None else max(0.0, self._since + timeout - time.monotonic())
-
-    def _give_back(self, rows: Rows) -> None:
-        self._pending[rows] = self._done[rows] = False
 
     def _ask(
         self, method: str, arguments: Callable[[RemoteActor], tuple[Any, ...]], timeout: float | None
@@ -344,7 +307,7 @@ class RayEngine:
                     found = self._pool.result(actor, reference, "call")
                     results.update({actor.start + row: value for row, value in found.items()})
                 except WorkerDied as error:
-                    self._bury(actor, error)
+                    self._handle_death(actor, error)
                     asked[ask(self._pool.actors[actor.number])] = self._pool.actors[actor.number]
         return results_or_raise(results, self._home)
 
@@ -355,11 +318,11 @@ class RayEngine:
         return actor.number, actor.pid
 
     def _phase(self, flight: InFlight) -> Phase:
-        return "reset" if flight.request.op[0] == Op.RESET else "step"
+        return "reset" if self.batch.op[flight.rows[0]] == Op.RESET else "step"
 
     def _late(self, timeout: float | None) -> None:
         """Time ran out: raise WorkerTimeout, or kill the first actor that is late if it may be restarted."""
-        flight = min(self._flights.values(), key=lambda flight: self._sent_at[flight.rows[0]])
+        flight = min(self._flights.values(), key=lambda flight: self._pending.sent_at[flight.rows[0]])
         error: WorkerTimeout = flight.actor.late(int(flight.rows[0]), timeout, self._phase(flight))
         if self._on_error == "raise":
             raise error
@@ -367,19 +330,19 @@ class RayEngine:
         self._pool.kill(flight.actor)
         self._since = time.monotonic()
 
-    def _bury(self, actor: RemoteActor, error: WorkerDied) -> None:
+    def _handle_death(self, actor: RemoteActor, error: WorkerDied) -> None:
         """An actor is dead: start it again or raise WorkerDied, as `on_error` says."""
         if self._on_error == "raise":
             self._give_up(actor, error)
             raise error
         mine = slice(actor.start, actor.stop)
 
-        def life(fault: Fault) -> LastSeen:
+        def last_seen(fault: Fault) -> LastSeen:
             self.batch.restarts[mine] += 1
             return LastSeen(fault, Seen.of(self.batch, mine))
 
         try:
-            self._pool.restart(actor, error, self._sequence, life)
+            self._pool.restart(actor, error, self._pending.sequence, last_seen)
         except RestartLimit as limit:
             self._give_up(actor, limit)
             raise
@@ -387,13 +350,13 @@ class RayEngine:
         self._since = time.monotonic()
 
     def _give_up(self, actor: RemoteActor, error: EnvError) -> None:
-        """Hand back what a dead actor was asked for; the next RESET of its rows starts it again."""
+        """Give back the rows that a dead actor was asked for; the next RESET of its rows starts it again."""
         actor.error = error
         self._unlaunched = [flight for flight in self._unlaunched if flight.actor is not actor]
         self._drop({reference: flight for reference, flight in self._flights.items() if flight.actor is actor})
-        self.batch.op[actor.start : actor.stop] = Op.IDLE
-        discard_mail(self.batch, actor.rows)
-        self._give_back(np.arange(actor.start, actor.stop))
+        self.batch.discard_mail(actor.rows)
+        rows = np.arange(actor.start, actor.stop)
+        self._pending.give_back(rows[self._pending.sent_at[rows] > 0])
 
     def _drop(self, flights: dict[Any, InFlight]) -> None:
         for reference in flights:

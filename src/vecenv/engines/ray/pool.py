@@ -1,4 +1,4 @@
-"""A pool of Ray actors: placed, built, built again when they are lost, and closed."""
+"""A pool of Ray actors: placing them, building their envs, replacing lost actors, closing them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Pool:
     Args:
         actor: the class.
         bounds: rows of each actor.
-        arguments: of the constructor, by number and life.
+        arguments: of the constructor, from the actor's number and what its rows were last seen as.
         num_cpus: processors that each actor reserves; a fraction is fine.
         spread: over the nodes, instead of as Ray likes.
         again: the user's call that starts a dead actor again.
@@ -64,13 +64,13 @@ class Pool:
         self.actors.extend(self._create(number, None) for number in range(len(self._bounds)))
         return self._build(self.actors)
 
-    def revive(self, number: int, life: Any) -> RemoteActor:
+    def revive(self, number: int, last_seen: Any) -> RemoteActor:
         """A new actor in the place of a lost one. Raises EnvError if it cannot be had."""
         dead = self.actors[number]
         self.kill(dead)
         try:
             check_room(self.ray, 1, self._num_cpus, min(PLACE_SECONDS, self._start_timeout))
-            actor = self._create(number, life)
+            actor = self._create(number, last_seen)
             actor.seconds, actor.cpu_seconds = dead.seconds, dead.cpu_seconds
             try:
                 self._build([actor])
@@ -84,23 +84,25 @@ class Pool:
         self.actors[number] = actor
         return actor
 
-    def restart(self, actor: RemoteActor, error: WorkerDied, now: int, life: Callable[[Fault], Any]) -> RemoteActor:
+    def restart(
+        self, actor: RemoteActor, error: WorkerDied, now: int, last_seen: Callable[[Fault], Any]
+    ) -> RemoteActor:
         """Build a dead actor again, as often as is allowed.
 
         Args:
             actor: that died of `error`.
             now: counts the ops of its rows.
-            life: what its rows were, of the reason that they are to report.
+            last_seen: makes what the new actor gets of its rows from the fault that they are to report.
 
         Raises:
             RestartLimit: it died, or could not be built, too often.
         """
         cause = actor.hung or error
-        fault = told = Fault.of(cause, error.phase or "step", error=cause)
+        fault = reported = Fault.of(cause, error.phase or "step", error=cause)
         while True:
             try:
                 self._policies[actor.number].allow(fault, now)
-                return self.revive(actor.number, life(told))
+                return self.revive(actor.number, last_seen(reported))
             except RestartLimit as limit:
                 limit.rows = actor.rows
                 raise
@@ -146,9 +148,9 @@ class Pool:
         self.actors.clear()
         self.close()
 
-    def _create(self, number: int, life: Any) -> RemoteActor:
+    def _create(self, number: int, last_seen: Any) -> RemoteActor:
         start, stop = self._bounds[number]
-        return RemoteActor(number, start, stop, self._class.remote(*self._arguments(number, life)), self._again)
+        return RemoteActor(number, start, stop, self._class.remote(*self._arguments(number, last_seen)), self._again)
 
     def _build(self, actors: list[RemoteActor]) -> list[Built]:
         deadline = time.monotonic() + self._start_timeout
@@ -189,14 +191,14 @@ def _close_actors(ray: Any, actors: list[RemoteActor], timeout: float) -> list[s
     complaints: list[str] = []
     with contextlib.suppress(Exception):
         if ray.is_initialized() and actors:
-            complaints = _say_goodbye(ray, actors, timeout)
+            complaints = _close_envs(ray, actors, timeout)
     actors.clear()
     with contextlib.suppress(Exception):
         CONNECTION.leave()
     return complaints
 
 
-def _say_goodbye(ray: Any, actors: list[RemoteActor], timeout: float) -> list[str]:
+def _close_envs(ray: Any, actors: list[RemoteActor], timeout: float) -> list[str]:
     complaints: list[str] = []
     leaving = {actor.handle.close.remote(): actor for actor in actors if actor.error is None and actor.place}
     if leaving:

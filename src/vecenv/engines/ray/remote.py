@@ -1,4 +1,4 @@
-"""Actors as the front sees them: where they are, how busy, and what became of them."""
+"""Actors as the driver sees them: where they are, how busy they are, and how they ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT = 600
 
 @dataclass
 class RemoteActor:
-    """One actor as the front sees it, with the rows `start` ... `stop - 1`.
+    """One actor as the driver sees it, with the rows `start` ... `stop - 1`.
 
     Attributes:
         again: the user's call that starts it again.
@@ -54,7 +54,7 @@ class RemoteActor:
         return f"actor {self.number} ({where}) with envs {self.start} to {self.stop - 1}"
 
     def died(self, reason: BaseException, phase: Phase) -> WorkerDied:
-        """The error that says that it is gone."""
+        """The error for an actor that is gone."""
         advice = f"{self.again}() starts it again"
         error = WorkerDied(
             f"{self.name} died; {advice}; Ray says: {_brief(reason)}",

@@ -82,6 +82,7 @@ def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
         fixed("RNG", np.uint64, (RNG_WORDS,)),
         fixed("ELAPSED", np.int64),
         fixed("ENDED", np.bool_),
+        fixed("FINISHED", np.bool_),
         fixed("OVERRIDE", np.uint8),
         fixed("TODO", np.bool_),
         fixed("WHO", np.int64),
@@ -237,7 +238,7 @@ class Driver:
         new = "".join(f", n_{name}" for name in step.assigned) if step.registers else ""
         call = f"reward, terminated, truncated{new} = step({arguments})"
         self._add(1, "for i in range(n):")
-        self._add(2, "op = OP[i]", "stepped = op > 1", "was = ENDED[i]", "elapsed = ELAPSED[i] + 1")
+        self._add(2, "op = OP[i]", "stepped = op > 1", "was = ENDED[i] | (ELAPSED[i] == 0)", "elapsed = ELAPSED[i] + 1")
         if step.registers and not step.branches:
             self._add(2, call)
             self._add(2, *(f"S_{name}[i] = n_{name} if stepped else S_{name}[i]" for name in step.assigned))
@@ -258,7 +259,7 @@ class Driver:
             "REWARD[i] = reward",
             "TERMINATED[i] = terminated",
             "TRUNCATED[i] = truncated",
-            "ENDED[i] = ended",
+            "ENDED[i] = ended & (op != 3)",
             "TODO[i] = (not stepped) | ((op == 3) & ended)",
             "count += 1 if ended else 0",
         )
@@ -309,7 +310,7 @@ class Driver:
     def _observe_all(self) -> None:
         self._add(1, "for i in range(n):")
         self._observe(2, "O")
-        self._add(1, "for i in range(n):", "    OP[i] = 0")
+        self._add(1, "for i in range(n):", "    FINISHED[i] = True")
 
     def _observe(self, depth: int, into: str) -> None:
         leaves = self.observation.leaves

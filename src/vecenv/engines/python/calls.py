@@ -1,0 +1,121 @@
+"""Calls of Python envs: those that are no ops, and checks of what `step` and `reset` return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from vecenv._batch.batch import Batch
+from vecenv._batch.clocks import Clocks
+from vecenv._batch.faults import Fault
+from vecenv.engines.python.envs import ENV_RAISED
+from vecenv.errors import SpaceError
+
+BOOLS = frozenset({bool, np.bool_})
+NUMBERS = (float, int, np.floating, np.integer)
+
+
+class EnvCalls:
+    """The envs of a block of rows, and calls of them outside of ops.
+
+    Args:
+        envs: one env per row of `batch`.
+        batch: the rows, local to this block.
+        first: index of the first row in the engine's batch.
+        origin: index of that batch's first row among all envs, for names and seeds.
+    """
+
+    def __init__(
+        self, envs: list[gymnasium.Env[Any, Any]], batch: Batch, clocks: Clocks, first: int = 0, origin: int = 0
+    ) -> None:
+        self.envs = envs
+        self.batch = batch
+        self.clocks = clocks
+        self.first = first
+        self._named = origin + first
+        self._current = item_view(clocks.current)
+
+    def call(
+        self, rows: Iterable[int], name: str | Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[int, Any]:
+        """Call a method of, or read an attribute from, the envs of `rows`; a Fault stands for a failed call.
+
+        A function in place of the name is called with each env, and its index among all envs, before the arguments.
+        """
+
+        def one(env: gymnasium.Env[Any, Any], place: int) -> Any:
+            if not isinstance(name, str):
+                return name(env, place, *args, **kwargs)
+            attribute = env.get_wrapper_attr(name)
+            return attribute(*args, **kwargs) if callable(attribute) else attribute
+
+        return {row: self._guarded(row, one, self._named + row) for row in rows}
+
+    def set_attr(self, name: str, values: dict[int, Any]) -> dict[int, Any]:
+        """Set an attribute of the envs of some rows; a Fault stands for one that could not be set."""
+
+        def one(env: gymnasium.Env[Any, Any], value: Any) -> None:
+            env.set_wrapper_attr(name, value)
+
+        return {row: self._guarded(row, one, value) for row, value in values.items()}
+
+    def close(self) -> list[str]:
+        """Close every env, also after one that raises. Returns what went wrong, for a warning to the user."""
+        complaints = []
+        for row, env in enumerate(self.envs):
+            self._current[0] = row
+            try:
+                env.close()
+            except ENV_RAISED as error:
+                complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
+        self._current[0] = -1
+        return complaints
+
+    def _guarded(self, row: int, function: Callable[..., Any], *args: Any) -> Any:
+        self._current[0] = row
+        try:
+            result = function(self.envs[row], *args)
+        except ENV_RAISED as error:
+            result = Fault.of(error, "call", seed=int(self.batch.last_seed[row]))
+        self._current[0] = -1
+        return result
+
+
+def item_view(column: np.ndarray) -> Any:
+    """A view of a column whose single items are read and written faster than an array's."""
+    return memoryview(column)  # type: ignore[arg-type]  # NumPy's stubs do not say that arrays are buffers
+
+
+def checked_info(info: Any) -> dict[str, Any]:
+    """The info, if it is a dict."""
+    if not isinstance(info, dict):
+        raise SpaceError(f"info must be a dict, got {type(info).__name__}")
+    return info
+
+
+def as_number(reward: Any) -> float:
+    """The reward, if it is a number or an array of one number."""
+    if isinstance(reward, NUMBERS):
+        return float(reward)
+    if isinstance(reward, (np.ndarray, np.bool_)) and np.size(reward) == 1 and np.asarray(reward).dtype.kind in "biuf":
+        return float(np.asarray(reward).reshape(()))
+    raise SpaceError(f"reward must be a number, got {type(reward).__name__} {reward!r:.60}")
+
+
+def wrong_flags(terminated: Any, truncated: Any) -> str:
+    """Which of the flags that `step` returned is no bool."""
+    name, value = ("terminated", terminated) if type(terminated) not in BOOLS else ("truncated", truncated)
+    return f"{name} must be a bool, got {type(value).__name__} {value!r:.60}"
+
+
+def wrong_result(result: Any) -> str:
+    """What is wrong with what `step` returned."""
+    if not isinstance(result, tuple):
+        return f"step() must return 5 values (obs, reward, terminated, truncated, info), got {type(result).__name__}"
+    if len(result) == 5:  # the info has no truth value
+        return f"info must be a dict, got {type(result[4]).__name__}"
+    hint = "; old Gym API? wrap it, e.g. with shimmy" if len(result) == 4 else ""
+    return f"step() returned {len(result)} values, 5 needed (obs, reward, terminated, truncated, info){hint}"
