@@ -11,8 +11,8 @@ from vecenv._front.vector_env import VectorEnv
 from vecenv._make.make import make
 from vecenv._make.registration import make_env
 from vecenv._make.registration import register_all as _register_all
+from vecenv._util.version import __version__
 
-__version__ = "0.1.0"
 __all__ = ["Op", "Stats", "Step", "VectorEnv", "__version__", "kernel", "make", "make_env"]
 
 _register_all()

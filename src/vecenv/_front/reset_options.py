@@ -3,49 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from vecenv.engines.python.envs import Factory, close_quietly
-from vecenv.engines.python.factories import MakeEnv
+from vecenv.engines.python.renewal import Renewal
 from vecenv.errors import SpaceError
 
 # The texts are those of the Gymnasium that is installed; 1.4 reworded them.
 _NEW_TEXTS = tuple(map(int, gymnasium.__version__.split(".")[:2])) >= (1, 4)
 _MASK = "`options['reset_mask']`" if _NEW_TEXTS else "`options['reset_mask': mask]`"
 _ONE_TRUE = " with at least one True value" if _NEW_TEXTS else ""
-
-
-@dataclass(frozen=True)
-class Renewal:
-    """In the place of reset options: those, and constructor arguments that the env is built again with before.
-
-    Attributes:
-        kwargs: added to the arguments of the env's factory.
-        options: what its reset gets.
-    """
-
-    kwargs: dict[str, Any]
-    options: dict[str, Any] | None = None
-
-    def rebuild(self, factory: Factory, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-        """The env that takes the place of `env`, which is closed.
-
-        Raises:
-            SpaceError: its spaces are others.
-        """
-        if isinstance(factory, MakeEnv):
-            built = replace(factory, kwargs={**factory.kwargs, **self.kwargs})()
-        else:
-            built = factory(**self.kwargs)
-        if (built.observation_space, built.action_space) != (env.observation_space, env.action_space):
-            close_quietly(built)
-            raise SpaceError(f"with {self.kwargs!r:.200} the env has other spaces than before; all rows share them")
-        close_quietly(env)
-        return built
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,8 @@ def find_build(env: Any) -> tuple[Kernel | None, Any]:
 def kernel_spec(kernel: Kernel) -> EnvSpec:
     """What Python envs of a kernel are made from: this very definition, whatever the id stands for now."""
     limit = kernel.max_episode_steps
-    entry_point: Any = functools.partial(_kernel_env, kernel)
+    entry_point: Any = functools.partial(KernelEnv, kernel)
     return EnvSpec(f"{NAMESPACE}/{kernel.id}", entry_point=entry_point, max_episode_steps=limit)
-
-
-def _kernel_env(kernel: Kernel, **kwargs: Any) -> KernelEnv:
-    return KernelEnv(kernel, **kwargs)
 
 
 def compiled_kwargs(kernel: Kernel, env_kwargs: Any) -> tuple[Any, dict[str, Any]]:

@@ -23,10 +23,12 @@ from vecenv._front.autoreset import parse_mode
 from vecenv._front.stats import CHEAP_SECONDS, LITTLE_SECONDS
 from vecenv._front.vector_env import Order, VectorEnv
 from vecenv._make.builds import compiled_kwargs, find_build, refuses_compiled, split_parameters, time_limit
-from vecenv._make.tasks import make_task_envs, refuses_task, task_kernel, task_reason, task_source
+from vecenv._make.decorate import decorate
+from vecenv._make.tasks import refuses_task, task_engine, task_kernel, task_reason, task_source
 from vecenv._util.checks import patience, positive_int, positive_seconds
 from vecenv._util.cpus import usable_cpus
 from vecenv.atari._ids import are_games, register_games
+from vecenv.engines import Engine
 from vecenv.engines.facts import check_observation_mode
 from vecenv.engines.process.launch import check_context
 from vecenv.engines.python.build import build_engine
@@ -164,20 +166,17 @@ def make(
         refuses_task(source.task, source.task_kernel, env_kwargs, **asked),
     )
     name, reason = _choose(engine, env_fns, workers, timeout, caller_works, native)
-    front: dict[str, Any] = {"autoreset": mode, "batch_size": batch_size, "copy": copy, "seeding": seeding}
-    front |= {"engine_reason": reason, "check_finite": finite}
+    built: Engine
     if name == "compiled":
         assert kernel is not None
-        envs = _make_compiled(kernel, count, env_kwargs, precision, workers, front)
-        return _finished(envs, source, recording)
-    if name == "ray":
-        from vecenv._make.ray_parts import make_ray
+        built = _compiled_engine(kernel, count, env_kwargs, precision, workers)
+    elif name == "ray":
+        from vecenv._make.ray_parts import ray_engine
 
-        envs = make_ray(
+        built, more = ray_engine(
             kernel,
             env_fns,
             env_kwargs,
-            front={**front, "timeout": timeout},
             workers=workers,
             local_engine=local_engine,
             wrappers=wrappers,
@@ -189,44 +188,41 @@ def make(
             start_timeout=start_timeout,
             ray_address=ray_address,
         )
-        return _finished(envs, source, recording)
-    if name == "mujoco" and precision == "exact":
-        envs = make_task_envs(source.task_kernel, count, env_kwargs, workers, front)
-        return _finished(envs, source, recording)
-    if precision != "exact":
+        reason = f"{reason}: {more}"
+    elif precision != "exact":
         raise EngineRefused(f"precision={precision!r} is for the compiled engine, this is {name!r}: {reason}")
-    built = build_engine(
-        name,
-        env_fns,
-        workers=workers,
-        context=context,
-        observation_mode=observation_mode,
-        on_error=on_error,
-        ordered=order == "fixed",
-        caller_works=caller_works,
-        start_timeout=start_timeout,
+    elif name == "mujoco":
+        built = task_engine(source.task_kernel, count, env_kwargs, workers)
+    else:
+        built = build_engine(
+            name,
+            env_fns,
+            workers=workers,
+            context=context,
+            observation_mode=observation_mode,
+            on_error=on_error,
+            ordered=order == "fixed",
+            caller_works=caller_works,
+            start_timeout=start_timeout,
+        )
+    envs = VectorEnv(
+        decorate(built, mode, finite, None if recording is None else (env_fns, *recording)),
+        autoreset=mode,
+        batch_size=batch_size,
+        copy=copy,
+        seeding=seeding,
+        timeout=timeout,
+        engine_reason=reason,
     )
-    return _finished(VectorEnv(built, timeout=timeout, **front), source, recording)
-
-
-def _finished(envs: VectorEnv, source: Source, recording: tuple[Path, int] | None) -> VectorEnv:
-    """What `make` returns: it knows its spec, and has a recorder if one is asked for."""
     envs.spec = source.spec
-    if recording is not None:
-        from vecenv.recording._attach import attach
-
-        attach(envs, source.env_fns, *recording)
     return envs
 
 
-def _make_compiled(
-    kernel: Kernel, count: int, env_kwargs: Any, precision: Any, threads: int, front: dict[str, Any]
-) -> VectorEnv:
-    from vecenv._front.compiled_env import CompiledVectorEnv
+def _compiled_engine(kernel: Kernel, count: int, env_kwargs: Any, precision: Any, threads: int) -> Engine:
     from vecenv.engines.native.compiled import CompiledEngine
 
     ours, theirs = compiled_kwargs(kernel, env_kwargs)
-    engine = CompiledEngine(
+    return CompiledEngine(
         kernel,
         count,
         kwargs=ours,
@@ -235,7 +231,6 @@ def _make_compiled(
         render_mode=theirs.get("render_mode"),
         max_episode_steps=time_limit(kernel, theirs),
     )
-    return CompiledVectorEnv(engine, **front)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from vecenv._batch.faults import OnError
-from vecenv._front.vector_env import VectorEnv
 from vecenv._make.builds import compiled_kwargs, refuses_compiled, time_limit
 from vecenv.engines.native.compiled import CompiledEngine, parameter_columns
 from vecenv.engines.process.launch import pickled_factories
@@ -112,12 +111,11 @@ class Parts:
         )
 
 
-def make_ray(
+def ray_engine(
     kernel: Kernel | None,
     env_fns: Sequence[Factory],
     env_kwargs: Any,
     *,
-    front: dict[str, Any],
     workers: int,
     ordered: bool,
     ray_address: str | None,
@@ -126,8 +124,8 @@ def make_ray(
     on_error: OnError,
     start_timeout: float,
     **inside: Any,
-) -> VectorEnv:
-    """A vector env over actors. `front` is for VectorEnv, `inside` for `Parts.of`."""
+) -> tuple[RayEngine, str]:
+    """An engine of actors, and what they are. `inside` is for `Parts.of`."""
     shared: dict[str, Any] = {
         "num_cpus": check_num_cpus(num_cpus),
         "observation_mode": observation_mode,
@@ -136,5 +134,4 @@ def make_ray(
     }
     parts = Parts.of(kernel, env_fns, env_kwargs, **inside, **shared)
     engine = RayEngine(parts, len(env_fns), workers=workers, ordered=ordered, ray_address=ray_address, **shared)
-    reason = f"{front['engine_reason']}: {engine.summary()}, engine {parts.local!r} in each"
-    return VectorEnv(engine, **{**front, "engine_reason": reason})
+    return engine, f"{engine.summary()}, engine {parts.local!r} in each"

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import data_equivalence
 
-from vecenv._front.vector_env import VectorEnv
 from vecenv._make.builds import NAMESPACE, compiled_kwargs, refuses_native, time_limit
+from vecenv.engines import Engine
 from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra
+from vecenv.mujoco._make_env import make_task_env
 from vecenv.mujoco._registry import GYMNASIUM
 
 if TYPE_CHECKING:
@@ -33,15 +34,9 @@ def task_source(task: type[Task], env: Any) -> str | EnvSpec:
     """What Python envs of a task are made from: Gymnasium's own, or the class of the user."""
     if task.id in GYMNASIUM:
         return task.id
-    entry_point: Any = functools.partial(_task_env, task)
+    entry_point: Any = functools.partial(make_task_env, task)
     id = f"{NAMESPACE}/{task.id or task.__name__}"
     return EnvSpec(id, entry_point=entry_point, max_episode_steps=task.max_episode_steps)
-
-
-def _task_env(task: type[Task], **kwargs: Any) -> Any:
-    from vecenv.mujoco._env import task_env
-
-    return task_env(task, **kwargs)
 
 
 def task_kernel(task: type[Task], env_kwargs: Any) -> Kernel | None:
@@ -106,17 +101,16 @@ def task_reason(task: type[Task]) -> str:
     return f"{named} is a MuJoCo task: native code around MuJoCo {version('mujoco')}, bit-equal to {equal}"
 
 
-def make_task_envs(kernel: Any, count: int, env_kwargs: Any, threads: int, front: dict[str, Any]) -> VectorEnv:
-    """The vector env of a task."""
+def task_engine(kernel: Any, count: int, env_kwargs: Any, threads: int) -> Engine:
+    """The engine of a task."""
     from vecenv.engines.native.mujoco import MujocoEngine
     from vecenv.mujoco._kernel import CAMERA
-    from vecenv.mujoco._vector_env import MujocoVectorEnv
 
     ours, theirs = compiled_kwargs(kernel, env_kwargs)
     left_out = {*_STRUCTURE, *CAMERA}
     several: list[Mapping[str, Any]] = ours if isinstance(ours, list) else [ours]
     rows = [{name: value for name, value in row.items() if name not in left_out} for row in several]
-    engine = MujocoEngine(
+    return MujocoEngine(
         kernel,
         count,
         kwargs=rows if isinstance(ours, list) else rows[0],
@@ -124,7 +118,6 @@ def make_task_envs(kernel: Any, count: int, env_kwargs: Any, threads: int, front
         render_mode=theirs.get("render_mode"),
         max_episode_steps=time_limit(kernel, theirs),
     )
-    return MujocoVectorEnv(engine, **front)
 
 
 def _mapping(entry: Any) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from vecenv._front.autoreset import parse_mode
 from vecenv._front.vector_env import VectorEnv
 from vecenv._make import make as making
 from vecenv._make.builds import refuses_native
+from vecenv._make.decorate import decorate
 from vecenv.atari._env import MakeGame
 from vecenv.atari._ids import NATIVE_VERSION, check_arguments, check_frame_skip, find_game, load_ale
 from vecenv.atari._preprocessing import Preprocessing
@@ -79,13 +80,14 @@ def _make_native(games: list[GameSpec], engine: str, options: Preprocessing, ask
 
     making.check_batch_size(asked["batch_size"], len(games))
     threads = None if asked["workers"] is None else making.count_workers(asked["workers"], len(games))
+    mode = parse_mode(asked["autoreset"])
+    ale = AleEngine(games, options, ordered=asked["order"] == "fixed", threads=threads)
     return VectorEnv(
-        AleEngine(games, options, ordered=asked["order"] == "fixed", threads=threads),
-        autoreset=parse_mode(asked["autoreset"]),
+        decorate(ale, mode, asked["check_finite"]),
+        autoreset=mode,
         batch_size=asked["batch_size"],
         copy=asked["copy"],
         seeding=asked["seeding"],
-        check_finite=asked["check_finite"],
         engine_reason=f"engine={engine!r} was asked for" if engine == "ale" else "ale-py's native games, preprocessed",
     )
 

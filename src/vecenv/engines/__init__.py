@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from vecenv._batch.batch import Batch, Rows
 from vecenv._batch.clocks import Clocks
+from vecenv._batch.layout import Columns
 from vecenv.engines.facts import BatchFacts
+from vecenv.errors import VecenvError
 
 
 class Engine(Protocol):
@@ -43,6 +47,10 @@ class Engine(Protocol):
         """
         ...
 
+    def pending(self) -> Rows:
+        """Rows that were sent and not received, ascending. Exact after an interrupt, wherever that came."""
+        ...
+
     def close(self, timeout: float = 5.0) -> None:
         """Close the envs and free everything. Idempotent, bounded by `timeout`, never raises."""
         ...
@@ -71,16 +79,7 @@ class SupportsClocks(Protocol):
 
 
 @runtime_checkable
-class SupportsPending(Protocol):
-    """An engine that can be asked what it still owes, after an interrupt that may have come anywhere."""
-
-    def pending(self) -> Rows:
-        """Rows that were sent and not received, ascending."""
-        ...
-
-
-@runtime_checkable
-class SupportsGone(SupportsPending, Protocol):
+class SupportsGone(Protocol):
     """An engine whose envs may be gone with whatever ran them."""
 
     def gone(self) -> Rows:
@@ -89,8 +88,42 @@ class SupportsGone(SupportsPending, Protocol):
 
 
 @runtime_checkable
+class SupportsExchange(Protocol):
+    """An engine that can run all rows in one call, instead of `send` and `recv`. No row may be pending."""
+
+    @property
+    def checks_actions(self) -> bool:
+        """Whether `exchange_all` checks actions that have the dtype and shape of their column."""
+        ...
+
+    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
+        """Run every row: the op `alive` where an episode goes on, the op `done` where the last op ended one.
+
+        Args:
+            alive, done: ops.
+            rotate: observations go to the next of a ring of buffers, and `batch.obs` is that one.
+
+        Returns:
+            How many rows ended an episode; -1 if an action is not in its space and nothing was run.
+
+        Raises:
+            EnvError: an env failed, as in `recv`; all other rows are now pending.
+        """
+        ...
+
+    def just_begun(self, rows: Rows) -> Rows:
+        """Those of the rows whose last op began an episode, ascending."""
+        ...
+
+
+@runtime_checkable
 class SupportsStates(Protocol):
-    """An engine whose rows are columns of numbers: all that an env is can be read."""
+    """An engine whose rows are columns of numbers: everything that an env consists of can be read and written."""
+
+    @property
+    def state(self) -> SimpleNamespace:
+        """The fields of all rows by name, as views."""
+        ...
 
     def just_begun(self, rows: Rows) -> Rows:
         """Those of the rows whose last op began an episode, ascending."""
@@ -98,6 +131,73 @@ class SupportsStates(Protocol):
 
     def states_of(self, rows: Rows) -> dict[str, np.ndarray]:
         """Copies of the state, random stream, parameters and steps so far of these rows."""
+        ...
+
+    def get_rows(self, rows: Rows) -> dict[str, np.ndarray]:
+        """Copies of all columns that these rows consist of, results included."""
+        ...
+
+    def set_rows(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
+        """Write what `get_rows` read; a single row is written to all of `rows`."""
+        ...
+
+    def factory(self) -> Callable[[], Engine]:
+        """What makes another engine like this one, picklable; states are not part of it."""
+        ...
+
+
+@runtime_checkable
+class SupportsRollout(Protocol):
+    """An engine that can run many steps of all rows in one call."""
+
+    def rollout(
+        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+    ) -> dict[str, np.ndarray]:
+        """Run all rows `steps` times.
+
+        Args:
+            actions: columns with a leading axis of time, None with a policy.
+            steps: number of steps.
+            alive, done: ops, as in `exchange_all`.
+            policy: chooses the actions from the observations.
+
+        Returns:
+            Columns [steps, rows, ...] by the names of slots.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsDraw(Protocol):
+    """An engine that can draw some of its rows."""
+
+    def draw(self, rows: Rows) -> list[Any]:
+        """A frame of each of these rows."""
+        ...
+
+
+@runtime_checkable
+class SupportsWarnings(Protocol):
+    """An engine with something to say that is no error.
+
+    Attributes:
+        warnings: texts. At the end of a call the front makes warnings of them and empties this very list. Then nothing
+            is pending: Python can be told to raise warnings as errors.
+    """
+
+    warnings: list[str]
+
+
+@runtime_checkable
+class SupportsRecording(Protocol):
+    """An engine that records the current episode of every row."""
+
+    def recording(self, row: int) -> Any:
+        """The `vecenv.Recording` of a row; raises UnknownRow."""
+        ...
+
+    def failed(self, error: VecenvError) -> None:
+        """Write the episode of the env that this error names, and put the path of the file into the error."""
         ...
 
 

@@ -18,10 +18,10 @@ from vecenv._make.builds import NAMESPACE, find_build
 from vecenv._make.make import resolve
 from vecenv.atari._ids import register_games
 from vecenv.engines.python.envs import Factory
+from vecenv.engines.recording.recording import Recording
 from vecenv.errors import ConfigError, UnknownEnv, UnsafeFile
 from vecenv.mujoco._registry import find_task
 from vecenv.recording._kernel_state import begun_env
-from vecenv.recording._recording import Recording
 from vecenv.recording._scripts import Script
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]")

@@ -12,6 +12,7 @@ from gymnasium.wrappers import TimeLimit
 
 from vecenv._make.builds import find_build
 from vecenv._make.tasks import task_kernel
+from vecenv.engines.recording.recording import Recording
 from vecenv.errors import ConfigError
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Record
@@ -19,7 +20,6 @@ from vecenv.kernel.language.python import KernelEnv
 from vecenv.kernel.language.snapshot import generator
 from vecenv.mujoco._registry import find_task
 from vecenv.recording._painting import Painter
-from vecenv.recording._recording import Recording
 
 
 def begun_env(

@@ -18,10 +18,10 @@ from vecenv._batch.random_state import set_words
 from vecenv._util.checks import positive_int, positive_seconds
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.sync import SyncEngine
+from vecenv.engines.recording.recording import Recording
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError
 from vecenv.recording._builds import Parts, factory_of, parts_of
 from vecenv.recording._compare import Comparison
-from vecenv.recording._recording import Recording
 from vecenv.recording._result import Failure, Replay, type_of
 from vecenv.recording._stage import Stage, trimmed
 from vecenv.recording._trial import Ending, try_out
@@ -79,8 +79,8 @@ def replay(
     parts = parts_of(recording.build, trust) if env is None else Parts(env, env_kwargs or {})
     run = _Run(recording, factory_of(recording, parts, render_mode))
     try:
-        told = run.to_the_end(on_step, stop_before, patience)
-        return replace(told, given_env=env is not None)
+        outcome = run.to_the_end(on_step, stop_before, patience)
+        return replace(outcome, given_env=env is not None)
     finally:
         run.close()
 

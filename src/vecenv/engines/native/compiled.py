@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
@@ -123,7 +124,7 @@ class CompiledEngine:
             chosen = todo
         todo = todo[self.batch.op[todo] != 0]  # those that an interrupted call ran are idle
         if len(todo) == len(self._rows):
-            self.run_all(0, 0, rotate=False)
+            self.exchange_all(0, 0, rotate=False)
         elif len(todo):
             self._run_some(todo)
         self._queue = left
@@ -142,10 +143,10 @@ class CompiledEngine:
 
     @property
     def checks_actions(self) -> bool:
-        """Whether `run_all` looks at the actions itself before it runs anything; several threads cannot."""
+        """Whether `exchange_all` looks at the actions itself before it runs anything; several threads cannot."""
         return not self._pace.together
 
-    def run_all(self, alive: int, done: int, rotate: bool) -> int:
+    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
         """Run every row at once: `alive` where an episode goes on, `done` where the last op ended one.
 
         Args:
@@ -187,6 +188,18 @@ class CompiledEngine:
         return sum(columns.values())
 
     # --- what kernels can do beyond ----------------------------------------------------------------------------------
+
+    def factory(self) -> Callable[[], CompiledEngine]:
+        return functools.partial(
+            type(self),
+            self.kernel,
+            self._count,
+            parameters=self.parameters,
+            precision=self.precision,
+            threads=self.threads,
+            render_mode=self.facts.render_mode,
+            max_episode_steps=self.max_episode_steps,
+        )
 
     @property
     def state(self) -> SimpleNamespace:

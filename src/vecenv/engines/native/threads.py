@@ -12,7 +12,7 @@ Task = Callable[[int, int], int]
 """Runs rows start ... stop - 1 and returns a count; it releases the GIL."""
 
 CHUNKS_EACH = 4
-"""Parts per thread: whoever is done first takes the next, so that uneven rows are balanced."""
+"""Parts per thread: a thread that is done takes the next part, so that uneven rows are balanced."""
 
 
 class NativeThreads:
@@ -99,7 +99,7 @@ class _Helper:
         self._begun: Callable[[], None] | None = None
         self._finished: Callable[[], None] | None = None
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._loop, name="vecenv crew", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="vecenv native", daemon=True)
         self._thread.start()
 
     @property

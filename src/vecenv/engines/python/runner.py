@@ -17,8 +17,8 @@ from vecenv._batch.clocks import BUCKETS, Clocks
 from vecenv._batch.faults import Fault, OnError, RestartPolicy, restart_seed
 from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED, Starts
-from vecenv._front.reset_options import Renewal
 from vecenv.engines.python.envs import ENV_RAISED, Factory, close_quietly
+from vecenv.engines.python.renewal import Renewal
 from vecenv.errors import RestartLimit, SpaceError
 
 _BOOLS = frozenset({bool, np.bool_})

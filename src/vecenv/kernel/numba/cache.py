@@ -169,7 +169,7 @@ def _key(parts: Sequence[str], sources: tuple[Path, ...]) -> str:
     """All that the code depends on: the text that is compiled, with helpers and constants, versions and processor."""
     from importlib.metadata import version
 
-    from vecenv import __version__
+    from vecenv._util.version import __version__
 
     parts = [*parts, __version__, version("numba"), llvmlite.__version__, np.__version__]
     parts += [llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), sys.platform, _digest(sources)]

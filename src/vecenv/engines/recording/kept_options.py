@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from vecenv._batch.batch import Batch
-from vecenv._front.reset_options import Renewal
-from vecenv.recording._copies import copied_value, is_data
+from vecenv.engines.python.renewal import Renewal
+from vecenv.engines.recording.copies import copied_value, is_data
 
 
 class KeptOptions:

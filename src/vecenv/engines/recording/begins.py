@@ -16,10 +16,8 @@ _NO_WORDS = (
     "its np_random is no NumPy generator with PCG64, so it cannot be said where its random stream was; reset it with a "
     "seed to record it"
 )
-_NOT_TOLD = (
-    "whatever ran it was gone before it could say where its random stream was; reset it with a seed to record it"
-)
-_NOT_BEGUN = f"it was not reset yet, or {_NOT_TOLD}"
+_GONE = "whatever ran it was gone before it could say where its random stream was; reset it with a seed to record it"
+_NOT_BEGUN = f"it was not reset yet, or {_GONE}"
 
 
 class Begins(Protocol):
@@ -136,9 +134,16 @@ def noted_start(words: Sequence[int] | np.ndarray) -> tuple[dict[str, Any], bool
         return {"kind": "seed", "seed": int(words[0])}, had_options
     if kind == STREAM:
         return {"kind": "random-state", "words": np.array(words[:WORDS], np.uint64)}, had_options
-    return {"kind": "unknown", "why": _NO_WORDS if kind == UNKNOWN else _NOT_TOLD}, had_options
+    return {"kind": "unknown", "why": _NO_WORDS if kind == UNKNOWN else _GONE}, had_options
 
 
-def not_told(seed: int | None) -> dict[str, Any]:
-    """The start of an episode that nobody noted: its seed if there was one."""
+def not_noted(seed: int | None) -> dict[str, Any]:
+    """The start of an episode that was not noted: its seed if there was one."""
     return {"kind": "unknown", "why": _NOT_BEGUN} if seed is None else {"kind": "seed", "seed": seed}
+
+
+def begins_of(engine: Any) -> Begins:
+    """What finds out how episodes of this engine begin. It has no decorators."""
+    if engine.name == "ray":
+        return RayBegins(engine)
+    return KernelBegins(engine) if isinstance(engine, SupportsStates) else PythonBegins(engine.batch)
