@@ -95,6 +95,7 @@ class Transport(gymnasium.vector.VectorEnv):
         order.enter(call)
         try:
             made = work(*arguments)
+            self._undelivered = None  # here, not in `work`: Ctrl-C may come when `work` returns
         except BaseException as error:
             self._resync(error)
             raise
@@ -116,9 +117,7 @@ class Transport(gymnasium.vector.VectorEnv):
         return self._deliver("recv", min_envs, patient, results)
 
     def _receive_results(self, count: int | None, timeout: float | None, results: Callable[[Rows], T]) -> T:
-        made = results(self._receive(self._call_order.check_can_receive(count), timeout))
-        self._undelivered = None
-        return made
+        return results(self._receive(self._call_order.check_can_receive(count), timeout))
 
     def _warn(self) -> None:
         """Issue the engine's warnings, as the last thing in a call: Python may raise them as errors."""
@@ -295,6 +294,7 @@ class Transport(gymnasium.vector.VectorEnv):
         """Find out which envs are gone, and after an error such as Ctrl-C how far the exchange had come."""
         if not isinstance(error, VecenvError):
             self._call_order.resync(self._decorated.pending(), self._undelivered)
+        self._undelivered = None
         if isinstance(self.engine, SupportsGone):  # the error that says so may have been lost to an interrupt
             gone = self._decorated.gone()  # type: ignore[attr-defined]  # decorators pass it on
             self._call_order.failed(np.setdiff1d(gone, self.engine.pending()))
@@ -317,16 +317,10 @@ class Transport(gymnasium.vector.VectorEnv):
             ops = plan(self.autoreset_mode, self._batch.terminated, self._batch.truncated)
             self._step_all(actions)
             self._ops[...], self._same_ops = ops, None
-            exchange = self._results.exchange(self._call_order.all_rows)
-        else:
-            rows = self._send_whole_step(actions, env_ids)
-            received = self._receive(self._call_order.pending_count, self.timeout)
-            if rows is None:
-                exchange = self._results.exchange(received)
-            else:
-                exchange = self._results.exchange(rows, ascending=False)
-        self._undelivered = None
-        return exchange
+            return self._results.exchange(self._call_order.all_rows)
+        rows = self._send_whole_step(actions, env_ids)
+        received = self._receive(self._call_order.pending_count, self.timeout)
+        return self._results.exchange(received if rows is None else rows, ascending=rows is None)
 
     def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
         return self._receive_some(min_envs, timeout, self._results.exchange)

@@ -99,9 +99,7 @@ class VectorEnv(Transport):
     def _reset(self, seed: Any, options: Any) -> tuple[Any, dict[str, Any]]:
         self._send_reset(seed, options)
         self._receive(self._call_order.pending_count, self.timeout)
-        results = self._results.of_reset(self._undelivered)
-        self._undelivered = None
-        return results
+        return self._results.of_reset(self._undelivered)
 
     def step(self, actions: Any, env_ids: Any = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step all envs, or those of `env_ids` alone; then position k of every result belongs to `env_ids[k]`.
@@ -370,16 +368,13 @@ class VectorEnv(Transport):
         self._undelivered = order.all_rows
         try:
             out = engine.rollout(packed, count, self._alive, self._done, policy)  # type: ignore[attr-defined]  # passed on
-            made = rollout_of(batch, out, ended, (self._alive, self._done))
         except InvalidAction:
             order.failed(order.all_rows)  # some of them have moved
             raise
         except EnvError as error:
-            self._undelivered = None
             order.failed(np.array(error.rows))
             raise
-        self._undelivered = None
-        return made
+        return rollout_of(batch, out, ended, (self._alive, self._done))
 
     def _when_idle(self, call: str, work: Callable[[], T]) -> T:
         """Do this if nothing is pending."""
