@@ -232,7 +232,7 @@ def test_a_row_whose_state_was_set_is_replayed_from_there(tmp_path):
 
 def test_scenarios_that_rebuild_an_env_are_replayed_with_their_arguments(tmp_path):
     from vecenv._front.reset_options import ResetOptions
-    from vecenv.engines.python.renewal import Renewal
+    from vecenv.engines.python.factories import Renewal
 
     envs = made(Walk, tmp_path, "sync")
     renewals = [Renewal({"length": 30 + row}, {"shift": float(row)}) for row in range(COUNT)]

@@ -35,7 +35,7 @@ from tests.recording.recorded_envs import (
 )
 from vecenv._batch import faults
 from vecenv._make.decorate import decorate
-from vecenv.engines.python.renewal import Renewal
+from vecenv.engines.python.factories import Renewal
 from vecenv.engines.python.sync import SyncEngine
 from vecenv.engines.recording import files
 from vecenv.errors import ConfigError, EngineRefused, EnvError, NotFiniteError, UnknownRow, WorkerDied, WorkerTimeout

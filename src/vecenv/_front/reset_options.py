@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv.engines.python.renewal import Renewal
+from vecenv.engines.python.factories import Renewal
 from vecenv.errors import SpaceError
 
 # The texts are those of the Gymnasium that is installed; 1.4 reworded them.

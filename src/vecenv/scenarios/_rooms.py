@@ -15,7 +15,7 @@ from vecenv._front.reset_options import ResetOptions
 from vecenv._front.vector_env import VectorEnv
 from vecenv._make.builds import find_build
 from vecenv.engines.native.compiled import CompiledEngine
-from vecenv.engines.python.renewal import Renewal
+from vecenv.engines.python.factories import Renewal
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import did_you_mean

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from vecenv.engines.python.envs import Factory
-from vecenv.errors import ConfigError, ConfigTypeError, UnknownEnv
+from vecenv.engines.python.envs import Factory, close_quietly
+from vecenv.errors import ConfigError, ConfigTypeError, SpaceError, UnknownEnv
 
 Wrapper = Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]
 
@@ -32,6 +32,35 @@ class MakeEnv:
         for wrapper in self.wrappers:
             env = wrapper(env)
         return env
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """In the place of reset options: those, and constructor arguments that the env is built again with before.
+
+    Attributes:
+        kwargs: added to the arguments of the env's factory.
+        options: what its reset gets.
+    """
+
+    kwargs: dict[str, Any]
+    options: dict[str, Any] | None = None
+
+    def rebuild(self, factory: Factory, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+        """The env that takes the place of `env`, which is closed.
+
+        Raises:
+            SpaceError: its spaces are others.
+        """
+        if isinstance(factory, MakeEnv):
+            built = replace(factory, kwargs={**factory.kwargs, **self.kwargs})()
+        else:
+            built = factory(**self.kwargs)
+        if (built.observation_space, built.action_space) != (env.observation_space, env.action_space):
+            close_quietly(built)
+            raise SpaceError(f"with {self.kwargs!r:.200} the env has other spaces than before; all rows share them")
+        close_quietly(env)
+        return built
 
 
 def factories(

@@ -18,7 +18,7 @@ from vecenv._batch.faults import Fault, OnError, RestartPolicy, restart_seed
 from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED, Starts
 from vecenv.engines.python.envs import ENV_RAISED, Factory, close_quietly
-from vecenv.engines.python.renewal import Renewal
+from vecenv.engines.python.factories import Renewal
 from vecenv.errors import RestartLimit, SpaceError
 
 _BOOLS = frozenset({bool, np.bool_})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vecenv._batch.batch import Batch
-from vecenv.engines.python.renewal import Renewal
+from vecenv.engines.python.factories import Renewal
 from vecenv.engines.recording.copies import copied_value, is_data
 
 
