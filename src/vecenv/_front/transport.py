@@ -282,9 +282,9 @@ class Transport(gymnasium.vector.VectorEnv):
             try:
                 order.received(engine.recv(order.pending_count, timeout), ready=False)
             except WorkerTimeout as error:
-                if not isinstance(engine, SupportsKill) or error.row is None:
+                if not isinstance(self.engine, SupportsKill) or error.row is None:
                     raise
-                engine.kill(error.row)
+                self.engine.kill(error.row)
             except EnvError as error:
                 order.failed(np.array(error.rows))
         self._batch.mail.clear()
@@ -297,7 +297,7 @@ class Transport(gymnasium.vector.VectorEnv):
         self._undelivered = None
         if isinstance(self.engine, SupportsGone):  # the error that says so may have been lost to an interrupt
             gone = self._decorated.gone()  # type: ignore[attr-defined]  # decorators pass it on
-            self._call_order.failed(np.setdiff1d(gone, self.engine.pending()))
+            self._call_order.failed(np.setdiff1d(gone, self._decorated.pending()))
 
     # --- for wrappers: the same as reset, step and recv, before Gymnasium's dicts are made ----------------------------
 

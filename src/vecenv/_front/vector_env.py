@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from vecenv._batch.batch import Op
 from vecenv._batch.seeding import Seeding
 from vecenv._front.explain import Explanation, explain
 from vecenv._front.rollout import Rollout, Snapshot, pack_time, rollout_of
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Order = Literal["first-ready", "fixed"]
-_IDLE = int(Op.IDLE)
 _NOT_CALLABLE = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
 
 

@@ -173,7 +173,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         self._check_no_call("set_attr")
         super().set_attr(name, values)
 
-    def render(self) -> tuple[Any, ...]:
+    def render(self) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]  # Gymnasium's
         """One frame per env; as in Gymnasium, None where an env has no render mode."""
         return self.call("render")
 

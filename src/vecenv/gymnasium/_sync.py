@@ -43,6 +43,6 @@ class SyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: igno
         decorated = decorate(engine, mode, check_finite)
         super().__init__(decorated, autoreset=mode, copy=copy, engine_reason="SyncVectorEnv")
 
-    def render(self) -> tuple[Any, ...]:
+    def render(self) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]  # Gymnasium's
         """One frame per env; as in Gymnasium, None where an env has no render mode."""
         return self.call("render")
