@@ -286,9 +286,11 @@ class VectorEnv(Transport):
         """The kernel's fields of all envs as NumPy views: `envs.state.x[3]`. Writing to them changes the envs.
 
         Raises:
-            UnsupportedError: the engine cannot; kernels (engine="compiled") can.
+            AttributeError: only kernels (engine="compiled") have it.
         """
-        return self._with_states("state").state
+        if not isinstance(self.engine, SupportsStates):  # an AttributeError, so that `hasattr` says no
+            raise AttributeError(f"state needs engine='compiled', which runs kernels; this is {self.engine.name!r}")
+        return self.engine.state
 
     def get_state(self, env_ids: Any = None) -> Snapshot:
         """Everything that envs consist of: state, random stream, parameters, totals. `set_state` brings it back.
