@@ -68,7 +68,7 @@ class Transport(gymnasium.vector.VectorEnv):
         self._undelivered: Rows | None = None
         """Rows received from the engine whose results are not yet with the user."""
         self._timed_out_after: float | None = None
-        """How long a `recv` waited in vain; `reset` does not wait longer."""
+        """Seconds after which a `recv` timed out; `reset` does not wait longer."""
         self._exchanges = 0
         self._seconds_waiting = 0.0
         self._first_exchange = self._last_exchange = 0.0

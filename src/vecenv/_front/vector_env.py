@@ -85,7 +85,7 @@ class VectorEnv(Transport):
         """Begin new episodes, of all envs or of those in `options["reset_mask"]`.
 
         Args:
-            seed: None; an int, of which every env gets its own; or one int or None per env.
+            seed: None; an int, from which every env gets a seed of its own; or one int or None per env.
             options: one dict for all envs, or one per env. The key "reset_mask", a bool array, is for the vector env
                 itself. The caller's dict is never changed.
 

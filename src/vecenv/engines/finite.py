@@ -114,7 +114,7 @@ class FiniteCheck(Decorator):
                 return rows
             findings = self._finder.findings(rows)
             self._held = np.concatenate([rows, rest])  # nothing is lost if a warning is raised as an error
-            again = self._deal_with(findings)
+            again = self._handle(findings)
             if not again:
                 self._held = rest
                 return rows
@@ -221,7 +221,7 @@ class FiniteCheck(Decorator):
         return slice(None) if len(rows) == self._count else rows
 
     def _gather(self, count: int, timeout: float | None) -> tuple[Rows, Rows]:
-        """So many rows, those that are held first; and the held ones that are too many."""
+        """`count` rows, those that are held first; and the held rows beyond them."""
         held = self._held
         if not len(held):
             rows = self._from_engine(count, timeout)
@@ -244,10 +244,10 @@ class FiniteCheck(Decorator):
             self._complete(row, self._again.pop(row))
         return rows
 
-    # --- dealing with it ---------------------------------------------------------------------------------------------
+    # --- handling findings -------------------------------------------------------------------------------------------
 
-    def _deal_with(self, findings: list[Finding]) -> list[int]:
-        """Raise, cut episodes, warn; returns the rows that must be reset now."""
+    def _handle(self, findings: list[Finding]) -> list[int]:
+        """Raise, truncate episodes, warn; return the rows that must be reset now."""
         again: list[int] = []
         for finding in findings:
             if finding.policy == "error":
@@ -288,7 +288,7 @@ class FiniteCheck(Decorator):
         batch, row = self._batch, finding.row
         cut_before = bool(batch.truncated[row]) and row in self._cut
         if row in again or (cut_before and not finding.first):
-            return  # another finding has seen to it
+            return  # handled for another finding
         error = self._finder.error(finding, "")
         if self.note is not None:
             self.note(error)

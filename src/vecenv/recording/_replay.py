@@ -57,7 +57,7 @@ def replay(
         trust: whether code that the file names may be imported and run. Ids that are registered need no trust.
         on_step: called with 0 and the env after the reset, with k and the env after the k-th step.
         render_mode: the env is made with it, for `on_step` to call `env.render()`.
-        stop_before: stop in pdb so many steps before the last recorded one has run; 1 is right before it. `env`,
+        stop_before: stop in pdb this many steps before the last recorded one has run; 1 is right before it. `env`,
             `action` and `recording` are in scope, and the next line is `env.step(action)`.
         patience: seconds after which a step that hung in the recording has hung again.
 

@@ -44,7 +44,7 @@ class CompiledEngine:
         count: number of rows.
         kwargs: parameters, one mapping for all rows or one per row.
         precision: "exact" (bit-equal to Python) or "fast" (within the tolerances of `kernel/numba/math.py`).
-        threads: at most so many; whether they are worth it is measured.
+        threads: maximum number; whether several are faster than one is measured.
         render_mode: as for a Gymnasium env.
         max_episode_steps: time limit, None for none.
         parameters: instead of kwargs, a column of each, as in the attribute of that name.
@@ -481,7 +481,7 @@ class CompiledEngine:
 
 
 class _WrongAction(Exception):
-    """A policy chose an action that is none."""
+    """A policy chose an action that is not in the action space."""
 
     def __init__(self, step: int) -> None:
         self.step = step

@@ -88,8 +88,8 @@ def _share(
 class _Helper:
     """One thread and the two locks by which it is woken and waited for.
 
-    An interrupt may come between any two lines of the caller's. So the locks only wake; what is begun and what is done
-    are said by `_begun` and `_finished`, and waking twice does no harm.
+    An interrupt may come between any two lines of the caller. So the locks only wake the thread; `_begun` and
+    `_finished` record what was begun and what is done, and waking the thread twice does no harm.
     """
 
     def __init__(self) -> None:

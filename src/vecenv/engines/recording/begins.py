@@ -30,7 +30,7 @@ class Begins(Protocol):
     row_bytes: int
 
     def expect(self, rows: Rows) -> None:
-        """Some of these rows are to be reset: what they noted before is of no interest."""
+        """Forget what these rows noted before: some of them are about to be reset."""
         ...
 
     def take(self, rows: Rows) -> tuple[Rows | bytes | None, Any]:
@@ -42,7 +42,7 @@ class Begins(Protocol):
         ...
 
     def start(self, starts: Any, position: int) -> tuple[dict[str, Any], bool]:
-        """What a recording says of a start that `take` or `peek` returned, and whether that reset had options."""
+        """The entry of a recording for a start that `take` or `peek` returned, and whether that reset had options."""
         ...
 
 
@@ -104,7 +104,7 @@ class KernelBegins:
 
 
 class RayBegins:
-    """Actors tell with their answers how episodes began, whichever engine they have."""
+    """Actors report with their results how episodes began, whichever engine they have."""
 
     row_bytes = 1000
 
@@ -128,7 +128,7 @@ class RayBegins:
 
 
 def noted_start(words: Sequence[int] | np.ndarray) -> tuple[dict[str, Any], bool]:
-    """What a recording says of the words that a Python env noted, and whether its reset had options."""
+    """The entry of a recording for the words that a Python env noted, and whether its reset had options."""
     had_options, kind = bool(words[WORDS]), words[WORDS + 1]
     if kind == SEEDED:
         return {"kind": "seed", "seed": int(words[0])}, had_options

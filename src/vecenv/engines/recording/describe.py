@@ -18,7 +18,7 @@ from vecenv.mujoco._make_env import make_task_env
 
 
 def describe_build(factory: Callable[..., Any]) -> dict[str, Any]:
-    """What `Recording.build` says of the env that a factory makes."""
+    """`Recording.build` for the env that a factory makes."""
     made = factory if isinstance(factory, MakeEnv) else MakeEnv(factory)
     try:
         wrappers = [_wrapper(wrapper) for wrapper in made.wrappers]

@@ -11,7 +11,7 @@ LARGEST_ROW = 1024
 
 
 def is_digested(leaf_bytes: int) -> bool:
-    """Whether rows of so many bytes are kept as a digest."""
+    """Whether rows of this many bytes are kept as a digest."""
     return leaf_bytes > LARGEST_ROW
 
 

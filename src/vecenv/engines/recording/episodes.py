@@ -63,14 +63,14 @@ class Episodes:
         return self.delivered(row) if peeked is None else self.unbegun(row, *self._begins.start(peeked, 0))
 
     def delivered(self, row: int) -> Recording:
-        """The episode of which something came back, or was expected to."""
+        """The episode of the last results that were received or are expected."""
         complete, sent, received = self._log.of_row(row)
         if received:
             return self._of_entries(row, complete, sent, received)
         return self.unbegun(row, not_noted(self.seeds.get(row)), True, complete)
 
     def unbegun(self, row: int, start: dict[str, Any], had_options: bool, complete: bool = True) -> Recording:
-        """An episode of which nothing came back."""
+        """An episode of which no results were received."""
         options = self._options.of_next(row) if had_options else self._options.of_none(row)
         return self._assembled(row, complete, [], [], start, options)
 

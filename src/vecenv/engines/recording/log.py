@@ -45,7 +45,7 @@ class Received(NamedTuple):
     terminated: np.ndarray
     truncated: np.ndarray
     began: Rows | bytes | None
-    """Or what all rows noted: kinds of `_batch/starts.py`, of which those above WATCHED began."""
+    """Rows; or what all rows noted, as kinds of `_batch/starts.py`: rows above WATCHED began an episode."""
     starts: Any
     """Of those that began, or of all."""
 
@@ -131,8 +131,8 @@ class Log:
             begin: number of the entry it began with; default: that of the current episode.
 
         Returns:
-            Whether all are still there; what was sent; and what was received, of which the first is the observation
-            that the first action was chosen by.
+            Whether all are still there; what was sent; and what was received. The first received entry has the
+            observation by which the first action was chosen.
         """
         self._settle()
         start = int(self._begin[row]) if begin is None else begin
