@@ -102,9 +102,9 @@ def disturb(envs, batch_size):
         deadline = time.monotonic() + 3
         while time.monotonic() < deadline:
             try:
-                if envs._lifecycle.pending_count:
-                    envs.recv(min(batch_size, envs._lifecycle.pending_count))
-                elif envs._lifecycle.broken or not envs._lifecycle._all_ready:
+                if envs._call_order.pending_count:
+                    envs.recv(min(batch_size, envs._call_order.pending_count))
+                elif envs._call_order.broken or not envs._call_order._all_ready:
                     envs.reset()
                 else:
                     envs.send(np.ones(3, np.int64))
@@ -121,7 +121,7 @@ def disturb(envs, batch_size):
             except KeyboardInterrupt:
                 continue
     assert interrupted > 3
-    while envs._lifecycle.pending_count:
+    while envs._call_order.pending_count:
         with contextlib.suppress(KeyboardInterrupt, errors.EnvError):
             envs.recv()
     obs, _ = envs.reset(seed=9)

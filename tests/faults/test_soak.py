@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import vecenv
+from vecenv.engines.recording.files import MOST_FILES
 from vecenv.errors import EnvError
-from vecenv.recording._files import MOST_FILES
 from vecenv.testing import FaultEnv
 from vecenv.testing._soak_gauges import Gauges
 from vecenv.testing._soak_model import Model, WrongRow
@@ -129,7 +129,7 @@ def stale(what: str, after: int) -> Any:
             state["before"] = batch.obs[0].copy()
             return rows
 
-        envs._recv = recv  # the front looks its engine's up once
+        envs._decorated.recv = recv
         return envs
 
     return made

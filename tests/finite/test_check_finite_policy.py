@@ -531,10 +531,9 @@ def test_values_without_a_fixed_size_are_looked_into():
 
 def test_integers_are_never_looked_at():
     envs = vecenv.make("FrozenLake-v1", 3, engine="sync", check_finite={"obs": "error", "reward": "off"})
-    assert not envs._finite.on
-    assert envs._recv == envs.engine.recv
+    assert envs._decorated is envs.engine
     envs = vecenv.make([Sick] * 2, engine="sync", check_finite="error")
-    paths = [envs._batch.observation_layout.leaves[k].path for k in envs._finite._finder.floats]
+    paths = [envs._batch.observation_layout.leaves[k].path for k in envs._decorated._finder.floats]
     assert paths == ["deep.0", "half", "x"]
 
 
@@ -632,7 +631,7 @@ def test_a_state_that_is_set_replaces_a_truncated_one():
 
 def test_a_copy_of_a_vector_env_of_a_kernel_has_its_policy():
     envs = pickle.loads(pickle.dumps(vecenv.make("CartPole-v1", 2, engine="compiled", check_finite="error")))
-    assert (envs._finite.policies.obs, envs._finite.policies.reward) == ("error", "error")
+    assert (envs._decorated.policies.obs, envs._decorated.policies.reward) == ("error", "error")
 
 
 def test_invalid_actions_change_nothing_about_a_truncated_kernel():
@@ -687,8 +686,8 @@ def test_mujoco_tasks_are_looked_at(tmp_path, monkeypatch):
 
 def test_games_take_a_policy():
     envs = vecenv.make("ALE/Pong-v5", 2, engine="ale", preprocessing=True, check_finite="error")
-    assert envs._finite.policies.reward == "error"
-    assert envs._finite._finder.floats == []  # screens are integers
+    assert envs._decorated.policies.reward == "error"
+    assert envs._decorated._finder.floats == []  # screens are integers
     envs.reset(seed=1)
     envs.step(np.zeros(2, int))
     envs.close()
@@ -732,7 +731,7 @@ def test_faces_of_systems_that_check_nothing_check_nothing_unless_asked():
                 envs.step(np.zeros(2, int))
         envs.close()
     envs = make_vec("CartPole-v1", 2, "sync", vector_kwargs={"check_finite": "error"})
-    assert envs._finite.policies.obs == "error"
+    assert envs._decorated.policies.obs == "error"
     envs.close()
 
 

@@ -55,8 +55,8 @@ def test_what_one_thread_raises_comes_out_when_all_are_done(culprit):
 def test_threads_end_when_the_crew_is_closed():
     crew = NativeThreads(3)
     crew.run(tasks(3, lambda place, start, stop: 1), 100, 1)
-    assert sum(thread.name == "vecenv crew" for thread in threading.enumerate()) >= 2
-    before = [thread for thread in threading.enumerate() if thread.name == "vecenv crew"]
+    assert sum(thread.name == "vecenv native" for thread in threading.enumerate()) >= 2
+    before = [thread for thread in threading.enumerate() if thread.name == "vecenv native"]
     crew.close()
     crew.close()
     assert not any(helper.is_alive() for helper in before[-2:])

@@ -8,7 +8,6 @@ from typing import Any
 
 import vecenv
 from vecenv._front.autoreset import parse_mode
-from vecenv._front.compiled_env import CompiledVectorEnv
 from vecenv._front.vector_env import VectorEnv
 from vecenv.testing._law_kernel import law_kernel_engine
 
@@ -32,4 +31,4 @@ def python_envs(engine: str) -> Callable[[Any, str], VectorEnv]:
 def native_envs(**options: Any) -> Callable[[Any, str], VectorEnv]:
     """The same in native code."""
     engine = partial(law_kernel_engine, **options)
-    return lambda factories, mode: CompiledVectorEnv(engine(factories), autoreset=parse_mode(mode))
+    return lambda factories, mode: VectorEnv(engine(factories), autoreset=parse_mode(mode))

@@ -7,8 +7,8 @@ import numpy as np
 
 from vecenv._batch.layout import Layout
 from vecenv._batch.random_state import words_of
+from vecenv.engines.recording.digests import digest_rows, is_digested
 from vecenv.recording import Recording
-from vecenv.recording._digests import digest_rows, is_digested
 
 
 def reference(cls, **kwargs):

@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 from vecenv._batch.layout import Layout
 from vecenv._batch.random_state import set_words
+from vecenv.engines.recording.digests import digest_rows
 from vecenv.kernel.language.snapshot import generator, snapshot
-from vecenv.recording._digests import digest_rows
 
 RAISE, KILL, HANG, SHAPE, NAN, CRASH, BAD_REWARD, EXIT, END_BADLY, INTERRUPT = range(99, 89, -1)
 """Actions that go wrong; END_BADLY ends the episode with an observation that is not finite."""

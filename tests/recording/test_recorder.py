@@ -12,6 +12,7 @@ from dataclasses import replace
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 
 import vecenv
 from tests.recording.recorded_envs import (
@@ -33,11 +34,14 @@ from tests.recording.recorded_envs import (
     run_kernel_again,
 )
 from vecenv._batch import faults
+from vecenv._make.decorate import decorate
 from vecenv.engines.python.factories import Renewal
+from vecenv.engines.python.sync import SyncEngine
+from vecenv.engines.recording import files
 from vecenv.errors import ConfigError, EngineRefused, EnvError, NotFiniteError, UnknownRow, WorkerDied, WorkerTimeout
+from vecenv.gymnasium._face import GymnasiumFace
 from vecenv.kernel.language.registry import find_kernel
-from vecenv.recording import Recording, _files
-from vecenv.recording._attach import attach
+from vecenv.recording import Recording
 from vecenv.wrappers import CheckFinite, ClipReward, RecordEpisodeStatistics
 
 COUNT = 5
@@ -441,8 +445,8 @@ def test_the_caller_s_own_envs_are_recorded_too(tmp_path):
 
 
 def test_actions_as_they_are_given(tmp_path):
-    with vecenv.gymnasium.SyncVectorEnv([Diary] * 3) as envs:
-        attach(envs, [Diary] * 3, tmp_path, 10**6)
+    recorded = decorate(SyncEngine([Diary] * 3), AutoresetMode.NEXT_STEP, "off", ([Diary] * 3, tmp_path, 10**6))
+    with GymnasiumFace(recorded) as envs:
         envs.reset(seed=1)
         envs.step([1.0, 2.0, 3.0])
         recording = envs.recording(1)
@@ -661,13 +665,13 @@ def test_what_no_episode_needs_is_forgotten(tmp_path):
         envs.reset(seed=1)
         for _ in range(3000):
             envs.step(np.random.default_rng(0).integers(0, 2, COUNT))
-        log = envs._recorder._log
+        log = envs._decorated._log
         assert len(log._entries) < 1500
         assert log._bytes == sum(entry[0] for entry in log._entries)
 
 
 def test_only_the_latest_files_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(_files, "MOST_FILES", 3)
+    monkeypatch.setattr(files, "MOST_FILES", 3)
     (tmp_path / "Diary-env1-1-0.npz").write_bytes(b"not ours")
     with make(tmp_path) as envs, make(tmp_path) as others:
         paths = []
@@ -804,7 +808,7 @@ def test_who_does_not_record_does_not_load_it():
 def test_an_interrupt_when_all_is_sent_leaves_the_options_of_a_reset(tmp_path, monkeypatch):
     with make(tmp_path) as envs:
         with monkeypatch.context() as patch:
-            patch.setattr(envs._recorder._log, "tidy", _interrupt)
+            patch.setattr(envs._decorated._log, "tidy", _interrupt)
             with pytest.raises(KeyboardInterrupt):
                 envs.reset(seed=1, options={"level": 3})
         envs.recv()

@@ -15,10 +15,10 @@ import pytest
 from gymnasium.spaces import GraphInstance
 
 from vecenv._batch.random_state import set_words, words_of
+from vecenv.engines.recording.digests import digest_rows
+from vecenv.engines.recording.values import NotData, pack, unpack
 from vecenv.errors import UnsafeFile
 from vecenv.recording import Recording
-from vecenv.recording._digests import digest_rows
-from vecenv.recording._values import NotData, pack, unpack
 
 FAILURE = {"kind": "raised", "phase": "step", "type": "ValueError", "message": "no"}
 

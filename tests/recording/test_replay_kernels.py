@@ -7,9 +7,9 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import vecenv
+from vecenv.engines.recording.digests import digest_rows, is_digested
 from vecenv.errors import ConfigError, UnsafeFile
 from vecenv.recording import Recording
-from vecenv.recording._digests import digest_rows, is_digested
 
 SHIPPED = [
     *("CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1", "FrozenLake-v1"),

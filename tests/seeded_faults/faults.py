@@ -51,7 +51,7 @@ SEEDING = (
     SeededFault(
         breaks="A reset that could not be sent leaves no seeds behind for the next episodes.",
         mechanism="seeding",
-        file="_front/vector_env.py",
+        file="_front/transport.py",
         old="        batch.seed[unsent] = NO_SEED  # or the next autoreset would use the seeds of this reset\n",
         new="",
         near=("test_bad_input.py", "test_regressions.py"),
@@ -59,7 +59,7 @@ SEEDING = (
     SeededFault(
         breaks="An env that was restarted keeps the seed of its next episode if a reset brings none.",
         mechanism="seeding",
-        file="_front/vector_env.py",
+        file="_front/transport.py",
         old="batch.seed[seeded] = seeds[seeded]",
         new="batch.seed[rows] = seeds[rows]",
         near=("faults/test_restart.py", "faults/test_soak.py"),
@@ -275,8 +275,8 @@ INFOS = (
         breaks="Infos that only steps have are not told of envs that were reset.",
         mechanism="infos",
         file="_front/infos.py",
-        old="told = mask & have if key in some else mask",
-        new="told = mask",
+        old="present = mask & have if key in some else mask",
+        new="present = mask",
         near=("mujoco/test_gymnasium_tasks.py",),
     ),
 )
@@ -353,7 +353,7 @@ FRONT = (
     SeededFault(
         breaks="After a step of some envs a step of all is a transition of all of them.",
         mechanism="front",
-        file="_front/vector_env.py",
+        file="_front/transport.py",
         old="self._batch.op[where] = ops",
         new="self._batch.op[where] = self._batch.op[where] if np.all(ops == self._batch.op[0]) else ops",
         near=("test_front.py", "laws/test_any_call_at_any_time.py", "wrappers/test_episodes.py"),
@@ -369,15 +369,9 @@ FRONT = (
     SeededFault(
         breaks="Ctrl-C in a call leaves envs ready whose results were received before it.",
         mechanism="front",
-        file="_front/vector_env.py",
-        old="""\
-            made = results(self._receive(self._lifecycle.check_can_receive(count), timeout))
-            self._undelivered = None
-            return made
-""",
-        new="""\
-            return results(self._receive(self._lifecycle.check_can_receive(count), timeout))
-""",
+        file="_front/transport.py",
+        old="            self._undelivered = None  # here, not in `work`: Ctrl-C may come when `work` returns\n",
+        new="",
         near=("faults/test_interrupts.py", "laws/test_any_call_at_any_time.py"),
     ),
     SeededFault(
@@ -646,7 +640,7 @@ RECORDER = (
     SeededFault(
         breaks="The log keeps what the longest running episode of all envs needs.",
         mechanism="recorder",
-        file="recording/_log.py",
+        file="engines/recording/log.py",
         old="self._drop(int(self._begin.min()) - self._first)",
         new="self._drop(int(self._begin.max()) - self._first)",
         near=("recording/test_recorder.py",),
@@ -654,14 +648,16 @@ RECORDER = (
     SeededFault(
         breaks="An action that a kernel refused is not part of the recording.",
         mechanism="recorder",
-        file="_front/compiled_env.py",
+        file="engines/recording/recorder.py",
         old="""\
-            if self._recorder is not None:
-                self._recorder.unsent(lifecycle.all_rows)
-            self._pack(actions)  # raises, naming the env
+        if ended < 0:
+            self._log.take_back(everyone)
+        else:
+            self._note_received(everyone)
 """,
         new="""\
-            self._pack(actions)  # raises, naming the env
+        if ended >= 0:
+            self._note_received(everyone)
 """,
         near=("recording/test_recorder.py", "recording/test_replay_kernels.py"),
     ),
@@ -1015,8 +1011,8 @@ GYM_FACES = (
         breaks="After a timeout in call_wait of Gymnasium's face the results can be waited for again.",
         mechanism="gym faces",
         file="gymnasium/_async.py",
-        old="if isinstance(error, EnvError) and not isinstance(error, WorkerTimeout):",
-        new="if isinstance(error, EnvError):",
+        old="self._waiting_call = isinstance(error, WorkerTimeout)",
+        new="self._waiting_call = False",
         near=("faces/test_gymnasium.py", "test_regressions.py"),
     ),
     SeededFault(
@@ -1070,7 +1066,7 @@ CLOSING = (
         mechanism="closing",
         file="_front/vector_env.py",
         old="""\
-        if self._lifecycle.is_mine():
+        if self._call_order.is_mine():
             self.close_extras(timeout=timeout, **kwargs)
 """,
         new="""\

@@ -479,8 +479,8 @@ def test_an_env_that_tells_no_mask_is_refused(mode):
         return PPO(vecenv.make(doors, engine="sync", autoreset=mode), PPOConfig(**SMALL, mask="legal"), seed=0)
 
     policy = trainer(99, 10).learn(64).policy
-    with pytest.raises(ConfigError, match="env 1 told no 'legal'"):
+    with pytest.raises(ConfigError, match="env 1 gave no 'legal'"):
         trainer(99, 3).learn(64)
     assert vecenv.evaluate(policy, lambda: Doors(silent_after=10), episodes=2).mean == 10.0
-    with pytest.raises(ConfigError, match=r"env 0 told no 'legal'|have no 'legal'"):
+    with pytest.raises(ConfigError, match=r"env 0 gave no 'legal'|have no 'legal'"):
         vecenv.evaluate(policy, lambda: Doors(silent_after=3), episodes=2)

@@ -1,4 +1,4 @@
-"""Which actions envs allow, as their infos tell it."""
+"""Which actions envs allow, as their infos say."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def action_masks(infos: Mapping[str, Any], name: str, env_ids: np.ndarray, actin
         acting: where an action is to be chosen; elsewhere there may be no mask.
 
     Raises:
-        ConfigError: there is no such info, or one of the envs told none, or one that allows nothing.
+        ConfigError: there is no such info, one of the envs gave no mask, or a mask allows nothing.
     """
     found = infos.get(name)
     if found is None:
         raise ConfigError(f"the envs' infos have no {name!r} to mask actions with; they have {list(infos)}")
-    told = infos.get(f"_{name}", np.ones(len(found), np.bool_))
-    _refuse(env_ids[acting & ~told], f"told no {name!r}", "every info of a reset and a step must have it")
+    given = infos.get(f"_{name}", np.ones(len(found), np.bool_))
+    _refuse(env_ids[acting & ~given], f"gave no {name!r}", "every info of a reset and a step must have it")
     if found.dtype == object:
-        values = [np.asarray(found[position]) for position in np.flatnonzero(told)]
-        found = np.ones((len(told), *values[0].shape), values[0].dtype)
-        found[told] = values
-    masks = found.reshape(len(told), -1)
-    _refuse(env_ids[acting & ~masks.any(1)], f"told a {name!r} that allows no action", "one must be allowed")
+        values = [np.asarray(found[position]) for position in np.flatnonzero(given)]
+        found = np.ones((len(given), *values[0].shape), values[0].dtype)
+        found[given] = values
+    masks = found.reshape(len(given), -1)
+    _refuse(env_ids[acting & ~masks.any(1)], f"gave a {name!r} that allows no action", "one must be allowed")
     return masks
 
 

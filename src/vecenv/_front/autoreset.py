@@ -74,3 +74,8 @@ def ops_of(mode: AutoresetMode) -> tuple[int, int]:
     if mode is _SAME_STEP:
         return int(Op.ROLL), int(Op.ROLL)
     return int(Op.STEP), int(Op.RESET if mode is _NEXT_STEP else Op.STEP)
+
+
+def rolls(mode: AutoresetMode) -> bool:
+    """Whether a step that ends an episode also begins the next."""
+    return mode is _SAME_STEP

@@ -1,4 +1,4 @@
-"""Call order: which rows may be sent, received or reset, and by whom."""
+"""Call order: which rows may be sent, received or reset, and which thread and process may do so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vecenv.errors import (
 )
 
 
-class Lifecycle:
+class CallOrder:
     """A small state machine over rows.
 
     A row is *ready* once it was reset and its last op was delivered, and *pending* between `sent` and `received`. A
@@ -31,7 +31,7 @@ class Lifecycle:
         self.all_rows: Rows = np.arange(count)
         self.ready = np.zeros(count, np.bool_)
         self._lenient = lenient
-        """It is left to the envs to insist on a first reset."""
+        """The envs themselves raise if they are stepped before their first reset."""
         self.lost = np.zeros(count, np.bool_)
         """Rows that failed and were not reset since."""
         self.seen = np.zeros(count, np.bool_)
@@ -44,15 +44,16 @@ class Lifecycle:
         self.closed = False
         self._all_ready = False
         self._whole = False
-        """All rows are pending; `pending` itself is then not kept up to date, to spare the usual step the work."""
+        """All rows are pending. Then `pending` is not kept up to date, which saves the usual step time."""
         self._pid = os.getpid()
         self.survives_fork = False
         """A child may go on with its copy: nothing is shared with the parent."""
         self.inside: int | None = None
-        """The thread inside. Set to None where a call ends, without a call: no signal handler can come in between."""
+        """The thread inside. Where a public call ends this is set to None by a plain assignment: if a method did it, a
+        signal handler could raise before the method has begun."""
 
     def enter(self, call: str) -> None:
-        """Begin a public call. It ends with `inside = None`; in a call instead, a signal handler could run first."""
+        """Begin a public call. It ends with `inside = None`, see there."""
         if not self.closed and self.inside is None and (self.survives_fork or self._pid == os.getpid()):
             self.inside = threading.get_ident()
             return
@@ -145,7 +146,7 @@ class Lifecycle:
             raise NotResetError(f"envs {_some(unseen)} were never reset; the first reset must include them")
 
     def sent(self, rows: Rows, call: str) -> None:
-        """The engine owns these rows now."""
+        """These rows were sent: the engine owns them."""
         if self.broken and not self.pending_count:
             self.broken = False  # what was left behind has been delivered
         self._whole = len(rows) == len(self.pending)
@@ -155,12 +156,12 @@ class Lifecycle:
         self.pending_call = call
 
     def resync(self, pending: Rows, taken: Rows | None) -> None:
-        """After an interrupt, which may have come anywhere: believe the engine about what is pending.
+        """After an interrupt, which may have come anywhere: take over from the engine what is pending.
 
         Args:
-            pending: what the engine says.
-            taken: rows that were received, but whose results the user never got. Like rows that are lost on the way
-                they need a reset.
+            pending: rows that the engine reports as pending.
+            taken: rows that were received, but whose results the user did not get. They need a reset, like rows that
+                are neither pending nor received.
         """
         self._list_pending()
         owed = np.zeros(len(self.pending), np.bool_)
@@ -174,7 +175,7 @@ class Lifecycle:
         self.broken = self.pending_count > 0
 
     def failed(self, rows: Rows) -> None:
-        """These rows need a reset; those of them that were pending are the front's again."""
+        """These rows failed: they are no longer pending and need a reset."""
         self._list_pending()
         self.pending_count -= int(self.pending[rows].sum())
         self.pending[rows] = self.ready[rows] = False
@@ -182,7 +183,7 @@ class Lifecycle:
         self._all_ready = False
 
     def received(self, rows: Rows, *, ready: bool = True) -> None:
-        """The front owns these rows again; they may be stepped if `ready`."""
+        """These rows were received: the front owns them. They may be stepped if `ready`."""
         if self._whole and len(rows) == len(self.pending) and ready and self._all_ready:
             self._whole = False
             self.pending_count = 0
@@ -197,13 +198,13 @@ class Lifecycle:
         self._all_ready = bool(self.ready.all())
 
     def replaced(self, rows: Rows, ready: np.ndarray) -> None:
-        """These rows are now what others were that were `ready`."""
+        """The states of these rows were replaced; `ready` says which of the new states may be stepped."""
         self.ready[rows] = self.seen[rows] = ready
         self.lost[rows] = False
         self._all_ready = bool(self.ready.all())
 
     def _list_pending(self) -> None:
-        """Mark all rows pending one by one, where so far it was only known that all are."""
+        """Bring `pending` up to date if all rows are pending."""
         if self._whole:
             self.pending[:] = True
             self._whole = False

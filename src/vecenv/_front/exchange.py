@@ -1,4 +1,4 @@
-"""What one exchange with the envs brought, as plain arrays: the form in which transforms see and change it."""
+"""The results of one exchange with the envs as plain arrays: what transforms read and change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Exchange(Transitions):
     Attributes:
         rows: env ids.
         obs: batched observations, nested like the space. What a transform puts here is handed out, so it must be an
-            array that nobody else will write to.
+            array that is not written to later.
         final_obs: batched observations that ended an episode, meaningful where `rolled`; None if nowhere.
         reward: float64.
         terminated, truncated: bool.
@@ -44,8 +44,8 @@ class Exchange(Transitions):
     episode_return: np.ndarray | None = None
     episode_length: np.ndarray | None = None
     by_value: tuple[Any, Any] | None = None
-    """`obs` as it came from the envs, and the successor observations that belong to it, if the space has parts without
-    a fixed size, of which no tree can be made."""
+    """`obs` as it came from the envs, and the successor observations that belong to it. Only for spaces with parts that
+    have no fixed size, which `next_obs` cannot choose by array."""
     read_final: tuple[Any, Callable[[int], Any]] | None = None
     """`final_obs` as it came from the envs, and how to read one env of it: what has no fixed size is no tree."""
 

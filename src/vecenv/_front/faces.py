@@ -15,10 +15,10 @@ from vecenv._front.vector_env import VectorEnv
 def transition_dicts(
     step: Step, infos: list[dict[str, Any]], final_infos: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """One dict per env about the transition: what the env said on that step, also where the next episode has begun.
+    """One dict per env about the transition: its info of that step, also where the next episode has begun.
 
     Where an episode ended it also has "terminal_observation", the observation that ended it, and "TimeLimit.truncated",
-    whether it was cut off rather than terminated. What the next episode's reset said is then left out.
+    whether it was truncated rather than terminated. The info of the next episode's reset is then left out.
 
     Args:
         step: of all envs, with the infos that `VectorEnv._recv_dicts` gave for it.

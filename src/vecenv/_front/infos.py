@@ -1,4 +1,4 @@
-"""Infos of single envs, rendered for those who read them: arrays (Gymnasium) or dicts (SB3, RLlib)."""
+"""Infos of single envs as one dict of arrays (Gymnasium) or as one dict per env (SB3, RLlib)."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def from_columns(
     """
     rendered: dict[str, Any] = {}
     for key, column in columns.items():
-        told = mask & have if key in some else mask
-        if key in some and not told.any():
+        present = mask & have if key in some else mask
+        if key in some and not present.any():
             continue
         values = column.copy() if rows is None else column[rows]
-        if not told.all():
-            values[~told] = 0
+        if not present.all():
+            values[~present] = 0
         rendered[key] = values
-        rendered[f"_{key}"] = told.copy()
+        rendered[f"_{key}"] = present.copy()
     return rendered
 
 
@@ -84,8 +84,8 @@ def rows_of_arrays(infos: Mapping[str, Any], count: int) -> list[dict[str, Any]]
             for row in np.flatnonzero(mask).tolist():
                 dicts[row][key] = values[row]
             continue
-        for told, value in zip(dicts, values, strict=True):
-            told[key] = value
+        for info, value in zip(dicts, values, strict=True):
+            info[key] = value
     return dicts
 
 

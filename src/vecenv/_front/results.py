@@ -1,4 +1,4 @@
-"""What the user gets of rows that were received: taken out of the batch, in each of the forms that callers want."""
+"""Results of rows that were received, copied out of the batch in the form that the caller wants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Results:
         copy: hand out copies of observations, not the batch's own arrays.
 
     Attributes:
-        seconds: spent here so far.
+        seconds: spent on copying so far.
     """
 
     def __init__(self, batch: Batch, *, may_roll: bool, copy: bool) -> None:
@@ -57,7 +57,7 @@ class Results:
         return self._layout.batched(columns), reward, terminated, truncated, infos
 
     def plain(self) -> Five:
-        """A step of all rows of which there are no infos, and whose final observations are theirs: the shortest way."""
+        """A step of all rows without infos and final observations, in as few operations as possible."""
         started, batch = time.perf_counter(), self._batch
         columns = [column.copy() for column in batch.obs] if self._copy else batch.obs
         reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
@@ -120,8 +120,8 @@ class Results:
             rolled = terminated | truncated
             if np.count_nonzero(rolled):
                 final = batch.take(batch.final_obs, rows, True)
-                told = [(position, letter.final_info) for position, letter in mail if letter.final_info]
-                infos["final_info"] = as_arrays(told, len(reward))  # type: ignore[arg-type]  # empty ones were left out
+                final_infos = [(position, letter.final_info) for position, letter in mail if letter.final_info]
+                infos["final_info"] = as_arrays(final_infos, len(reward))  # type: ignore[arg-type]  # empty ones were left out
                 infos["_final_info"] = rolled.copy()
                 if batch.final_info:
                     infos["final_info"].update(from_columns(batch.final_info, rows, rolled))

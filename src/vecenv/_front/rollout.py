@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from vecenv._batch.batch import Batch
+from vecenv._batch.layout import Columns
 from vecenv._front.transitions import Transitions
+from vecenv.errors import ConfigError, InvalidAction
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +50,7 @@ class Rollout(Transitions):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Everything that some envs are made of. Plain arrays, so that it can be pickled or saved.
+    """Everything that some envs consist of. Plain arrays, so that it can be pickled or saved.
 
     Attributes:
         columns: by name; the first axis is the env.
@@ -58,3 +62,50 @@ class Snapshot:
 
     def __len__(self) -> int:
         return len(self.ready)
+
+
+def pack_time(batch: Batch, actions: Any, steps: int | None) -> tuple[Columns, int]:
+    """Check T batches of actions as one batch of T x N; columns [T, N, ...] and T."""
+    if steps is not None:
+        raise ConfigError("steps is for policy=; the number of steps is the first axis of actions")
+    layout, count = batch.action_layout, len(batch)
+    first = np.asarray(actions) if len(layout.leaves) == 1 else actions
+    if not isinstance(first, np.ndarray):
+        raise InvalidAction(
+            "rollout takes actions of plain spaces as one array [T, N, ...]; use step() for Dict and Tuple"
+        )
+    if first.ndim < 2 or first.shape[1] != count or not len(first):
+        raise InvalidAction(f"actions have shape {first.shape}, want (T, {count}, ...) with T >= 1")
+    length = len(first)
+    columns = layout.pack(first.reshape(length * count, *first.shape[2:]), length * count)
+    return [np.ascontiguousarray(column).reshape(length, count, *column.shape[1:]) for column in columns], length
+
+
+def rollout_of(batch: Batch, out: Mapping[str, np.ndarray], ended: np.ndarray, ops: tuple[int, int]) -> Rollout:
+    """What users get of the columns that `SupportsRollout.rollout` returned.
+
+    Args:
+        batch: of the engine.
+        out: the columns by slot.
+        ended: where the op before the rollout ended an episode.
+        ops: of rows whose episode goes on, and of rows whose episode ended.
+    """
+    layout = batch.observation_layout
+    leaves = range(len(layout.leaves))
+    final = [out[f"F_{leaf}"] for leaf in leaves] if "F_0" in out else None
+    return Rollout(
+        obs=layout.batched([out[f"O_{leaf}"] for leaf in leaves]),
+        actions=batch.action_layout.batched([out[f"A_{leaf}"] for leaf in range(len(batch.actions))]),
+        reward=out["REWARD"],
+        terminated=out["TERMINATED"],
+        truncated=out["TRUNCATED"],
+        final_obs=None if final is None else layout.batched(final),
+        infos={name: out[_slot("O", name, out)] for name in batch.info},
+        final_infos={name: out[_slot("F", name, out)] for name in batch.info} if final is not None else {},
+        _ended_before=ended,
+        _ops_of=ops,
+    )
+
+
+def _slot(prefix: str, name: str, out: Mapping[str, np.ndarray]) -> str:
+    return f"{prefix}M" if f"{prefix}I_{name}" not in out else f"{prefix}I_{name}"

@@ -1,4 +1,4 @@
-"""What rows of results are, whichever form they come in: which of them are transitions, and where those led."""
+"""What all forms of results have in common: which rows are transitions, and their successor observations."""
 
 from __future__ import annotations
 

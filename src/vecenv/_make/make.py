@@ -13,6 +13,7 @@ from vecenv._batch.finite import Policy
 from vecenv._batch.seeding import Seeding
 from vecenv._front.vector_env import VectorEnv
 from vecenv._make.choose import choose
+from vecenv._make.decorate import decorate
 from vecenv._make.options import check_request, of_rows, split_options
 from vecenv._make.source import resolve
 from vecenv.engines import Engine, SupportsSummary
@@ -109,43 +110,28 @@ def make(
     request = of_rows(request, len(source.env_fns))
     chosen, reason = choose(engine, options, source, request)
     running = _checked(chosen, chosen.build(source, request))
-    envs = _front_of(running)(
-        running,
+    recording = (source.env_fns, request.record_folder, request.record_limit) if request.record is not None else None
+    envs = VectorEnv(
+        decorate(running, request.autoreset, request.check_finite, recording),
         autoreset=request.autoreset,
         batch_size=request.batch_size,
         copy=request.copy,
         seeding=request.seeding,
         timeout=request.timeout,
         engine_reason=f"{reason}: {running.summary()}" if isinstance(running, SupportsSummary) else reason,
-        check_finite=request.check_finite,
     )
     envs.spec = source.spec
-    if request.record is not None:
-        from vecenv.recording._attach import attach
-
-        attach(envs, source.env_fns, request.record_folder, request.record_limit)
     return envs
 
 
 def _checked(asked: EngineBuilder, built: Any) -> Engine:
     """The engine that an object of others built, if it is one."""
-    missing = [name for name in ("name", "batch", "facts", "send", "recv", "close") if not hasattr(built, name)]
+    missing = [
+        name for name in ("name", "batch", "facts", "send", "recv", "pending", "close") if not hasattr(built, name)
+    ]
     if missing:
         raise ConfigTypeError(
             f"{type(asked).__name__}.build must return an engine (see vecenv.engines.Engine); what it returned, "
             f"{built!r:.60}, has no {', '.join(missing)}"
         )
     return built
-
-
-def _front_of(engine: Engine) -> type[VectorEnv]:
-    """The class of the vector env of an engine."""
-    if engine.name == "compiled":
-        from vecenv._front.compiled_env import CompiledVectorEnv
-
-        return CompiledVectorEnv
-    if engine.name == "mujoco":
-        from vecenv.mujoco._vector_env import MujocoVectorEnv
-
-        return MujocoVectorEnv
-    return VectorEnv

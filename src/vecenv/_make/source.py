@@ -23,6 +23,7 @@ from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.python import KernelEnv
 from vecenv.kernel.language.registry import GAMES, find_kernel, kernel_of
+from vecenv.mujoco._make_env import make_task_env
 from vecenv.mujoco._registry import GYMNASIUM, find_task
 
 if TYPE_CHECKING:
@@ -96,12 +97,8 @@ def find_build(env: Any) -> tuple[Kernel | None, Any]:
 def kernel_spec(kernel: Kernel) -> EnvSpec:
     """What Python envs of a kernel are made from: this very definition, whatever the id stands for now."""
     limit = kernel.max_episode_steps
-    entry_point: Any = functools.partial(_kernel_env, kernel)
+    entry_point: Any = functools.partial(KernelEnv, kernel)
     return EnvSpec(f"{NAMESPACE}/{kernel.id}", entry_point=entry_point, max_episode_steps=limit)
-
-
-def _kernel_env(kernel: Kernel, **kwargs: Any) -> KernelEnv:
-    return KernelEnv(kernel, **kwargs)
 
 
 def split_parameters(kernel: Kernel, env_kwargs: Any, count: int) -> Any:
@@ -140,15 +137,9 @@ def task_source(task: type[Task]) -> str | EnvSpec:
     """What Python envs of a task are made from: Gymnasium's own, or the class of the user."""
     if task.id in GYMNASIUM:
         return task.id
-    entry_point: Any = functools.partial(_task_env, task)
+    entry_point: Any = functools.partial(make_task_env, task)
     id = f"{NAMESPACE}/{task.id or task.__name__}"
     return EnvSpec(id, entry_point=entry_point, max_episode_steps=task.max_episode_steps)
-
-
-def _task_env(task: type[Task], **kwargs: Any) -> Any:
-    from vecenv.mujoco._env import task_env
-
-    return task_env(task, **kwargs)
 
 
 def task_kernel(task: type[Task], env_kwargs: Any) -> Kernel | None:

@@ -30,9 +30,9 @@ from vecenv.cli._films import FPS, check_film, checked_frame, drawing, open_film
 from vecenv.cli._options import Flag, Optional, Pairs, nearest, pairs
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import find_env
+from vecenv.engines.recording.recording import Recording
 from vecenv.errors import ConfigError, UnsafeFile
 from vecenv.recording._builds import title_of
-from vecenv.recording._recording import Recording
 from vecenv.recording._replay import PATIENCE, replay
 from vecenv.recording._result import Replay, recorded_failure
 

@@ -16,9 +16,10 @@ from vecenv._batch.faults import Fault
 from vecenv._batch.layout import map_tree
 from vecenv._batch.seeding import NO_SEED
 from vecenv._front.autoreset import ops_of
-from vecenv._front.compiled_env import CompiledVectorEnv
 from vecenv._front.rollout import Rollout
 from vecenv._front.vector_env import VectorEnv
+from vecenv._make.decorate import decorate
+from vecenv.engines import SupportsExchange
 from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.engines.ray.actor import Built, LastSeen, RestartedEngine, RowActor, Seen, as_fault
 from vecenv.errors import EnvError, SpaceError
@@ -145,8 +146,8 @@ class FragmentActor(RowActor):
                 chosen = self._policy(batch.observation_layout.batched(batch.obs), *given, **self._rng)
             else:
                 chosen = actions
-            if isinstance(front, CompiledVectorEnv):
-                front._advance(chosen)
+            if isinstance(front.engine, SupportsExchange):
+                front._step_all(chosen)
             else:
                 infos = front._exchange_step(chosen, None).infos
                 out.note_faults(step, infos)
@@ -156,11 +157,11 @@ class FragmentActor(RowActor):
     def _new_front(self, *, reborn: bool) -> VectorEnv:
         """A front over the engine; its rows are ready if they lived before."""
         engine = self._engine
-        kind = CompiledVectorEnv if isinstance(engine, CompiledEngine) else VectorEnv
-        front = kind(engine, autoreset=self._plan.autoreset)
+        mode = self._plan.autoreset
+        front = VectorEnv(decorate(engine, mode), autoreset=mode)
         if reborn:
-            everyone = front._lifecycle.all_rows
-            front._lifecycle.replaced(everyone, np.ones(len(everyone), np.bool_))
+            everyone = front._call_order.all_rows
+            front._call_order.replaced(everyone, np.ones(len(everyone), np.bool_))
         return front
 
     def _give_stream(self) -> None:

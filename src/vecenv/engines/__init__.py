@@ -9,6 +9,8 @@ own, see docs/engines.md.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,14 +18,16 @@ import numpy as np
 from vecenv._batch.batch import Batch, Mail, Op, Rows
 from vecenv._batch.clocks import Clocks
 from vecenv._batch.faults import Fault
-from vecenv._batch.layout import Layout
+from vecenv._batch.layout import Columns, Layout
 from vecenv.engines import registry
 from vecenv.engines.facts import BatchFacts, EnvFacts, merge_facts
+from vecenv.errors import VecenvError
 
 if TYPE_CHECKING:
     from vecenv.engines.ale.options import Ale
     from vecenv.engines.native.options import Compiled, Mujoco
     from vecenv.engines.options import EngineBuilder
+    from vecenv.engines.pending import PendingRows
     from vecenv.engines.process.options import Process
     from vecenv.engines.python.envs import build_envs
     from vecenv.engines.python.options import Sync, Thread
@@ -45,6 +49,7 @@ __all__ = [
     "Mail",
     "Mujoco",
     "Op",
+    "PendingRows",
     "Process",
     "Ray",
     "Request",
@@ -53,12 +58,15 @@ __all__ = [
     "Source",
     "SupportsCall",
     "SupportsClocks",
-    "SupportsEnd",
+    "SupportsDraw",
+    "SupportsExchange",
     "SupportsGone",
     "SupportsKill",
-    "SupportsPending",
+    "SupportsRecording",
+    "SupportsRollout",
     "SupportsStates",
     "SupportsSummary",
+    "SupportsWarnings",
     "Sync",
     "Thread",
     "build_envs",
@@ -66,6 +74,7 @@ __all__ = [
 ]
 _LATE = {
     "EngineBuilder": "options",
+    "PendingRows": "pending",
     "Request": "request",
     "RowRunner": "python.runner",
     "Source": "request",
@@ -157,6 +166,35 @@ class SupportsGone(Protocol):
 
 
 @runtime_checkable
+class SupportsExchange(Protocol):
+    """An engine that can run all rows in one call, instead of `send` and `recv`. No row may be pending."""
+
+    @property
+    def checks_actions(self) -> bool:
+        """Whether `exchange_all` checks actions that have the dtype and shape of their column."""
+        ...
+
+    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
+        """Run every row: the op `alive` where an episode goes on, the op `done` where the last op ended one.
+
+        Args:
+            alive, done: ops.
+            rotate: observations go to the next of a ring of buffers, and `batch.obs` is that one.
+
+        Returns:
+            How many rows ended an episode; -1 if an action is not in its space and nothing was run.
+
+        Raises:
+            EnvError: an env failed, as in `recv`; all other rows are now pending.
+        """
+        ...
+
+    def just_begun(self, rows: Rows) -> Rows:
+        """Those of the rows whose last op began an episode, ascending."""
+        ...
+
+
+@runtime_checkable
 class SupportsStates(Protocol):
     """An engine whose rows are columns of numbers, so that the whole state of an env can be read."""
 
@@ -166,6 +204,73 @@ class SupportsStates(Protocol):
 
     def states_of(self, rows: Rows) -> dict[str, np.ndarray]:
         """Copies of the state, random stream, parameters and steps so far of these rows."""
+        ...
+
+    def get_rows(self, rows: Rows) -> dict[str, np.ndarray]:
+        """Copies of all columns that these rows consist of, results included."""
+        ...
+
+    def set_rows(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
+        """Write what `get_rows` read; a single row is written to all of `rows`."""
+        ...
+
+    def factory(self) -> Callable[[], Engine]:
+        """What makes another engine like this one, picklable; states are not part of it."""
+        ...
+
+
+@runtime_checkable
+class SupportsRollout(Protocol):
+    """An engine that can run many steps of all rows in one call."""
+
+    def rollout(
+        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+    ) -> dict[str, np.ndarray]:
+        """Run all rows `steps` times.
+
+        Args:
+            actions: columns with a leading axis of time, None with a policy.
+            steps: number of steps.
+            alive, done: ops, as in `exchange_all`.
+            policy: chooses the actions from the observations.
+
+        Returns:
+            Columns [steps, rows, ...] by the names of slots.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsDraw(Protocol):
+    """An engine that can draw some of its rows."""
+
+    def draw(self, rows: Rows) -> list[Any]:
+        """A frame of each of these rows."""
+        ...
+
+
+@runtime_checkable
+class SupportsWarnings(Protocol):
+    """An engine with something to say that is no error.
+
+    Attributes:
+        warnings: texts. At the end of a call the front makes warnings of them and empties this very list. Then nothing
+            is pending: Python can be told to raise warnings as errors.
+    """
+
+    warnings: list[str]
+
+
+@runtime_checkable
+class SupportsRecording(Protocol):
+    """An engine that records the current episode of every row."""
+
+    def recording(self, row: int) -> Any:
+        """The `vecenv.Recording` of a row; raises UnknownRow."""
+        ...
+
+    def failed(self, error: VecenvError) -> None:
+        """Write the episode of the env that this error names, and put the path of the file into the error."""
         ...
 
 

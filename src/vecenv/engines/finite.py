@@ -1,11 +1,9 @@
-"""Between the engine and the front: what is not finite is dealt with before a user sees it, whichever engine ran it."""
+"""A check around any engine that handles NaN and infinity before a user sees them."""
 
 from __future__ import annotations
 
-import os
-import sys
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,17 +12,19 @@ import numpy as np
 from vecenv._batch.batch import Mail, Op, Rows
 from vecenv._batch.faults import RESTARTS, Fault
 from vecenv._batch.finite import Finder, Finding, Policies
+from vecenv._batch.layout import Columns
+from vecenv._util.warn import warn_user
 from vecenv.engines import Engine
+from vecenv.engines.decorator import Decorator
 from vecenv.engines.python.restarts import end_episode
-from vecenv.errors import EnvError, NotFiniteError, WorkerTimeout
+from vecenv.errors import ConfigError, EnvError, NotFiniteError, WorkerTimeout
 
-_NOBODY: Rows = np.zeros(0, np.int64)
-_HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_NO_ROWS: Rows = np.zeros(0, np.int64)
 
 
 @dataclass
 class _Again:
-    """A row that is reset by the front: what is to be told of it once its new episode has begun.
+    """A row that is reset by the check: what is reported about it once its new episode has begun.
 
     Attributes:
         op: what the row was sent to do.
@@ -41,90 +41,66 @@ class _Again:
     final_info: dict[str, Any] | None = None
 
 
-class FiniteCheck:
-    """Stands between the engine and the front: `recv` is the engine's, with what is not finite dealt with.
+class FiniteCheck(Decorator):
+    """Around an engine: handles what is not finite in its results.
 
     Rows that were received, but may not be handed out because of an error or because fewer were asked for, are held
     here; for the front they are pending.
 
     Args:
-        engine: whose results are looked at.
+        engine: whose results are checked.
         given: what `make(check_finite=...)` takes.
         rolls: steps begin the next episode themselves: the autoreset mode is "same-step".
 
     Attributes:
-        on: whether anything is looked at.
-        keeps: whether episodes may be cut, so that `before` must be called before rows are sent.
-        note: called with what an episode is about to be cut for, while its columns are as the env left them.
+        policies: what to do about observations and rewards.
+        on: whether anything is checked.
+        suspects: whether anything of the given rows is not finite.
+        note: called with the error for which an episode is about to be truncated, while its columns are as the env left
+            them.
     """
 
     def __init__(self, engine: Engine, given: Any, rolls: bool) -> None:
+        super().__init__(engine)
         self.policies = Policies.parse(given)
-        self._engine, self._batch, self._rolls = engine, engine.batch, rolls
+        self._batch, self._rolls = engine.batch, rolls
         self._count = len(engine.batch)
+        self._everyone: Rows = np.arange(self._count)
         self._finder = Finder(engine.batch, self.policies, rolls)
         self.on, self.suspects = self._finder.on, self._finder.suspects
-        self.keeps = self.on and "truncate" in (self.policies.obs, self.policies.reward)
+        self._truncates = self.on and "truncate" in (self.policies.obs, self.policies.reward)
         self.note: Callable[[NotFiniteError], object] | None = None
-        self._held = _NOBODY
+        self._held = _NO_ROWS
         self._warned: set[tuple[int, str]] = set()
-        self._kept = [column.copy() for column in engine.batch.obs] if self.keeps else []
+        self._kept = [column.copy() for column in engine.batch.obs] if self._truncates else []
         """Observations before the op that is running, and the totals of their episodes."""
         self._totals = np.zeros(self._count), np.zeros(self._count, np.int64)
         self._options: dict[int, Any] = {}
-        """Reset options of that op, should the episode have to be begun once more."""
+        """Reset options of that op, in case the episode has to begin once more."""
         self._cut: set[int] = set()
         """Rows whose episode was ended here. Engines that write flags only where they change do not know of it."""
         self._cleared: list[tuple[int, float, int]] = []
-        """Rows of which this was made good when they were last sent, and their totals."""
+        """Rows whose flags and totals were cleared when they were last sent, and these totals."""
         self._again: dict[int, _Again] = {}
         self._tries: dict[int, int] = {}
         """How often rows were reset in the exchange that is running."""
 
-    # --- for the front -----------------------------------------------------------------------------------------------
+    # --- the seam ----------------------------------------------------------------------------------------------------
 
-    def before(self, rows: Rows) -> None:
-        """These rows are about to be sent: keep what they were. Called if `keeps`."""
-        batch, where = self._batch, self._index(rows)
-        for kept, column in zip(self._kept, batch.obs, strict=True):
-            kept[where] = column[where]
-        goes_on = ~(batch.terminated[where] | batch.truncated[where])
-        self._totals[0][where] = np.where(goes_on, batch.episode_return[where], 0.0)
-        self._totals[1][where] = batch.episode_length[where] * goes_on
-        self._cleared = []
-        if self._cut or self._again or self._options or self._tries or batch.options:
-            self._forget(rows.tolist())
-
-    def undo(self) -> None:
-        """The rows of the last `before` were not sent after all."""
-        for row, total, length in self._cleared:
-            self._batch.truncated[row], self._batch.terminated[row] = True, False
-            self._batch.episode_return[row], self._batch.episode_length[row] = total, length
-            self._cut.add(row)
-        self._cleared = []
-
-    def hold(self, rows: Rows) -> None:
-        """Let the next `recv` begin with these rows, which were run without it."""
-        self._held = rows
-
-    def drop(self) -> Rows:
-        """Give up the rows that are held."""
-        held, self._held = self._held, _NOBODY
-        self._again.clear()
-        return held
-
-    def lose(self, rows: Sequence[int]) -> None:
-        """The envs of these rows are gone: nothing of what is held of them is delivered."""
-        lost = np.isin(self._held, rows)
-        for row in self._held[lost].tolist():
-            self._batch.mail.pop(row, None)
-        self._held = self._held[~lost]
-        for row in rows if self._again else ():
-            self._again.pop(row, None)
-
-    def pending(self, pending: Rows) -> Rows:
-        """What the front waits for, where the engine says that these are pending."""
-        return np.union1d(pending, self._held) if len(self._held) else pending
+    def send(self, rows: Rows) -> None:
+        """As of engines. Results of these rows that were held are dropped: the front has discarded them."""
+        if len(self._held):
+            self._held = np.setdiff1d(self._held, rows)
+        if not self._truncates:
+            self.inner.send(rows)
+            return
+        try:
+            self._before(rows)
+            self.inner.send(rows)
+        except BaseException:
+            if not np.isin(rows, self.inner.pending()).any():
+                self._undo()
+            raise
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         """As of engines; NotFiniteError leaves the other rows pending, as every EnvError does."""
@@ -139,26 +115,111 @@ class FiniteCheck:
                 self._held = rest
                 return rows
             findings = self._finder.findings(rows)
-            self._held = np.concatenate([rows, rest])  # should a warning be an error, nothing is lost
-            again = self._deal_with(findings)
+            self._held = np.concatenate([rows, rest])  # nothing is lost if a warning is raised as an error
+            again = self._handle(findings)
             if not again:
                 self._held = rest
                 return rows
             self._reset_again(again)
 
-    def look_at_rollout(self, out: Mapping[str, np.ndarray], rolled: np.ndarray) -> None:
-        """Raise or warn for what is not finite in a rollout.
+    def pending(self) -> Rows:
+        """As of engines, with the rows that are held."""
+        pending = self.inner.pending()
+        return np.union1d(pending, self._held) if len(self._held) else pending
+
+    def gone(self) -> Rows:
+        """As of engines; what is held of rows that are gone is not delivered."""
+        gone = np.setdiff1d(self.inner.gone(), self.inner.pending())
+        self._lose(gone.tolist())
+        return gone
+
+    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
+        """As of engines. If something is not finite, all rows are handled as if `recv` had just got them."""
+        if self._truncates:
+            self._before(self._everyone)
+        ended = self.inner.exchange_all(alive, done, rotate)
+        if ended < 0:
+            self._undo()
+        elif self.suspects(self._everyone):
+            self._held = self._everyone
+            self.recv(self._count)
+        return ended
+
+    def rollout(
+        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+    ) -> dict[str, np.ndarray]:
+        """As of engines.
 
         Raises:
-            NotFiniteError: names the first env, and has the rows of all.
+            ConfigError: a policy is "truncate", which native code cannot do.
+            NotFiniteError: names the first env, and has the rows of all. All rows have moved on.
         """
-        found = list(self._finder.in_rollout(out, rolled))
+        if self._truncates:
+            raise ConfigError(
+                "rollout runs in native code, which cannot end an episode that goes non-finite; make the envs with "
+                "check_finite='error', 'warn' or 'off'"
+            )
+        out = self.inner.rollout(actions, steps, alive, done, policy)
+        ended = out["TERMINATED"] | out["TRUNCATED"]
+        found = list(self._finder.in_rollout(out, ended if self._rolls else np.zeros_like(ended)))
         stops = [finding for finding in found if finding.policy == "error"]
         if stops:
             rows = tuple(sorted({finding.row for finding in stops}))
             raise self._finder.error(stops[0], "reset it, and look for its cause in the env", rows)
-        for finding in found:
-            self._warn_once(finding)
+        self.warnings += [self._warning(finding) for finding in found if self._is_new(finding)]
+        return out
+
+    def redecorator(self) -> Callable[[Engine], Engine]:
+        """See `Decorator`."""
+        return functools.partial(FiniteCheck, given=self.policies, rolls=self._rolls)
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def _before(self, rows: Rows) -> None:
+        """Keep what these rows are, before they are sent."""
+        batch, where = self._batch, self._index(rows)
+        for kept, column in zip(self._kept, batch.obs, strict=True):
+            kept[where] = column[where]
+        goes_on = ~(batch.terminated[where] | batch.truncated[where])
+        self._totals[0][where] = np.where(goes_on, batch.episode_return[where], 0.0)
+        self._totals[1][where] = batch.episode_length[where] * goes_on
+        self._cleared = []
+        if self._cut or self._again or self._options or self._tries or batch.options:
+            self._forget(rows.tolist())
+
+    def _undo(self) -> None:
+        """Restore what `_before` cleared, because the rows were not sent."""
+        for row, total, length in self._cleared:
+            self._batch.truncated[row], self._batch.terminated[row] = True, False
+            self._batch.episode_return[row], self._batch.episode_length[row] = total, length
+            self._cut.add(row)
+        self._cleared = []
+
+    def _forget(self, rows: list[int]) -> None:
+        """Give flags and totals that were written here back to the engine: these rows are about to be sent."""
+        batch = self._batch
+        for row in self._cut.intersection(rows):
+            if not batch.truncated[row]:
+                continue  # `set_state` has replaced it
+            self._cleared.append((row, batch.episode_return.item(row), batch.episode_length.item(row)))
+            batch.truncated[row] = batch.terminated[row] = False
+            batch.episode_return[row], batch.episode_length[row] = 0.0, 0
+        self._cut.difference_update(rows)
+        for row in rows:
+            self._again.pop(row, None)
+            self._tries.pop(row, None)
+            self._options.pop(row, None)
+            if row in batch.options:
+                self._options[row] = batch.options[row]
+
+    def _lose(self, rows: Sequence[int]) -> None:
+        """Deliver nothing of what is held of these rows: their envs are gone."""
+        lost = np.isin(self._held, rows)
+        for row in self._held[lost].tolist():
+            self._batch.mail.pop(row, None)
+        self._held = self._held[~lost]
+        for row in rows if self._again else ():
+            self._again.pop(row, None)
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
@@ -166,12 +227,12 @@ class FiniteCheck:
         return slice(None) if len(rows) == self._count else rows
 
     def _gather(self, count: int, timeout: float | None) -> tuple[Rows, Rows]:
-        """So many rows, those that are held first; and the held ones that are too many."""
+        """`count` rows, those that are held first; and the held rows beyond them."""
         held = self._held
         if not len(held):
             rows = self._from_engine(count, timeout)
-            return rows, _NOBODY
-        everything = count == len(self.pending(self._engine.pending()))
+            return rows, _NO_ROWS
+        everything = count == len(self.pending())
         if count > len(held):
             held = np.concatenate([held, self._from_engine(count - len(held), timeout)])
             self._held = held
@@ -180,19 +241,19 @@ class FiniteCheck:
 
     def _from_engine(self, count: int, timeout: float | None) -> Rows:
         try:
-            rows = self._engine.recv(count, timeout)
+            rows = self.inner.recv(count, timeout)
         except EnvError as error:
             if not isinstance(error, WorkerTimeout):
-                self.lose(error.rows)
+                self._lose(error.rows)
             raise
         for row in self._again.keys() & set(rows.tolist()) if self._again else ():
             self._complete(row, self._again.pop(row))
         return rows
 
-    # --- dealing with it ---------------------------------------------------------------------------------------------
+    # --- handling findings -------------------------------------------------------------------------------------------
 
-    def _deal_with(self, findings: list[Finding]) -> list[int]:
-        """Raise, cut episodes, warn; returns the rows that must be reset now."""
+    def _handle(self, findings: list[Finding]) -> list[int]:
+        """Raise, truncate episodes, warn; return the rows that must be reset now."""
         again: list[int] = []
         for finding in findings:
             if finding.policy == "error":
@@ -213,35 +274,42 @@ class FiniteCheck:
         raise self._finder.error(finding, f"reset it, and look for its cause in the env; {fix}")
 
     def _warn_once(self, finding: Finding) -> None:
-        if (finding.row, finding.name) in self._warned:
-            return
+        if self._is_new(finding):
+            warn_user(self._warning(finding))
+
+    def _is_new(self, finding: Finding) -> bool:
+        """Whether there was no warning yet about the same of this env; from now on there was."""
+        known = (finding.row, finding.name) in self._warned
         self._warned.add((finding.row, finding.name))
+        return not known
+
+    def _warning(self, finding: Finding) -> str:
         advice = (
-            "it is passed on; this is told once per env. Look for its cause in the env; "
+            "it is passed on; this warning comes once per env. Look for its cause in the env; "
             "make(..., check_finite='error') stops there, 'truncate' ends the episode, 'off' does not look"
         )
-        warnings.warn(str(self._finder.error(finding, advice)), RuntimeWarning, stacklevel=_depth_of_user())
+        return str(self._finder.error(finding, advice))
 
     def _truncate(self, finding: Finding, again: list[int]) -> None:
         batch, row = self._batch, finding.row
         cut_before = bool(batch.truncated[row]) and row in self._cut
         if row in again or (cut_before and not finding.first):
-            return  # another finding has seen to it
+            return  # handled for another finding
         error = self._finder.error(finding, "")
         if self.note is not None:
             self.note(error)
         fault = Fault(error.phase or "step", type(error).__name__, str(error), "", None)
-        told = {**fault.as_info(row, int(batch.restarts[row])), "field": finding.name}
+        reported = {**fault.as_info(row, int(batch.restarts[row])), "field": finding.name}
         if error.recording is not None:
-            told["recording"] = error.recording
+            reported["recording"] = error.recording
         if finding.first:
-            self._begin_again(finding, told, again)
+            self._begin_again(finding, reported, again)
         elif self._rolls and not (batch.terminated[row] or batch.truncated[row]):
             self._end(row)
-            self._begin_again(finding, told, again)
+            self._begin_again(finding, reported, again)
         else:
             self._end(row)
-            batch.mail.setdefault(row, Mail()).info["fault"] = told
+            batch.mail.setdefault(row, Mail()).info["fault"] = reported
 
     def _end(self, row: int) -> None:
         """Truncate the episode of a row, with the totals it had before this step."""
@@ -256,14 +324,14 @@ class FiniteCheck:
             batch.mail[row] = Mail(final_info=mail.info if mail is not None else {})
         self._cut.add(row)
 
-    def _begin_again(self, finding: Finding, told: dict[str, Any], again: list[int]) -> None:
+    def _begin_again(self, finding: Finding, reported: dict[str, Any], again: list[int]) -> None:
         """Begin the row's episode once more, unless that was tried often enough; what ended before is kept."""
         batch, row = self._batch, finding.row
         self._tries[row] = self._tries.get(row, 0) + 1
         if self._tries[row] > RESTARTS:
             self._fail(finding, f"it was reset {RESTARTS} times in a row, and its first observation was never finite")
         mail = batch.mail.get(row)
-        record = _Again(int(batch.op[row]), told if mail is None else mail.info.get("fault", told))
+        record = _Again(int(batch.op[row]), reported if mail is None else mail.info.get("fault", reported))
         if batch.terminated[row] or batch.truncated[row]:
             names = ("reward", "terminated", "truncated", "episode_return", "episode_length")
             record.columns = {name: getattr(batch, name)[row].item() for name in names}
@@ -284,10 +352,10 @@ class FiniteCheck:
             if row in self._options:
                 batch.options[row] = self._options[row]
         batch.op[rows] = Op.RESET
-        self._engine.send(np.array(sorted(rows), np.int64))
+        self.inner.send(np.array(sorted(rows), np.int64))
 
     def _complete(self, row: int, record: _Again) -> None:
-        """A row that was reset again has begun its episode: tell what came before."""
+        """A row that was reset again has begun its episode: put back the results of what came before."""
         batch = self._batch
         mail = batch.mail.setdefault(row, Mail())
         batch.op[row] = record.op
@@ -300,28 +368,3 @@ class FiniteCheck:
         for column, value in record.finals:
             column[row] = value
         self._cut.add(row)
-
-    def _forget(self, rows: list[int]) -> None:
-        """Rows are sent: their flags and totals are the engine's again, whatever was written here."""
-        batch = self._batch
-        for row in self._cut.intersection(rows):
-            if not batch.truncated[row]:
-                continue  # `set_state` has replaced it
-            self._cleared.append((row, batch.episode_return.item(row), batch.episode_length.item(row)))
-            batch.truncated[row] = batch.terminated[row] = False
-            batch.episode_return[row], batch.episode_length[row] = 0.0, 0
-        self._cut.difference_update(rows)
-        for row in rows:
-            self._again.pop(row, None)
-            self._tries.pop(row, None)
-            self._options.pop(row, None)
-            if row in batch.options:
-                self._options[row] = batch.options[row]
-
-
-def _depth_of_user() -> int:
-    """The stack level of the first caller outside of this package, for a warning by the caller of this."""
-    depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
-        frame, depth = frame.f_back, depth + 1
-    return depth

@@ -14,6 +14,7 @@ from gymnasium.vector.async_vector_env import AsyncVectorEnv as GymnasiumAsyncVe
 from vecenv._batch.batch import Rows
 from vecenv._batch.layout import is_custom
 from vecenv._front.autoreset import parse_mode
+from vecenv._make.decorate import decorate
 from vecenv._util.cpus import usable_cpus
 from vecenv.engines.process.engine import ProcessEngine
 from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError, WorkerTimeout
@@ -86,14 +87,15 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
                 "Using `AsyncVector(..., shared_memory=True)` caused an error, you can disable this feature with "
                 "`shared_memory=False` however this is slower."
             )
-        super().__init__(engine, autoreset=mode, copy=copy, engine_reason="AsyncVectorEnv", check_finite=check_finite)
-        self._engine: ProcessEngine = engine
+        decorated = decorate(engine, mode, check_finite)
+        super().__init__(decorated, autoreset=mode, copy=copy, engine_reason="AsyncVectorEnv")
+        self.engine: ProcessEngine
         self._waiting_call = False
 
     @property
     def processes(self) -> list[Any]:
         """The worker processes."""
-        return self._engine.processes
+        return self.engine.processes
 
     @property
     def observations(self) -> Any:
@@ -104,7 +106,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
     def _state(self) -> AsyncState:
         if self._waiting_call:
             return AsyncState.WAITING_CALL
-        return AsyncState(self._lifecycle.pending_call) if self._lifecycle.pending_count else AsyncState.DEFAULT
+        return AsyncState(self._call_order.pending_call) if self._call_order.pending_count else AsyncState.DEFAULT
 
     def reset_async(self, seed: Any = None, options: Any = None) -> None:
         """Start a reset; `reset_wait` has its results."""
@@ -121,7 +123,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
 
     def step_async(self, actions: Any) -> None:
         """Start a step; `step_wait` has its results."""
-        self._begin("step_async", self._send_step, actions, None, "step_async")
+        self._run("step_async", self._send_step, actions, None, "step_async")
 
     def step_wait(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Results of `step_async`.
@@ -135,14 +137,13 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
     def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Start a call; `call_wait` has its results."""
         self._check_name(name)
-        self._lifecycle.enter("call_async")
-        try:
-            self._check_no_call("call_async")
-            self._lifecycle.check_idle("call_async")
-            self._engine.begin_call(name, args, kwargs)
-            self._waiting_call = True
-        finally:
-            self._lifecycle.inside = None
+        self._run("call_async", self._start_call, name, args, kwargs)
+
+    def _start_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._check_no_call("call_async")
+        self._call_order.check_idle("call_async")
+        self.engine.begin_call(name, args, kwargs)
+        self._waiting_call = True
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Results of `call_async`, one per env.
@@ -151,16 +152,11 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
             TimeoutError: nothing is lost; call it again to wait on.
         """
         self._check_waiting(AsyncState.WAITING_CALL)
-        self._lifecycle.enter("call_wait")
         try:
-            results = self._engine.finish_call(timeout)
-        except BaseException as error:
-            if isinstance(error, EnvError) and not isinstance(error, WorkerTimeout):
-                self._waiting_call = False
-            self._resync(error)
+            results = self._run("call_wait", self.engine.finish_call, timeout)
+        except EnvError as error:
+            self._waiting_call = isinstance(error, WorkerTimeout)
             raise
-        finally:
-            self._lifecycle.inside = None
         self._waiting_call = False
         return tuple(results)
 
@@ -177,7 +173,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         self._check_no_call("set_attr")
         super().set_attr(name, values)
 
-    def render(self) -> tuple[Any, ...]:
+    def render(self) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]  # Gymnasium's
         """One frame per env; as in Gymnasium, None where an env has no render mode."""
         return self.call("render")
 
@@ -187,7 +183,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
             gymnasium.logger.warn(
                 f"Calling `close` while waiting for a pending call to `{self._state.value}` to complete."
             )
-        self._engine.close(0.0 if terminate else 5.0 if timeout is None else timeout)
+        self.engine.close(0.0 if terminate else 5.0 if timeout is None else timeout)
 
     def close(self, timeout: float | None = None, terminate: bool = False, **kwargs: Any) -> None:
         """End everything. May be called twice, during a step, after a failure."""
@@ -222,7 +218,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
             )
 
     def _check_waiting(self, state: AsyncState) -> None:
-        self._lifecycle.check_open(f"{state.value}_wait")
+        self._call_order.check_open(f"{state.value}_wait")
         if self._state is not state:
             raise NothingPendingError(
                 f"Calling `{state.value}_wait` without any prior call to `{state.value}_async`.", state.value

@@ -25,14 +25,14 @@ class GymnasiumFace(VectorEnv):
         except EnvError as error:
             last = error
             self._report(error)
-        while self._lifecycle.pending_count:
+        while self._call_order.pending_count:
             try:
-                super()._receive(self._lifecycle.pending_count, timeout)
+                super()._receive(self._call_order.pending_count, timeout)
             except EnvError as error:
                 last = error
                 self._report(error)
         self._batch.mail.clear()
-        self._lifecycle.broken = False
+        self._call_order.broken = False
         raise last
 
     def _report(self, error: EnvError) -> None:

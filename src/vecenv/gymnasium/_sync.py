@@ -9,6 +9,7 @@ import gymnasium
 from gymnasium.vector import AutoresetMode
 
 from vecenv._front.autoreset import parse_mode
+from vecenv._make.decorate import decorate
 from vecenv.engines.python.sync import SyncEngine
 from vecenv.gymnasium._face import GymnasiumFace, named
 
@@ -38,14 +39,10 @@ class SyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: igno
         with named(type(self).__name__):
             engine = SyncEngine(self.env_fns, observation_mode=observation_mode)
         self.envs = engine.envs
-        super().__init__(
-            engine,
-            autoreset=parse_mode(autoreset_mode),
-            copy=copy,
-            engine_reason="SyncVectorEnv",
-            check_finite=check_finite,
-        )
+        mode = parse_mode(autoreset_mode)
+        decorated = decorate(engine, mode, check_finite)
+        super().__init__(decorated, autoreset=mode, copy=copy, engine_reason="SyncVectorEnv")
 
-    def render(self) -> tuple[Any, ...]:
+    def render(self) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]  # Gymnasium's
         """One frame per env; as in Gymnasium, None where an env has no render mode."""
         return self.call("render")

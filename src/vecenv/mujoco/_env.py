@@ -53,7 +53,7 @@ class TaskEnv(KernelEnv):
         """Apply an action."""
         obs, reward, terminated, truncated, info = super().step(action)
         if self.state.diverged:
-            info["diverged"] = told_of_divergence(self.kernel, self.state.diverged, np.array(self.state.failed))
+            info["diverged"] = divergence_info(self.kernel, self.state.diverged, np.array(self.state.failed))
             self.state.diverged = 0
         self._show()
         return obs, reward, terminated, truncated, info
@@ -132,7 +132,7 @@ def task_env(task: type[Task], render_mode: str | None = None, **kwargs: Any) ->
     return TaskEnv(kernel, render_mode, **rest)
 
 
-def told_of_divergence(kernel: TaskKernel, kind: int, failed: np.ndarray) -> dict[str, Any]:
+def divergence_info(kernel: TaskKernel, kind: int, failed: np.ndarray) -> dict[str, Any]:
     """What infos say of a simulation that has gone wrong: of what, and the state from which it did."""
     positions, velocities = kernel.model.nq, kernel.model.nv
     return {

@@ -16,10 +16,10 @@ from gymnasium.envs.registration import EnvSpec, registry
 
 from vecenv._make.source import NAMESPACE, find_build, register_games, resolve
 from vecenv.engines.python.envs import Factory
+from vecenv.engines.recording.recording import Recording
 from vecenv.errors import ConfigError, UnknownEnv, UnsafeFile
 from vecenv.mujoco._registry import find_task
 from vecenv.recording._kernel_state import begun_env
-from vecenv.recording._recording import Recording
 from vecenv.recording._scripts import Script
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]")

@@ -11,9 +11,9 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from vecenv._batch.batch import Batch
 from vecenv._batch.layout import Layout
+from vecenv.engines.recording.digests import digest_rows
+from vecenv.engines.recording.recording import Column, Recording
 from vecenv.errors import ConfigError
-from vecenv.recording._digests import digest_rows
-from vecenv.recording._recording import Column, Recording
 
 TOLERANCE = 1e-3
 """Relative and absolute, of numbers that came from a kernel with precision="fast"."""
@@ -100,7 +100,7 @@ class Comparison:
             if then is None or step >= len(then):
                 continue
             if digested:
-                yield _named(path), _told(digest_rows(now[:1])[0]), _told(then[step])
+                yield _named(path), _shown(digest_rows(now[:1])[0]), _shown(then[step])
             else:
                 yield _named(path), now[0] if now.dtype == object else now[0].copy(), then[step]
 
@@ -155,7 +155,7 @@ def _named(path: str) -> str:
     return f"obs.{path}" if path else "obs"
 
 
-def _told(digest: np.uint64) -> str:
+def _shown(digest: np.uint64) -> str:
     return f"digest {int(digest):016x}"
 
 

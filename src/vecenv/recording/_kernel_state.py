@@ -11,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
 from vecenv._make.source import find_build, task_kernel
+from vecenv.engines.recording.recording import Recording
 from vecenv.errors import ConfigError
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Record
@@ -18,7 +19,6 @@ from vecenv.kernel.language.python import KernelEnv
 from vecenv.kernel.language.snapshot import generator
 from vecenv.mujoco._registry import find_task
 from vecenv.recording._painting import Painter
-from vecenv.recording._recording import Recording
 
 
 def begun_env(

@@ -18,10 +18,10 @@ from vecenv._batch.random_state import set_words
 from vecenv._util.checks import positive_int, positive_seconds
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.sync import SyncEngine
+from vecenv.engines.recording.recording import Recording
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError
 from vecenv.recording._builds import Parts, factory_of, parts_of
 from vecenv.recording._compare import Comparison
-from vecenv.recording._recording import Recording
 from vecenv.recording._result import Failure, Replay, type_of
 from vecenv.recording._stage import Stage, trimmed
 from vecenv.recording._trial import Ending, try_out
@@ -57,7 +57,7 @@ def replay(
         trust: whether code that the file names may be imported and run. Ids that are registered need no trust.
         on_step: called with 0 and the env after the reset, with k and the env after the k-th step.
         render_mode: the env is made with it, for `on_step` to call `env.render()`.
-        stop_before: stop in pdb so many steps before the last recorded one has run; 1 is right before it. `env`,
+        stop_before: stop in pdb this many steps before the last recorded one has run; 1 is right before it. `env`,
             `action` and `recording` are in scope, and the next line is `env.step(action)`.
         patience: seconds after which a step that hung in the recording has hung again.
 
@@ -79,8 +79,8 @@ def replay(
     parts = parts_of(recording.build, trust) if env is None else Parts(env, env_kwargs or {})
     run = _Run(recording, factory_of(recording, parts, render_mode))
     try:
-        told = run.to_the_end(on_step, stop_before, patience)
-        return replace(told, given_env=env is not None)
+        outcome = run.to_the_end(on_step, stop_before, patience)
+        return replace(outcome, given_env=env is not None)
     finally:
         run.close()
 

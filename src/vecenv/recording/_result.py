@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from vecenv.engines.recording.recording import Recording
 from vecenv.recording._compare import TOLERANCE, Difference, is_fast
-from vecenv.recording._recording import Recording
 
 Outcome = Literal["clean", "reproduced", "differs", "not reproduced"]
 

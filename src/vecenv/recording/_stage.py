@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from vecenv.recording._recording import Recording
+from vecenv.engines.recording.recording import Recording
 
 STAGE = __file__
 """What is called from this file is the env."""

@@ -37,7 +37,7 @@ class Ending:
     Attributes:
         kind: "returned" (or raised: that can be done again here), "died" or "hung".
         exitcode: of one that died; minus the signal's number if it was a signal.
-        stack: where it was, as far as it could be told.
+        stack: where it was, as far as known.
     """
 
     kind: Literal["returned", "died", "hung"]

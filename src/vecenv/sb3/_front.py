@@ -12,10 +12,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from vecenv._batch.layout import map_tree
-from vecenv._front.compiled_env import CompiledVectorEnv
 from vecenv._front.exchange import Exchange
 from vecenv._front.infos import rows_of_arrays
 from vecenv._front.vector_env import VectorEnv
+from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError
 from vecenv.sb3 import _served
 from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
@@ -49,7 +49,7 @@ class FrontVecEnv(VecEnv):
         inner: Any = envs.unwrapped
         self._envs: Any = envs
         self._inner: VectorEnv = inner
-        self._kernels = inner.engine if isinstance(inner, CompiledVectorEnv) else None
+        self._kernels = inner.engine if isinstance(getattr(inner, "engine", None), CompiledEngine) else None
         _check(envs, inner, self._kernels is not None)
         self._has_dicts = envs is inner and self._kernels is None
         self._actions: Any = None

@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from vecenv.engines.recording.files import MOST_FILES
 from vecenv.errors import VecenvError
 from vecenv.recording import Recording
-from vecenv.recording._files import MOST_FILES
 
 _UNRECORDED = ("NaN", "RestartLimit")
 """Faults without a file of their own: envs may return NaN here, and the limit is told with the last failure's."""

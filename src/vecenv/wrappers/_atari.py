@@ -75,7 +75,7 @@ class AtariPreprocessing(Wrapper):
         if not isinstance(self.unwrapped, VectorEnv):
             raise self._not_ours("AtariPreprocessing")
         self._inner: Any = env
-        self._parse_rows = self.unwrapped._lifecycle.parse_rows
+        self._parse_rows = self.unwrapped._call_order.parse_rows
         self._layout = Layout(env.single_action_space)
         self._noop_max, self._frame_skip, self._by_life = noop_max, frame_skip, terminal_on_life_loss
         self._check_envs()

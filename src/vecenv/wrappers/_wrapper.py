@@ -19,6 +19,7 @@ from vecenv._front.reset_options import ResetOptions
 from vecenv._front.stats import Stats
 from vecenv._front.step import Step
 from vecenv._front.vector_env import VectorEnv
+from vecenv.engines import SupportsRecording
 from vecenv.errors import ClosedError, ConfigTypeError, NotFiniteError, SpaceError, UnsupportedError
 from vecenv.wrappers._transform import Transform
 
@@ -216,8 +217,8 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         try:
             self.transform.exchange(exchange)
         except NotFiniteError as error:
-            if isinstance(self.unwrapped, VectorEnv) and self.unwrapped._recorder is not None:
-                self.unwrapped._recorder.failed(error)
+            if isinstance(self.unwrapped, VectorEnv) and isinstance(self.unwrapped._decorated, SupportsRecording):
+                self.unwrapped._decorated.failed(error)
             raise
 
     def _warn_if_twice(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
@@ -43,7 +44,7 @@ class CompiledEngine:
         count: number of rows.
         kwargs: parameters, one mapping for all rows or one per row.
         precision: "exact" (bit-equal to Python) or "fast" (within the tolerances of `kernel/numba/math.py`).
-        threads: at most so many; whether they are worth it is measured.
+        threads: maximum number; whether several are faster than one is measured.
         render_mode: as for a Gymnasium env.
         max_episode_steps: time limit, None for none.
         parameters: instead of kwargs, a column of each, as in the attribute of that name.
@@ -126,7 +127,7 @@ class CompiledEngine:
             chosen = todo
         todo = todo[~self._finished[todo]]  # an interrupted call may have run some of them
         if len(todo) == len(self._rows):
-            self.run_all(0, 0, rotate=False)
+            self.exchange_all(0, 0, rotate=False)
         elif len(todo):
             self._run_some(todo)
         self._queue = left
@@ -141,10 +142,10 @@ class CompiledEngine:
 
     @property
     def checks_actions(self) -> bool:
-        """Whether `run_all` looks at the actions itself before it runs anything; several threads cannot."""
+        """Whether `exchange_all` looks at the actions itself before it runs anything; several threads cannot."""
         return not self._pace.together
 
-    def run_all(self, alive: int, done: int, rotate: bool) -> int:
+    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
         """Run every row at once: `alive` where an episode goes on, `done` where the last op ended one.
 
         Args:
@@ -186,6 +187,18 @@ class CompiledEngine:
         return sum(columns.values())
 
     # --- what kernels can do beyond ----------------------------------------------------------------------------------
+
+    def factory(self) -> Callable[[], CompiledEngine]:
+        return functools.partial(
+            type(self),
+            self.kernel,
+            self._count,
+            parameters=self.parameters,
+            precision=self.precision,
+            threads=self.threads,
+            render_mode=self.facts.render_mode,
+            max_episode_steps=self.max_episode_steps,
+        )
 
     @property
     def state(self) -> SimpleNamespace:
@@ -469,7 +482,7 @@ class CompiledEngine:
 
 
 class _WrongAction(Exception):
-    """A policy chose an action that is none."""
+    """A policy chose an action that is not in the action space."""
 
     def __init__(self, step: int) -> None:
         self.step = step

@@ -11,7 +11,7 @@ import numpy as np
 from vecenv._batch.batch import Mail, Rows
 from vecenv._batch.layout import Columns
 from vecenv.engines.native.compiled import CompiledEngine
-from vecenv.mujoco._env import TaskEnv, told_of_divergence
+from vecenv.mujoco._env import TaskEnv, divergence_info
 from vecenv.mujoco._kernel import TaskKernel
 
 
@@ -28,7 +28,7 @@ class MujocoEngine(CompiledEngine):
         **options: as for `CompiledEngine`.
 
     Attributes:
-        warnings: what users are to be told when they have their results; the front empties it.
+        warnings: see `SupportsWarnings`.
     """
 
     name = "mujoco"
@@ -44,9 +44,9 @@ class MujocoEngine(CompiledEngine):
         self._pace.together, self._pace.trying = threads > 1, False
         self._diverged = self._columns["S_diverged"]
 
-    def run_all(self, alive: int, done: int, rotate: bool) -> int:
+    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
         """Run every row at once."""
-        ended = super().run_all(alive, done, rotate)
+        ended = super().exchange_all(alive, done, rotate)
         if self._diverged.any():
             self._report()
         return ended
@@ -129,16 +129,16 @@ class MujocoEngine(CompiledEngine):
             self._report()
 
     def _report(self) -> None:
-        """Tell of simulations that have gone wrong."""
+        """Put what is known about simulations that have gone wrong into infos and warnings."""
         for row in np.flatnonzero(self._diverged).tolist():
-            told = told_of_divergence(self.kernel, self._diverged.item(row), self._columns["S_failed"][row])
+            info = divergence_info(self.kernel, self._diverged.item(row), self._columns["S_failed"][row])
             mail = self.batch.mail.setdefault(row, Mail())
             if self._columns["ELAPSED"][row]:
-                mail.info["diverged"] = told
+                mail.info["diverged"] = info
             else:
-                mail.final_info = {**(mail.final_info or {}), "diverged": told}
+                mail.final_info = {**(mail.final_info or {}), "diverged": info}
             self.warnings.append(
-                f"the simulation of env {row} has gone wrong (bad {told['kind']}) and its episode is truncated; "
+                f"the simulation of env {row} has gone wrong (bad {info['kind']}) and its episode is truncated; "
                 "infos['diverged'] has the state that it came from"
             )
         self._diverged[...] = 0

@@ -12,7 +12,7 @@ Task = Callable[[int, int], int]
 """Runs rows start ... stop - 1 and returns a count; it releases the GIL."""
 
 CHUNKS_EACH = 4
-"""Parts per thread: whoever is done first takes the next, so that uneven rows are balanced."""
+"""Parts per thread: a thread that is done takes the next part, so that uneven rows are balanced."""
 
 
 class NativeThreads:
@@ -88,8 +88,8 @@ def _share(
 class _Helper:
     """One thread and the two locks by which it is woken and waited for.
 
-    An interrupt may come between any two lines of the caller's. So the locks only wake; what is begun and what is done
-    are said by `_begun` and `_finished`, and waking twice does no harm.
+    An interrupt may come between any two lines of the caller. So the locks only wake the thread; `_begun` and
+    `_finished` record what was begun and what is done, and waking the thread twice does no harm.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class _Helper:
         self._begun: Callable[[], None] | None = None
         self._finished: Callable[[], None] | None = None
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._loop, name="vecenv crew", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="vecenv native", daemon=True)
         self._thread.start()
 
     @property

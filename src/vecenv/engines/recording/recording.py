@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vecenv._batch.random_state import WORDS
+from vecenv.engines.recording import archive
+from vecenv.engines.recording.values import pack, unpack
 from vecenv.errors import UnsafeFile
-from vecenv.recording import _archive
-from vecenv.recording._values import pack, unpack
 
 Column: TypeAlias = np.ndarray | tuple[Any, ...] | None
 """One leaf over time: an array [T, ...]; a tuple of values if the leaf has no fixed size; None if those are no data."""
@@ -101,7 +101,7 @@ class Recording:
 
     @property
     def replay_options(self) -> str:
-        """What `vecenv replay` needs besides the file: trust in code of the user's own, or to be told what makes it."""
+        """What `vecenv replay` needs besides the file: trust in the user's own code, or what makes the env."""
         wrappers = self.build.get("wrappers", [])
         if any(part["kind"] == "unknown" for part in (self.build, *wrappers)):
             return " --env module:function"
@@ -117,7 +117,7 @@ class Recording:
         """
         arrays: list[np.ndarray] = []
         contents = {entry.name: pack(_plain(getattr(self, entry.name)), arrays, entry.name) for entry in fields(self)}
-        _archive.write(Path(path), _NAME, _VERSION, contents, arrays)
+        archive.write(Path(path), _NAME, _VERSION, contents, arrays)
         return Path(path)
 
     @classmethod
@@ -128,7 +128,7 @@ class Recording:
             FileNotFoundError: there is none.
             UnsafeFile: it is no recording, of another version, damaged, or made to do harm.
         """
-        contents, arrays = _archive.read(Path(path), _NAME, _VERSION)
+        contents, arrays = archive.read(Path(path), _NAME, _VERSION)
         try:
             known = {entry.name for entry in fields(cls)}
             if not isinstance(contents, dict) or contents.keys() != known:

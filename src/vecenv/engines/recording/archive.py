@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from vecenv.engines.recording.values import KINDS
 from vecenv.errors import UnsafeFile
-from vecenv.recording._values import KINDS
 
 _HEADER = "header.json"
 _LARGEST = 1 << 30

@@ -16,10 +16,8 @@ _NO_WORDS = (
     "its np_random is no NumPy generator with PCG64, so it cannot be said where its random stream was; reset it with a "
     "seed to record it"
 )
-_NOT_TOLD = (
-    "whatever ran it was gone before it could say where its random stream was; reset it with a seed to record it"
-)
-_NOT_BEGUN = f"it was not reset yet, or {_NOT_TOLD}"
+_GONE = "whatever ran it was gone before it could say where its random stream was; reset it with a seed to record it"
+_NOT_BEGUN = f"it was not reset yet, or {_GONE}"
 
 
 class Begins(Protocol):
@@ -32,7 +30,7 @@ class Begins(Protocol):
     row_bytes: int
 
     def expect(self, rows: Rows) -> None:
-        """Some of these rows are to be reset: what they noted before is of no interest."""
+        """Forget what these rows noted before: some of them are about to be reset."""
         ...
 
     def take(self, rows: Rows) -> tuple[Rows | bytes | None, Any]:
@@ -44,7 +42,7 @@ class Begins(Protocol):
         ...
 
     def start(self, starts: Any, position: int) -> tuple[dict[str, Any], bool]:
-        """What a recording says of a start that `take` or `peek` returned, and whether that reset had options."""
+        """The entry of a recording for a start that `take` or `peek` returned, and whether that reset had options."""
         ...
 
 
@@ -106,7 +104,7 @@ class KernelBegins:
 
 
 class RayBegins:
-    """Actors tell with their answers how episodes began, whichever engine they have."""
+    """Actors report with their results how episodes began, whichever engine they have."""
 
     row_bytes = 1000
 
@@ -130,15 +128,22 @@ class RayBegins:
 
 
 def noted_start(words: Sequence[int] | np.ndarray) -> tuple[dict[str, Any], bool]:
-    """What a recording says of the words that a Python env noted, and whether its reset had options."""
+    """The entry of a recording for the words that a Python env noted, and whether its reset had options."""
     had_options, kind = bool(words[WORDS]), words[WORDS + 1]
     if kind == SEEDED:
         return {"kind": "seed", "seed": int(words[0])}, had_options
     if kind == STREAM:
         return {"kind": "random-state", "words": np.array(words[:WORDS], np.uint64)}, had_options
-    return {"kind": "unknown", "why": _NO_WORDS if kind == UNKNOWN else _NOT_TOLD}, had_options
+    return {"kind": "unknown", "why": _NO_WORDS if kind == UNKNOWN else _GONE}, had_options
 
 
-def not_told(seed: int | None) -> dict[str, Any]:
-    """The start of an episode that nobody noted: its seed if there was one."""
+def not_noted(seed: int | None) -> dict[str, Any]:
+    """The start of an episode that was not noted: its seed if there was one."""
     return {"kind": "unknown", "why": _NOT_BEGUN} if seed is None else {"kind": "seed", "seed": seed}
+
+
+def begins_of(engine: Any) -> Begins:
+    """What finds out how episodes of this engine begin. It has no decorators."""
+    if engine.name == "ray":
+        return RayBegins(engine)
+    return KernelBegins(engine) if isinstance(engine, SupportsStates) else PythonBegins(engine.batch)

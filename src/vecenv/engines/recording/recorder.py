@@ -1,58 +1,68 @@
-"""The flight recorder: what the front does so that the current episode of every env can be run again."""
+"""The recorder: an engine around an engine that keeps the current episode of every env."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from vecenv._batch.batch import Batch, Rows
+from vecenv._batch.batch import Op, Rows
 from vecenv._batch.faults import Fault
+from vecenv._batch.layout import Columns
 from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED
+from vecenv.engines import Engine, SupportsStates
+from vecenv.engines.decorator import Decorator, undecorated
+from vecenv.engines.recording.begins import Begins, begins_of, noted_start
+from vecenv.engines.recording.copies import copied_value, copier
+from vecenv.engines.recording.episodes import Episodes, Facts
+from vecenv.engines.recording.failures import failure_of, failure_of_fault
+from vecenv.engines.recording.files import Folder
+from vecenv.engines.recording.kept_options import KeptOptions
+from vecenv.engines.recording.log import Kept, Log, size_of
+from vecenv.engines.recording.recording import Recording
 from vecenv.errors import EnvError, NotFiniteError, UnknownRow, VecenvError, WorkerDied, WorkerTimeout, name_recording
-from vecenv.recording._begins import Begins, noted_start
-from vecenv.recording._copies import copied_value, copier
-from vecenv.recording._episodes import Episodes, Facts
-from vecenv.recording._failures import failure_of, failure_of_fault
-from vecenv.recording._files import Folder
-from vecenv.recording._kept_options import KeptOptions
-from vecenv.recording._log import Kept, Log, size_of
-from vecenv.recording._recording import Recording
 
+_RESET = int(Op.RESET)
 _FLAGS = 10
 """Bytes of a reward and two flags."""
 _DEATHS = 64
-"""Workers that died whose files are remembered, for rows of theirs that are told later."""
+"""Dead workers whose files are remembered, for rows of theirs that are reported later."""
 _Written: TypeAlias = tuple[str, str | None, str]
 """Path of a file; why it cannot be replayed, None if it can; and what the command needs besides."""
 
 
-class Recorder:
-    """Keeps what goes back and forth, in the front, so that it outlives a dead worker.
+class Recorder(Decorator):
+    """Around an engine: keeps what is sent and received, in the process of the front, so that it outlives dead workers.
 
-    The front calls `sending` before rows are sent, `sent` afterwards and `received` when they are back; `failed` when
-    an error is about to be raised. Nothing here changes what a user gets, but for the path of a file in errors and in
-    `info["fault"]`.
+    Nothing here changes what a user gets, except the path of a file in errors and in `info["fault"]`.
 
     Args:
-        batch: of all rows.
-        begins: how episodes began.
-        facts: of the vector env.
-        everyone: the array that the front sends if it sends all rows in order.
+        engine: that runs the rows; around it there may be other decorators, inside of this one.
+        autoreset: name of the mode.
+        build: of a row: how its env is made, as data.
         folder: where files are written.
         limit: bytes to keep in all.
     """
 
-    def __init__(self, batch: Batch, begins: Begins, facts: Facts, everyone: Rows, folder: Path, limit: int) -> None:
-        self._batch, self._begins, self._facts = batch, begins, facts
-        self._everyone, self._count = everyone, len(batch)
+    def __init__(
+        self, engine: Engine, autoreset: str, build: Callable[[int], dict[str, Any]], folder: Path, limit: int
+    ) -> None:
+        super().__init__(engine)
+        batch, innermost = engine.batch, undecorated(engine)
+        self._batch, self._count = batch, len(batch)
+        self._begins: Begins = begins_of(innermost)
+        self._facts = Facts(engine.name, autoreset, build)
+        self._states_of = innermost.states_of if isinstance(innermost, SupportsStates) else None
+        self._everyone: Rows = np.arange(self._count)
+        """The array with which the front sends all rows in order, once it was seen: recognising it takes no time."""
         self._folder = Folder(folder)
         self._log = Log(len(batch), limit)
         self._options = KeptOptions(batch)
-        self._episodes = Episodes(batch, begins, facts, self._log, self._options)
+        self._episodes = Episodes(batch, self._begins, self._facts, self._log, self._options)
         self._copy_actions = copier(batch.action_layout, digests=False)
         self._copy_obs = copier(batch.observation_layout, digests=True)
         self._unsized = bool(batch.action_layout.by_value or batch.observation_layout.by_value)
@@ -65,33 +75,111 @@ class Recorder:
         self._deaths: dict[tuple[Any, ...], str | None] = {}
         """Files of the rows at which workers died that were started again, the latest last."""
 
-    # --- what the front calls ----------------------------------------------------------------------------------------
+    # --- the seam ----------------------------------------------------------------------------------------------------
 
-    def sending(self, rows: Rows, ops: Any) -> None:
-        """These rows are about to be sent; their columns are written."""
-        batch, whole = self._batch, rows is self._everyone
+    def send(self, rows: Rows) -> None:
+        """As of engines."""
+        try:
+            self._note_sent(rows)
+            self.inner.send(rows)
+        except BaseException:
+            if not np.isin(rows, self.inner.pending()).any():
+                self._log.take_back(rows)
+            raise
+        self._log.tidy()
+
+    def recv(self, count: int, timeout: float | None = None) -> Rows:
+        """As of engines."""
+        try:
+            rows = self.inner.recv(count, timeout)
+        except EnvError as error:
+            self.failed(error)
+            raise
+        self._note_received(rows)
+        return rows
+
+    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
+        """As of engines."""
+        everyone = self._everyone
+        self._note_actions(everyone, whole=True, ops=None)
+        try:
+            ended = self.inner.exchange_all(alive, done, rotate)
+        except EnvError as error:
+            self.failed(error)
+            raise
+        if ended < 0:
+            self._log.take_back(everyone)
+        else:
+            self._note_received(everyone)
+        return ended
+
+    def set_rows(self, rows: Rows, columns: dict[str, np.ndarray]) -> None:
+        """As of engines; recordings of these rows begin with their new states."""
+        self.inner.set_rows(rows, columns)
+        self._note_states(rows)
+
+    def rollout(
+        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+    ) -> dict[str, np.ndarray]:
+        """As of engines; its steps are not recorded, so recordings begin with the states after it."""
+        try:
+            out = self.inner.rollout(actions, steps, alive, done, policy)
+        except NotFiniteError:  # all rows have moved on
+            self._note_states(self._everyone)
+            raise
+        self._note_states(self._everyone)
+        return out
+
+    # --- recordings --------------------------------------------------------------------------------------------------
+
+    def failed(self, error: VecenvError) -> None:
+        """Write the episode of the env that this error names, and put the path into the error. Raises nothing."""
+        try:
+            written = self._write_failed(error)
+        except Exception as failure:
+            self._folder.complain(failure)
+            return
+        if written is not None:
+            name_recording(error, *written)
+
+    def recording(self, row: Any) -> Recording:
+        """The current episode of a row.
+
+        Raises:
+            UnknownRow: there is no such env.
+        """
+        count = self._count
+        if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < count:
+            raise UnknownRow(f"env id {row!r:.40}, this vector env has {count} (0 ... {count - 1})")
+        return self._failed.get(int(row)) or self._episodes.current(int(row))
+
+    # --- what is kept ------------------------------------------------------------------------------------------------
+
+    def _note_sent(self, rows: Rows) -> None:
+        """Keep what these rows are about to be sent with."""
+        whole = rows is self._everyone
+        if not whole and len(rows) == self._count and np.array_equal(rows, self._everyone):
+            self._everyone, whole = rows, True
+        ops = self._batch.op if whole else self._batch.op[rows]
+        resets = _RESET in ops.tobytes()
+        self._note_actions(rows, whole, ops.copy() if resets else None)
+        if resets:
+            self._note_seeds(rows[ops == _RESET])
+
+    def _note_actions(self, rows: Rows, whole: bool, ops: np.ndarray | None) -> None:
+        batch = self._batch
         actions = self._copy_actions(batch.actions, None if whole else rows)
         given = {row: copied_value(value) for row, value in batch.raw_actions.items()} if batch.raw_actions else None
         self._log.add((self._size(actions, 0, whole), None if whole else rows.copy(), ops, actions, given))
         if batch.options:
             self._options.sending(rows.tolist())
-        if type(ops) is int:
-            self._note_seeds(rows)
         self._begins.expect(rows)
         if self._failed:
             for row in rows.tolist():
                 self._failed.pop(row, None)
 
-    def sent(self) -> None:
-        """Rows were sent, and there is nothing to do until they are back."""
-        self._log.tidy()
-
-    def unsent(self, rows: Rows) -> None:
-        """These rows were not sent, whether or not `sending` had been told of them."""
-        self._log.take_back(rows)
-
-    def received(self, rows: Rows) -> None:
-        """These rows were received; their columns are as the engine wrote them."""
+    def _note_received(self, rows: Rows) -> None:
+        """Keep the results of these rows; their columns are as the engine wrote them."""
         batch, whole = self._batch, len(rows) == self._count
         if self._hung:
             for row in rows.tolist():
@@ -113,36 +201,16 @@ class Recorder:
             if self._episodes.seeds or self._options.any:
                 self._forget_resets(began)
 
-    def replaced(self, rows: Rows, states: dict[str, np.ndarray]) -> None:
-        """These rows of a kernel are now in other states, which is where their recordings begin."""
-        batch = self._batch
+    def _note_states(self, rows: Rows) -> None:
+        """Let recordings of these rows begin with their states: what brought them there was not recorded."""
+        assert self._states_of is not None
+        batch, states = self._batch, self._states_of(rows)
         obs = self._copy_obs(batch.obs, rows)
         flags = batch.reward[rows], batch.terminated[rows], batch.truncated[rows]
         size = self._size(obs, _FLAGS, False) + self._begins.row_bytes * len(rows)
         number = self._log.add((size, rows.copy(), obs, *flags, rows.copy(), tuple(states.values())))
         self._log.began(number, rows)
         self._forget_resets(rows)
-
-    def failed(self, error: VecenvError) -> None:
-        """This error is about to be raised: write the episode of its env, and tell the error where. Raises nothing."""
-        try:
-            written = self._write_failed(error)
-        except Exception as failure:
-            self._folder.complain(failure)
-            return
-        if written is not None:
-            name_recording(error, *written)
-
-    def recording(self, row: Any) -> Recording:
-        """The current episode of a row.
-
-        Raises:
-            UnknownRow: there is no such env.
-        """
-        count = self._count
-        if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < count:
-            raise UnknownRow(f"env id {row!r:.40}, this vector env has {count} (0 ... {count - 1})")
-        return self._failed.get(int(row)) or self._episodes.current(int(row))
 
     # --- episodes begin ----------------------------------------------------------------------------------------------
 
@@ -190,7 +258,7 @@ class Recorder:
         if error.name.startswith("actions"):
             return None  # they were not sent
         if self._log.is_owed(row):
-            self.received(np.array([row]))
+            self._note_received(np.array([row]))
         begin = self._rolled_from(row)
         if begin is None or error.name.startswith("obs"):
             made = self._episodes.current(row)
@@ -228,9 +296,9 @@ class Recorder:
             except Exception as failure:
                 self._folder.complain(failure)
                 continue
-            told = self._batch.mail[row].info.get("fault")
-            if path is not None and isinstance(told, dict):
-                told["recording"] = path
+            fault = self._batch.mail[row].info.get("fault")
+            if path is not None and isinstance(fault, dict):
+                fault["recording"] = path
 
     def _write_cause(self, row: int, cause: Fault) -> str | None:
         error = cause.error

@@ -1,4 +1,4 @@
-"""What a recording says of a failure."""
+"""Failures as data, for recordings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST = 10_000
 
 
 def failure_of(error: VecenvError) -> dict[str, Any]:
-    """What a recording says of an error."""
+    """An error as data."""
     cause = error.causes[-1] if isinstance(error, RestartLimit) and error.causes else error
     original = cause.__cause__
     kind = "raised"
@@ -37,7 +37,7 @@ def failure_of(error: VecenvError) -> dict[str, Any]:
 
 
 def failure_of_fault(fault: Fault) -> dict[str, Any]:
-    """The same of a failure that was mended."""
+    """A failure after which the env was built again, as data."""
     if fault.error is not None:
         return {**failure_of(fault.error), "phase": fault.phase}
     return {

@@ -17,7 +17,7 @@ _OVERHEAD = 1000
 """Bytes of an entry besides its arrays, about."""
 _RESET = int(Op.RESET)
 _SOME, _MANY = 512, 1024
-"""Entries after which it is worth looking for some that nobody needs; and after which it cannot wait."""
+"""Entries since the last look after which unneeded ones are looked for when there is time; and after which at once."""
 
 
 class Sent(NamedTuple):
@@ -45,7 +45,7 @@ class Received(NamedTuple):
     terminated: np.ndarray
     truncated: np.ndarray
     began: Rows | bytes | None
-    """Or what all rows noted: kinds of `_batch/starts.py`, of which those above WATCHED began."""
+    """Rows; or what all rows noted, as kinds of `_batch/starts.py`: rows above WATCHED began an episode."""
     starts: Any
     """Of those that began, or of all."""
 
@@ -94,7 +94,7 @@ class Log:
         return number
 
     def tidy(self) -> None:
-        """Drop what nobody needs, if it is worth looking: a good moment is when there is nothing else to do."""
+        """Drop entries that no episode needs, if there are many. To be called when there is nothing else to do."""
         if len(self._entries) - self._looked > _SOME:
             self._prune()
 
@@ -131,8 +131,8 @@ class Log:
             begin: number of the entry it began with; default: that of the current episode.
 
         Returns:
-            Whether all are still there; what was sent; and what was received, of which the first is the observation
-            that the first action was chosen by.
+            Whether all are still there; what was sent; and what was received. The first received entry has the
+            observation by which the first action was chosen.
         """
         self._settle()
         start = int(self._begin[row]) if begin is None else begin
@@ -158,7 +158,7 @@ class Log:
         return False
 
     def _settle(self) -> None:
-        """See which rows began with the entries that nobody has looked at yet, and keep no more than their starts."""
+        """Find the rows that began an episode with the latest entries, and keep the starts of these rows only."""
         if not self._unsettled:
             return
         numbers = np.array([number for number, _ in self._unsettled])

@@ -11,13 +11,14 @@ from typing import Any
 
 from gymnasium.envs.registration import EnvSpec, registry
 
-from vecenv._make.source import _kernel_env, _task_env
 from vecenv.engines.python.factories import MakeEnv
-from vecenv.recording._values import NotData, pack
+from vecenv.engines.recording.values import NotData, pack
+from vecenv.kernel.language.python import KernelEnv
+from vecenv.mujoco._make_env import make_task_env
 
 
 def describe_build(factory: Callable[..., Any]) -> dict[str, Any]:
-    """What `Recording.build` says of the env that a factory makes."""
+    """`Recording.build` for the env that a factory makes."""
     made = factory if isinstance(factory, MakeEnv) else MakeEnv(factory)
     try:
         wrappers = [_wrapper(wrapper) for wrapper in made.wrappers]
@@ -50,7 +51,7 @@ def _source(source: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         found = _reference(source)
         return {**found, "kwargs": {**found["kwargs"], **kwargs}}
     entry_point: Any = source.entry_point
-    if isinstance(entry_point, functools.partial) and entry_point.func in (_kernel_env, _task_env):
+    if isinstance(entry_point, functools.partial) and entry_point.func in (KernelEnv, make_task_env):
         return {**_kernel(entry_point.args[0], kwargs), "max_episode_steps": source.max_episode_steps}
     registered = registry.get(source.id)
     known = {} if registered is None else registered.kwargs

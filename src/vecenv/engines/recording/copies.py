@@ -10,10 +10,10 @@ import numpy as np
 
 from vecenv._batch.batch import Rows
 from vecenv._batch.layout import Columns, Layout
-from vecenv.recording._digests import digest_rows, is_digested
-from vecenv.recording._log import Kept, parts
-from vecenv.recording._recording import Column
-from vecenv.recording._values import NotData, pack
+from vecenv.engines.recording.digests import digest_rows, is_digested
+from vecenv.engines.recording.log import Kept, parts
+from vecenv.engines.recording.recording import Column
+from vecenv.engines.recording.values import NotData, pack
 
 
 def copier(layout: Layout, *, digests: bool) -> Callable[[Columns, Rows | None], Kept]:
@@ -40,7 +40,7 @@ def copier(layout: Layout, *, digests: bool) -> Callable[[Columns, Rows | None],
 
 
 def copied_value(value: Any) -> Any:
-    """A value that nobody else will change; what cannot be copied cannot be written either, and stays what it is."""
+    """A copy of a value; what cannot be copied, and so cannot be written to a file either, is returned as it is."""
     try:
         return copy.deepcopy(value)
     except Exception:
@@ -65,6 +65,7 @@ def columns_of(
 
 
 def is_data(value: Any, where: str, problems: list[str]) -> bool:
+    """Whether a file can hold this value; if not, why is added to `problems`."""
     try:
         pack(value, [], where)
     except NotData as error:

@@ -9,8 +9,8 @@ import os
 import warnings
 from pathlib import Path
 
-from vecenv.recording._describe import name_of
-from vecenv.recording._recording import Recording
+from vecenv.engines.recording.describe import name_of
+from vecenv.engines.recording.recording import Recording
 
 MOST_FILES = 100
 """Of one vector env; the oldest of its own go first."""

@@ -11,12 +11,13 @@ import gymnasium
 import numpy as np
 
 from vecenv._batch.batch import Batch
-from vecenv.recording._begins import Begins, not_told
-from vecenv.recording._copies import columns_of, is_data
-from vecenv.recording._digests import is_digested
-from vecenv.recording._kept_options import KeptOptions
-from vecenv.recording._log import Kept, Log, Received, Sent
-from vecenv.recording._recording import Recording
+from vecenv._util.version import __version__
+from vecenv.engines.recording.begins import Begins, not_noted
+from vecenv.engines.recording.copies import columns_of, is_data
+from vecenv.engines.recording.digests import is_digested
+from vecenv.engines.recording.kept_options import KeptOptions
+from vecenv.engines.recording.log import Kept, Log, Received, Sent
+from vecenv.engines.recording.recording import Recording
 
 _FORGOTTEN = "how the episode began is no longer known"
 
@@ -62,14 +63,14 @@ class Episodes:
         return self.delivered(row) if peeked is None else self.unbegun(row, *self._begins.start(peeked, 0))
 
     def delivered(self, row: int) -> Recording:
-        """The episode of which something came back, or was expected to."""
+        """The episode of the last results that were received or are expected."""
         complete, sent, received = self._log.of_row(row)
         if received:
             return self._of_entries(row, complete, sent, received)
-        return self.unbegun(row, not_told(self.seeds.get(row)), True, complete)
+        return self.unbegun(row, not_noted(self.seeds.get(row)), True, complete)
 
     def unbegun(self, row: int, start: dict[str, Any], had_options: bool, complete: bool = True) -> Recording:
-        """An episode of which nothing came back."""
+        """An episode of which no results were received."""
         options = self._options.of_next(row) if had_options else self._options.of_none(row)
         return self._assembled(row, complete, [], [], start, options)
 
@@ -143,8 +144,6 @@ class Episodes:
 
 def versions() -> dict[str, str]:
     """Of what recordings depend on."""
-    from vecenv._util.version import __version__
-
     return {
         "vecenv": __version__,
         "gymnasium": gymnasium.__version__,

@@ -11,7 +11,7 @@ LARGEST_ROW = 1024
 
 
 def is_digested(leaf_bytes: int) -> bool:
-    """Whether rows of so many bytes are kept as a digest."""
+    """Whether rows of this many bytes are kept as a digest."""
     return leaf_bytes > LARGEST_ROW
 
 
@@ -19,7 +19,7 @@ def digest_rows(column: np.ndarray) -> np.ndarray:
     """One number per row, uint64 [N], of an array [N, ...]; equal rows have equal numbers.
 
     A sum of 32-bit words times random 64-bit numbers: for any two different rows the chance of equal sums is below
-    2**-31, and it takes one pass. It is no protection from those who want two rows to look the same.
+    2**-31, and it takes one pass. It does not protect against rows that were constructed to have the same digest.
     """
     rows = np.ascontiguousarray(column).reshape(len(column), -1)
     data = rows.view(np.uint8).reshape(len(rows), -1)

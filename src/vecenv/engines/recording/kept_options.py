@@ -6,7 +6,7 @@ from typing import Any
 
 from vecenv._batch.batch import Batch
 from vecenv.engines.python.factories import Renewal
-from vecenv.recording._copies import copied_value, is_data
+from vecenv.engines.recording.copies import copied_value, is_data
 
 
 class KeptOptions:
@@ -56,18 +56,18 @@ class KeptOptions:
             self._built_with[row] = options.kwargs
 
     def of_current(self, row: int) -> dict[str, Any]:
-        """What a recording says of the options of the current episode."""
+        """The options of the current episode as data, for a recording."""
         return _described(self._used.get(row), self._built_with.get(row))
 
     def of_next(self, row: int) -> dict[str, Any]:
-        """What it says of those that the next one would begin with."""
+        """The options that the next episode would begin with."""
         options, built_with = self._sent.get(row), self._built_with.get(row)
         if isinstance(options, Renewal):
             return _described(options.options, options.kwargs)
         return _described(options, built_with)
 
     def of_none(self, row: int) -> dict[str, Any]:
-        """What it says of a reset that had none."""
+        """The entry for a reset without options."""
         return _described(None, self._built_with.get(row))
 
 

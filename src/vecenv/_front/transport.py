@@ -1,0 +1,340 @@
+"""Sending rows to an engine and receiving them: the part of the vector env below its public calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from vecenv._batch.batch import Op, Rows
+from vecenv._batch.layout import Columns, as_given
+from vecenv._batch.seeding import NO_SEED, Seeding, spread
+from vecenv._front.autoreset import ops_of, plan, rolls
+from vecenv._front.call_order import CallOrder
+from vecenv._front.exchange import Exchange
+from vecenv._front.reset_options import ResetOptions
+from vecenv._front.results import Results
+from vecenv._front.step import Step
+from vecenv._util.checks import patience, seconds
+from vecenv._util.warn import warn_user
+from vecenv.engines import Engine, SupportsExchange, SupportsGone, SupportsKill, SupportsStates, SupportsWarnings
+from vecenv.engines.decorator import undecorated
+from vecenv.errors import EnvError, VecenvError, WorkerTimeout
+
+T = TypeVar("T")
+_IDLE, _RESET = int(Op.IDLE), int(Op.RESET)
+
+
+class Transport(gymnasium.vector.VectorEnv):
+    """What the public calls of a vector env consist of.
+
+    Rows are sent to the engine and received from it with its decorators around it (`_decorated`). The engine itself is
+    `engine`: it says which abilities there are, and what no decorator changes is asked of it.
+    """
+
+    _lenient = False
+    """Faces of systems that check nothing pass actions on as they are and leave it to the envs to want a reset."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        autoreset: AutoresetMode,
+        batch_size: int | None,
+        copy: bool,
+        seeding: Seeding,
+        timeout: float | None,
+    ) -> None:
+        self.engine: Any = undecorated(engine)
+        self.num_envs = len(engine.batch)
+        self.batch_size = batch_size or self.num_envs
+        self.autoreset_mode = autoreset
+        self.copy = copy
+        self.timeout = timeout
+        self._seeding: Seeding = seeding
+        self._decorated = engine
+        self._batch = engine.batch
+        self._call_order = CallOrder(self.num_envs, lenient=self._lenient)
+        self._call_order.survives_fork = isinstance(self.engine, SupportsStates)
+        self._warnings = engine.warnings if isinstance(engine, SupportsWarnings) else []
+        self._may_roll = rolls(autoreset)
+        self._results = Results(self._batch, may_roll=self._may_roll, copy=copy)
+        self._undelivered: Rows | None = None
+        """Rows received from the engine whose results are not yet with the user."""
+        self._timed_out_after: float | None = None
+        """Seconds after which a `recv` timed out; `reset` does not wait longer."""
+        self._exchanges = 0
+        self._seconds_waiting = 0.0
+        self._first_exchange = self._last_exchange = 0.0
+        """When the first began and when the latest was received."""
+        self._alive, self._done = ops_of(autoreset)
+        self._may_not_end = self._alive == self._done and not self._may_roll
+        self._exchange_all: Callable[[int, int, bool], int] | None = None
+        """Runs all rows in one call, if the engine can. Then the two attributes below are used, else they are not."""
+        self._only_action: np.ndarray | None = None
+        """The column of actions, if the action space is plain."""
+        self._action_form: tuple[Any, ...] = ()
+        """Its dtype and shape."""
+        if isinstance(self.engine, SupportsExchange):
+            self._exchange_all = engine.exchange_all  # type: ignore[attr-defined]  # decorators pass it on
+            if self._batch.action_layout.leaves[0].path == "":
+                self._only_action = column = self._batch.actions[0]
+                self._action_form = column.dtype, column.shape
+
+    # --- a public call -----------------------------------------------------------------------------------------------
+
+    def _run(self, call: str, work: Callable[..., T], *arguments: Any) -> T:
+        """Run `work(*arguments)` as the public call of this name. Other calls raise until it has ended."""
+        order = self._call_order
+        order.enter(call)
+        try:
+            made = work(*arguments)
+            self._undelivered = None  # here, not in `work`: Ctrl-C may come when `work` returns
+        except BaseException as error:
+            self._resync(error)
+            raise
+        finally:
+            order.inside = None  # not in a call: a signal handler could raise before it has begun
+        if self._warnings:
+            self._warn()
+        return made
+
+    def _deliver(self, call: str, count: int | None, timeout: float | None, results: Callable[[Rows], T]) -> T:
+        """A public call that receives `count` rows (None: all that are pending) and makes results of them."""
+        return self._run(call, self._receive_results, count, timeout, results)
+
+    def _receive_some(self, min_envs: int | None, timeout: float | None, results: Callable[[Rows], T]) -> T:
+        """The public call `recv`, with what makes its results."""
+        if min_envs is None and self._call_order.pending_count > self.batch_size:
+            min_envs = self.batch_size
+        patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
+        return self._deliver("recv", min_envs, patient, results)
+
+    def _receive_results(self, count: int | None, timeout: float | None, results: Callable[[Rows], T]) -> T:
+        return results(self._receive(self._call_order.check_can_receive(count), timeout))
+
+    def _warn(self) -> None:
+        """Issue the engine's warnings, as the last thing in a call: Python may raise them as errors."""
+        texts = self._warnings.copy()
+        self._warnings.clear()
+        for text in texts:
+            warn_user(text)
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def _send_reset(self, seed: Any, options: Any) -> None:
+        order, batch = self._call_order, self._batch
+        parsed = ResetOptions.parse(options, self.num_envs)
+        if not order.broken or parsed.mask is not None:
+            order.check_idle("reset_async")
+        seeds = spread(seed, self.num_envs, self._seeding)
+        rows = order.all_rows if parsed.mask is None else np.flatnonzero(parsed.mask)
+        order.check_first_reset(rows)
+        self._discard_pending()
+        seeded = rows[seeds[rows] != NO_SEED]
+        try:
+            batch.seed[seeded] = seeds[seeded]  # an env that was restarted keeps the seed it was given
+            if options is not None:
+                per_env = ((row, parsed.per_env[row]) for row in rows.tolist())
+                batch.options.update((row, option) for row, option in per_env if option is not None)
+            self._dispatch(rows, _RESET, "reset")
+        except BaseException:
+            self._forget(rows)
+            raise
+
+    def _send_step(self, actions: Any, rows: Rows | None, call: str) -> None:
+        order, batch = self._call_order, self._batch
+        order.check_can_step(rows, call)
+        everything: Any = slice(None) if rows is None else rows
+        count = self.num_envs if rows is None else len(rows)
+        raw_actions: list[Any] = []
+        columns: Columns = []
+        if self._lenient and not batch.action_layout.fits(actions, count):
+            raw_actions = as_given(self.action_space, actions, count)
+        else:
+            columns = batch.action_layout.pack(actions, count)
+        ops = plan(self.autoreset_mode, batch.done if rows is None else batch.done[rows])
+        rows = order.all_rows if rows is None else rows
+        try:
+            if raw_actions:
+                batch.raw_actions.update(zip(rows.tolist(), raw_actions, strict=True))
+            for column, packed in zip(batch.actions, columns, strict=False):
+                column[everything] = packed
+            self._dispatch(rows, ops, "step")
+        except BaseException:
+            self._forget(rows)
+            raise
+
+    def _send_whole_step(self, actions: Any, env_ids: Any) -> Rows | None:
+        """Send a step of all envs, or of those of `env_ids` if nothing is pending; return their rows, None for all."""
+        rows = None if env_ids is None else self._call_order.parse_rows(env_ids)
+        if rows is not None:
+            self._call_order.check_idle("step")
+        self._send_step(actions, rows, "step")
+        return rows
+
+    def _dispatch(self, rows: Rows, ops: Any, call: str) -> None:
+        where: Any = slice(None) if rows is self._call_order.all_rows else rows
+        self._batch.op[where] = ops
+        self._undelivered = None
+        if self._timed_out_after is not None and not self._call_order.pending_count:
+            self._timed_out_after = None
+        self._decorated.send(rows)
+        self._call_order.sent(rows, call)
+
+    def _forget(self, rows: Rows) -> None:
+        """Take back what was prepared for rows that could not be sent. An interrupt may come when they are sent."""
+        batch, unsent = self._batch, np.setdiff1d(rows, self.engine.pending())
+        for row in unsent.tolist() if batch.options or batch.raw_actions else ():
+            batch.options.pop(row, None)
+            batch.raw_actions.pop(row, None)
+        batch.seed[unsent] = NO_SEED  # or the next autoreset would use the seeds of this reset
+
+    # --- all rows in one call ----------------------------------------------------------------------------------------
+
+    def _step_all(self, actions: Any) -> int:
+        """Step all rows with `exchange_all`; the number of episodes that ended. Their results are in the batch."""
+        order, batch = self._call_order, self._batch
+        order.check_can_step(None, "step")
+        if self._may_not_end:
+            plan(self.autoreset_mode, batch.done)
+        column = self._only_action
+        if (
+            column is not None
+            and type(actions) is np.ndarray
+            and (actions.dtype, actions.shape) == self._action_form
+            and self.engine.checks_actions
+        ):
+            column[...] = actions  # native code checks the values
+        else:
+            self._pack(actions)
+        self._undelivered = order.all_rows
+        try:
+            ended = self._exchange_all(self._alive, self._done, not self.copy)  # type: ignore[misc]  # callers check
+        except EnvError as error:
+            self._hand_over_others(error)
+            raise
+        if ended < 0:
+            self._undelivered = None
+            self._pack(actions)  # raises, naming the env
+        self._exchanges += 1
+        self._last_exchange = time.perf_counter()
+        self._first_exchange = self._first_exchange or self._last_exchange
+        return ended
+
+    def _pack(self, actions: Any) -> None:
+        batch = self._batch
+        for column, packed in zip(batch.actions, batch.action_layout.pack(actions, self.num_envs), strict=True):
+            column[...] = packed
+
+    def _hand_over_others(self, error: EnvError) -> None:
+        """After a failure in `exchange_all` the other rows are pending, as if they had been sent."""
+        everyone = self._call_order.all_rows
+        self._undelivered = None
+        self._call_order.sent(everyone, "step")
+        self._call_order.broken = True
+        self._call_order.failed(np.array(error.rows))
+
+    # --- receiving ---------------------------------------------------------------------------------------------------
+
+    def _receive(self, count: int, timeout: float | None) -> Rows:
+        started = time.perf_counter()
+        try:
+            self._undelivered = rows = self._decorated.recv(count, timeout)
+        except EnvError as error:
+            self._call_order.broken = True
+            if isinstance(error, WorkerTimeout):
+                self._timed_out_after = timeout
+            else:
+                self._call_order.failed(np.array(error.rows))
+            raise
+        self._last_exchange = time.perf_counter()
+        self._seconds_waiting += self._last_exchange - started
+        self._first_exchange = self._first_exchange or started
+        self._exchanges += 1
+        self._call_order.received(rows)
+        return rows
+
+    def _discard_pending(self) -> None:
+        """Wait for what an error left behind and forget it; an env that hangs is killed if the engine can.
+
+        Decorators do not see these results, as no user does.
+        """
+        order, engine = self._call_order, self.engine
+        timeout = self.timeout if self._timed_out_after is None else self._timed_out_after
+        if order.pending_count:
+            order.received(np.setdiff1d(self._decorated.pending(), engine.pending()), ready=False)
+        while order.pending_count:
+            try:
+                order.received(engine.recv(order.pending_count, timeout), ready=False)
+            except WorkerTimeout as error:
+                if not isinstance(self.engine, SupportsKill) or error.row is None:
+                    raise
+                self.engine.kill(error.row)
+            except EnvError as error:
+                order.failed(np.array(error.rows))
+        self._batch.mail.clear()
+        order.broken, self._timed_out_after = False, None
+
+    def _resync(self, error: BaseException) -> None:
+        """Find out which envs are gone, and after an error such as Ctrl-C how far the exchange had come."""
+        if not isinstance(error, VecenvError):
+            self._call_order.resync(self._decorated.pending(), self._undelivered)
+        self._undelivered = None
+        if isinstance(self.engine, SupportsGone):  # the error that says so may have been lost to an interrupt
+            gone = self._decorated.gone()  # type: ignore[attr-defined]  # decorators pass it on
+            self._call_order.failed(np.setdiff1d(gone, self._decorated.pending()))
+
+    # --- for wrappers: the same as reset, step and recv, before Gymnasium's dicts are made ----------------------------
+
+    def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
+        obs, infos = self.reset(seed=seed, options=options)
+        exchange = Exchange.of_reset(obs, infos, None, self.num_envs)
+        mask = ResetOptions.parse(options, self.num_envs).mask
+        if mask is not None:
+            exchange.ops[~mask] = _IDLE
+        return exchange
+
+    def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
+        return self._run("step", self._step_and_exchange, actions, env_ids)
+
+    def _step_and_exchange(self, actions: Any, env_ids: Any) -> Exchange:
+        if env_ids is None and self._exchange_all is not None:
+            self._step_all(actions)
+            return self._results.exchange(self._call_order.all_rows)
+        rows = self._send_whole_step(actions, env_ids)
+        received = self._receive(self._call_order.pending_count, self.timeout)
+        return self._results.exchange(received if rows is None else rows, ascending=rows is None)
+
+    def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
+        return self._receive_some(min_envs, timeout, self._results.exchange)
+
+    def _prime(self, rows: Rows, options: Sequence[Any] = (), seeds: np.ndarray | None = None) -> None:
+        """Set how the next episode of these rows begins, also if it begins in a step (a ROLL).
+
+        Args:
+            rows: that are not pending.
+            options: of each row; they travel with its next op. A reset that brings its own replaces them.
+            seeds: of each row.
+        """
+        self._batch.options.update(zip(rows.tolist(), options, strict=False))
+        if seeds is not None:
+            self._batch.seed[rows] = seeds
+
+    # --- for faces ---------------------------------------------------------------------------------------------------
+
+    def _start_reset(self, seed: Any = None, options: Any = None) -> None:
+        """Start a reset and return at once; `recv` brings its results."""
+        self._run("reset_async", self._send_reset, seed, options)
+
+    def _recv_dicts(self, timeout: float | None = None) -> tuple[Step, list[dict[str, Any]], list[dict[str, Any]]]:
+        """Receive all that is pending, with infos as fresh dicts.
+
+        Returns:
+            The step, whose own `infos` have only `final_obs` of ended episodes; each env's info, which belongs to
+            `obs`; and each env's final info, empty where no episode rolled.
+        """
+        return self._deliver("recv", None, self.timeout if timeout is None else timeout, self._results.dicts)

@@ -1,0 +1,88 @@
+"""Engines around engines: what checks or records rows on their way, without the front or the engine knowing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vecenv._batch.batch import Rows
+from vecenv._batch.layout import Columns
+from vecenv.engines import Engine, SupportsWarnings
+
+
+class Decorator:
+    """An engine that passes everything on to another engine. Subclasses override what they check or record.
+
+    Besides the seam it passes on the abilities that decorators change: stepping all rows in one call, states, rollouts,
+    and which envs are gone. The front asks the innermost engine which abilities there are, and uses those that no
+    decorator changes (`call`, `clocks`, `kill` ...) without the decorators.
+
+    Args:
+        engine: that is decorated.
+
+    Attributes:
+        inner: the same.
+        warnings: texts that the front turns into warnings at the end of a call.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.inner: Any = engine
+        self.name, self.batch, self.facts = engine.name, engine.batch, engine.facts
+        self.warnings: list[str] = engine.warnings if isinstance(engine, SupportsWarnings) else []
+
+    def send(self, rows: Rows) -> None:
+        """See `Engine`."""
+        self.inner.send(rows)
+
+    def recv(self, count: int, timeout: float | None = None) -> Rows:
+        """See `Engine`."""
+        return self.inner.recv(count, timeout)
+
+    def pending(self) -> Rows:
+        """See `Engine`."""
+        return self.inner.pending()
+
+    def close(self, timeout: float = 5.0) -> None:
+        """See `Engine`."""
+        self.inner.close(timeout)
+
+    def gone(self) -> Rows:
+        """See `SupportsGone`."""
+        return self.inner.gone()
+
+    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
+        """See `SupportsExchange`."""
+        return self.inner.exchange_all(alive, done, rotate)
+
+    def set_rows(self, rows: Rows, columns: dict[str, np.ndarray]) -> None:
+        """See `SupportsStates`."""
+        self.inner.set_rows(rows, columns)
+
+    def rollout(
+        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+    ) -> dict[str, np.ndarray]:
+        """See `SupportsRollout`."""
+        return self.inner.rollout(actions, steps, alive, done, policy)
+
+    def redecorator(self) -> Callable[[Engine], Engine] | None:
+        """What decorates the engine of a copy of the vector env in the same way, picklable; None: copies go without."""
+        return None
+
+
+def undecorated(engine: Engine) -> Any:
+    """The engine inside all decorators."""
+    while isinstance(engine, Decorator):
+        engine = engine.inner
+    return engine
+
+
+def decorations(engine: Engine) -> list[Callable[[Engine], Engine]]:
+    """What decorates the engine of a copy, to be called from the first to the last."""
+    found: list[Callable[[Engine], Engine]] = []
+    while isinstance(engine, Decorator):
+        again = engine.redecorator()
+        found[:0] = [] if again is None else [again]
+        engine = engine.inner
+    return found
