@@ -189,14 +189,15 @@ class SupportsExchange(Protocol):
         """
         ...
 
-    def just_begun(self, rows: Rows) -> Rows:
-        """Those of the rows whose last op began an episode, ascending."""
-        ...
-
 
 @runtime_checkable
 class SupportsStates(Protocol):
-    """An engine whose rows are columns of numbers, so that the whole state of an env can be read."""
+    """An engine whose rows are columns of numbers: everything that an env consists of can be read and written."""
+
+    @property
+    def state(self) -> SimpleNamespace:
+        """The fields of all rows by name, as views."""
+        ...
 
     def just_begun(self, rows: Rows) -> Rows:
         """Those of the rows whose last op began an episode, ascending."""
