@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from tests.sampling import slow
-from vecenv.kernel.numba import cache as native
+from vecenv.kernel.numba import cache as cached
+from vecenv.kernel.numba.load import load_or_compile
 
 HELPER = (
     "import numpy as np\n\nFACTOR = 2.0\nPAIR = (np.array([0.0, 0.0]), 1)\n\n\ndef scaled(x):\n    return x * 3.0\n"
@@ -131,7 +132,7 @@ def compile_in_a_process(monkeypatch, cache, name, began, go_on):
     def run():
         monkeypatch.setenv("VECENV_CACHE_DIR", str(cache))
         with contextlib.suppress(KeyboardInterrupt):
-            native.load_or_compile([name], (), name, build)
+            load_or_compile([name], (), name, build)
 
     process = multiprocessing.get_context("fork").Process(target=run)
     process.start()

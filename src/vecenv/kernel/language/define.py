@@ -22,7 +22,7 @@ from vecenv.kernel.language.mistakes import located
 from vecenv.kernel.language.registry import add_kernel
 from vecenv.kernel.language.rules import Rules
 from vecenv.kernel.language.scope import METHODS
-from vecenv.kernel.language.source import Source, read_helpers
+from vecenv.kernel.language.source import FunctionSource, read_helpers
 
 Class = TypeVar("Class", bound=type)
 
@@ -58,7 +58,7 @@ class Kernel:
     info: tuple[str, ...]
     params: dict[str, Field]
     defaults: dict[str, np.ndarray]
-    methods: dict[str, Source]
+    methods: dict[str, FunctionSource]
     render: Callable[..., Any] | None
     shared: frozenset[str] = frozenset()
     fixed: frozenset[str] = frozenset()
@@ -245,7 +245,7 @@ def check(built: Kernel) -> None:
         read_helpers(source)
 
 
-def roles_of(method: str, source: Source) -> dict[str, str]:
+def roles_of(method: str, source: FunctionSource) -> dict[str, str]:
     """What the parameters of a method stand for, by their names."""
     return dict(zip(source.parameters, METHODS[method], strict=True))
 
