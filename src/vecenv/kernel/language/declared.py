@@ -21,7 +21,7 @@ _PARAMS = "Params is a class of default values; write class Params: speed = 0.1"
 
 
 def check_members(definition: type) -> None:
-    """That everything that a kernel needs is there. Raises KernelError."""
+    """Raise KernelError unless the class has every member that a kernel needs."""
     name = definition.__name__
     for needed in ("observation_space", "action_space", "state"):
         if not hasattr(definition, needed):

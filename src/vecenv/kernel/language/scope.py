@@ -1,4 +1,4 @@
-"""One function that is to be checked: its nodes in order, and what they stand for as far as that is plain to see."""
+"""One function that is checked: its nodes in order, and what they stand for as far as the syntax tree says."""
 
 from __future__ import annotations
 
