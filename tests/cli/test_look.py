@@ -82,7 +82,7 @@ def test_the_text_of_native_code_is_shown(inside, env):
     assert defined[-3:] == ["block", "wrong", "run"]
     assert {"reset", "step", "observe"} <= set(defined)
     assert json.loads(inside("check", env, "--show-native", "--json")[0]) == {
-        "env": env, "backend": "numba", "text": out.removesuffix("\n")
+        "env": env, "backend": "numba", "text": out
     }  # fmt: skip
 
 

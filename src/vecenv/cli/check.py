@@ -102,5 +102,5 @@ def _show_native(source: Source, screen: Screen) -> int:
     text = native_text(kernel, Layout(observation), Layout(action))
     screen.answer({"env": source.name, "backend": find_backend().name, "text": text})
     if not screen.json:
-        print(text)
+        print(text, end="")
     return 0

@@ -68,7 +68,8 @@ class EmittedProgram:
     def text(self) -> str:
         """Constants and functions, for readers and for the cache's key."""
         functions = [ast.unparse(function.node) for function in self.functions.values()]
-        return "\n\n\n".join(["\n".join(self.program.constants_text), *functions])
+        constants = self.program.constants_text
+        return "\n\n\n".join([*(["\n".join(constants)] if constants else []), *functions])
 
 
 def emit(program: Program) -> EmittedProgram:
