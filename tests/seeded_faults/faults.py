@@ -438,6 +438,14 @@ KERNEL_LOWERING = (
         near=("kernels/test_cache.py",),
     ),
     SeededFault(
+        breaks="A cache of native code that is too large loses what was not used for the longest time.",
+        mechanism="kernel lowering",
+        file="kernel/numba/cache.py",
+        old="    for used, size, path in sorted(entries):\n",
+        new="    for used, size, path in sorted(entries, reverse=True):\n",
+        near=("kernels/test_cache.py",),
+    ),
+    SeededFault(
         breaks="Every env of a kernel that is to begin an episode does, whichever its place among eight.",
         mechanism="kernel lowering",
         file="kernel/numba/driver.py",

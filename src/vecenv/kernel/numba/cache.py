@@ -120,7 +120,8 @@ def _holding(path: Path) -> Iterator[bool]:
             yield held
         finally:
             if held:
-                path.unlink(missing_ok=True)  # before it is released
+                with contextlib.suppress(OSError):
+                    path.unlink()  # before it is released
     finally:
         os.close(lock)
 
