@@ -57,7 +57,7 @@ class Program:
     """
 
     kernel: Kernel
-    layouts: Mapping[str, Layout]
+    layouts: dict[str, Layout]
     functions: list[Function] = field(default_factory=list)
     methods: dict[str, Function] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)

@@ -56,7 +56,7 @@ class Ref(ast.expr):
 
 def ref(kind: Kind, name: str, index: int = 0, context: ast.expr_context | None = None) -> Ref:
     """A reference that is read, unless the context says otherwise."""
-    return Ref(kind, name, index, context or ast.Load())
+    return Ref(kind, name, index, context or ast.Load())  # type: ignore[call-arg]  # a node takes its fields
 
 
 def operation(name: str, *arguments: ast.expr) -> ast.Call:
