@@ -1,5 +1,6 @@
 """`vecenv list`, `check`, `bench`: what is there, is it right, how fast is it."""
 
+import ast
 import json
 
 import pytest
@@ -72,6 +73,31 @@ def test_a_kernel_is_compared_with_its_native_code(inside):
     found, checks = results(inside("check", "tests.cli.cli_envs:Slide", "--json", "--steps", 100)[0])
     assert "compiled" in checks["engines"]["told"]
     assert found["engine"]["name"] == "compiled"
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "tests.cli.cli_envs:Slide"])
+def test_the_text_of_native_code_is_shown(inside, env):
+    out, _ = inside("check", env, "--show-native")
+    defined = [node.name for node in ast.parse(out).body if isinstance(node, ast.FunctionDef)]
+    assert defined[-3:] == ["block", "wrong", "run"]
+    assert {"reset", "step", "observe"} <= set(defined)
+    assert json.loads(inside("check", env, "--show-native", "--json")[0]) == {
+        "env": env, "backend": "numba", "text": out
+    }  # fmt: skip
+
+
+def test_the_text_of_native_code_of_a_file_is_shown_by_the_real_command(command):
+    (command.directory / "my.py").write_text("from tests.cli.cli_envs import Slide as Env\n")
+    assert "s__x = as_float64__(s__x + (p__speed if action__0 == 1 else -p__speed))" in command(
+        "check", "my.py:Env", "--show-native"
+    ).stdout  # fmt: skip
+
+
+@pytest.mark.parametrize("env", ["tests.cli.cli_envs:Walk", "LunarLander-v3"])
+def test_an_env_without_a_kernel_has_no_native_code_to_show(inside, env):
+    err = inside("check", env, "--show-native", code=2)[1]
+    assert f"{env} has no kernel" in err
+    assert "@vecenv.kernel" in err
 
 
 def test_a_file_is_as_good_as_a_module(inside, tmp_path):

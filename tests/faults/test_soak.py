@@ -88,8 +88,8 @@ def test_other_engines_can_be_soaked_too(engine: str) -> None:
 @pytest.mark.parametrize("context", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_other_start_methods_can_be_soaked_too(context: str) -> None:
     report = soak(
-        LONGEST, envs=8, workers=2, context=context, record=True, faults_per_minute=600, sample_every=0.1, until=dead(2),
-        tell=quiet,
+        LONGEST, envs=8, workers=2, context=context, record=True, faults_per_minute=600, sample_every=0.1,
+        until=dead(2), tell=quiet,
     )  # fmt: skip
     assert not report.failures
     assert faults(report, "WorkerDied") >= 2

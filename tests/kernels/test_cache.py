@@ -1,15 +1,19 @@
 """Compiled code on disk: never stale, safe between processes, loaded without the compiler."""
 
 import contextlib
+import hashlib
 import multiprocessing
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from tests.sampling import slow
-from vecenv.kernel.numba import cache as native
+from vecenv.errors import ConfigError
+from vecenv.kernel.numba import cache as cached
+from vecenv.kernel.numba.load import load_or_compile
 
 HELPER = (
     "import numpy as np\n\nFACTOR = 2.0\nPAIR = (np.array([0.0, 0.0]), 1)\n\n\ndef scaled(x):\n    return x * 3.0\n"
@@ -131,7 +135,7 @@ def compile_in_a_process(monkeypatch, cache, name, began, go_on):
     def run():
         monkeypatch.setenv("VECENV_CACHE_DIR", str(cache))
         with contextlib.suppress(KeyboardInterrupt):
-            native.load_or_compile([name], (), name, build)
+            load_or_compile([name], (), name, build)
 
     process = multiprocessing.get_context("fork").Process(target=run)
     process.start()
@@ -164,3 +168,124 @@ def test_eight_processes_may_start_at_once(project):
     assert sum(out.split()[1] == "True" for out, _ in results) == 1  # one compiled, the others waited for it
     assert len(project.files()) == 1
     assert project.run() == (5.0, False)
+
+
+# --- the bound on its size -------------------------------------------------------------------------------------------
+
+KILOBYTE = b"\x00" * 1000
+
+
+def key_of(name):
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+class Shelf:
+    """A cache directory of the tests' own; entries are named by words instead of keys."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.names = {key_of(name): name for name in "abcdefgh"}
+
+    def add(self, name, age, code=KILOBYTE):
+        """An entry that was used `age` seconds ago."""
+        cached.store(key_of(name), code, "run")
+        self.used(name, age)
+
+    def used(self, name, age):
+        moment = time.time() - age
+        os.utime(self.directory / key_of(name), (moment, moment))
+
+    def held(self):
+        return "".join(sorted(self.names.get(file.name, file.name) for file in self.directory.iterdir()))
+
+
+@pytest.fixture
+def shelf(monkeypatch, tmp_path):
+    monkeypatch.setenv("VECENV_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("VECENV_CACHE_SIZE", "3500")
+    return Shelf(tmp_path)
+
+
+def test_what_was_not_used_for_the_longest_time_makes_room(shelf):
+    for name, age in [("a", 300), ("b", 100), ("c", 200)]:
+        shelf.add(name, age)
+    assert cached.find(key_of("a")) == (KILOBYTE, "run")  # used now
+    shelf.add("d", 0)
+    assert shelf.held() == "abd"
+    shelf.add("e", 0, code=b"\x00" * 9000)
+    assert shelf.held() == "e", "the newest stays, however large it is"
+    cached.store(key_of("e"), KILOBYTE, "run")
+    assert shelf.held() == "e"
+
+
+def test_a_cache_within_its_bound_keeps_everything(shelf, monkeypatch):
+    monkeypatch.delenv("VECENV_CACHE_SIZE")
+    for age, name in enumerate("abcdefgh"):
+        shelf.add(name, 1e6 * age)
+    assert shelf.held() == "abcdefgh"
+
+
+def test_what_is_being_compiled_stays_and_what_dead_processes_left_goes(shelf):
+    for name, age in [("a", 300), ("b", 200), ("c", 100)]:
+        shelf.add(name, age)
+    others = shelf.directory / "notes.txt"
+    others.write_text("a file of somebody else's")
+    (shelf.directory / f"{key_of('g')}.lock").touch()  # its process was killed
+    for name, age in (("left", 7200), ("begun", 10)):
+        (shelf.directory / f"{key_of('h')}{name}.new").touch()
+        moment = time.time() - age
+        os.utime(shelf.directory / f"{key_of('h')}{name}.new", (moment, moment))
+    with cached.locked(key_of("a")):
+        shelf.add("d", 0)
+        assert sorted(file.name for file in shelf.directory.iterdir()) == sorted(
+            [key_of("a"), f"{key_of('a')}.lock", key_of("c"), key_of("d"), f"{key_of('h')}begun.new", "notes.txt"]
+        )
+    assert not (shelf.directory / f"{key_of('a')}.lock").exists()
+
+
+def store_and_find(directory, names, start):
+    os.environ.update(VECENV_CACHE_DIR=str(directory), VECENV_CACHE_SIZE="3500")
+    start.wait(50)
+    for turn in range(150):
+        name = names[turn % len(names)]
+        with cached.locked(key_of(name)):
+            cached.store(key_of(name), KILOBYTE + name.encode(), "run")
+        found = cached.find(key_of(names[(turn + 1) % len(names)]))
+        assert found in (None, (KILOBYTE + names[(turn + 1) % len(names)].encode(), "run"))
+
+
+def test_two_processes_make_room_side_by_side(shelf):
+    context = multiprocessing.get_context("fork")
+    start = context.Barrier(2)
+    processes = [
+        context.Process(target=store_and_find, args=(shelf.directory, names, start)) for names in ("abcde", "hgfed")
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(50)
+    assert [process.exitcode for process in processes] == [0, 0]
+    shelf.add("a", 0)
+    assert "a" in shelf.held()
+    assert len(shelf.held()) <= 3, "no lock and no half-written file is left either"
+
+
+def test_a_code_file_that_cannot_be_written_leaves_nothing(shelf, monkeypatch):
+    monkeypatch.setattr(cached.os, "replace", lambda *paths: (_ for _ in ()).throw(OSError("the disk is full")))
+    with pytest.raises(OSError, match="full"):
+        cached.store(key_of("a"), KILOBYTE, "run")
+    assert shelf.held() == ""
+
+
+@pytest.mark.parametrize("text", ["much", "-1", "1.5G", "12 MB", "M"])
+def test_a_size_that_is_none_is_an_error_before_the_compiler_starts(shelf, monkeypatch, text):
+    monkeypatch.setenv("VECENV_CACHE_SIZE", text)
+    with pytest.raises(ConfigError, match=r"VECENV_CACHE_SIZE is .*512M, 2G"):
+        load_or_compile(["never compiled"], (), "nothing", lambda: pytest.fail("it is compiled"))
+    assert shelf.held() == ""
+
+
+def test_sizes_have_units(monkeypatch):
+    for text, size in [("0", 0), ("100", 100), ("2k", 2048), (" 3M ", 3 * 2**20), ("2G", 2**31), ("", 512 * 2**20)]:
+        monkeypatch.setenv("VECENV_CACHE_SIZE", text)
+        assert cached.cache_size() == size

@@ -13,7 +13,7 @@ from tests.kernels.defining import imported, marked, written
 from tests.kernels.language_kernels import Language, Narrow, ReadsObs
 from vecenv.errors import KernelError
 from vecenv.kernel.language import forbidden
-from vecenv.kernel.lower.lower import _OF_NUMBA
+from vecenv.kernel.numba.emit import NOT_IN_CACHED_CODE
 from vecenv.testing import check_kernel
 
 SMALL = "abs(s.a) < 1e15"
@@ -127,7 +127,7 @@ def test_arithmetic_is_pythons(tmp_path):
 
 
 def test_every_function_of_math_that_kernels_may_call_is_pythons(tmp_path):
-    names = sorted(forbidden.MATH - _OF_NUMBA.keys())
+    names = sorted(forbidden.MATH - NOT_IN_CACHED_CODE.keys())
     assert differing([of_math(name) for name in names], columns(), tmp_path) == []
 
 

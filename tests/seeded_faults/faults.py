@@ -75,9 +75,9 @@ SEEDING = (
     SeededFault(
         breaks="Seed 0 is a seed for kernels too.",
         mechanism="seeding",
-        file="kernel/numba/driver.py",
-        old='"elif SEED[i] >= 0:",',
-        new='"elif SEED[i] > 0:",',
+        file="kernel/lower/transition.py",
+        old="elif SEED >= 0:",
+        new="elif SEED > 0:",
         near=("kernels/test_native_rng.py", "kernels/test_native.py"),
     ),
 )
@@ -388,7 +388,7 @@ KERNEL_LOWERING = (
     SeededFault(
         breaks="The index of an assignment such as s.a[rng.integers(0, 3)] += 1 is computed once.",
         mechanism="kernel lowering",
-        file="kernel/lower/lower.py",
+        file="kernel/lower/body.py",
         old="        target = self._once(node.target)\n",
         new="        target = node.target\n",
         near=("kernels/test_language.py", "kernels/test_differences.py"),
@@ -396,35 +396,38 @@ KERNEL_LOWERING = (
     SeededFault(
         breaks="A narrow field is a number of 64 bits in a helper that the state is passed to.",
         mechanism="kernel lowering",
-        file="kernel/lower/lower.py",
-        old="""\
-        element = _at(node, ast.Subscript(_name(f"s__{node.attr}"), ast.Constant(0), node.ctx))
-        return _widened(element) if isinstance(node.ctx, ast.Load) else element
-""",
-        new="""\
-        return _at(node, ast.Subscript(_name(f"s__{node.attr}"), ast.Constant(0), node.ctx))
-""",
+        file="kernel/lower/body.py",
+        old="        return widened(field) if is_number and isinstance(node.ctx, ast.Load) else field\n",
+        new="        return field\n",
         near=("kernels/test_language.py", "kernels/test_differences.py", "kernels/test_native.py"),
     ),
     SeededFault(
         breaks="An env that is reset draws no random numbers for a step that it does not make.",
         mechanism="kernel lowering",
-        file="kernel/lower/lower.py",
+        file="kernel/lower/body.py",
         old="""\
-        self.branches = True
-        self.lowering.program.draws.add(name)
+        self.guarded = True
+        self.program.draws.add(name)
 """,
         new="""\
-        self.lowering.program.draws.add(name)
+        self.program.draws.add(name)
 """,
         near=("kernels/test_envs.py", "kernels/test_native.py"),
     ),
     SeededFault(
         breaks="Native code is compiled again when a constant changes in its last digit.",
         mechanism="kernel lowering",
-        file="kernel/lower/lower.py",
-        old="        return value.hex()\n",
-        new='        return f"{value:g}"\n',
+        file="kernel/lower/program.py",
+        old="    return repr(value)  # of a float: all its digits\n",
+        new='    return f"{value:g}" if isinstance(value, float) else repr(value)\n',
+        near=("kernels/test_cache.py",),
+    ),
+    SeededFault(
+        breaks="A cache of native code that is too large loses what was not used for the longest time.",
+        mechanism="kernel lowering",
+        file="kernel/numba/cache.py",
+        old="    for used, size, path in sorted(entries):\n",
+        new="    for used, size, path in sorted(entries, reverse=True):\n",
         near=("kernels/test_cache.py",),
     ),
     SeededFault(
@@ -484,23 +487,17 @@ COMPILED_ENGINE = (
     SeededFault(
         breaks="In same-step mode the time limit of a kernel counts the steps of the running episode.",
         mechanism="compiled engine",
-        file="kernel/numba/driver.py",
-        old='self._add(2, "ELAPSED[i] = 0")',
-        new='self._add(2, "ELAPSED[i] = 0 if OP[i] == 1 else ELAPSED[i]")',
+        file="kernel/lower/transition.py",
+        old="\nELAPSED = 0\n",
+        new="\nELAPSED = 0 if OP == RESET else ELAPSED\n",
         near=("kernels/test_envs.py", "kernels/test_native.py"),
     ),
     SeededFault(
         breaks="Parameters that reset options give to a kernel hold for one episode.",
         mechanism="compiled engine",
-        file="kernel/numba/driver.py",
-        old="""\
-            "if OVERRIDE[i] == 1:",
-            "    OVERRIDE[i] = 2",
-""",
-        new="""\
-            "if OVERRIDE[i] == 1:",
-            "    OVERRIDE[i] = 0",
-""",
+        file="kernel/lower/transition.py",
+        old="    OVERRIDE = STALE\n",
+        new="    OVERRIDE = 0\n",
         near=("kernels/test_native.py",),
     ),
     SeededFault(

@@ -8,6 +8,7 @@ Examples:
   vecenv check my_module:MyEnv
   vecenv check path/to/file.py:MyEnv --kwargs size=8
   vecenv check CartPole-v1 --json
+  vecenv check CartPole-v1 --show-native
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rich.text import Text
 
 from vecenv.cli._options import Flag, Pairs, pairs
 from vecenv.cli._screen import Screen
-from vecenv.cli._sources import find_env
+from vecenv.cli._sources import Source, find_env
 from vecenv.errors import ConfigError
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
@@ -43,6 +44,8 @@ class Options:
     """Warnings are failures."""
     json: Flag = False
     """Print as JSON."""
+    show_native: Flag = False
+    """Check nothing; print the text that native code of a kernel is compiled from."""
 
 
 def run(options: Options, screen: Screen) -> int:
@@ -52,6 +55,8 @@ def run(options: Options, screen: Screen) -> int:
     if options.steps < 1:
         raise ConfigError(f"--steps must be at least 1, got {options.steps}")
     source = find_env(options.env, pairs(options.kwargs, "--kwargs"))
+    if options.show_native:
+        return _show_native(source, screen)
     subject = Subject(source, options.steps, options.seed)
     findings = []
     with screen.progress(f"check {source.title}", len(CHECKS), "checks") as bar:
@@ -73,3 +78,29 @@ def run(options: Options, screen: Screen) -> int:
     data = {"env": source.name, "ok": not bad, "checks": [asdict(one) for one in findings], "engine": subject.engine}
     screen.answer(data, table, verdict)
     return 1 if bad else 0
+
+
+def _show_native(source: Source, screen: Screen) -> int:
+    """Print the functions of a kernel and the row loop around them, as the compiler gets them."""
+    from vecenv._batch.layout import Layout
+    from vecenv._make.builds import compiled_kwargs, find_build
+    from vecenv._make.tasks import task_kernel
+    from vecenv.kernel.backend import find_backend, native_text
+    from vecenv.mujoco._registry import find_task
+
+    task = find_task(source.env)
+    kernel = find_build(source.env)[0] if task is None else task_kernel(task, source.kwargs)
+    if kernel is None:
+        raise ConfigError(
+            f"{source.name} has no kernel, so there is no native code to show; write it as a class with @vecenv.kernel "
+            "(see docs/kernels.md), or check it without --show-native"
+        )
+    kwargs = compiled_kwargs(kernel, source.kwargs)[0]
+    if task is not None:
+        kwargs = {name: value for name, value in kwargs.items() if name in kernel.params}
+    observation, action = kernel.spaces(kernel.record(kernel.parameters(kwargs, 1)))
+    text = native_text(kernel, Layout(observation), Layout(action))
+    screen.answer({"env": source.name, "backend": find_backend().name, "text": text})
+    if not screen.json:
+        print(text, end="")
+    return 0

@@ -25,8 +25,8 @@ _LONGEST_STACK = 64_000
 _WRITE_STACK = getattr(signal, "SIGRTMAX", signal.SIGUSR2)
 """Asks a copy where it is. faulthandler answers in its signal handler, also while the env holds the GIL.
 
-Its timer would not do: if the process that is copied has set one, as pytest's `faulthandler_timeout` does, then setting it
-in the copy waits for a thread that the copy does not have.
+Its timer would not do: if the process that is copied has set one, as pytest's `faulthandler_timeout` does, then setting
+it in the copy waits for a thread that the copy does not have.
 """
 
 

@@ -19,17 +19,16 @@ from vecenv._batch.seeding import NO_SEED
 from vecenv.engines.facts import BatchFacts
 from vecenv.engines.native.threads import NativeThreads
 from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedError
+from vecenv.kernel.backend import NativeCode, Precision, load_kernel
 from vecenv.kernel.language.define import Kernel, per_env
 from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
 from vecenv.kernel.language.snapshot import generator, snapshot, try_out
-from vecenv.kernel.numba.cache import Precision, native
-from vecenv.kernel.numba.driver import RNG_WORDS, block_of, fill_table, table_size
+from vecenv.kernel.lower.columns import RNG_WORDS, fill_table, table_size
+from vecenv.kernel.lower.transition import FRESH, STALE
 
 RING = 4
 """Buffers that observations rotate through with `copy=False`: an array stays as it is for the next RING - 1 steps."""
 _ROLL = int(Op.ROLL)
-_FRESH, _STALE = 1, 2
-"""Parameters of a row: given for the episode that begins, and to be replaced by the general ones at its next reset."""
 _TRIALS = 4
 _clock = time.perf_counter_ns
 _NOT_WORTH = 50e-6
@@ -100,12 +99,12 @@ class CompiledEngine:
         }
         self._tables = self._make_tables()
         self._whole = np.array([self._tables[0].ctypes.data, 0, 0, count, 0, 0, 1, 0], np.int64)
-        """Orders to run all rows, see `_driver.ORDERS`."""
+        """Orders to run all rows, see `kernel/lower/columns.py`."""
         self._whole_at = self._whole.ctypes.data
         self._planned = (0, 0)
         self._calls = [self._native.caller() for _ in range(threads)]
         self._native_threads = NativeThreads(threads)
-        self._block = block_of(kernel)
+        self._block = self._native.block
         self._pace = _ThreadTuner(threads > 1 and count >= 2 * self._block)
         self._rings: list[_Ring] = []
         self._turn = 0
@@ -309,7 +308,7 @@ class CompiledEngine:
             )
         self._check_same_spaces({**self.parameters, name: column})
         self.parameters[name][...] = column
-        self._columns["OVERRIDE"][...] = _STALE
+        self._columns["OVERRIDE"][...] = STALE
 
     def set_parameters(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
         """Set parameters of these rows, from their next episode on.
@@ -320,7 +319,7 @@ class CompiledEngine:
         made = self.check_parameters(rows, columns)
         for name, column in made.items():
             self.parameters[name][rows] = column
-        self._columns["OVERRIDE"][rows] = _STALE
+        self._columns["OVERRIDE"][rows] = STALE
 
     def check_parameters(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Columns as `set_parameters` would set them; raises what it would raise."""
@@ -385,9 +384,9 @@ class CompiledEngine:
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
-    def _compile(self, policy: Callable[..., Any] | None = None) -> Any:
+    def _compile(self, policy: Callable[..., Any] | None = None) -> NativeCode:
         layouts = self.facts.observation_layout, self.facts.action_layout
-        return native(self.kernel, *layouts, self.precision, policy, before=self._try_out)
+        return load_kernel(self.kernel, *layouts, self.precision, policy, before=self._try_out)
 
     def _try_out(self) -> None:
         """Play env 0 in Python for a moment: it finds indices that are out of range, native code does not look."""
@@ -476,7 +475,7 @@ class CompiledEngine:
             given = option_columns(self.kernel, self.parameters, options)
             if given:
                 self._check_same_spaces({**general, **given})
-                self._columns["OVERRIDE"][row] = _FRESH
+                self._columns["OVERRIDE"][row] = FRESH
             for name, column in {**general, **given}.items():
                 self._columns[f"P_{name}"][row] = column[0]
 

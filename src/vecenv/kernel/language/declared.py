@@ -14,14 +14,14 @@ from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel.language.fields import Field, FieldError, declare, field_of
 from vecenv.kernel.language.rules import signature
 from vecenv.kernel.language.scope import METHODS
-from vecenv.kernel.language.source import Source, read_source
+from vecenv.kernel.language.source import FunctionSource, read_source
 
 _NEEDED = ("reset", "step", "observe")
 _PARAMS = "Params is a class of default values; write class Params: speed = 0.1"
 
 
 def check_members(definition: type) -> None:
-    """That everything that a kernel needs is there. Raises KernelError."""
+    """Raise KernelError unless the class has every member that a kernel needs."""
     name = definition.__name__
     for needed in ("observation_space", "action_space", "state"):
         if not hasattr(definition, needed):
@@ -78,13 +78,13 @@ def read_params(definition: type) -> tuple[dict[str, Field], dict[str, np.ndarra
     return fields, {name: np.array(value, fields[name].dtype) for name, value in values.items()}
 
 
-def read_methods(definition: type) -> dict[str, Source]:
+def read_methods(definition: type) -> dict[str, FunctionSource]:
     """The source of the methods that are compiled."""
     present = [method for method in METHODS if getattr(definition, method, None) is not None]
     return {method: _read_method(definition, method) for method in present}
 
 
-def _read_method(definition: type, method: str) -> Source:
+def _read_method(definition: type, method: str) -> FunctionSource:
     name, function = definition.__name__, inspect.getattr_static(definition, method)
     function = getattr(function, "__func__", function)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):

@@ -22,7 +22,7 @@ from vecenv.kernel.language.mistakes import located
 from vecenv.kernel.language.registry import add_kernel, announce
 from vecenv.kernel.language.rules import Rules
 from vecenv.kernel.language.scope import METHODS
-from vecenv.kernel.language.source import Source, read_helpers
+from vecenv.kernel.language.source import FunctionSource, read_helpers
 
 Class = TypeVar("Class", bound=type)
 
@@ -47,7 +47,7 @@ class Kernel:
         render: the method that draws an env, if there is one.
         shared: names of fields that are not a column of one value per env, but memory of the thread that runs it: what
             they hold is the env's only while it runs. Such envs are run one by one.
-        fixed: names of parameters that follow from something else, and that nobody may set.
+        fixed: names of parameters that are computed when envs are made and cannot be set.
     """
 
     id: str
@@ -58,7 +58,7 @@ class Kernel:
     info: tuple[str, ...]
     params: dict[str, Field]
     defaults: dict[str, np.ndarray]
-    methods: dict[str, Source]
+    methods: dict[str, FunctionSource]
     render: Callable[..., Any] | None
     shared: frozenset[str] = frozenset()
     fixed: frozenset[str] = frozenset()
@@ -76,9 +76,9 @@ class Kernel:
             count: number of envs.
 
         Raises:
-            ConfigTypeError: an argument that the env does not have, or a value that is none for it.
+            ConfigTypeError: the env has no such argument, or the value has the wrong type.
             ConfigError: a value that the type of the parameter cannot hold.
-            KernelError: `configure` returns no dict.
+            KernelError: `configure` does not return a dict.
         """
         given = self._configured({**self.kwargs, **kwargs})
         for name in given:
@@ -105,7 +105,7 @@ class Kernel:
         return configured
 
     def check_settable(self, name: str) -> None:
-        """Raise ConfigError for a parameter that follows from something else."""
+        """Raise ConfigError for a parameter that is computed when envs are made."""
         if name in self.fixed:
             raise ConfigError(f"parameter {name!r} of {self.id} is found out when envs are made, and cannot be set")
 
@@ -135,7 +135,7 @@ class Kernel:
 
     @functools.cached_property
     def names_checked(self) -> bool:
-        """True, once: raises KernelError if a method uses a name that does not exist or cannot be compiled."""
+        """True; raises KernelError at first if a method uses a name that does not exist or cannot be compiled."""
         for method in self.methods:
             self.rules(method).check_names()
         return True
@@ -243,7 +243,7 @@ def check(built: Kernel) -> None:
         read_helpers(source)
 
 
-def roles_of(method: str, source: Source) -> dict[str, str]:
+def roles_of(method: str, source: FunctionSource) -> dict[str, str]:
     """What the parameters of a method stand for, by their names."""
     return dict(zip(source.parameters, METHODS[method], strict=True))
 

@@ -13,7 +13,7 @@ _READ_ONLY = "Params are read-only: keep what changes in `state`, not in {!r}"
 
 
 def check_field(scope: Scope, node: ast.Attribute) -> None:
-    """`s.x` and `p.x`: that it is declared, and may be assigned if it is."""
+    """Check `s.x` and `p.x`: the field is declared, and if it is assigned, it can be."""
     role, text = scope.owner(node), ast.unparse(node)
     stored = isinstance(node.ctx, ast.Store)
     if role == "state":
@@ -35,7 +35,7 @@ def check_field(scope: Scope, node: ast.Attribute) -> None:
 
 
 def check_subscript(scope: Scope, node: ast.Subscript) -> None:
-    """`s.x[0]`, `obs["pose"][1, 2]`: that the key is there, the index is in range, and it may be written if it is."""
+    """Check `s.x[0]`, `obs["pose"][1, 2]`: keys exist, indices are in range, and what is assigned can be."""
     parent = scope.parent(node)
     if isinstance(parent, ast.Subscript) and parent.value is node:
         return  # the outermost of a chain is looked at
@@ -88,7 +88,7 @@ def _is_array_of_one(scope: Scope, leaf: Leaf, role: str) -> bool:
 
 
 def _check_index(scope: Scope, rest: list[ast.Subscript], shape: tuple[int | None, ...], name: str) -> None:
-    """Constant indices against a shape; None in it is a size that is not known."""
+    """Check constant indices against a shape, in which None is an unknown size."""
     if not rest:
         return
     node, index = rest[0], rest[0].slice
@@ -110,7 +110,7 @@ def _check_index(scope: Scope, rest: list[ast.Subscript], shape: tuple[int | Non
 
 
 def check_assignment(scope: Scope, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> None:
-    """That the type of a value, if it is plain, is the one of the field."""
+    """Check the type of a value, as far as it is known, against the type of the field that it is assigned to."""
     if isinstance(node, ast.AugAssign):
         _check_value(scope, node.target, ast.BinOp(node.target, node.op, node.value))
         return

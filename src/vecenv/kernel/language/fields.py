@@ -24,7 +24,7 @@ _LIMITS: dict[str, dict[type, tuple[Any, Any]]] = {
         for char in np.typecodes["AllInteger"]
     },
 }
-"""By the letter of a dtype: Python's types that it can hold, from where to where. All else needs a closer look."""
+"""By the letter of a dtype: the Python types and limits of values that it holds as they are; others are checked."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Cells(np.ndarray):
             raise FieldError("Params and actions are read-only; keep what changes in `state`") from None
 
     def _check(self, value: Any) -> None:
-        """Look closer at a value that is not plainly right."""
+        """Check a value of another type or outside the usual limits, and store it."""
         kind = value.dtype.type if isinstance(value, (np.ndarray, np.generic)) else type(value)
         wrong = mismatch(self.dtype, kind)
         if wrong:
@@ -227,7 +227,7 @@ class Record:
 
 
 def _exact(field: Field) -> tuple[type | None, Any, Any]:
-    """The Python type, and its limits, of which every value is held as it is."""
+    """The Python type, and its limits, whose values the field holds as they are."""
     kind = {"f": float, "b": bool}.get(field.dtype.kind, int)
     return _NEVER if field.shape or field.dtype == np.float32 else (kind, *_LIMITS[field.dtype.char][kind])
 

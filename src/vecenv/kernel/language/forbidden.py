@@ -1,4 +1,4 @@
-"""What kernels cannot use, and what to say of it; `rules.py` and `names.py` ask here."""
+"""What kernels cannot use, and what to use instead, in tables that `rules.py` and `names.py` read."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ NUMPY_ROUNDS_OTHERWISE = {
     "power": "pow",
     "pow": "pow",
 }
-"""Functions of NumPy that may round otherwise than the C library's, and the functions of `math` to use."""
+"""Functions of NumPy that may round differently from the C library, and the functions of `math` to use."""
 NUMPY_ADDS_OTHERWISE = _words("sum mean average std var prod dot vdot inner matmul einsum trace nansum")
 """Functions of NumPy that add floats in an order of their own."""
 

@@ -1,4 +1,4 @@
-"""What Python raises while the user's functions run, told as a KernelError with the line of the user's code."""
+"""Exceptions of the user's functions in Python, turned into KernelErrors that name the line of the user's code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vecenv.errors import KernelError
 from vecenv.kernel.language.fields import FieldError
 
 MISTAKES = (FieldError, LookupError, NameError, AttributeError, TypeError, ValueError, ArithmeticError)
-"""What Python raises for code that native code would run into undefined behaviour with, or refuse."""
+"""Exceptions for code that would be undefined behaviour in native code, or that cannot be compiled."""
 _MACHINERY = (str(Path(__file__).parents[1]), *(str(Path(file).parent) for file in (np.__file__, gymnasium.__file__)))
 
 

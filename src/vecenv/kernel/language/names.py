@@ -15,12 +15,12 @@ from vecenv.kernel import rng as random_numbers
 from vecenv.kernel.language import forbidden
 from vecenv.kernel.language.fields import did_you_mean
 from vecenv.kernel.language.scope import USES, Scope, number
-from vecenv.kernel.language.source import MISSING, Source, is_constant, read_source
+from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant, read_source
 from vecenv.kernel.language.twins import twin_module
 
 _IN_PLACE = ("permutation", "shuffle")
 
-Helper = tuple[Source, dict[str, str]]
+Helper = tuple[FunctionSource, dict[str, str]]
 """A function of the user's that is called, and what its parameters stand for in that call."""
 
 
@@ -242,7 +242,7 @@ def _helper(scope: Scope, node: ast.Call, function: FunctionType) -> Helper:
     return source, _roles_given(scope, source, node.args)
 
 
-def _roles_given(scope: Scope, source: Source, arguments: list[ast.expr]) -> dict[str, str]:
+def _roles_given(scope: Scope, source: FunctionSource, arguments: list[ast.expr]) -> dict[str, str]:
     roles = {name: scope.role(argument) for name, argument in zip(source.parameters, arguments, strict=False)}
     # An action that is one number or one array is to a helper what any other number or array is.
     plain = "action" if "" in scope.leaves.get("action", {}) else None

@@ -1,4 +1,4 @@
-"""What methods get in Python for a space: an action to read, an observation to write. Built once, used every step."""
+"""Ports: what a kernel's methods get in Python, an action to read and an observation to write. Built once per env."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vecenv.kernel.language.fields import Field, FieldError, cells, conform
 
 
 class ActionPort:
-    """Turns actions into what `step` reads. What it gives out is overwritten by the next action."""
+    """Turns an action into what `step` reads. The next action overwrites it."""
 
     def __init__(self, space: Space[Any]) -> None:
         self._space, self._layout = space, Layout(space)
@@ -24,7 +24,7 @@ class ActionPort:
         self._limit = leaf.unsigned_limit if leaf is not None and self._is_number else None
 
     def take(self, action: Any) -> Any:
-        """The action for the method. Raises InvalidAction if it is none of the space."""
+        """The action for the method. Raises InvalidAction if the action is not in the space."""
         if self._limit is not None and type(action) in (int, np.int64) and 0 <= action <= self._limit:
             return int(action)
         packed = self._layout.pack([action], 1)
@@ -54,7 +54,7 @@ class ObservationPort:
         return self._tree
 
     def value(self) -> Any:
-        """The observation, the caller's own."""
+        """A copy of the observation."""
         return _copied(self._read(0))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -113,7 +113,7 @@ class KernelEnv(gymnasium.Env[Any, Any]):
                 )
 
     def _returned(self, rule: str) -> KernelError:
-        """An error of what step returned; which return it was is known if there is one only."""
+        """An error about what step returned; it names the line of the return if there is only one."""
         source = self.kernel.methods["step"]
         lines = [node.lineno for node in ast.walk(source.node) if isinstance(node, ast.Return)]
         return KernelError(

@@ -30,7 +30,7 @@ class Rules(Scope):
     """Checks one function, and the functions that it calls."""
 
     def check(self) -> None:
-        """Everything that can be known from this function alone. Raises KernelError."""
+        """Check everything that this function alone decides. Raises KernelError."""
         self._check_head()
         for node in self.nodes:
             self._check_node(node)
@@ -40,7 +40,7 @@ class Rules(Scope):
             raise self.fail(last, f"{self.source.name} can end without a return; return {wanted} on every path")
 
     def check_names(self) -> None:
-        """That every name exists and can be compiled, here and in all helpers.
+        """Check that every name exists and can be compiled, here and in all helpers.
 
         Later than `check`: a helper may be defined below the class. Raises KernelError, for a helper with its own file.
         """

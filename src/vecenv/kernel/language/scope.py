@@ -1,4 +1,4 @@
-"""One function that is to be checked: its nodes in order, and what they stand for as far as that is plain to see."""
+"""One function that is checked: its nodes in order, and what they stand for as far as the syntax tree says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from vecenv._batch.leaf import Leaf
 from vecenv.errors import KernelError
 from vecenv.kernel.language.fields import Field
-from vecenv.kernel.language.source import Source
+from vecenv.kernel.language.source import FunctionSource
 
 Roles = Mapping[str, str]
 """What parameters of a function stand for: name -> "state", "params", "rng", "obs", "action" or "mask"."""
@@ -47,7 +47,7 @@ class Scope:
     def __init__(
         self,
         kernel: str,
-        source: Source,
+        source: FunctionSource,
         roles: Roles,
         fields: Mapping[str, Field],
         params: Mapping[str, Field],

@@ -41,9 +41,9 @@ def generator(words: np.ndarray) -> np.random.Generator:
 
 
 def try_out(env: KernelEnv) -> None:
-    """Play a little in Python, so that a mistake is reported in the words of the kernel and not of a compiler.
+    """Run a short trial in Python: an index out of range is then an error with its line, and not undefined behaviour.
 
-    Actions keep to the env's mask: one that it forbids may be one that the kernel was not written for.
+    Actions are drawn within the env's action mask, because a kernel need not handle the actions that it forbids.
     """
     env.action_space.seed(0)
     _, info = env.reset(seed=0)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 MISSING = object()
-"""What `Source.lookup` answers for a name that does not exist."""
+"""What `FunctionSource.lookup` answers for a name that does not exist."""
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class FunctionSource:
     """One function as text.
 
     Attributes:
@@ -70,11 +70,11 @@ class Source:
         return MISSING
 
 
-_read: weakref.WeakKeyDictionary[Callable[..., Any], Source] = weakref.WeakKeyDictionary()
+_read: weakref.WeakKeyDictionary[Callable[..., Any], FunctionSource] = weakref.WeakKeyDictionary()
 """What was read, so that a file that is edited later does not change what a function that was imported before is."""
 
 
-def read_source(function: Callable[..., Any]) -> Source:
+def read_source(function: Callable[..., Any]) -> FunctionSource:
     """Parse the source of a function, once.
 
     Raises:
@@ -86,7 +86,7 @@ def read_source(function: Callable[..., Any]) -> Source:
     return found
 
 
-def share_source(function: Callable[..., Any], source: Source) -> None:
+def share_source(function: Callable[..., Any], source: FunctionSource) -> None:
     """Note that a function was made by the same `def` as another, whose source is known."""
     _read[function] = replace(source, function=function)
 
@@ -96,7 +96,7 @@ def remember(function: Callable[..., Any], text: str) -> None:
     _read[function] = _source(function, ast.parse(text), f"<{function.__name__}>")
 
 
-def read_helpers(source: Source, seen: set[Any] | None = None) -> None:
+def read_helpers(source: FunctionSource, seen: set[Any] | None = None) -> None:
     """Read the functions that a function calls, as far as they are there already, and those that they call."""
     seen = set() if seen is None else seen
     for node in ast.walk(source.node):
@@ -107,7 +107,7 @@ def read_helpers(source: Source, seen: set[Any] | None = None) -> None:
                 read_helpers(read_source(callee), seen)
 
 
-def _parse(function: Callable[..., Any]) -> Source:
+def _parse(function: Callable[..., Any]) -> FunctionSource:
     """Parse the source of a function.
 
     Raises:
@@ -119,11 +119,11 @@ def _parse(function: Callable[..., Any]) -> Source:
     return _source(function, tree, inspect.getsourcefile(function) or function.__code__.co_filename)
 
 
-def _source(function: Callable[..., Any], tree: ast.Module, file: str) -> Source:
+def _source(function: Callable[..., Any], tree: ast.Module, file: str) -> FunctionSource:
     node = tree.body[0]
     if not isinstance(node, ast.FunctionDef):  # a lambda
         raise OSError("not a def")
-    return Source(
+    return FunctionSource(
         function=function,
         node=node,
         file=file,

@@ -1,1 +1,1 @@
-"""Lowering: kernels as functions over plain numbers and arrays."""
+"""From a kernel to a resolved program, its columns and the row transition. Nothing here depends on a backend."""

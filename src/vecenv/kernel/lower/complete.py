@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from vecenv.kernel.language.source import Source
+from vecenv.kernel.language.source import FunctionSource
 
 
-def writes_everything(source: Source, shapes: Sequence[tuple[int, ...]]) -> bool:
-    """True if the top level of the function surely assigns each element; False if it is not plain to see.
+def writes_everything(source: FunctionSource, shapes: Sequence[tuple[int, ...]]) -> bool:
+    """True if the top level of the function certainly assigns each element; False if that is not certain.
 
-    Seen are `obs[0] = ...` for every index of a one-dimensional observation or a single number, `obs[:] = ...` and
-    `obs[...] = ...`.
+    Recognised are `obs[0] = ...` for every index of a one-dimensional observation or a single number, `obs[:] = ...`
+    and `obs[...] = ...`.
     """
     if len(shapes) != 1 or len(shapes[0]) > 1:
         return False

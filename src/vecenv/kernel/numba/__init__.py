@@ -1,1 +1,1 @@
-"""The Numba backend: row loop, compiler, cache of native code, and the native random numbers and mathematics."""
+"""The Numba backend: emitter, row loop, compiler, cache of native code, native random numbers and mathematics."""

@@ -1,4 +1,4 @@
-"""The compiler: from a lowered program to an object file in memory. The one module that drives Numba."""
+"""The compiler: from emitted functions and a row loop to an object file in memory. The one module that drives Numba."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 
 from vecenv.errors import KernelError
-from vecenv.kernel.lower.lower import Lowered, Program
+from vecenv.kernel.lower.program import Program
 from vecenv.kernel.numba import pcg64
+from vecenv.kernel.numba.emit import EmittedFunction, EmittedProgram
 from vecenv.kernel.numba.math import EXACT, FAST, functions
 
 ALONE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Of functions that only native code calls: without the wrappers for Python, which take as long to compile as they."""
+"""Options of functions that only native code calls: no wrappers for Python, which take long to compile."""
 _ARGUMENTS = (types.int64,)
-"""Of `run`: the address of its orders, see `_driver.ORDERS`."""
+"""Of `run`: the address of its orders, see `lower/columns.py`."""
 
 
-def compile_program(program: Program, driver: str, precision: str, kernel: str) -> tuple[bytes, str]:
+def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tuple[bytes, str]:
     """Compile a kernel.
 
     Args:
-        program: lowered methods and helpers.
+        emitted: methods and helpers.
         driver: text of the row loop.
         precision: "exact" or "fast".
-        kernel: name of the class, for messages.
 
     Returns:
         An object file, and the symbol of `run` in it. Its C signature is
@@ -44,20 +44,19 @@ def compile_program(program: Program, driver: str, precision: str, kernel: str) 
         KernelError: the code cannot be compiled; it names the line if the compiler does.
     """
     options: dict[str, Any] = {**(FAST if precision == "fast" else EXACT), **ALONE}
-    names = _names(program, driver, precision)
-    for function in program.functions:
-        tree = ast.Module([function.node], [])
-        exec(compile(tree, function.file, "exec"), names)
-        inlined = function.name in ("step", "observe", "policy") and not function.branches
-        names[function.name] = njit(forceinline=inlined, **options)(names[function.name])
-    exec(compile(driver, f"<vecenv kernel {kernel}>", "exec"), names)
+    names = _names(emitted.program, driver, precision)
+    for name, one in emitted.functions.items():
+        exec(compile(ast.Module([one.node], []), one.function.source.file, "exec"), names)
+        inlined = name in ("step", "observe", "policy") and not one.function.guarded
+        names[name] = njit(forceinline=inlined, **options)(names[name])
+    exec(compile(driver, f"<vecenv kernel {emitted.program.kernel.name}>", "exec"), names)
     for name in ("block", "wrong"):
         names[name] = njit(**options)(names[name])
     run = njit(**options)(names["run"])
     try:
         run.compile(_ARGUMENTS)
     except NumbaError as error:
-        raise _explained(error, program, kernel) from None
+        raise _explained(error, emitted) from None
     result = run.overloads[_ARGUMENTS]
     return result.library._get_compiled_object(), result.fndesc.llvm_func_name
 
@@ -103,31 +102,32 @@ def column(dtype: str, dimensions: int) -> Any:
     return view
 
 
-def _explained(error: NumbaError, program: Program, kernel: str) -> KernelError:
-    """The compiler's message in our words: function, line, and what is left of its text."""
+def _explained(error: NumbaError, emitted: EmittedProgram) -> KernelError:
+    """The compiler's message as a KernelError: function, line, and the part of its text that names the cause."""
     text = str(error)
-    function, line = _place(text, program)
+    function, line = _place(text, emitted)
     rule = re.search(r"vecenv: (.*)", text)
     if rule is not None:
-        told = rule.group(1)
+        cause = rule.group(1)
     else:
-        told = "the compiler (Numba) refuses this:\n" + "\n".join(f"    {part}" for part in _trimmed(text))
-    return KernelError(told, kernel, function and function.node.name, function and function.file, line)
+        cause = "the compiler (Numba) refuses this:\n" + "\n".join(f"    {part}" for part in _trimmed(text))
+    kernel = emitted.program.kernel.name
+    return KernelError(cause, kernel, function and function.node.name, function and function.function.source.file, line)
 
 
-def _place(text: str, program: Program) -> tuple[Lowered | None, int | None]:
+def _place(text: str, emitted: EmittedProgram) -> tuple[EmittedFunction | None, int | None]:
     """The innermost of the user's lines that the message names."""
     for file, line in reversed(re.findall(r"(?:at|File) \"?([^\"\n(]+?)\"?(?:, line | \()(\d+)", text)):
-        for function in program.functions:
-            last = getattr(function.node, "end_lineno", function.node.lineno)
-            if function.file.endswith(file.strip()) and function.node.lineno <= int(line) <= last:
-                return function, int(line)
+        for one in emitted.functions.values():
+            last = getattr(one.node, "end_lineno", one.node.lineno)
+            if one.function.source.file.endswith(file.strip()) and one.node.lineno <= int(line) <= last:
+                return one, int(line)
     return None, None
 
 
 def _trimmed(text: str) -> list[str]:
-    """The few lines of a compiler's message that say something to the author of the code."""
-    dull = (
+    """The few lines of a compiler's message that help the author of the code."""
+    unhelpful = (
         "During",
         "Failed in",
         "There are",
@@ -139,4 +139,4 @@ def _trimmed(text: str) -> list[str]:
         "raised from",
     )
     lines = [line.strip() for line in text.splitlines()]
-    return [line for line in lines if line and not line.startswith((*dull, "File", "<source", "^", ">>>"))][:6]
+    return [line for line in lines if line and not line.startswith((*unhelpful, "File", "<source", "^", ">>>"))][:6]

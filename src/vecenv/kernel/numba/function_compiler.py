@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -12,11 +13,11 @@ from vecenv.kernel.numba.compile import column
 from vecenv.kernel.numba.math import EXACT
 
 
-def compile_function(function: FunctionType, names: dict[str, Any], views: tuple[Any, ...]) -> tuple[bytes, str]:
+def compile_function(function: FunctionType, names: dict[str, Any], views: Sequence[FunctionType]) -> tuple[bytes, str]:
     """Return an object file and the symbol of the function in it. Its C signature is Numba's own (see `compile.py`).
 
-    The function's module is run once more, for names of its own: `names`, and compiled functions instead of plain ones.
-    `views` are functions that are replaced by typed views of memory.
+    The function's module is run once more in a namespace of its own, in which `names` replace names of the module,
+    native views of memory replace `views`, and compiled functions replace plain ones.
     """
     file = function.__code__.co_filename
     scope: dict[str, Any] = {"__name__": function.__module__}

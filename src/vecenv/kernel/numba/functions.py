@@ -29,7 +29,7 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[i
         names: replace names of that module: a type or a view (`float32_at`) that the code is to be made for.
     """
     assert isinstance(function, FunctionType)
-    from vecenv.kernel.numba.cache import load_or_compile
+    from vecenv.kernel.numba.load import load_or_compile
 
     def build() -> tuple[bytes, str]:
         from vecenv.kernel.numba.function_compiler import compile_function

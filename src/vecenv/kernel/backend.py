@@ -1,0 +1,118 @@
+"""Backends: what turns a resolved program into native code. Numba is the first.
+
+A backend is loaded when it is asked for, by its name: `import vecenv` loads no compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+from vecenv._batch.layout import Layout
+from vecenv.errors import KernelError
+from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.lower.columns import Slot
+from vecenv.kernel.lower.program import Program
+from vecenv.kernel.lower.resolve import resolve
+
+Precision = Literal["exact", "fast"]
+
+
+class NativeCode(Protocol):
+    """The row loop of a kernel as native code.
+
+    Attributes:
+        slots: the columns that it works on, in the order of its table of addresses (`lower/columns.py`).
+        block: rows that it runs together; threads take multiples of it.
+    """
+
+    slots: list[Slot]
+    block: int
+
+    def caller(self) -> Callable[[int], int]:
+        """A function of the address of orders (`lower/columns.py`) that runs rows and returns how many episodes ended.
+
+        It returns -1 if the actions were to be checked and one is not in its space; nothing was run then. With a policy
+        it returns -1 - t if the policy chose such an action at step t. It has memory of its own for its result, so
+        every thread needs its own caller. The GIL is released while it runs.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """Turns resolved programs into native code.
+
+    Attributes:
+        name: of the backend.
+    """
+
+    name: str
+
+    def refuses(self, program: Program) -> KernelError | None:
+        """Why this backend cannot run a program, with function and line; None if it can. Nothing is compiled."""
+        ...
+
+    def emit(self, program: Program) -> str:
+        """The text that is compiled: functions of the program and the row loop around them."""
+        ...
+
+    def load(self, program: Program, precision: Precision, before: Callable[[], None]) -> NativeCode:
+        """The native code of a program, from memory, from the disk or from the compiler.
+
+        Args:
+            program: one that the backend does not refuse.
+            precision: "exact" or "fast".
+            before: called before the compiler is, and only then.
+
+        Raises:
+            KernelError: the compiler refuses the program.
+        """
+        ...
+
+
+def find_backend(name: str = "numba") -> Backend:
+    """The backend of a name."""
+    assert name == "numba"  # the only one
+    from vecenv.kernel.numba.backend import NumbaBackend
+
+    return NumbaBackend()
+
+
+def load_kernel(
+    kernel: Kernel,
+    observation: Layout,
+    action: Layout,
+    precision: Precision,
+    policy: Callable[..., Any] | None = None,
+    before: Callable[[], None] = lambda: None,
+) -> NativeCode:
+    """The native code of a kernel for these spaces.
+
+    Args:
+        kernel: the definition.
+        observation, action: layouts of its spaces.
+        precision: "exact" or "fast".
+        policy: runs the env in closed loop, see `VectorEnv.rollout`.
+        before: called before the compiler is, and only then.
+
+    Raises:
+        KernelError: a function breaks a rule, or the backend cannot compile it.
+    """
+    backend, program = _resolved(kernel, observation, action, policy)
+    return backend.load(program, precision, before)
+
+
+def native_text(kernel: Kernel, observation: Layout, action: Layout) -> str:
+    """The text that native code of a kernel is compiled from."""
+    backend, program = _resolved(kernel, observation, action, None)
+    return backend.emit(program)
+
+
+def _resolved(
+    kernel: Kernel, observation: Layout, action: Layout, policy: Callable[..., Any] | None
+) -> tuple[Backend, Program]:
+    backend, program = find_backend(), resolve(kernel, observation, action, policy)
+    refused = backend.refuses(program)
+    if refused is not None:
+        raise refused
+    return backend, program

@@ -1,0 +1,399 @@
+"""Resolving one function: what each name in it is, and the semantics of the language as operations (see `tree.py`)."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import enum
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from vecenv.errors import KernelError
+from vecenv.kernel import rng as random_numbers
+from vecenv.kernel.language.fields import Field
+from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant
+from vecenv.kernel.language.twins import twin_module
+from vecenv.kernel.lower.program import Program
+from vecenv.kernel.lower.tree import Kind, at, is_slice, loading, local, operation, ref, slice_shape, widened
+
+Roles = Mapping[str, str]
+Helper = Callable[[FunctionType, tuple[str | None, ...], FunctionSource, ast.Call], tuple[str, bool]]
+"""Resolves a helper for the roles of its arguments: returns its name, and whether it is guarded."""
+_LARGEST_CONSTANT = 1_000_000
+"""Bytes of an array that may be part of the code."""
+_PARTS = ("state", "params", "obs", "action")
+"""Roles of parameters that consist of parts: fields or leaves."""
+_PURE_BUILTINS = frozenset({abs, min, max, int, bool, round, range, len, divmod})
+
+
+class Body(ast.NodeTransformer):
+    """Resolves one function.
+
+    Args:
+        program: constants, draws and twins that the function uses are added to it.
+        helper: resolves a function that this one calls.
+        source, roles, method: as in `Function`.
+
+    Attributes:
+        assigned, passes_state, guarded: as in `Function`; complete after `resolved`.
+    """
+
+    def __init__(
+        self, program: Program, helper: Helper, source: FunctionSource, roles: Roles, method: str | None
+    ) -> None:
+        self.program, self.helper = program, helper
+        self.source, self.roles, self.method = source, roles, method
+        self.fields: dict[str, Field] = program.kernel.state
+        self.passes_state = _is_passed_on(source.node, roles)
+        assigned = _assigned_fields(source.node, roles)
+        self.assigned = tuple(name for name in self.fields if name in assigned)
+        self.guarded = any(self._needs_guard(node) for node in ast.walk(source.node))
+        self._temporaries = 0
+        self._hoisted: list[ast.stmt] = []
+
+    def fail(self, node: ast.AST, rule: str) -> KernelError:
+        """The error to raise for a node."""
+        return self.program.error(self.source, node, rule)
+
+    def _needs_guard(self, node: ast.AST) -> bool:
+        """Whether this must not run on an arbitrary state: a loop may not end, an index may be out of range."""
+        if isinstance(node, ast.Subscript):
+            of_action = isinstance(node.value, ast.Name) and self.roles.get(node.value.id) == "action"
+            return not (of_action and isinstance(node.slice, ast.Constant) and isinstance(node.ctx, ast.Load))
+        return isinstance(node, (ast.For, ast.While))
+
+    def resolved(self) -> tuple[list[ast.stmt], list[ast.expr]]:
+        """The statements of the function, and the default values of its last parameters."""
+        statements = copy.deepcopy(self.source.node.body)
+        if isinstance(statements[0], ast.Expr) and isinstance(statements[0].value, ast.Constant):
+            statements = statements[1:]
+        body = self._block(statements) or [ast.Pass()]
+        defaults = self.source.function.__defaults__ or ()  # type: ignore[attr-defined]  # a function has them
+        place: Any = self.source.node.args.args[-1] if defaults else None
+        return body, [self._outer(place, "default", value) for value in defaults]
+
+    # --- statements --------------------------------------------------------------------------------------------------
+
+    def _block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        resolved: list[ast.stmt] = []
+        for statement in statements:
+            result = self.visit(statement)
+            resolved.extend(self._hoisted)
+            self._hoisted = []
+            resolved.extend(result if isinstance(result, list) else [] if result is None else [result])
+        return resolved
+
+    def visit_If(self, node: ast.If) -> Any:
+        test = self.visit(node.test)
+        hoisted, self._hoisted = self._hoisted, []
+        new = ast.copy_location(ast.If(test, self._block(node.body) or [ast.Pass()], self._block(node.orelse)), node)
+        return [*hoisted, new]
+
+    def visit_For(self, node: ast.For) -> Any:
+        iterator = self.visit(node.iter)
+        name = self._temporary()
+        taken = [*_listed(self._unpack(node.target, widened(at(node, local(name))), node)), *self._block(node.body)]
+        new = ast.For(local(name, ast.Store()), iterator, taken, self._block(node.orelse))
+        return ast.copy_location(new, node)
+
+    def visit_While(self, node: ast.While) -> Any:
+        new = ast.While(self.visit(node.test), self._block(node.body) or [ast.Pass()], self._block(node.orelse))
+        return ast.copy_location(new, node)
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        for part in ast.walk(node.test):
+            if isinstance(part, ast.Call) and self.source.evaluate(part.func) not in _PURE_BUILTINS:
+                raise self.fail(node, "an assert calls a function; native code leaves asserts out, so call it before")
+        return None  # Python checks it, native code relies on it
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        if node.value is None:
+            return None
+        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        value = self.visit(node.value)
+        if len(node.targets) == 1:
+            return self._unpack(node.targets[0], value, node)
+        name = self._temporary()
+        result: list[ast.stmt] = [at(node, ast.Assign([local(name, ast.Store())], value))]
+        for target in node.targets:
+            result.extend(_listed(self._unpack(target, local(name), node)))
+        return result
+
+    def _unpack(self, target: ast.expr, value: ast.expr, node: ast.AST) -> Any:
+        """Assign a value to a target, which may be a tuple: by way of temporaries, so that fields keep their types."""
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            return self._store(target, value, node)
+        parts = [self._temporary() for _ in target.elts]
+        unpacked = ast.Tuple([local(part, ast.Store()) for part in parts], ast.Store())
+        result: list[ast.stmt] = [at(node, ast.Assign([unpacked], value))]
+        for part, element in zip(parts, target.elts, strict=True):
+            result.extend(_listed(self._unpack(element, widened(at(node, local(part))), node)))
+        return result
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        target = self._once(node.target)
+        read = loading(target)
+        value = at(node, ast.BinOp(read, node.op, node.value))
+        return self._store(target, self.visit(value), node)
+
+    def _once(self, target: Any) -> Any:
+        """The target of `+=` with its indices computed beforehand, because it is read and written."""
+        if not isinstance(target, ast.Subscript):
+            return target
+        return at(target, ast.Subscript(self._once(target.value), self._index_once(target.slice), target.ctx))
+
+    def _index_once(self, index: ast.expr) -> ast.expr:
+        if isinstance(index, ast.Tuple):
+            return at(index, ast.Tuple([self._index_once(part) for part in index.elts], ast.Load()))
+        if isinstance(index, (ast.Slice, ast.Constant)):
+            return index
+        name = self._temporary()
+        self._hoisted.append(at(index, ast.Assign([local(name, ast.Store())], self.visit(index))))
+        return at(index, local(name))
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        if self.method == "step" and isinstance(node.value, ast.Tuple):
+            reward, terminated, *truncated = [self.visit(element) for element in node.value.elts]
+            flags = [operation("as_flag", terminated), *(operation("as_flag", flag) for flag in truncated)]
+            flags = [*flags, ast.Constant(False)] if len(flags) == 1 else flags
+            return at(node, ast.Return(ast.Tuple([operation("as_number", reward), *flags], ast.Load())))
+        return self.generic_visit(node)
+
+    def _store(self, target: ast.expr, value: ast.expr, node: ast.AST) -> Any:
+        """Assign, with the type of the field if the target is one."""
+        if isinstance(target, ast.Subscript) and is_slice(target.slice):
+            self._check_overlap(target, node)
+            part = ast.Subscript(self.visit(target.value), self.visit(target.slice), ast.Load())
+            return at(node, ast.Expr(operation("assign", part, value)))
+        scalar = self._scalar_field(target)
+        if scalar is not None:
+            value = operation(f"as_{scalar.dtype.name}", value)
+        return at(node, ast.Assign([self.visit(target)], value))
+
+    def _check_overlap(self, target: ast.Subscript, node: Any) -> None:
+        """Parts of one array may overlap only if they are shifted: then the order of copying can be chosen."""
+        source = node.value if isinstance(node, ast.Assign) else None
+        if not isinstance(source, (ast.Subscript, ast.Attribute, ast.Name)):
+            return
+        of = source.value if isinstance(source, ast.Subscript) else source
+        if ast.unparse(of) != ast.unparse(target.value):
+            return
+        index = source.slice if isinstance(source, ast.Subscript) else None
+        if index is None or slice_shape(index) != slice_shape(target.slice):
+            raise self.fail(node, "parts of one array that lie across each other are copied; copy them in a for loop")
+
+    def _temporary(self) -> str:
+        self._temporaries += 1
+        return f"temporary{self._temporaries}__"
+
+    # --- expressions -------------------------------------------------------------------------------------------------
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        role = self.roles.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        if role == "state":
+            return self._field(node)
+        if role == "params":
+            return at(node, ref(Kind.PARAMETER, node.attr))
+        value = self.source.evaluate(node)
+        if value is MISSING:
+            if role == "rng":
+                raise self.fail(node, f"call it: rng.{node.attr}(...)")
+            return self.generic_visit(node)
+        return self._outer(node, node.attr, value)
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        if node.id.endswith("__"):
+            return node  # a temporary
+        if node.id in self.source.locals or not isinstance(node.ctx, ast.Load):
+            role = self.roles.get(node.id)
+            if role in self.program.layouts:
+                return self._leaf(node, "", node, role)
+            if role in ("state", "params"):
+                raise self.fail(node, f"{node.id} can be used by its fields, or passed on to a function as it is")
+            return node
+        return self._outer(node, node.id, self.source.lookup(node.id))
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        leaf = self._path(node)
+        if leaf is not None:
+            return self._leaf(node, *leaf)
+        new = ast.Subscript(self.visit(node.value), self.visit(node.slice), node.ctx)
+        return widened(at(node, new)) if isinstance(node.ctx, ast.Load) else at(node, new)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        if isinstance(node.op, ast.Invert):
+            raise self.fail(node, "~ of a bool is a number in Python; write not x, or -x - 1")
+        return self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        self.generic_visit(node)
+        return at(node, operation("power", node.left, node.right)) if isinstance(node.op, ast.Pow) else node
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        function = node.func
+        owner = function.value if isinstance(function, ast.Attribute) else None
+        if isinstance(owner, ast.Name) and self.roles.get(owner.id) == "rng":
+            assert isinstance(function, ast.Attribute)
+            return self._draw(node, function.attr, [local(owner.id), *map(self.visit, node.args)])
+        callee = self.source.evaluate(function)
+        if callee is MISSING:
+            raise self.fail(
+                node, f"{ast.unparse(function)} cannot be called in native code; call a function of a module"
+            )
+        callee = getattr(callee, "py_func", callee)  # what @njit of Numba was put on
+        if getattr(callee, "__module__", None) == random_numbers.__name__:
+            return self._draw(node, callee.__name__, [self.visit(argument) for argument in node.args])
+        module = twin_module(callee)
+        if module:
+            self.guarded = True
+            self.program.twins[callee.__name__] = module
+            return at(node, ast.Call(ref(Kind.TWIN, callee.__name__), [self.visit(arg) for arg in node.args], []))
+        if isinstance(callee, FunctionType) and callee.__module__.partition(".")[0] not in ("numpy", "math"):
+            return self._helper(node, callee)
+        if callee is pow:
+            return at(node, operation("power", *map(self.visit, node.args)))
+        node.func = self._outer(function, getattr(callee, "__name__", "function"), callee)
+        node.args = [self.visit(argument) for argument in node.args]
+        node.keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
+        return node
+
+    def _field(self, node: ast.Attribute) -> ast.expr:
+        field = at(node, ref(Kind.FIELD, node.attr, context=node.ctx))
+        is_number = not self.fields[node.attr].shape
+        return widened(field) if is_number and isinstance(node.ctx, ast.Load) else field
+
+    def _scalar_field(self, target: ast.expr) -> Field | None:
+        if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
+            return None
+        of_state = self.roles.get(target.value.id) == "state"
+        return self.fields[target.attr] if of_state and not self.fields[target.attr].shape else None
+
+    def _path(self, node: ast.Subscript) -> tuple[str, ast.expr, str] | None:
+        """The leaf that a chain of constant keys leads to, its node and its role; None if it is no such chain."""
+        keys: list[str] = []
+        inner: ast.expr = node
+        while isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Constant):
+            keys.insert(0, str(inner.slice.value))
+            inner = inner.value
+        role = self.roles.get(inner.id) if isinstance(inner, ast.Name) else None
+        if role not in self.program.layouts:
+            return None
+        paths = [leaf.path for leaf in self.program.layouts[role].leaves]
+        path = ".".join(keys)
+        if paths == [""] or path not in paths:
+            inside = [k for k in paths if k.startswith(f"{path}.") or path.startswith(f"{k}.")]
+            if paths != [""] and not inside:
+                raise self.fail(node, f"the {role} has no {path!r}; it has {', '.join(paths)}")
+            return None
+        return path, node, role
+
+    def _leaf(self, node: Any, path: str, place: ast.expr, role: str) -> ast.expr:
+        layout = self.program.layouts[role]
+        paths = [leaf.path for leaf in layout.leaves]
+        if path not in paths:
+            raise self.fail(node, f"the {role} is made of {', '.join(paths)}; use one of these")
+        number = paths.index(path)
+        leaf = at(place, ref(Kind.LEAF, role, number))
+        if layout.leaves[number].shape or path == "" or (role == "action" and self.method != "policy"):
+            return leaf
+        element = at(place, ast.Subscript(leaf, ast.Constant(0), node.ctx))
+        return widened(element) if isinstance(node.ctx, ast.Load) else element
+
+    def _draw(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> ast.expr:
+        self.guarded = True
+        self.program.draws.add(name)
+        keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
+        drawn = at(node, ast.Call(ref(Kind.DRAW, name), arguments, keywords))
+        return widened(drawn) if name == "choice" else drawn
+
+    def _helper(self, node: ast.Call, callee: FunctionType) -> ast.expr:
+        if node.keywords:
+            raise self.fail(node, f"pass the arguments of {callee.__name__} by position")
+        roles = tuple(self.roles.get(argument.id) if isinstance(argument, ast.Name) else None for argument in node.args)
+        roles = tuple(None if self._is_number(role) else role for role in roles)
+        name, guarded = self.helper(callee, roles, self.source, node)
+        self.guarded = self.guarded or guarded
+        arguments = [
+            self.visit(argument) if role is None else self._passed_on(argument, role)
+            for argument, role in zip(node.args, roles, strict=True)
+        ]
+        return at(node, ast.Call(ref(Kind.HELPER, name), arguments, []))
+
+    def _passed_on(self, argument: ast.expr, role: str) -> ast.expr:
+        """A parameter of this function as an argument of a helper. A stream or a mask is passed as it is."""
+        assert isinstance(argument, ast.Name)
+        return ref(Kind.ARGUMENT, role) if role in _PARTS else local(argument.id)
+
+    def _is_number(self, role: str | None) -> bool:
+        """Whether an argument is an action that is one number, which a helper gets like any other."""
+        return role == "action" and self.program.layouts["action"].leaves[0].path == ""
+
+    def _outer(self, node: ast.expr, name: str, value: Any) -> ast.expr:
+        """A name from outside the function: a constant, or something that native code can call."""
+        if isinstance(value, enum.Enum):
+            value = value.value
+        if is_constant(value):
+            if isinstance(value, np.generic):
+                value = value.item()
+            if isinstance(value, np.ndarray) and value.nbytes > _LARGEST_CONSTANT:
+                raise self.fail(node, f"{name} has {value.nbytes:,} bytes; put arrays beyond 1 MB into Params")
+            if isinstance(value, (bool, int, float)) and not isinstance(value, float):
+                return at(node, ast.Constant(value))
+            return at(node, ref(Kind.CONSTANT, self._constant(name, value)))
+        module = getattr(value, "__module__", None)
+        if value is float:
+            return at(node, ref(Kind.OPERATION, "as_number"))
+        if value in _PURE_BUILTINS:
+            return at(node, ref(Kind.BUILTIN, name))
+        if getattr(math, name, None) is value:
+            return at(node, ref(Kind.MATH, name))
+        if module == "numpy" or isinstance(value, (np.ufunc, type)):
+            return at(node, ref(Kind.NUMPY, self._constant(name, value)))
+        raise self.fail(node, f"{name} is {type(value).__name__} {value!r:.60}; native code has no form of it")
+
+    def _constant(self, name: str, value: Any) -> str:
+        """The name of a value among the program's constants."""
+        constants = self.program.constants
+        for known, held in constants.items():
+            if held is value:
+                return known
+        known = f"constant{len(constants)}__{name}"
+        constants[known] = value
+        return known
+
+
+def _is_passed_on(function: ast.FunctionDef, roles: Roles) -> bool:
+    """Whether the state is used in any other way than by its fields."""
+    state = {name for name, role in roles.items() if role == "state"}
+    by_field = {
+        id(node.value)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    return any(
+        isinstance(node, ast.Name) and node.id in state and id(node) not in by_field for node in ast.walk(function)
+    )
+
+
+def _assigned_fields(function: ast.FunctionDef, roles: Roles) -> set[str]:
+    return {
+        node.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and roles.get(node.value.id) == "state"
+    }
+
+
+def _listed(result: Any) -> list[ast.stmt]:
+    return result if isinstance(result, list) else [result]

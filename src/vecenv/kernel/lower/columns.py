@@ -1,0 +1,128 @@
+"""The columns that native code works on, and the table of their addresses: its one argument. For every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vecenv._batch.layout import Layout
+from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.fields import Field
+
+RNG_WORDS = 6
+"""Words of a random stream: state and increment of PCG64, and the half of a draw that is kept for the next."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A column that native code works on.
+
+    Attributes:
+        name: as in the text.
+        dtype: of its elements.
+        shape: of one row; None for a parameter array, whose shape is known when the env is made.
+        dimensions: number of dimensions of one row.
+        timed: has one layer per step in a rollout.
+        shared: is memory of the thread, the same for all rows that it runs.
+        sized: its shape is not part of the code, but in the table.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] | None = ()
+    dimensions: int = 0
+    timed: bool = False
+    shared: bool = False
+    sized: bool = False
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of a slot with a known shape."""
+        assert self.shape is not None
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
+    """All columns, in the order of the table of addresses."""
+
+    several = bool(kernel.shared)  # the same code serves models of several sizes
+
+    def fixed(name: str, dtype: Any, shape: tuple[int, ...] = (), timed: bool = False) -> Slot:
+        return Slot(name, np.dtype(dtype), shape, len(shape), timed)
+
+    def shaped(name: str, dtype: Any, shape: tuple[int, ...], timed: bool = False, shared: bool = False) -> Slot:
+        return Slot(name, np.dtype(dtype), shape, len(shape), timed, shared, sized=several and len(shape) > 0)
+
+    def parameter(prefix: str, field: Field) -> Slot:
+        shape = None if field.shape else ()
+        return Slot(f"{prefix}_{field.name}", field.dtype, shape, len(field.shape), sized=shape is None)
+
+    slots = [
+        fixed("OP", np.uint8),
+        fixed("SEED", np.int64),
+        fixed("LAST_SEED", np.int64),
+        fixed("FALLBACK", np.int64),
+        fixed("RNG", np.uint64, (RNG_WORDS,)),
+        fixed("ELAPSED", np.int64),
+        fixed("ENDED", np.bool_),
+        fixed("FINISHED", np.bool_),
+        fixed("OVERRIDE", np.uint8),
+        fixed("TODO", np.bool_),
+        fixed("WHO", np.int64),
+        fixed("REWARD", np.float64, timed=True),
+        fixed("TERMINATED", np.bool_, timed=True),
+        fixed("TRUNCATED", np.bool_, timed=True),
+        fixed("RETURN", np.float64),
+        fixed("LENGTH", np.int64),
+    ]
+    slots += [
+        shaped(f"S_{field.name}", field.dtype, field.shape, shared=field.name in kernel.shared)
+        for field in kernel.state.values()
+    ]
+    slots += [parameter("P", field) for field in kernel.params.values()]
+    slots += [parameter("B", field) for field in kernel.params.values()]
+    slots += [fixed(f"A_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(action.leaves)]
+    for name in ("O", "F"):
+        slots += [
+            shaped(f"{name}_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(observation.leaves)
+        ]
+        slots += [shaped(f"{name}I_{k}", *_typed(kernel.state[k]), timed=True) for k in kernel.info]
+        if "action_mask" in kernel.methods:
+            slots.append(fixed(f"{name}M", np.int8, (int(action.space.n),), timed=True))  # type: ignore[attr-defined]
+    slots += [shaped(f"C_{k}", leaf.dtype, leaf.shape) for k, leaf in enumerate(observation.leaves)]
+    return slots
+
+
+def _typed(field: Field) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    return field.dtype, field.shape
+
+
+def table_size(slots: list[Slot]) -> int:
+    """Words of the table: address and bytes per layer of each slot, shapes that are not in the code, the time limit."""
+    return 2 * len(slots) + sum(slot.dimensions for slot in slots if slot.sized) + 1
+
+
+def fill_table(table: np.ndarray, slots: list[Slot], columns: Mapping[str, np.ndarray], limit: int | None) -> None:
+    """Write addresses of the columns of all rows into the table; those that are shared are left out."""
+    extra = 2 * len(slots)
+    for number, slot in enumerate(slots):
+        if slot.sized:
+            table[extra : extra + slot.dimensions] = slot.shape or columns[slot.name].shape[1:]
+            extra += slot.dimensions
+        if slot.shared:
+            continue
+        column = columns[slot.name]
+        assert column.dtype == slot.dtype, slot.name
+        assert column.flags.c_contiguous, slot.name
+        table[2 * number] = column.ctypes.data
+        table[2 * number + 1] = 0
+    table[-1] = 2**62 if limit is None else limit
+
+
+ORDERS = ("table", "rows", "start", "stop", "alive", "done", "steps", "check")
+"""The words that a call of native code reads: addresses of the table and of a list of rows (0: a range), the first row
+and the row after the last, the ops where an episode goes on and where it ended (0: the column of ops says), how many
+steps, and whether to check the actions first."""

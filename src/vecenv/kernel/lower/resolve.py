@@ -1,0 +1,107 @@
+"""Resolving: from the functions of a kernel to a program in which every name is known. Independent of any backend."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+from vecenv._batch.layout import Layout
+from vecenv.errors import KernelError
+from vecenv.kernel.language.define import Kernel, roles_of
+from vecenv.kernel.language.rules import Rules
+from vecenv.kernel.language.source import FunctionSource, read_source
+from vecenv.kernel.lower.body import Body
+from vecenv.kernel.lower.program import Function, Program
+
+
+def resolve(kernel: Kernel, observation: Layout, action: Layout, policy: Callable[..., Any] | None = None) -> Program:
+    """The program of a kernel for these spaces.
+
+    Args:
+        kernel: the definition.
+        observation, action: layouts of its spaces.
+        policy: `policy(obs)` that returns an action, or `policy(obs, action)` that writes into an array.
+
+    Raises:
+        KernelError: a function breaks a rule; it names function and line.
+    """
+    assert kernel.names_checked
+    resolver = _Resolver(Program(kernel, {"obs": observation, "action": action}))
+    for method, source in kernel.methods.items():
+        resolver.add(source, roles_of(method, source), method, method)
+    if policy is not None:
+        resolver.add_policy(policy)
+    return resolver.program
+
+
+class _Resolver:
+    """Adds functions to a program, and the helpers that they call before them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._helpers: dict[tuple[Any, ...], str] = {}
+        self._guarded: dict[str, bool] = {}
+
+    def add(self, source: FunctionSource, roles: Mapping[str, str], name: str, method: str | None) -> None:
+        body = Body(self.program, self.helper, source, roles, method)
+        statements, defaults = body.resolved()
+        function = Function(
+            name=name,
+            source=source,
+            method=method,
+            roles=roles,
+            body=statements,
+            defaults=defaults,
+            assigned=body.assigned,
+            passes_state=body.passes_state,
+            guarded=body.guarded,
+        )
+        self.program.functions.append(function)
+        self._guarded[name] = body.guarded
+        if method is not None:
+            self.program.methods[method] = function
+
+    def add_policy(self, policy: Callable[..., Any]) -> None:
+        kernel = self.program.kernel
+        try:
+            source = read_source(policy)
+        except (OSError, TypeError, SyntaxError):
+            raise KernelError(_unreadable(policy), kernel.name) from None
+        if len(source.parameters) not in (1, 2):
+            rule = "a policy is policy(obs), or policy(obs, action) to write into action"
+            raise self.program.error(source, source.node, rule)
+        roles = dict(zip(source.parameters, ("obs", "action"), strict=False))
+        leaves = {role: layout.leaves for role, layout in self.program.layouts.items()}
+        rules = Rules(kernel.name, source, roles, {}, {}, leaves, method="policy")
+        rules.check()
+        rules.check_names()
+        self.add(source, roles, "policy", "policy")
+
+    def helper(
+        self, function: FunctionType, roles: tuple[str | None, ...], caller: FunctionSource, call: ast.Call
+    ) -> tuple[str, bool]:
+        """The name of a helper for these roles of its arguments, and whether it is guarded.
+
+        A helper that is still being resolved, because it calls itself, counts as guarded.
+        """
+        key = (function, roles)
+        if key not in self._helpers:
+            try:
+                source = read_source(function)
+            except (OSError, TypeError, SyntaxError):
+                raise self.program.error(caller, call, _unreadable(function)) from None
+            if len(source.parameters) < len(roles):
+                rule = f"{function.__name__} takes {len(source.parameters)} arguments, {len(roles)} are given"
+                raise self.program.error(caller, call, rule)
+            named = {name: role for name, role in zip(source.parameters, roles, strict=False) if role is not None}
+            self._helpers[key] = name = f"helper{len(self._helpers)}__{function.__name__}"
+            self.add(source, named, name, None)
+        name = self._helpers[key]
+        return name, self._guarded.get(name, True)
+
+
+def _unreadable(function: Any) -> str:
+    name = getattr(function, "__name__", function)
+    return f"the source of {name!r} cannot be read; define it by `def` in a file"

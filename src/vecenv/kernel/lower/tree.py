@@ -1,0 +1,102 @@
+"""The vocabulary of resolved functions: Python syntax trees in which a `Ref` stands for every name that is not local.
+
+What the kernel language computes differently from a compiler is part of the tree, as calls of operations:
+
+    widen(x)             a number that was read from memory, as 64 bits; anything else as it is
+    power(x, y)          `x ** y` and `pow(x, y)`: the C library's pow
+    as_float32(x), ...   a value as a field of this type holds it, read back as 64 bits
+    as_number(x)         a float of 64 bits: the reward, `float(x)`
+    as_flag(x)           a bool: terminated, truncated
+    assign(part, x)      `array[a:b] = x` without a temporary array; the two may overlap
+
+Fields, parameters and numbers of an action are read as 64 bits too, wherever a backend keeps them.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import enum
+from typing import Any
+
+
+class Kind(enum.Enum):
+    """What a name is."""
+
+    FIELD = "a field of the state: a number, or the row's own array"
+    PARAMETER = "a parameter: a number, or the row's own array"
+    LEAF = "a leaf of the observation or the action: an array, or the number of an action"
+    ARGUMENT = "the whole state, parameters, observation or action, as an argument of a helper"
+    CONSTANT = "a value in `Program.constants`"
+    NUMPY = "a function or a type of NumPy, in `Program.constants`"
+    BUILTIN = "a function of Python"
+    MATH = "a function of Python's `math`"
+    DRAW = "a function of `vecenv.kernel.rng`; its first argument is the stream"
+    HELPER = "another function of the program"
+    TWIN = "the native twin of a Python function, see `language/twins.py` and `Program.twins`"
+    OPERATION = "an operation of the language, see above"
+
+
+class Ref(ast.expr):
+    """A name, and what it is.
+
+    Attributes:
+        kind: what it is.
+        name: of the field, parameter, constant or function; the role of a leaf or an argument.
+        index: number of a leaf.
+        ctx: whether it is read or written.
+    """
+
+    _fields = ("kind", "name", "index", "ctx")
+    kind: Kind
+    name: str
+    index: int
+    ctx: ast.expr_context
+
+
+def ref(kind: Kind, name: str, index: int = 0, context: ast.expr_context | None = None) -> Ref:
+    """A reference that is read, unless the context says otherwise."""
+    return Ref(kind, name, index, context or ast.Load())  # type: ignore[call-arg]  # a node takes its fields
+
+
+def operation(name: str, *arguments: ast.expr) -> ast.Call:
+    """A call of an operation of the language."""
+    return ast.Call(ref(Kind.OPERATION, name), list(arguments), [])
+
+
+def widened(node: ast.expr) -> ast.expr:
+    """A number that was read from memory, as 64 bits."""
+    return ast.copy_location(operation("widen", node), node)
+
+
+def local(name: str, context: ast.expr_context | None = None) -> ast.Name:
+    """A local variable."""
+    return ast.Name(name, context or ast.Load())
+
+
+def at(node: Any, new: Any) -> Any:
+    """A new node with the place of another in the user's file."""
+    return ast.copy_location(new, node)
+
+
+def loading(target: ast.expr) -> ast.expr:
+    """A copy of an assignment's target as an expression that reads it."""
+    target = copy.deepcopy(target)
+    if isinstance(target, ast.Name):
+        return at(target, ast.Name(target.id, ast.Load()))
+    if isinstance(target, ast.Attribute):
+        return at(target, ast.Attribute(target.value, target.attr, ast.Load()))
+    assert isinstance(target, ast.Subscript)
+    return at(target, ast.Subscript(target.value, target.slice, ast.Load()))
+
+
+def is_slice(index: ast.expr) -> bool:
+    """Whether an index picks a part of an array and not one element."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts)
+
+
+def slice_shape(index: ast.expr) -> list[Any]:
+    """Which parts of an index are slices. A slice with a step equals only itself."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return [isinstance(part, ast.Slice) if getattr(part, "step", None) is None else ast.unparse(part) for part in parts]

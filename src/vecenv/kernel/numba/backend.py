@@ -1,0 +1,98 @@
+"""Numba as a backend."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vecenv.errors import KernelError
+from vecenv.kernel.lower.columns import Slot
+from vecenv.kernel.lower.program import Program
+from vecenv.kernel.lower.tree import Kind, Ref
+from vecenv.kernel.numba.driver import Driver, block_of
+from vecenv.kernel.numba.emit import NOT_IN_CACHED_CODE, emit
+from vecenv.kernel.numba.load import load_or_compile
+
+if TYPE_CHECKING:
+    from vecenv.kernel.backend import Precision
+
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+_COMPILER = ("compile.py", "math.py", "pcg64.py")
+"""Files here that native code is made from, besides the text."""
+
+
+class NumbaBackend:
+    """Text for Numba, which compiles it once; later processes load the code without Numba."""
+
+    name = "numba"
+
+    def refuses(self, program: Program) -> KernelError | None:
+        for function in program.functions:
+            for statement in function.body:
+                for node in ast.walk(statement):
+                    if isinstance(node, Ref) and node.kind is Kind.MATH and node.name in NOT_IN_CACHED_CODE:
+                        rule = f"math.{node.name} needs Numba when it runs; {NOT_IN_CACHED_CODE[node.name]}"
+                        return program.error(function.source, node, rule)
+        return None
+
+    def emit(self, program: Program) -> str:
+        emitted = emit(program)
+        return f"{emitted.text}\n\n\n{Driver(emitted).text()}"
+
+    def load(self, program: Program, precision: Precision, before: Callable[[], None]) -> NumbaCode:
+        kernel, emitted = program.kernel, emit(program)
+        driver = Driver(emitted)
+        text = driver.text()
+
+        def build() -> tuple[bytes, str]:
+            before()
+            from vecenv.kernel.numba.compile import compile_program
+
+            return compile_program(emitted, text, precision)
+
+        sources = (*(Path(__file__).with_name(name) for name in _COMPILER), *_files_of_twins(program))
+        parts = (emitted.text, text, precision)
+        address, keep = load_or_compile(parts, sources, f"{kernel.id} ({precision})", build)
+        return NumbaCode(address, driver.slots, block_of(kernel), keep)
+
+
+class NumbaCode:
+    """Native code that Numba made: a `NativeCode`.
+
+    Args:
+        address: of the function.
+        slots, block: as in `NativeCode`.
+        keep: what keeps the code loaded.
+    """
+
+    def __init__(self, address: int, slots: list[Slot], block: int, keep: Any) -> None:
+        self.slots, self.block = slots, block
+        self._function = _PROTOTYPE(address)
+        self._keep = keep
+
+    def caller(self) -> Callable[[int], int]:
+        result, error = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        result_at, error_at, run, answer = result.ctypes.data, error.ctypes.data, self._function, result.item
+
+        def call(orders: int) -> int:
+            if run(result_at, error_at, orders):
+                raise RuntimeError("native code of a kernel failed; this is a bug in vecenv")
+            return answer()
+
+        return call
+
+
+def _files_of_twins(program: Program) -> list[Path]:
+    files = []
+    for module in sorted(set(program.twins.values())):
+        found = importlib.util.find_spec(module)
+        assert found is not None
+        assert found.origin is not None
+        files.append(Path(found.origin))
+    return files

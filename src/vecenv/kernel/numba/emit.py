@@ -1,0 +1,161 @@
+"""Emitting: from a resolved program to Python functions over plain numbers and arrays, which Numba compiles.
+
+A field of the state is a variable `s__x`, which is passed in and, if it was assigned, returned: the compiler can then
+keep it in a register and step several envs with one instruction. Where the state is passed on to a helper, `s__x` is an
+array of one element, and the field is `s__x[0]`. Array fields are always the env's own part of the column.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vecenv.kernel.lower.program import Function, Program
+from vecenv.kernel.lower.tree import Kind, Ref, at
+
+NOT_IN_CACHED_CODE = {"frexp": "use math.log2", "ldexp": "use x * 2.0 ** n"}
+"""Functions of `math` that are part of Numba's library, which is not there when code comes from the cache; instead."""
+_PREFIX = {
+    Kind.FIELD: "s__",
+    Kind.PARAMETER: "p__",
+    Kind.CONSTANT: "",
+    Kind.NUMPY: "",
+    Kind.BUILTIN: "",
+    Kind.MATH: "math__",
+    Kind.DRAW: "rng__",
+    Kind.HELPER: "",
+    Kind.TWIN: "twin__",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class EmittedFunction:
+    """One function as Numba compiles it.
+
+    Attributes:
+        function: what it was emitted from.
+        node: its definition.
+        registers: whether fields that are numbers are passed as numbers, and those that are assigned returned after its
+            own values; otherwise they are passed as arrays of one element.
+    """
+
+    function: Function
+    node: ast.FunctionDef
+    registers: bool
+
+    @property
+    def assigned(self) -> tuple[str, ...]:
+        """The fields that it returns."""
+        return self.function.assigned if self.registers else ()
+
+
+@dataclass(frozen=True, eq=False)
+class EmittedProgram:
+    """The functions of a program as Numba compiles them, helpers first.
+
+    Attributes:
+        program: what it was emitted from.
+        functions: by their names.
+    """
+
+    program: Program
+    functions: Mapping[str, EmittedFunction]
+
+    @property
+    def text(self) -> str:
+        """Constants and functions, for readers and for the cache's key."""
+        functions = [ast.unparse(function.node) for function in self.functions.values()]
+        constants = self.program.constants_text
+        return "\n\n\n".join([*(["\n".join(constants)] if constants else []), *functions])
+
+
+def emit(program: Program) -> EmittedProgram:
+    """The functions of a program for Numba."""
+    emitted = [_Emitter(program, function).emitted() for function in program.functions]
+    return EmittedProgram(program, {one.function.name: one for one in emitted})
+
+
+class _Emitter(ast.NodeTransformer):
+    """Writes one function."""
+
+    def __init__(self, program: Program, function: Function) -> None:
+        self.program, self.function = program, function
+        self.registers = function.method is not None and not function.passes_state
+        self.returns_fields = self.registers and function.method not in ("step", "policy")
+
+    def emitted(self) -> EmittedFunction:
+        function = self.function
+        body: list[Any] = [self.visit(copy.deepcopy(statement)) for statement in function.body]
+        if self.returns_fields:
+            body.append(self._return([]))
+        names = [
+            name
+            for parameter in function.source.parameters
+            for name in self._names(function.roles.get(parameter), parameter)
+        ]
+        arguments = ast.arguments(
+            posonlyargs=[],
+            args=[ast.arg(name) for name in names],
+            kwonlyargs=[],
+            kw_defaults=[],
+            defaults=[self.visit(copy.deepcopy(value)) for value in function.defaults],
+        )
+        node = ast.parse("def function(): pass").body[0]
+        assert isinstance(node, ast.FunctionDef)
+        node.name, node.args, node.body = function.name, arguments, body
+        at(function.source.node, node)
+        return EmittedFunction(function, ast.fix_missing_locations(node), self.registers)
+
+    def _names(self, role: str | None, parameter: str) -> list[str]:
+        """The names that stand for a parameter with this role."""
+        if role == "state":
+            return [f"s__{field}" for field in self.program.kernel.state]
+        if role == "params":
+            return [f"p__{field}" for field in self.program.kernel.params]
+        if role in self.program.layouts:
+            return [f"{role}__{leaf}" for leaf in range(len(self.program.layouts[role].leaves))]
+        return [parameter]
+
+    def visit_Ref(self, node: Ref) -> ast.expr:
+        if node.kind is Kind.OPERATION:
+            return at(node, _name(f"{node.name}__"))
+        if node.kind is Kind.LEAF:
+            return at(node, _name(f"{node.name}__{node.index}"))
+        if node.kind is Kind.FIELD and not self._is_variable(node):
+            return at(node, ast.Subscript(_name(f"s__{node.name}"), ast.Constant(0), node.ctx))
+        return at(node, ast.Name(_PREFIX[node.kind] + node.name, node.ctx))
+
+    def _is_variable(self, field: Ref) -> bool:
+        return self.registers or bool(self.program.kernel.state[field.name].shape)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if isinstance(node.func, Ref) and node.func.kind is Kind.OPERATION and node.func.name == "widen":
+            field = node.args[0]
+            if isinstance(field, Ref) and field.kind is Kind.FIELD and self._is_variable(field):
+                return self.visit(field)  # registers hold 64 bits
+        arguments: list[Any] = []
+        for argument in node.args:
+            if isinstance(argument, Ref) and argument.kind is Kind.ARGUMENT:
+                arguments += [_name(name) for name in self._names(argument.name, argument.name)]
+            else:
+                arguments.append(self.visit(argument))
+        keywords = [self.visit(keyword) for keyword in node.keywords]
+        return at(node, ast.Call(self.visit(node.func), arguments, keywords))
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        self.generic_visit(node)
+        if self.function.method == "step" and isinstance(node.value, ast.Tuple):
+            return at(node, self._return(node.value.elts))
+        return at(node, self._return([])) if self.returns_fields else node
+
+    def _return(self, values: list[ast.expr]) -> ast.Return:
+        fields: list[ast.expr] = [_name(f"s__{name}") for name in self.function.assigned] if self.registers else []
+        everything = [*values, *fields]
+        return ast.Return(ast.Tuple(everything, ast.Load()) if everything else ast.Constant(0))
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())

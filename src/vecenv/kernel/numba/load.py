@@ -1,0 +1,125 @@
+"""Native code in memory: from the cache or from the compiler, linked into this process without Numba."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+import numpy as np
+
+from vecenv._util.version import __version__
+from vecenv.kernel.numba import cache
+
+_TURNS = "|/-\\"
+_lock = threading.Lock()
+_numbers = itertools.count()
+"""For the names of libraries: one is taken for good, even if linking it fails."""
+
+
+def load_or_compile(
+    parts: Sequence[str], sources: tuple[Path, ...], what: str, build: Callable[[], tuple[bytes, str]]
+) -> tuple[int, Any]:
+    """The address of native code, from memory, from the disk or from the compiler, and what keeps it loaded.
+
+    Args:
+        parts: texts that the code depends on.
+        sources: files of vecenv that it depends on, the compiler among them.
+        what: what is compiled, for a user who waits.
+        build: calls the compiler; returns an object file and the symbol of the function in it.
+
+    Raises:
+        ConfigError: `VECENV_CACHE_SIZE` holds no size.
+    """
+    key = _key(parts, sources)
+    with _lock:
+        if key not in _loaded:
+            found = cache.find(key)
+            if found is None:
+                with cache.locked(key):  # another process may be compiling the very same
+                    found = cache.find(key) or _compiled(key, what, build)
+            _loaded[key] = _load(*found)
+        return _loaded[key]
+
+
+_loaded: dict[str, tuple[int, Any]] = {}
+"""Code that this process has loaded, by key. It is never unloaded: something may still be running it."""
+
+
+def _compiled(key: str, what: str, build: Callable[[], tuple[bytes, str]]) -> tuple[bytes, str]:
+    cache.cache_size()  # raises now, not after the compiler
+    with _spinner(f"compiling {what}"):
+        code, symbol = build()
+    with contextlib.suppress(OSError):  # without a cache the code is compiled again by the next process
+        cache.store(key, code, symbol)
+    return code, symbol
+
+
+def _load(code: bytes, symbol: str) -> tuple[int, Any]:
+    """Link object code into this process; the C library's functions are taken from the process itself."""
+    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
+    library = builder.link(_linker(), f"vecenv{next(_numbers)}")
+    return library[symbol], library
+
+
+@functools.cache
+def _linker() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.create_lljit_compiler(llvm.Target.from_default_triple().create_target_machine())
+
+
+def _key(parts: Sequence[str], sources: tuple[Path, ...]) -> str:
+    """All that the code depends on: the text that is compiled, with helpers and constants, versions and processor."""
+    from importlib.metadata import version
+
+    parts = [*parts, __version__, version("numba"), llvmlite.__version__, np.__version__]
+    parts += [llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), sys.platform, _digest(sources)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@functools.cache
+def _digest(sources: tuple[Path, ...]) -> str:
+    """Of the modules that native code is made from, so that a change of vecenv itself is never missed."""
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+# --- what the user sees meanwhile ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _spinner(what: str) -> Iterator[None]:
+    """Show at a terminal what is being compiled; print nothing to a log."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+
+    def spin() -> None:
+        turn = 0
+        while not done.wait(0.1):
+            sys.stderr.write(f"\r{_TURNS[turn % 4]} {what} ... ")
+            sys.stderr.flush()
+            turn += 1
+        if turn:
+            sys.stderr.write(f"\r{' ' * (len(what) + 8)}\r")
+            sys.stderr.flush()
+
+    thread = threading.Thread(target=spin, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
