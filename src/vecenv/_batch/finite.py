@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -11,6 +10,7 @@ import numpy as np
 
 from vecenv._batch.batch import Batch, Rows
 from vecenv._batch.seeding import NO_SEED
+from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, NotFiniteError
 
 Policy = Literal["error", "truncate", "warn", "off"]
@@ -57,8 +57,7 @@ class Policies:
 
 def _policy(name: Any) -> Policy:
     if name not in POLICIES:
-        near = difflib.get_close_matches(str(name), POLICIES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, POLICIES)
         raise ConfigError(f"check_finite must be one of {', '.join(map(repr, POLICIES))}, got {name!r:.40}{hint}")
     return cast("Policy", name)
 

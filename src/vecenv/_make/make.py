@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy as copying
-import difflib
 import inspect
 import os
 import socket
@@ -26,6 +25,7 @@ from vecenv._make.builds import compiled_kwargs, find_build, refuses_compiled, s
 from vecenv._make.tasks import make_task_envs, refuses_task, task_kernel, task_reason, task_source
 from vecenv._util.checks import patience, positive_int, positive_seconds
 from vecenv._util.cpus import usable_cpus
+from vecenv._util.suggest import did_you_mean
 from vecenv.atari._ids import are_games, register_games
 from vecenv.engines.facts import check_observation_mode
 from vecenv.engines.process.launch import check_context
@@ -309,8 +309,7 @@ def _choose(
     """The engine's name and why."""
     if engine != "auto":
         if engine not in ENGINES:
-            near = difflib.get_close_matches(str(engine), ENGINES, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(engine, ENGINES)
             known = ", ".join(map(repr, ENGINES))
             raise UnknownEngine(f"engine must be 'auto' or one of {known}, got {engine!r}{hint}")
         if engine in ("compiled", "mujoco"):
@@ -437,8 +436,6 @@ def _check_no_misspelling(kwargs: dict[str, Any], parameters: Iterable[str]) -> 
     """An unknown keyword goes to the env, unless it looks like one of ours or is what others call it."""
     ours = [name for name in inspect.signature(make).parameters if name != "kwargs"]
     for name in kwargs.keys() - set(parameters):
-        near = [_ELSEWHERE[name]] if name in _ELSEWHERE else difflib.get_close_matches(name, ours, n=1, cutoff=0.8)
-        if near:
-            raise ConfigTypeError(
-                f"unknown argument {name!r}; did you mean {near[0]!r}? (if it is the env's, pass it in env_kwargs)"
-            )
+        hint = did_you_mean(_ELSEWHERE.get(name, name), ours, cutoff=0.8)
+        if hint:
+            raise ConfigTypeError(f"unknown argument {name!r}{hint} (if it is the env's, pass it in env_kwargs)")
