@@ -1,10 +1,18 @@
-"""Reading files that may be damaged or hostile: no code is run, and memory is bounded by the size of the file."""
+"""Files that are written whole or not at all, and read without trust.
+
+Files that are read may be damaged or hostile: no code is run, and memory is bounded by the size of the file.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
+import secrets
+import stat
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +22,72 @@ from vecenv.errors import UnsafeFile
 
 _DEEPEST = 100
 """Levels of JSON that are read; ours have about ten."""
+
+
+def write_file(path: str | os.PathLike[str], data: bytes | str) -> None:
+    """Write a whole file, text as UTF-8; see `new_file`."""
+    with new_file(path) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextlib.contextmanager
+def new_file(path: str | os.PathLike[str], *, replace: bool = True, private: bool = False) -> Iterator[IO[bytes]]:
+    """A binary file that appears under its name, synced to disk, when the block ends without an error.
+
+    Until then the bytes are in a temporary file in the same folder, which is removed on failure. A symbolic link to a
+    file that is replaced is followed. A device or pipe is written directly.
+
+    Args:
+        path: of the file, which may exist. Its folder exists.
+        replace: whether an existing file is replaced; the new one gets at most its permissions.
+        private: only the owner may read the file.
+
+    Raises:
+        FileExistsError: there is such a file and `replace` is False.
+        OSError: the file cannot be written. The error names `path`, and an existing file is unchanged.
+    """
+    target = Path(os.path.realpath(path) if replace else path)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        if replace and os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as file:
+                yield file
+            return
+        mode = 0o600 if private else stat.S_IMODE(target.stat().st_mode) if target.is_file() else 0o666
+        try:
+            with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _publish(temporary, target, replace)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, str(temporary)):
+            error.filename = os.fspath(path)
+        raise
+
+
+def _publish(temporary: Path, target: Path, replace: bool) -> None:
+    """Give a complete file its name."""
+    if replace:
+        os.replace(temporary, target)
+    else:
+        taken = FileExistsError(f"{target} exists and is not replaced; choose another name")
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            raise taken from None
+        except OSError:  # a file system without hard links
+            if target.exists():
+                raise taken from None
+            os.replace(temporary, target)
+    with contextlib.suppress(OSError):  # Windows opens no folders; some file systems do not sync them
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 class Archive:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from vecenv._util.files import new_file
 from vecenv.errors import ConfigError, MissingExtra
 
 try:
@@ -49,9 +50,16 @@ class GifFile:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            pictures[0].save(
-                self.path, save_all=True, append_images=pictures[1:], duration=self._duration, loop=0, optimize=False
-            )
+            with new_file(self.path) as file:
+                pictures[0].save(
+                    file,
+                    "GIF",
+                    save_all=True,
+                    append_images=pictures[1:],
+                    duration=self._duration,
+                    loop=0,
+                    optimize=False,
+                )
         except OSError as error:
             raise ConfigError(f"{self.path} could not be written: {error}") from error
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vecenv._util.files import Archive, parsed
+from vecenv._util.files import Archive, parsed, write_file
 from vecenv.errors import UnsafeFile
 from vecenv.sb3 import _inert_pickle as inert
 from vecenv.sb3._inert_pickle import Record
@@ -107,7 +107,7 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
         archive.writestr("header.json", json.dumps(header, indent=1))
         for name, values in arrays.items():
             archive.writestr(f"{name}.npy", _npy(values))
-    _replace(path, buffer.getvalue())
+    write_file(path, buffer.getvalue())
 
 
 def write_pickle(path: str | os.PathLike[str], contents: Contents, attributes: Mapping[str, Any]) -> None:
@@ -133,7 +133,7 @@ def write_pickle(path: str | os.PathLike[str], contents: Contents, attributes: M
     }
     buffer = io.BytesIO()
     _Sb3Pickler(buffer, protocol=4).dump(_Sb3Object(_VEC_NORMALIZE, state))
-    _replace(path, buffer.getvalue())
+    write_file(path, buffer.getvalue())
 
 
 def _read_archive(data: bytes) -> Contents:
@@ -287,13 +287,3 @@ def _npy(values: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, np.asarray(values, np.float64), allow_pickle=False)
     return buffer.getvalue()
-
-
-def _replace(path: str | os.PathLike[str], data: bytes) -> None:
-    target = Path(path)
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)

@@ -10,7 +10,6 @@ import importlib.util
 import itertools
 import os
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from vecenv._batch.layout import Layout
+from vecenv._util.files import new_file
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.lower.lower import Lowering
 from vecenv.kernel.numba.driver import Driver, Slot
@@ -203,9 +203,8 @@ def _write(key: str, code: bytes, symbol: str) -> None:
     directory = cache_directory()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     rest = symbol.encode() + b"\n" + code
-    with tempfile.NamedTemporaryFile(dir=directory, delete=False) as file:
+    with new_file(directory / key, private=True) as file:
         file.write(_MAGIC + hashlib.sha256(rest).digest() + rest)
-    os.replace(file.name, directory / key)
 
 
 @contextlib.contextmanager
