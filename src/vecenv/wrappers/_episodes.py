@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 
 from vecenv._front.exchange import Exchange
+from vecenv._util.episodes import EpisodeTotals
 from vecenv.errors import ConfigError
 from vecenv.wrappers._results_file import ResultsFile
 from vecenv.wrappers._transform import Transform, fitting
@@ -112,32 +113,27 @@ class RecordResults(Wrapper):
         return self.transform.file.lost
 
 
-class Totals:
-    """Return, length and beginning of the episode that each env is in."""
+class Totals(EpisodeTotals):
+    """Return, length and start time of the episode that each env is in."""
 
     def __init__(self, count: int) -> None:
-        self.returns = np.zeros(count)
-        self.lengths = np.zeros(count, np.int64)
+        super().__init__(count)
         self.starts = np.full(count, time.perf_counter())
 
-    def begin(self, rows: np.ndarray) -> None:
-        """New episodes."""
-        self.returns[rows], self.lengths[rows], self.starts[rows] = 0, 0, time.perf_counter()
+    def begin(self, rows: Any = slice(None)) -> None:
+        super().begin(rows)
+        self.starts[rows] = time.perf_counter()
 
-    def add(self, exchange: Exchange) -> dict[str, np.ndarray] | None:
-        """Account for an exchange; "r", "l" and "t" over its positions if episodes ended, zero where none did."""
-        valid, ended = exchange.valid, None
-        self.begin(exchange.rows[exchange.began & ~valid])
-        rows = exchange.rows[valid]
-        self.returns[rows] += exchange.reward[valid]
-        self.lengths[rows] += 1
-        done = exchange.done
-        if done.any():
-            rows = exchange.rows
-            seconds = np.round(time.perf_counter() - self.starts[rows], 6)
-            columns = {"r": self.returns[rows], "l": self.lengths[rows], "t": seconds}
-            ended = {name: np.where(done, column, column.dtype.type(0)) for name, column in columns.items()}
-            self.begin(rows[exchange.rolled])
+    def count(self, exchange: Exchange) -> dict[str, np.ndarray] | None:
+        """Add an exchange; "r", "l" and "t" over its positions if episodes ended, zero where none did."""
+        valid, rows, done = exchange.valid, exchange.rows, exchange.done
+        self.begin(rows[exchange.began & ~valid])
+        if not self.add(exchange.reward, done, valid, rows).size:
+            return None
+        seconds = np.round(time.perf_counter() - self.starts[rows], 6)
+        columns = {"r": self.returns[rows], "l": self.lengths[rows], "t": seconds}
+        ended = {name: np.where(done, column, column.dtype.type(0)) for name, column in columns.items()}
+        self.begin(rows[exchange.rolled])
         return ended
 
     def state_dict(self) -> dict[str, Any]:
@@ -167,7 +163,7 @@ class EpisodeStatistics(Transform):
         return observation, action
 
     def exchange(self, exchange: Exchange) -> None:
-        ended = self.totals.add(exchange)
+        ended = self.totals.count(exchange)
         if ended is None:
             return
         if self._key in exchange.infos:
@@ -208,7 +204,7 @@ class EpisodeResults(Transform):
         return observation, action
 
     def exchange(self, exchange: Exchange) -> None:
-        ended = self.totals.add(exchange)
+        ended = self.totals.count(exchange)
         if ended is None:
             return
         now = round(time.time() - self._started, 6)
