@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from vecenv._batch.finite import all_finite
 from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
 
 
@@ -57,7 +58,7 @@ class VecCheckNan(VecEnvWrapper):
     def check_array_value(self, name: str, value: np.ndarray) -> list[tuple[str, str]]:
         """What is wrong with an array: pairs of `name` and "inf" or "nan"."""
         value = np.asarray(value)
-        if value.dtype.kind in "biu" or np.isfinite(value).all():
+        if value.dtype.kind in "biu" or all_finite(value):
             return []
         found = []
         if self.check_inf and np.isinf(value).any():

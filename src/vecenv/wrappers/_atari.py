@@ -16,7 +16,8 @@ from vecenv._front.autoreset import plan
 from vecenv._front.exchange import Exchange
 from vecenv._front.infos import as_arrays
 from vecenv._front.vector_env import VectorEnv
-from vecenv.errors import ConfigError, MissingExtra, SpaceError, UnsupportedError
+from vecenv._util.screens import load_resize
+from vecenv.errors import ConfigError, SpaceError, UnsupportedError
 from vecenv.wrappers._arrays import as_list
 from vecenv.wrappers._streams import Streams
 from vecenv.wrappers._transform import Transform
@@ -232,7 +233,7 @@ class Screens(Transform):
 
     def __init__(self, size: tuple[int, int], grey: bool, newaxis: bool, scale: bool, *, pools: bool) -> None:
         self._size, self._grey, self._newaxis, self._scale, self._pools = size, grey, newaxis, scale, pools
-        self._resize = _load_resize()
+        self._resize = load_resize("AtariPreprocessing")
         self._newest = self._older = np.zeros(0, np.uint8)
         self._keep(0)
 
@@ -299,11 +300,3 @@ class Screens(Transform):
 
 def _finals(part: Exchange) -> list[dict[str, Any]]:
     return as_list(part.infos.get("final_info", {}), len(part))
-
-
-def _load_resize() -> Any:
-    try:
-        import cv2  # pyright: ignore[reportMissingImports]  # optional
-    except ImportError as error:
-        raise MissingExtra("AtariPreprocessing needs OpenCV: pip install 'vecenv[atari]'") from error
-    return lambda screen, size: cv2.resize(screen, size, interpolation=cv2.INTER_AREA)
