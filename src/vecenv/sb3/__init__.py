@@ -4,8 +4,8 @@
     model = PPO("MlpPolicy", VecNormalize(SubprocVecEnv([make_env] * 64)))
 
 `wrap(vecenv.make("CartPole-v1", 1024, autoreset="same-step"))` is such a VecEnv too, and `from_sb3` goes the other way.
-Stable-Baselines3 recognises all of them, whichever is imported first, and nothing here imports it or torch, except
-`RolloutBuffer` and `ReplayBuffer`, which its algorithms take as classes.
+Where Stable-Baselines3 is installed, all of them are instances of its `VecEnv`, and the first use of one of these names
+imports it. Without it everything works except `RolloutBuffer` and `ReplayBuffer`. Worker processes never import it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import TYPE_CHECKING
 from typing import Any as _Any
-
-from vecenv.sb3 import _register
 
 if TYPE_CHECKING:
     from vecenv.sb3._buffers import ReplayBuffer, RolloutBuffer
@@ -115,6 +113,3 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-_register.watch()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any, TypeVar
 
-from vecenv.sb3._register import counterpart
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvWrapper, counterpart
 from vecenv.sb3.vec_normalize import VecNormalize
 
 WrapperT = TypeVar("WrapperT", bound=VecEnvWrapper)

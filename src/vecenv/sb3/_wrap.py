@@ -14,7 +14,7 @@ from vecenv._front.reset_options import ResetOptions
 from vecenv._front.vector_env import VectorEnv
 from vecenv.errors import ConfigTypeError, UnsupportedError
 from vecenv.sb3._front import FrontVecEnv
-from vecenv.sb3._register import is_vec_env
+from vecenv.sb3.base_vec_env import is_vec_env
 from vecenv.wrappers import Wrapper
 
 

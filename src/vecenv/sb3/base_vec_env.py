@@ -1,18 +1,22 @@
-"""The abstract `VecEnv` of Stable-Baselines3 and its wrappers. Nothing here imports Stable-Baselines3 or torch."""
+"""`VecEnv` and `VecEnvWrapper`, which inherit from those of Stable-Baselines3 where that is installed."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import os
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import gymnasium
 import numpy as np
 from gymnasium import Space
 
+from vecenv.engines.process.reaper import MARK
 from vecenv.sb3._tools import CloudpickleWrapper, show, tile_images
 
 __all__ = [
@@ -33,7 +37,50 @@ VecEnvStepReturn: TypeAlias = tuple[VecEnvObs, np.ndarray, np.ndarray, list[dict
 """Observations, float32 rewards, bool dones and one fresh info dict per env."""
 
 
-class VecEnv(ABC):
+_Class = TypeVar("_Class", bound=type)
+
+
+def _load_sb3() -> Any:
+    """Stable-Baselines3's package of vector envs; None if it is not installed, or in a worker process.
+
+    Workers import modules that use this one. They need no vector envs, and torch would cost each of them seconds and
+    hundreds of megabytes.
+    """
+    package = "stable_baselines3.common.vec_env"
+    if MARK in os.environ:
+        return sys.modules.get(package)
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        return None
+
+
+_sb3 = _load_sb3()
+if TYPE_CHECKING or _sb3 is None:
+    _Base = _WrapperBase = ABC
+else:
+    _Base, _WrapperBase = _sb3.VecEnv, _sb3.VecEnvWrapper
+
+
+def counterpart(ours: type) -> type:
+    """The class of the same name in Stable-Baselines3; ours itself if there is none."""
+    return getattr(_sb3, ours.__name__, ours)
+
+
+def registered(ours: _Class) -> _Class:
+    """Make functions of Stable-Baselines3 that look for a class accept ours of the same name: a class decorator."""
+    theirs: Any = counterpart(ours)
+    if theirs is not ours:
+        theirs.register(ours)
+    return ours
+
+
+def is_vec_env(thing: Any) -> bool:
+    """Whether this is a VecEnv, ours or Stable-Baselines3's."""
+    return isinstance(thing, counterpart(VecEnv))
+
+
+class VecEnv(_Base):
     """Several envs stepped together. An episode that ends begins again in the same step.
 
     Every array that a call returns is new, writable and the caller's.
@@ -53,6 +100,7 @@ class VecEnv(ABC):
     _options: list[dict[str, Any]]
 
     def __init__(self, num_envs: int, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        # Stable-Baselines3's is not called: it would reset the seeds and infos of the env inside a wrapper.
         self.num_envs = num_envs
         self.observation_space = observation_space
         self.action_space = action_space
@@ -206,7 +254,7 @@ class VecEnv(ABC):
         return [int(indices)] if isinstance(indices, (int, np.integer)) else indices
 
 
-class VecEnvWrapper(VecEnv):
+class VecEnvWrapper(VecEnv, _WrapperBase):
     """A VecEnv around another one: override `reset` and `step_wait`.
 
     Attributes that it lacks are those of the inner ones, `reset_infos` is always the inner one's.

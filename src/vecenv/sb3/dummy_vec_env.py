@@ -13,7 +13,7 @@ import numpy as np
 
 from vecenv.errors import ConfigError
 from vecenv.sb3 import _served
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, registered
 from vecenv.sb3.patch_gym import _patch_env
 from vecenv.sb3.util import dict_to_obs, obs_space_info
 
@@ -21,6 +21,7 @@ _ATOMS = frozenset({bool, int, float, str, bytes, type(None), np.bool_, np.float
 """Types of values that nobody can change."""
 
 
+@registered
 class DummyVecEnv(VecEnv):
     """Envs stepped one after the other. Nothing is checked: what NumPy can store is stored.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vecenv.sb3._chains import is_vecenv_wrapped
-from vecenv.sb3._register import counterpart, is_vec_env
+from vecenv.sb3.base_vec_env import counterpart, is_vec_env
 from vecenv.sb3.dummy_vec_env import DummyVecEnv
 from vecenv.sb3.monitor import Monitor
 from vecenv.sb3.vec_monitor import VecMonitor

@@ -46,7 +46,8 @@ class RunningMeanStd(Moments):
         if batch.shape[1:] == self.shape:
             super().update(batch)
         else:
-            fit = batch if batch.dtype.kind != "f" else batch[~unfit_rows(batch)]
+            unfit = unfit_rows(batch)
+            fit = batch if unfit is None else batch[~unfit]
             self.skipped += len(batch) - len(fit)
             if len(fit):
                 self.update_from_moments(fit.mean(axis=0), fit.var(axis=0), len(fit))

@@ -11,8 +11,10 @@ import gymnasium
 from vecenv._make.make import make
 from vecenv.sb3._front import FrontVecEnv
 from vecenv.sb3._served import ServedFactory
+from vecenv.sb3.base_vec_env import registered
 
 
+@registered
 class SubprocVecEnv(FrontVecEnv):
     """Envs in as many worker processes as there are processors, with observations and action masks in shared memory.
 

@@ -9,9 +9,10 @@ import numpy as np
 from gymnasium import spaces
 
 from vecenv._batch.finite import all_finite
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, registered
 
 
+@registered
 class VecCheckNan(VecEnvWrapper):
     """Looks for NaN and infinity in actions, observations and rewards, and says whether model or env made it.
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper, registered
 from vecenv.sb3.stacked_observations import StackedObservations
 
 
+@registered
 class VecFrameStack(VecEnvWrapper):
     """Joins the last `n_stack` observations of every env; see `StackedObservations`.
 

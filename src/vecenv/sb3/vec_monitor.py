@@ -8,10 +8,11 @@ import warnings
 import numpy as np
 
 from vecenv._util.episodes import EpisodeTotals
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, registered
 from vecenv.wrappers._results_file import ResultsFile
 
 
+@registered
 class VecMonitor(VecEnvWrapper):
     """Where an episode ends, `info["episode"]` is its return "r", length "l" and time "t" since the start.
 

@@ -14,13 +14,14 @@ from gymnasium import Space, spaces
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.sb3 import _normalize_files as files
 from vecenv.sb3._images import is_image_space
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper, registered
 from vecenv.sb3.running_mean_std import RunningMeanStd
 from vecenv.wrappers._rewards import add_rewards
 
 Obs = np.ndarray | dict[str, np.ndarray]
 
 
+@registered
 class VecNormalize(VecEnvWrapper):
     """Observations with mean 0 and variance 1; rewards divided by the deviation of the discounted returns.
 

@@ -8,9 +8,10 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from vecenv.sb3._images import is_channels_first, is_image_space
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper, registered
 
 
+@registered
 class VecTransposeImage(VecEnvWrapper):
     """Images as [channels, height, width] instead of [height, width, channels].
 

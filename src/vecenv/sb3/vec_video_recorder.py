@@ -12,10 +12,11 @@ from gymnasium import logger
 
 from vecenv.errors import ConfigError, VecenvError
 from vecenv.sb3._final_frames import FinalFrames
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, registered
 from vecenv.wrappers._video import VideoFile, tile
 
 
+@registered
 class VecVideoRecorder(VecEnvWrapper):
     """Writes MP4 files of what the envs show, one frame per step. No frame is kept in memory.
 

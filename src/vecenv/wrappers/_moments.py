@@ -214,7 +214,7 @@ class Moments:
         """Add the samples that are finite, the others are counted."""
         samples = batch.reshape(-1, *self.shape)
         unfit = unfit_rows(samples)
-        if unfit.any():
+        if unfit is not None:
             self.skipped += int(np.count_nonzero(unfit))
             self.update(samples[~unfit])
         else:  # their sums overflow
