@@ -21,7 +21,7 @@ import numpy as np
 from vecenv.errors import UnsafeFile
 
 _DEEPEST = 100
-"""Levels of JSON that are read; ours have about ten."""
+"""The most nested levels of JSON that are read; vecenv's files have about ten."""
 
 
 def write_file(path: str | os.PathLike[str], data: bytes | str) -> None:
@@ -97,7 +97,7 @@ class Archive:
         path: of the file, or an open one.
 
     Raises:
-        UnsafeFile: it is no such archive, or promises more than it holds.
+        UnsafeFile: it is not such an archive, or its directory lists more bytes than it has.
         OSError: it cannot be opened.
     """
 
@@ -113,7 +113,7 @@ class Archive:
 
     @property
     def names(self) -> list[str]:
-        """Of what is inside."""
+        """Names of the entries."""
         return list(self._entries)
 
     def read(self, name: str) -> bytes:
@@ -127,7 +127,7 @@ class Archive:
                 return stream.read()
         except UnsafeFile:
             raise
-        except Exception as error:  # a file can be wrong in any way
+        except Exception as error:  # a damaged file can raise any error
             raise UnsafeFile(f"{name} inside is damaged ({type(error).__name__}: {error!s:.200})") from error
 
     def array(self, name: str) -> np.ndarray:
@@ -142,7 +142,7 @@ class Archive:
                 _check_header(stream, entry)
             with self._archive.open(entry) as stream:
                 array = np.lib.format.read_array(stream, allow_pickle=False)
-                stream.read(1)  # at the end the checksum is looked at
+                stream.read(1)  # the checksum is checked at the end of the entry
                 return array
         except UnsafeFile:
             raise
@@ -166,14 +166,14 @@ class Archive:
         if len(self._entries) != len(entries):
             raise UnsafeFile("the archive has several entries of one name")
         if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
-            raise UnsafeFile("the archive is compressed or encrypted, ours never are")
+            raise UnsafeFile("the archive is compressed or encrypted, vecenv's never are")
         size = self._file.seek(0, 2)
         if sum(entry.file_size for entry in entries) > size:
-            raise UnsafeFile(f"the archive promises more bytes than the {size} it has")
+            raise UnsafeFile(f"the archive lists more bytes than the {size} that it has")
 
 
 def parsed(text: str | bytes) -> Any:
-    """What JSON text says.
+    """The value of JSON text.
 
     Raises:
         UnsafeFile: it is not JSON, nested too deeply, or has a key twice.
@@ -181,7 +181,7 @@ def parsed(text: str | bytes) -> Any:
     try:
         found = json.loads(text, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:  # RecursionError: brackets within brackets
-        raise UnsafeFile(f"the text is not JSON that we write ({type(error).__name__}: {error!s:.200})") from error
+        raise UnsafeFile(f"the text is not JSON that vecenv writes ({type(error).__name__}: {error!s:.200})") from error
     if _deeper(found, _DEEPEST):
         raise UnsafeFile(f"the JSON is nested more than {_DEEPEST} levels deep")
     return found

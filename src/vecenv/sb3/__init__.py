@@ -1,4 +1,4 @@
-"""The face of Stable-Baselines3: names and modules of `stable_baselines3.common.vec_env`, over ours.
+"""The names and modules of `stable_baselines3.common.vec_env`, on top of vecenv's vector envs.
 
     from vecenv.sb3 import SubprocVecEnv, VecNormalize
     model = PPO("MlpPolicy", VecNormalize(SubprocVecEnv([make_env] * 64)))
@@ -104,7 +104,7 @@ __all__ = [  # noqa: RUF022  # Stable-Baselines3's, then what it has elsewhere, 
 
 
 def __getattr__(name: str) -> _Any:
-    """Load what is used when it is first used."""
+    """Import the module of a name when the name is first used."""
     if name not in _MODULES:
         raise AttributeError(f"module 'vecenv.sb3' has no attribute {name!r}")
     module = _importlib.import_module(f"vecenv.sb3.{_MODULES[name]}")

@@ -1,4 +1,4 @@
-"""Vector envs inside each other."""
+"""Functions that look for wrappers of vector envs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WrapperT = TypeVar("WrapperT", bound=VecEnvWrapper)
 
 
 def unwrap_vec_wrapper(env: VecEnv, vec_wrapper_class: type[WrapperT]) -> WrapperT | None:
-    """The outermost wrapper of this class, None if there is none. Wrappers of Stable-Baselines3 are looked through."""
+    """The outermost wrapper of this class, or None. Wrappers of Stable-Baselines3 are searched too."""
     layer: Any = env
     while layer is not None:
         if isinstance(layer, vec_wrapper_class):
@@ -22,7 +22,7 @@ def unwrap_vec_wrapper(env: VecEnv, vec_wrapper_class: type[WrapperT]) -> Wrappe
 
 
 def unwrap_vec_normalize(env: VecEnv) -> VecNormalize | None:
-    """The outermost VecNormalize, None if there is none."""
+    """The outermost VecNormalize, or None."""
     return unwrap_vec_wrapper(env, VecNormalize)
 
 
@@ -59,7 +59,7 @@ def _layers(env: VecEnv) -> list[Any]:
 
 
 def _inside(venv: Any) -> Any:
-    """What a wrapper wraps, None if it is no wrapper."""
+    """The env inside a wrapper; None for anything else."""
     return vars(venv).get("venv")
 
 

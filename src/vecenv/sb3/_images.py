@@ -22,7 +22,7 @@ def is_image_space(space: Space[Any]) -> bool:
 def is_channels_first(space: spaces.Box) -> bool:
     """Whether the first axis of an image is the channels: whether it is the shortest one.
 
-    The second one cannot be: if it is the shortest there is a warning, and the channels are taken to be last.
+    If the second axis is the shortest, there is a warning and the channels are assumed to be last.
     """
     shortest = int(np.argmin(space.shape))
     if shortest == 1:

@@ -1,4 +1,4 @@
-"""The files of VecNormalize: ours, which is data only, and Stable-Baselines3's pickles, which are read as if they were.
+"""The files of VecNormalize: vecenv's format, and Stable-Baselines3's pickles. Reading either one runs no code.
 
 Ours is a zip archive without compression: `header.json` (format, version, settings, shapes) and one `.npy` per array.
 """
@@ -59,8 +59,8 @@ class Contents:
 
     Attributes:
         settings: as given.
-        shapes: of the observation's arrays by key; key "" if it is a single array. None of those that have none.
-        obs: their statistics, of those that are normalised, or were until that was switched off.
+        shapes: of the observation's arrays by key; key "" if it is a single array; None if a space has no shape.
+        obs: statistics by key, of the arrays that are normalised or were at some time.
         returns: statistics of the discounted returns.
     """
 
@@ -90,7 +90,7 @@ def read(path: str | os.PathLike[str]) -> Contents:
 
 
 def write(path: str | os.PathLike[str], contents: Contents) -> None:
-    """Write our format. A file that is there is replaced when the new one is complete."""
+    """Write vecenv's format. An existing file is replaced when the new one is complete."""
     header = {
         "format": _NAME,
         "version": _VERSION,
@@ -100,7 +100,7 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
         "obs_counts": {key: float(statistics.count) for key, statistics in contents.obs.items()},
     }
     arrays = {"returns.mean": contents.returns.mean, "returns.var": contents.returns.var}
-    for position, statistics in enumerate(contents.obs.values()):  # keys can be no file names
+    for position, statistics in enumerate(contents.obs.values()):  # keys may not be valid file names
         arrays |= {f"obs.{position}.mean": statistics.mean, f"obs.{position}.var": statistics.var}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -114,7 +114,7 @@ def write_pickle(path: str | os.PathLike[str], contents: Contents, attributes: M
     """Write a pickle that `VecNormalize.load` of Stable-Baselines3 reads.
 
     Args:
-        path: where; a file that is there is replaced when the new one is complete.
+        path: where; an existing file is replaced when the new one is complete.
         contents: what to write.
         attributes: the env's part of the object: spaces, number of envs, render mode and metadata.
     """
@@ -193,7 +193,7 @@ def _read_pickle(data: bytes) -> Contents:
     space = saved["observation_space"]
     parts = space["spaces"] if "spaces" in space.state else {_WHOLE: space}
     if not isinstance(parts, dict) or not all(isinstance(part, _Space) for part in parts.values()):
-        raise UnsafeFile("the pickle's observation space is none")
+        raise UnsafeFile("the pickle's observation space is not a space")
     keys = saved.state.get("norm_obs_keys")
     norm_obs = _flag(saved["norm_obs"])
     if norm_obs and keys is None and "spaces" in space.state:
@@ -241,12 +241,12 @@ def _check(contents: Contents) -> None:
             raise UnsafeFile("statistics that are not finite float64 numbers")
         if (statistics.var < 0).any() or statistics.count < 0:
             raise UnsafeFile("statistics with a negative variance or count")
-    settings = dict(vars(contents.settings))  # not asdict: what is not yet looked at may take for ever to copy
+    settings = dict(vars(contents.settings))  # not asdict: copying values that are not checked yet may take forever
     keys = settings.pop("norm_obs_keys")
     if not all(isinstance(value, (bool, int, float)) and not np.isnan(value) for value in settings.values()):
-        raise UnsafeFile(f"settings that are no numbers, of {', '.join(settings)}")
+        raise UnsafeFile(f"settings that are not numbers, among {', '.join(settings)}")
     if min(settings[name] for name in ("clip_obs", "clip_reward", "epsilon")) < 0 or not 0 <= settings["gamma"] <= 1:
-        raise UnsafeFile(f"settings that cannot be: {settings}")
+        raise UnsafeFile(f"settings out of range: {settings}")
     if keys is not None and not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
         raise UnsafeFile("norm_obs_keys must be a list of names")
     normalised = [_WHOLE] if keys is None else keys

@@ -1,4 +1,4 @@
-"""Small things that Stable-Baselines3 exports next to its vector envs."""
+"""Other names that Stable-Baselines3 exports next to its vector envs."""
 
 from __future__ import annotations
 

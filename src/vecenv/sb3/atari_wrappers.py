@@ -110,7 +110,7 @@ class EpisodicLifeEnv(_Wrapper):
         if self.was_real_done:
             obs, info = self.env.reset(**kwargs)
         else:
-            obs, _, terminated, truncated, info = self.env.step(_NOOP)  # on from where the life was lost
+            obs, _, terminated, truncated, info = self.env.step(_NOOP)  # the game continues where the life was lost
             if terminated or truncated:
                 obs, info = self.env.reset(**kwargs)
         self.lives = self._count()
@@ -182,7 +182,7 @@ class WarpFrame(gymnasium.ObservationWrapper[Any, Any, Any]):
         self.observation_space = spaces.Box(low=0, high=255, shape=(height, width, 1), dtype=dtype)
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
-        """The frame, warped."""
+        """The frame in grey and in the new size."""
         grey = self._cv2.cvtColor(observation, self._cv2.COLOR_RGB2GRAY)
         return self._resize(grey, (self.width, self.height))[:, :, None]
 

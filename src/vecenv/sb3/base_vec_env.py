@@ -91,7 +91,7 @@ class VecEnv(_Base):
         action_space: of a single env.
 
     Attributes:
-        reset_infos: what each env's latest reset said, also one that followed the end of an episode.
+        reset_infos: the info of each env's latest reset, also of resets at the end of an episode.
         render_mode: of all envs.
     """
 
@@ -120,24 +120,24 @@ class VecEnv(_Base):
         self.metadata: dict[str, Any] = {"render_modes": shown}
 
     def _start_vec_env(self) -> None:
-        """What there is before the first reset."""
+        """Set infos, seeds and options to what they are before the first reset."""
         self.reset_infos = [{} for _ in range(self.num_envs)]
         self._reset_seeds()
         self._reset_options()
 
     def _reset_seeds(self) -> None:
-        """Forget the seeds of the next reset."""
+        """Clear the seeds of the next reset."""
         self._seeds = [None] * self.num_envs
 
     def _reset_options(self) -> None:
-        """Forget the options of the next reset."""
+        """Clear the options of the next reset."""
         self._options = [{} for _ in range(self.num_envs)]
 
     @abstractmethod
     def reset(self) -> VecEnvObs:
         """Begin an episode in every env, with the seeds and options that were set for it.
 
-        A step that is running is dropped. What the envs said is in `reset_infos`.
+        The results of a running step are dropped. The infos are in `reset_infos`.
         """
 
     @abstractmethod
@@ -169,7 +169,7 @@ class VecEnv(_Base):
         """Read an attribute, searched through each env's wrappers.
 
         Raises:
-            AttributeError: an env has none of that name.
+            AttributeError: an env has no such attribute.
         """
 
     @abstractmethod
@@ -199,10 +199,10 @@ class VecEnv(_Base):
         raise NotImplementedError(f"{type(self).__name__} has no images")
 
     def render(self, mode: str | None = None) -> np.ndarray | None:
-        """All envs as one picture, returned for "rgb_array"; envs whose mode is another show themselves.
+        """All envs as one picture, returned for "rgb_array"; envs with another mode draw themselves.
 
         Args:
-            mode: None, or the envs' own render mode; another is a warning. "human" shows "rgb_array" envs in a window.
+            mode: None, or the envs' own render mode; others cause a warning. "human" opens a window for "rgb_array".
         """
         shows_images = mode == "human" and self.render_mode == "rgb_array"
         if mode is not None and mode != self.render_mode and not shows_images:
@@ -248,7 +248,7 @@ class VecEnv(_Base):
         return _class_name(self) if already_found and hasattr(self, name) else None
 
     def _get_indices(self, indices: VecEnvIndices) -> Iterable[int]:
-        """The indices that are meant."""
+        """The given indices as numbers; all if None."""
         if indices is None:
             return range(self.num_envs)
         return [int(indices)] if isinstance(indices, (int, np.integer)) else indices
@@ -260,7 +260,7 @@ class VecEnvWrapper(VecEnv, _WrapperBase):
     Attributes that it lacks are those of the inner ones, `reset_infos` is always the inner one's.
 
     Args:
-        venv: to be wrapped; one of Stable-Baselines3 will do.
+        venv: to be wrapped, one of vecenv.sb3 or of Stable-Baselines3.
         observation_space: if it is another than that of `venv`.
         action_space: if it is another than that of `venv`.
     """
@@ -281,7 +281,7 @@ class VecEnvWrapper(VecEnv, _WrapperBase):
 
     @property
     def reset_infos(self) -> list[dict[str, Any]]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What each env's latest reset said."""
+        """The info of each env's latest reset."""
         return self.venv.reset_infos
 
     @reset_infos.setter
@@ -351,8 +351,8 @@ class VecEnvWrapper(VecEnv, _WrapperBase):
         return self.venv.unwrapped
 
     def __getattr__(self, name: str) -> Any:
-        # Forwarding is what users of these wrappers rely on.
-        if name in ("venv", "class_attributes"):  # a wrapper that is being unpickled has none yet
+        # Users of Stable-Baselines3's wrappers rely on this forwarding.
+        if name in ("venv", "class_attributes"):  # while a wrapper is being unpickled
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r} yet")
         hidden = self.getattr_depth_check(name, already_found=False)
         if hidden is not None:

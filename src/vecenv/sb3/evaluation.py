@@ -1,4 +1,4 @@
-"""How good a policy is."""
+"""Mean return of a policy."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def evaluate_policy(
         current_rewards += rewards
         current_lengths += 1
         for i in np.flatnonzero(episode_counts < episode_count_targets).tolist():
-            reward, done, info = rewards[i], dones[i], infos[i]  # the callback may look at them
+            reward, done, info = rewards[i], dones[i], infos[i]  # callbacks read them
             episode_starts[i] = done
             if callback is not None:
                 callback(locals(), globals())
@@ -86,7 +86,7 @@ def evaluate_policy(
                 episode_rewards.append(float(current_rewards[i]))
                 episode_lengths.append(int(current_lengths[i]))
                 episode_counts[i] += 1
-            elif "episode" in info:  # the loss of a life is an end that the monitor does not see
+            elif "episode" in info:  # for the monitor the loss of a life does not end an episode
                 episode_rewards.append(info["episode"]["r"])
                 episode_lengths.append(info["episode"]["l"])
                 episode_counts[i] += 1

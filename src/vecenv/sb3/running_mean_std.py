@@ -14,7 +14,7 @@ class RunningMeanStd(Moments):
     """Running mean and variance, float64.
 
     Args:
-        epsilon: the count to begin with.
+        epsilon: the initial count.
         shape: of one sample.
     """
 
@@ -53,7 +53,7 @@ class RunningMeanStd(Moments):
                 self.update_from_moments(fit.mean(axis=0), fit.var(axis=0), len(fit))
 
     def copy(self) -> RunningMeanStd:
-        """One that goes on by itself."""
+        """An independent copy."""
         return RunningMeanStd.of(self)
 
     @classmethod

@@ -31,7 +31,7 @@ class StackedObservations:
         sub_stacked_observations: the parts of a Dict.
 
     Raises:
-        TypeError: the space is another one, or the order does not belong to it.
+        TypeError: the space is of another kind, or the order does not fit it.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class StackedObservations:
         return self._stacker.current(self._everyone)
 
     def reset(self, observation: Any) -> Any:
-        """Forget all and begin with these observations, one per env; returns the stacks."""
+        """Start all stacks with these observations, one per env; return the stacks."""
         if isinstance(observation, dict):
             return {key: self.sub_stacked_observations[key].reset(part) for key, part in observation.items()}
         return self._stacker.push(self._everyone, observation, np.ones(len(self._everyone), np.bool_))

@@ -1,4 +1,4 @@
-"""Says where a NaN or an infinity came from."""
+"""A wrapper that reports where a NaN or an infinity came from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class VecCheckNan(VecEnvWrapper):
     """Looks for NaN and infinity in actions, observations and rewards, and says whether model or env made it.
 
     Args:
-        venv: to be wrapped; its actions are no Dict.
+        venv: to be wrapped; its action space is not a Dict.
         raise_exception: raise ValueError instead of a warning.
         warn_once: stop looking after the first warning.
         check_inf: look for infinities too.
@@ -43,7 +43,7 @@ class VecCheckNan(VecEnvWrapper):
         self.venv.step_async(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Wait for the step, check what it brought."""
+        """Wait for the step and check its results."""
         observations, rewards, dones, infos = self.venv.step_wait()
         self._check("environment", ("action", self._actions), observations=observations, rewards=rewards, dones=dones)
         self._observations = observations

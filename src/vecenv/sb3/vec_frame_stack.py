@@ -16,13 +16,13 @@ from vecenv.sb3.stacked_observations import StackedObservations
 class VecFrameStack(VecEnvWrapper):
     """Joins the last `n_stack` observations of every env; see `StackedObservations`.
 
-    Images with channels last are handed out as a view of an array with channels first: `VecTransposeImage` moves
+    Images with channels last are handed out as a view of an array with channels first: `VecTransposeImage` copies
     nothing.
 
     Args:
         venv: to be wrapped; its observations are a Box, or a Dict of Boxes.
         n_stack: how many observations.
-        channels_order: "first", "last" or None to find out, or one per key of a Dict.
+        channels_order: "first", "last", or None to detect it; or one of these per key of a Dict.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class VecMonitor(VecEnvWrapper):
 
         try:
             monitored = venv.env_is_wrapped(Monitor)[0]
-        except AttributeError:  # some vector envs of others, such as Procgen's, do not have it
+        except AttributeError:  # some vector envs, such as Procgen's, do not have this method
             monitored = False
         if monitored:
             warnings.warn(
@@ -81,7 +81,7 @@ class VecMonitor(VecEnvWrapper):
             self._totals.begin(row)
             if self.results_writer:
                 self.results_writer.write(episode)
-            if row < len(infos):  # some vector envs of others have no infos
+            if row < len(infos):  # some vector envs, such as Procgen's, have no infos
                 infos[row] = info
         return obs, rewards, dones, infos
 

@@ -1,4 +1,4 @@
-"""Observations and rewards scaled by what was seen of them so far."""
+"""Observations and rewards normalised with running statistics."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Obs = np.ndarray | dict[str, np.ndarray]
 class VecNormalize(VecEnvWrapper):
     """Observations with mean 0 and variance 1; rewards divided by the deviation of the discounted returns.
 
-    Statistics are float64, what is handed out is float32, and none of it is an array that the wrapper keeps. NaN and
-    infinity are handed out, but no statistic learns from them; `obs_rms.skipped` and `ret_rms.skipped` count them.
+    Statistics are float64, results are new float32 arrays. NaN and infinity are passed on and do not change statistics;
+    `obs_rms.skipped` and `ret_rms.skipped` count them.
 
     Args:
         venv: to be wrapped.
@@ -130,7 +130,7 @@ class VecNormalize(VecEnvWrapper):
         return reward * self.ret_rms.std(self.epsilon) if self.norm_reward else reward
 
     def _observe(self, obs: Obs) -> Obs:
-        """Normalise what the envs gave; if training, with statistics that it is part of."""
+        """Normalise the results of the envs; if training, after updating the statistics with them."""
         if not self.training:
             return self.normalize_obs(obs)
         return self._each(
@@ -148,7 +148,7 @@ class VecNormalize(VecEnvWrapper):
         return {key: function(known[key], part) if key in known else deepcopy(part) for key, part in obs.items()}
 
     def _update_reward(self, reward: np.ndarray) -> None:
-        self.returns = self.returns * self.gamma  # not in place: someone may have kept it
+        self.returns = self.returns * self.gamma  # not in place: the caller may have kept it
         add_rewards(self.returns, slice(None), self.returns, reward, self.ret_rms)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -184,7 +184,7 @@ class VecNormalize(VecEnvWrapper):
         """Write settings and statistics to a file.
 
         Args:
-            save_path: exactly this path, no suffix is added. A file that is there is replaced.
+            save_path: exactly this path, no suffix is added. An existing file is replaced.
             format: "vecenv" is data only and can be loaded from anyone. "sb3" is a pickle for Stable-Baselines3.
         """
         if format == "vecenv":
@@ -254,7 +254,7 @@ class VecNormalize(VecEnvWrapper):
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """The wrapper as it was, around nothing: call `set_venv`."""
+        """Restore the wrapper without an env; `set_venv` gives it one."""
         vars(self).update(state, venv=None)
 
 

@@ -1,4 +1,4 @@
-"""Images with channels first, as PyTorch wants them."""
+"""Images with channels first, as PyTorch expects them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper, reg
 class VecTransposeImage(VecEnvWrapper):
     """Images as [channels, height, width] instead of [height, width, channels].
 
-    What is handed out is a view of what the inner env gave. Around `VecFrameStack`, whose stacks lie in memory with the
+    Results are views of the inner env's observations. Around `VecFrameStack`, whose stacks lie in memory with the
     channels first, it is contiguous.
 
     Args:
-        venv: to be wrapped; observations are an image, or a Dict, of which the images are transposed.
+        venv: to be wrapped; observations are an image, or a Dict whose images are transposed.
         skip: do nothing.
     """
 

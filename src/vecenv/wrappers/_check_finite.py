@@ -1,4 +1,4 @@
-"""A wrapper that finds NaN and infinity where they come from."""
+"""A wrapper that reports the step that produced a NaN or an infinity."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from vecenv.wrappers._wrapper import Wrapper
 class CheckFinite(Wrapper):
     """Looks for NaN and infinity in actions, observations (every part of them) and rewards.
 
-    What it says has all that is needed to see it happen again: the env, its step, its seed and its last actions.
+    The report has what is needed to reproduce it: the env, its step, its seed and its last actions.
 
     Args:
         env: the vector env.
         action: "raise" a NotFiniteError, before bad actions are sent or instead of returning bad results; or "warn",
             once per env and place.
         check_inf: whether infinity counts.
-        keep: how many actions of each env's episode are remembered.
+        keep: how many of the last actions of each env's episode the report has.
     """
 
     transform: FiniteCheck
@@ -51,10 +51,10 @@ class CheckFinite(Wrapper):
 
 
 class FiniteCheck(Transform):
-    """Looks for NaN and infinity, and remembers actions.
+    """Looks for NaN and infinity, and keeps the last actions.
 
     Attributes:
-        seeds: of the reset that is under way, NO_SEED where there is none; used once.
+        seeds: of the running reset, NO_SEED for envs without a seed; None at other times.
     """
 
     def __init__(self, action: str, check_inf: bool, keep: int) -> None:

@@ -1,4 +1,4 @@
-"""Wrappers that keep account of episodes."""
+"""Wrappers that report returns and lengths of episodes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class RecordEpisodeStatistics(Wrapper):
     """Return, length and duration of every episode.
 
     Where an episode ends, in any autoreset mode, `infos["episode"]` has arrays "r" (return), "l" (length) and "t"
-    (seconds), zero where none ended, and `infos["_episode"]` says where. Returns are of the rewards as they are inside
-    this wrapper.
+    (seconds), zero where none ended, and `infos["_episode"]` says where. Returns are sums of
+    the rewards of `env`.
 
     Args:
         env: the vector env.
@@ -34,7 +34,7 @@ class RecordEpisodeStatistics(Wrapper):
     Attributes:
         return_queue, length_queue, time_queue: of the last episodes.
         episode_count: how many have ended.
-        skipped: how many of these had a return that is not finite; the infos tell it, the queues leave them out.
+        skipped: how many of these had a return that is not finite. They are in the infos, but not in the queues.
         episode_returns, episode_lengths: of each env's episode so far; of the ended one until the next begins.
     """
 
@@ -86,7 +86,7 @@ class RecordResults(Wrapper):
         env: the vector env.
         path: `.monitor.csv` is appended unless it ends so; a directory gets the file `monitor.csv`.
         info_keywords: names of infos, taken from the step that ended the episode, for further columns.
-        append: add to a file that is there.
+        append: add to an existing file.
     """
 
     transform: EpisodeResults
@@ -209,7 +209,7 @@ class EpisodeResults(Transform):
             return
         now = round(time.time() - self._started, 6)
         for position in np.flatnonzero(exchange.done).tolist():
-            extra = {keyword: self._told(exchange, keyword, position) for keyword in self._keywords}
+            extra = {keyword: self._final_info(exchange, keyword, position) for keyword in self._keywords}
             returned, length = round(float(ended["r"][position]), 6), int(ended["l"][position])
             self.file.write({"r": returned, "l": length, "t": now, **extra})
 
@@ -222,14 +222,15 @@ class EpisodeResults(Transform):
     def close(self) -> None:
         self.file.close()
 
-    def _told(self, exchange: Exchange, keyword: str, position: int) -> Any:
+    def _final_info(self, exchange: Exchange, keyword: str, position: int) -> Any:
         """An info of the step that ended the episode."""
         infos = exchange.infos
         if exchange.rolled[position]:
             infos = infos.get("final_info", {})
         if keyword not in infos or not infos.get(f"_{keyword}", np.ones(len(exchange)))[position]:
             raise ConfigError(
-                f"info_keywords has {keyword!r}, but env {exchange.rows[position]} did not tell it at the end"
+                f"info_keywords has {keyword!r}, which is not in the info that ended an episode of env "
+                f"{exchange.rows[position]}"
             )
         value = infos[keyword][position]
         return value.item() if isinstance(value, np.generic) else value
