@@ -6,13 +6,15 @@ Files that are read may be damaged or hostile: no code is run, and memory is bou
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import json
 import math
 import os
 import secrets
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,6 +30,13 @@ def write_file(path: str | os.PathLike[str], data: bytes | str) -> None:
     """Write a whole file, text as UTF-8; see `new_file`."""
     with new_file(path) as file:
         file.write(data.encode() if isinstance(data, str) else data)
+
+
+def write_table(path: str | os.PathLike[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a CSV file; see `new_file`."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    write_file(path, text.getvalue())
 
 
 @contextlib.contextmanager
@@ -73,21 +82,27 @@ def _publish(temporary: Path, target: Path, replace: bool) -> None:
     if replace:
         os.replace(temporary, target)
     else:
-        taken = FileExistsError(f"{target} exists and is not replaced; choose another name")
         try:
             os.link(temporary, target)
-        except FileExistsError:
-            raise taken from None
-        except OSError:  # a file system without hard links
-            if target.exists():
-                raise taken from None
-            os.replace(temporary, target)
+        except OSError:
+            if os.path.lexists(target):
+                raise FileExistsError(f"{target} exists and is not replaced; choose another name") from None
+            os.replace(temporary, target)  # a file system without hard links
     with contextlib.suppress(OSError):  # Windows opens no folders; some file systems do not sync them
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def write_archive(file: IO[bytes], header: Any, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write what `Archive` reads: `header.json`, and an entry `name.npy` per array."""
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("header.json", json.dumps(header))
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=array.nbytes > 1 << 31) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
 class Archive:

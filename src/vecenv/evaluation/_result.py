@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vecenv._util.files import write_file
+from vecenv._util.files import write_file, write_table
 from vecenv.errors import ConfigError, MissingExtra
 from vecenv.evaluation._jobs import Jobs
 from vecenv.evaluation._loop import Outcomes
@@ -280,11 +278,7 @@ class Evaluation:
 
 
 def _write_csv(path: str | Path, heads: Sequence[str], rows: Any) -> None:
-    table = io.StringIO(newline="")
-    writer = csv.writer(table)
-    writer.writerow(map(inert, heads))
-    writer.writerows(map(inert, row) for row in rows)
-    write_file(path, table.getvalue())
+    write_table(path, (map(inert, row) for row in (heads, *rows)))
 
 
 def _finite(returns: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._util.files import new_file
+from vecenv._util.files import new_file, write_archive
 from vecenv.errors import UnsafeFile
 from vecenv.recording._values import KINDS
 
@@ -35,11 +35,8 @@ def write(path: Path, name: str, version: int, contents: Any, arrays: list[np.nd
     body = json.dumps(contents)
     arrays = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
     header = {"format": name, "version": version, "sha256": _digest(body, arrays), "contents": body}
-    with new_file(path, replace=False, private=True) as file, zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(_HEADER, json.dumps(header))
-        for place, array in enumerate(arrays):
-            with archive.open(f"{place}.npy", "w", force_zip64=array.nbytes > 1 << 31) as entry:
-                np.lib.format.write_array(entry, array, allow_pickle=False)
+    with new_file(path, replace=False, private=True) as file:
+        write_archive(file, header, {str(place): array for place, array in enumerate(arrays)})
 
 
 def read(path: Path, name: str, version: int) -> tuple[Any, list[np.ndarray]]:

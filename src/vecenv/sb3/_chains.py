@@ -37,11 +37,11 @@ def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
     Raises:
         AssertionError: the two are not wrapped alike.
     """
-    kinds = (VecNormalize, counterpart(VecNormalize))
+    kind: Any = counterpart(VecNormalize)  # ours is registered as one of these
     ours, theirs = _layers(env), _layers(eval_env)
     for layer, twin in zip(ours, theirs, strict=False):
-        if isinstance(layer, kinds):
-            assert isinstance(twin, kinds), _unlike(twin, "a VecNormalize", layer)
+        if isinstance(layer, kind):
+            assert isinstance(twin, kind), _unlike(twin, "a VecNormalize", layer)
             if "obs_rms" in vars(layer):
                 twin.obs_rms = deepcopy(layer.obs_rms)
             twin.ret_rms = deepcopy(layer.ret_rms)

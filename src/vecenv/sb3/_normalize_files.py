@@ -6,10 +6,8 @@ Ours is a zip archive without compression: `header.json` (format, version, setti
 from __future__ import annotations
 
 import io
-import json
 import os
 import pickle
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vecenv._util.files import Archive, parsed, write_file
+from vecenv._util.files import Archive, new_file, parsed, write_archive
 from vecenv.errors import UnsafeFile
 from vecenv.sb3 import _inert_pickle as inert
 from vecenv.sb3._inert_pickle import Record
@@ -102,12 +100,8 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
     arrays = {"returns.mean": contents.returns.mean, "returns.var": contents.returns.var}
     for position, statistics in enumerate(contents.obs.values()):  # keys may not be valid file names
         arrays |= {f"obs.{position}.mean": statistics.mean, f"obs.{position}.var": statistics.var}
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("header.json", json.dumps(header, indent=1))
-        for name, values in arrays.items():
-            archive.writestr(f"{name}.npy", _npy(values))
-    write_file(path, buffer.getvalue())
+    with new_file(path) as file:
+        write_archive(file, header, {name: np.asarray(values, np.float64) for name, values in arrays.items()})
 
 
 def write_pickle(path: str | os.PathLike[str], contents: Contents, attributes: Mapping[str, Any]) -> None:
@@ -131,9 +125,8 @@ def write_pickle(path: str | os.PathLike[str], contents: Contents, attributes: M
         "ret_rms": _as_running_mean_std(contents.returns),
         "old_reward": np.array([]),
     }
-    buffer = io.BytesIO()
-    _Sb3Pickler(buffer, protocol=4).dump(_Sb3Object(_VEC_NORMALIZE, state))
-    write_file(path, buffer.getvalue())
+    with new_file(path) as file:
+        _Sb3Pickler(file, protocol=4).dump(_Sb3Object(_VEC_NORMALIZE, state))
 
 
 def _read_archive(data: bytes) -> Contents:
@@ -281,9 +274,3 @@ class _Sb3Pickler(_PythonPickler):
 
 def _as_running_mean_std(statistics: Statistics) -> _Sb3Object:
     return _Sb3Object(_RUNNING_MEAN_STD, asdict(statistics))
-
-
-def _npy(values: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.asarray(values, np.float64), allow_pickle=False)
-    return buffer.getvalue()

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import cloudpickle
 import gymnasium
 import numpy as np
 from gymnasium import Space
 
+from vecenv.baselines._tools import tile_images
 from vecenv.engines.process.reaper import MARK
-from vecenv.sb3._tools import CloudpickleWrapper, show, tile_images
 
 __all__ = [
     "CloudpickleWrapper",
@@ -223,7 +224,10 @@ class VecEnv(_Base):
         picture = tile_images(self.get_images())  # type: ignore[arg-type]  # of "rgb_array" envs none is None
         if not shows_images:
             return picture
-        show(picture)
+        import cv2  # type: ignore[import-not-found]  # optional
+
+        cv2.imshow("vecenv", picture[:, :, ::-1])  # the name of the window is Stable-Baselines3's too
+        cv2.waitKey(1)
         return None
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
@@ -254,6 +258,11 @@ class VecEnv(_Base):
         return [int(indices)] if isinstance(indices, (int, np.integer)) else indices
 
 
+def _inner(name: str) -> property:
+    """An attribute of a wrapper that is the inner env's."""
+    return property(lambda self: getattr(self.venv, name), lambda self, value: setattr(self.venv, name, value))
+
+
 class VecEnvWrapper(VecEnv, _WrapperBase):
     """A VecEnv around another one: override `reset` and `step_wait`.
 
@@ -279,30 +288,9 @@ class VecEnvWrapper(VecEnv, _WrapperBase):
     def _start_vec_env(self) -> None:
         """Infos, seeds and options are the inner one's."""
 
-    @property
-    def reset_infos(self) -> list[dict[str, Any]]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The info of each env's latest reset."""
-        return self.venv.reset_infos
-
-    @reset_infos.setter
-    def reset_infos(self, infos: list[dict[str, Any]]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.venv.reset_infos = infos
-
-    @property
-    def _seeds(self) -> list[int | None]:  # pyright: ignore[reportIncompatibleVariableOverride]  # a view of the inner one's
-        return self.venv._seeds
-
-    @_seeds.setter
-    def _seeds(self, seeds: list[int | None]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.venv._seeds = seeds
-
-    @property
-    def _options(self) -> list[dict[str, Any]]:  # pyright: ignore[reportIncompatibleVariableOverride]  # a view of the inner one's
-        return self.venv._options
-
-    @_options.setter
-    def _options(self, options: list[dict[str, Any]]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.venv._options = options
+    reset_infos: Any = _inner("reset_infos")
+    _seeds: Any = _inner("_seeds")
+    _options: Any = _inner("_options")
 
     @abstractmethod
     def reset(self) -> VecEnvObs: ...
@@ -362,10 +350,6 @@ class VecEnvWrapper(VecEnv, _WrapperBase):
             )
         return self.getattr_recursive(name)
 
-    def _get_all_attributes(self) -> dict[str, Any]:
-        """Attributes of this wrapper and of its class."""
-        return {**self.__dict__, **self.class_attributes}
-
     def getattr_recursive(self, name: str) -> Any:
         """The attribute of this wrapper or of the first inner one that has it."""
         if name in self.__dict__ or name in self.class_attributes:
@@ -380,6 +364,19 @@ class VecEnvWrapper(VecEnv, _WrapperBase):
         if here and already_found:
             return _class_name(self)
         return self.venv.getattr_depth_check(name, already_found or here)
+
+
+class CloudpickleWrapper:
+    """Holds `var` and is pickled with cloudpickle, so that lambdas and local classes reach other processes."""
+
+    def __init__(self, var: Any) -> None:
+        self.var = var
+
+    def __getstate__(self) -> bytes:
+        return cloudpickle.dumps(self.var)
+
+    def __setstate__(self, state: bytes) -> None:
+        self.var = cloudpickle.loads(state)
 
 
 def _class_name(venv: VecEnv) -> str:

@@ -48,8 +48,7 @@ def evaluate_policy(
     # Callbacks read these variables by name: they are Stable-Baselines3's.
     if not is_vec_env(env):
         env = DummyVecEnv([lambda single=env: single])
-    monitors = (VecMonitor, counterpart(VecMonitor))
-    is_monitor_wrapped = any(is_vecenv_wrapped(env, kind) for kind in monitors) or env.env_is_wrapped(Monitor)[0]
+    is_monitor_wrapped = is_vecenv_wrapped(env, counterpart(VecMonitor)) or env.env_is_wrapped(Monitor)[0]
     if not is_monitor_wrapped and warn:
         warnings.warn(
             "Evaluation environment is not wrapped with a ``Monitor`` wrapper. This may result in reporting modified "

@@ -13,9 +13,9 @@ from gymnasium import Space, spaces
 
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.sb3 import _normalize_files as files
-from vecenv.sb3._images import is_image_space
 from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper, registered
 from vecenv.sb3.running_mean_std import RunningMeanStd
+from vecenv.wrappers._observations import is_image
 from vecenv.wrappers._rewards import add_rewards
 
 Obs = np.ndarray | dict[str, np.ndarray]
@@ -174,7 +174,7 @@ class VecNormalize(VecEnvWrapper):
         return self._normalised_box(space)
 
     def _normalised_box(self, space: Space[Any]) -> Space[Any]:
-        if not is_image_space(space):
+        if not is_image(space):
             return space
         return spaces.Box(-self.clip_obs, self.clip_obs, space.shape, np.float32)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._util.files import write_file
+from vecenv._util.files import write_file, write_table
 from vecenv.errors import MissingExtra
 from vecenv.testing._soak_gauges import Gauges
 
@@ -131,11 +129,8 @@ class Report:
         }
         made = [folder / "soak.json", folder / "soak.csv"]
         write_file(made[0], json.dumps(content, indent=1) + "\n")
-        table = io.StringIO(newline="")
-        writer = csv.DictWriter(table, list(self.samples[0].flat()) if self.samples else [])
-        writer.writeheader()
-        writer.writerows(sample.flat() for sample in self.samples)
-        write_file(made[1], table.getvalue())
+        rows = [sample.flat() for sample in self.samples]
+        write_table(made[1], [list(rows[0]), *(row.values() for row in rows)] if rows else [[]])
         try:
             if self.samples:
                 self._draw(folder / "soak.png")

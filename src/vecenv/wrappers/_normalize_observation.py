@@ -15,10 +15,10 @@ from vecenv.errors import ConfigError, SpaceError
 from vecenv.wrappers._moments import Moments
 from vecenv.wrappers._observations import spread
 from vecenv.wrappers._transform import Transform
-from vecenv.wrappers._wrapper import Wrapper
+from vecenv.wrappers._wrapper import LearningWrapper
 
 
-class NormalizeObservation(Wrapper):
+class NormalizeObservation(LearningWrapper):
     """Observations minus their mean so far, divided by their standard deviation so far, as float32.
 
     Statistics are those of `obs`, in every autoreset mode, and of the envs that were stepped or reset. An observation
@@ -48,15 +48,6 @@ class NormalizeObservation(Wrapper):
     ) -> None:
         super().__init__(env, Normalize(epsilon, clip, keys))
         self.epsilon = epsilon
-
-    @property
-    def update_running_mean(self) -> bool:
-        """Whether statistics are updated."""
-        return self.transform.learning
-
-    @update_running_mean.setter
-    def update_running_mean(self, setting: bool) -> None:
-        self.transform.learning = bool(setting)
 
     @property
     def obs_rms(self) -> Moments | dict[str, Moments]:

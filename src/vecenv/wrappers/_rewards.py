@@ -13,7 +13,7 @@ from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.wrappers._moments import Moments
 from vecenv.wrappers._transform import Transform, fitting
-from vecenv.wrappers._wrapper import Wrapper
+from vecenv.wrappers._wrapper import LearningWrapper, Wrapper
 
 
 class TransformReward(Wrapper):
@@ -63,7 +63,7 @@ class ClipReward(Wrapper):
         super().__init__(env, RewardClip(min_reward, max_reward))
 
 
-class NormalizeReward(Wrapper):
+class NormalizeReward(LearningWrapper):
     """Rewards divided by the standard deviation of the discounted return so far.
 
     With every transition, the return of an env is multiplied by gamma and the reward is added; at a step that
@@ -86,15 +86,6 @@ class NormalizeReward(Wrapper):
 
     def __init__(self, env: gymnasium.vector.VectorEnv, gamma: float = 0.99, epsilon: float = 1e-8) -> None:
         super().__init__(env, RewardScale(gamma, epsilon))
-
-    @property
-    def update_running_mean(self) -> bool:
-        """Whether statistics are updated."""
-        return self.transform.learning
-
-    @update_running_mean.setter
-    def update_running_mean(self, setting: bool) -> None:
-        self.transform.learning = bool(setting)
 
     @property
     def return_rms(self) -> Moments:

@@ -249,6 +249,21 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         return UnsupportedError(f"{call} needs a vector env of vecenv inside, this is {type(self.unwrapped).__name__}")
 
 
+class LearningWrapper(Wrapper):
+    """A wrapper whose transform has statistics."""
+
+    transform: Any
+
+    @property
+    def update_running_mean(self) -> bool:
+        """Whether statistics are updated."""
+        return self.transform.learning
+
+    @update_running_mean.setter
+    def update_running_mean(self, setting: bool) -> None:
+        self.transform.learning = bool(setting)
+
+
 def _check_open(env: gymnasium.vector.VectorEnv, wrapper: str) -> None:
     inner = env.unwrapped
     if isinstance(inner, VectorEnv) and inner.closed:
