@@ -109,7 +109,8 @@ class Episodes(EpisodeLog):
         if ended.size:
             returns, lengths = self._ended[-1]
             finite = np.isfinite(returns)
-            self.recent.extend(zip(returns[finite].tolist(), lengths[finite].tolist(), strict=True))
+            recent = returns[finite][-RECENT:].tolist(), lengths[finite][-RECENT:].tolist()
+            self.recent.extend(zip(*recent, strict=True))
             self.skipped += int(np.count_nonzero(~finite))
             self.ended += len(ended)
         return ended
