@@ -58,7 +58,7 @@ WRITERS = {
 
 @pytest.mark.parametrize("first", WRITERS)
 @pytest.mark.parametrize("second", WRITERS)
-def test_a_second_writer_is_told_of_the_first_and_the_file_is_as_it_was(
+def test_the_error_of_a_second_writer_names_the_first_and_the_file_is_as_it_was(
     first: str, second: str, tmp_path: Path
 ) -> None:
     one = WRITERS[first](tmp_path / "a.monitor.csv")
@@ -126,8 +126,8 @@ def test_no_text_becomes_a_formula_or_another_row(word: str, tmp_path: Path) -> 
         rows = list(csv.reader(file))
     assert rows[0] == ["r", "l", "t", "word"]
     assert rows[1][0] == "-1.5"
-    told = word.replace("\udcff", "\\udcff")
-    assert {row[3] for row in rows[1:]} == {f"'{told}" if word in FORMULAS else told}
+    written = word.replace("\udcff", "\\udcff")
+    assert {row[3] for row in rows[1:]} == {f"'{written}" if word in FORMULAS else written}
     assert all(len(row) == 4 for row in rows)
 
 
@@ -174,12 +174,12 @@ def room(size: int) -> Iterator[None]:
 def test_a_full_disk_is_one_warning_and_envs_go_on(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.monitor.csv").symlink_to("/dev/full")
     says = r"/dev/full cannot be written \(No space left on device\).*make room"
-    with pytest.warns(RuntimeWarning, match=says) as told:  # noqa: PT031  # one in all of this
+    with pytest.warns(RuntimeWarning, match=says) as caught:  # noqa: PT031  # one in all of this
         envs = WRITERS[name](tmp_path / "a.monitor.csv")
         for _ in range(3):
             envs.reset()
             envs.step([0] if name != "Monitor" else 0)
-    assert len(told) == 1
+    assert len(caught) == 1
     writer = envs.results_writer if name != "RecordResults" else envs
     assert writer.lost == 3
     envs.close()
@@ -225,7 +225,7 @@ def test_other_files_that_cannot_be_written_leave_the_old_one(tmp_path: Path) ->
 # --- reading them ----------------------------------------------------------------------------------------------------
 
 
-def test_no_files_of_episodes_are_told(tmp_path: Path) -> None:
+def test_a_folder_without_files_of_episodes_is_an_error(tmp_path: Path) -> None:
     refused(
         lambda: load_results(tmp_path), ConfigError, ValueError, says="no files .*monitor.csv in & " + tmp_path.name
     )

@@ -101,7 +101,7 @@ def test_what_learns_nothing_may_be_there_twice() -> None:
         wrappers.NormalizeReward(wrappers.NormalizeObservation(make("sync", env, 2))).close()
 
 
-def test_no_vector_env_is_told_what_is_needed() -> None:
+def test_the_error_for_anything_but_a_vector_env_says_what_is_needed() -> None:
     says = "NormalizeObservation wraps vector envs, got SampleEnv & vecenv.make"
     refused(lambda: wrappers.NormalizeObservation(env()), ConfigTypeError, TypeError, says=says)  # type: ignore[arg-type]
 

@@ -260,7 +260,8 @@ def test_episode_metrics_of_rllib():
     from ray.rllib.utils.metrics import EPISODE_LEN_MEAN, EPISODE_RETURN_MAX, EPISODE_RETURN_MEAN
     from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-    from vecenv.rllib._episodes import NOT_FINITE, STATS, EpisodeLog, log_episodes
+    from vecenv._util.episodes import EpisodeLog
+    from vecenv.rllib._episodes import NOT_FINITE, STATS, log_episodes
 
     log = EpisodeLog(3)
     yes, no = np.ones(3, bool), np.zeros(3, bool)
@@ -283,13 +284,13 @@ def test_progress_of_trainers(bad):
     pytest.importorskip("torch")
     from vecenv.trainers._progress import Episodes
 
-    ours, rows = Episodes(3), np.arange(3)
+    ours = Episodes(3)
     yes, no = np.ones(3, bool), np.zeros(3, bool)
-    ours.note(rows, np.array([1.0, bad, 3.0]), yes, no)
-    ours.note(rows, np.ones(3), yes, yes)
+    ours.add(np.array([1.0, bad, 3.0]), no, yes)
+    ours.add(np.ones(3), yes, yes)
     assert ours.mean() == (3.0, 2.0)
     assert (ours.ended, ours.skipped) == (3, 1)
-    ours.note(rows, np.full(3, 5.0), yes, yes)
+    ours.add(np.full(3, 5.0), yes, yes)
     assert ours.mean() == ((2 + 4 + 15) / 5, 7 / 5)
 
 

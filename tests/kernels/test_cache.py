@@ -232,13 +232,13 @@ def test_what_is_being_compiled_stays_and_what_dead_processes_left_goes(shelf):
     others.write_text("a file of somebody else's")
     (shelf.directory / f"{key_of('g')}.lock").touch()  # its process was killed
     for name, age in (("left", 7200), ("begun", 10)):
-        (shelf.directory / f"{key_of('h')}{name}.new").touch()
+        (shelf.directory / f".{key_of('h')}.{name}.part").touch()
         moment = time.time() - age
-        os.utime(shelf.directory / f"{key_of('h')}{name}.new", (moment, moment))
+        os.utime(shelf.directory / f".{key_of('h')}.{name}.part", (moment, moment))
     with cached.locked(key_of("a")):
         shelf.add("d", 0)
         assert sorted(file.name for file in shelf.directory.iterdir()) == sorted(
-            [key_of("a"), f"{key_of('a')}.lock", key_of("c"), key_of("d"), f"{key_of('h')}begun.new", "notes.txt"]
+            [key_of("a"), f"{key_of('a')}.lock", key_of("c"), key_of("d"), f".{key_of('h')}.begun.part", "notes.txt"]
         )
     assert not (shelf.directory / f"{key_of('a')}.lock").exists()
 

@@ -114,7 +114,7 @@ def test_a_file_is_for_its_owner_alone_and_numpy_can_open_it(saved):
 
 def test_nothing_is_replaced_and_nothing_is_left_behind(saved):
     before = saved.read_bytes()
-    with pytest.raises(FileExistsError, match="nothing is replaced"):
+    with pytest.raises(FileExistsError, match="is not replaced"):
         recording(row=2).save(saved)
     assert saved.read_bytes() == before
     assert os.listdir(saved.parent) == [saved.name]

@@ -6,7 +6,8 @@ import pytest
 
 from tests.rllib.rllib_helpers import CountingEnv, OwnVectorEnv, configured, packed, ppo, runner_of
 from tests.sampling import slow
-from vecenv.rllib._episodes import EpisodeLog, ExactMean, log_episodes
+from vecenv._util.episodes import EpisodeLog
+from vecenv.rllib._episodes import ExactMean, log_episodes
 
 PACKED = ["packed_vec", "native"]
 

@@ -126,7 +126,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     venv = ours(BOX)
     venv.save(tmp_path / "file")
     before = (tmp_path / "file").read_bytes()
-    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         venv.save(tmp_path / "file")
     assert (tmp_path / "file").read_bytes() == before

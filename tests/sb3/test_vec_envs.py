@@ -76,15 +76,15 @@ def test_results_are_new_writable_arrays_that_stay(cls):
     copies = [kept[0].copy()]
     infos = []
     for _ in range(30):
-        obs, rewards, dones, told = venv.step(np.zeros(2, np.int64))
+        obs, rewards, dones, step_infos = venv.step(np.zeros(2, np.int64))
         assert obs["b"].flags.writeable
         assert rewards.flags.writeable
         assert dones.flags.writeable
         assert rewards.dtype == np.float32
-        assert type(told) is list
+        assert type(step_infos) is list
         kept += [obs["b"], rewards, dones]
         copies += [obs["b"].copy(), rewards.copy(), dones.copy()]
-        infos += told
+        infos += step_infos
         rewards[0] += 0  # must not matter to anyone
     for array, copy in zip(kept, copies, strict=True):
         np.testing.assert_array_equal(array, copy)

@@ -178,7 +178,7 @@ def test_one_warning_is_enough_unless_more_are_wanted():
         assert len(caught) == count
 
 
-def test_bad_first_observations_and_dict_actions_are_told():
+def test_bad_first_observations_and_dict_actions_are_errors():
     class Bad(Echo):
         first = np.nan
 

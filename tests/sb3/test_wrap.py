@@ -52,7 +52,7 @@ def test_every_engine_is_as_sb3s_dummy(engine):
     mine.close()
 
 
-def test_truncation_is_told_apart():
+def test_truncation_is_distinguished_from_termination():
     mine = ours.wrap(cart_poles(2, max_episode_steps=5))
     assert_same_run(mine, theirs.DummyVecEnv([lambda: gymnasium.make("CartPole-v1", max_episode_steps=5)] * 2), 50)
 

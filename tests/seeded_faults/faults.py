@@ -959,8 +959,8 @@ SB3 = (
         breaks="The terminal observation of DummyVecEnv is not overwritten by an env that reuses its array.",
         mechanism="sb3",
         file="sb3/dummy_vec_env.py",
-        old='told["terminal_observation"] = copy.deepcopy(obs)',
-        new='told["terminal_observation"] = obs',
+        old='step_info["terminal_observation"] = copy.deepcopy(obs)',
+        new='step_info["terminal_observation"] = obs',
         near=("sb3/test_vec_envs.py",),
     ),
     SeededFault(
@@ -969,7 +969,7 @@ SB3 = (
         file="sb3/_front.py",
         old="""\
         if self._kernels is None:
-            self._masks = None  # the call may have changed what is allowed
+            self._masks = None  # the call may have changed the allowed actions
 """,
         new="",
         near=("sb3/test_vec_envs.py",),

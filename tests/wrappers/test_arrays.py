@@ -129,18 +129,18 @@ def test_nested_observations_and_infos_are_converted():
         "backwards": np.arange(3)[::-1],
         "scalar": np.float64(2),
     }
-    told = convert(value)
-    assert isinstance(told["a"][0], torch.Tensor)
-    assert isinstance(told["a"][1][0], torch.Tensor)
-    assert isinstance(told["objects"][1], torch.Tensor)
-    assert told["objects"][0] is None
-    assert told["objects"][2] == "text"
-    assert told["text"] is value["text"]
-    assert told["number"] == 3
-    assert told["locked"].tolist() == [1, 1, 1]
-    told["locked"][0] = 2  # a copy
-    assert told["backwards"].tolist() == [2, 1, 0]
-    assert float(told["scalar"]) == 2
+    converted = convert(value)
+    assert isinstance(converted["a"][0], torch.Tensor)
+    assert isinstance(converted["a"][1][0], torch.Tensor)
+    assert isinstance(converted["objects"][1], torch.Tensor)
+    assert converted["objects"][0] is None
+    assert converted["objects"][2] == "text"
+    assert converted["text"] is value["text"]
+    assert converted["number"] == 3
+    assert converted["locked"].tolist() == [1, 1, 1]
+    converted["locked"][0] = 2  # a copy
+    assert converted["backwards"].tolist() == [2, 1, 0]
+    assert float(converted["scalar"]) == 2
 
 
 def test_other_wrappers_go_inside():
@@ -182,15 +182,15 @@ def test_lists_of_infos_are_gymnasium_s(mode):
     with make("sync", "CartPole-v1", autoreset=mode) as envs, make("sync", "CartPole-v1", autoreset=mode) as others:
         expected = drive(theirs(RecordEpisodeStatistics(others)))
         results = drive(DictInfoToList(RecordEpisodeStatistics(envs)))
-        told = 0
+        counted = 0
         for one, other in zip(results, expected, strict=True):
             assert isinstance(one[-1], list)
             for info, wanted in zip(one[-1], other[-1], strict=True):
                 assert info.keys() == wanted.keys()
                 if "episode" in info:
                     assert {key: info["episode"][key] for key in "rl"} == {key: wanted["episode"][key] for key in "rl"}
-                    told += 1
-        assert told > 3
+                    counted += 1
+        assert counted > 3
 
 
 def test_lists_of_partial_steps_and_of_what_is_received():

@@ -174,3 +174,34 @@ def test_unseeded_envs_and_bad_arguments():
         sick(check={"action": "ignore"})
     with pytest.raises(ConfigError, match="keep"):
         sick(check={"keep": 0})
+
+
+class Listing(gymnasium.Env):
+    """Observes as many numbers as it has made steps, and a NaN among them at its third."""
+
+    observation_space = spaces.Dict({"list": spaces.Sequence(spaces.Box(-9, 9, (), np.float32), stack=True)})
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return {"list": np.zeros(0, np.float32)}, {}
+
+    def step(self, action):
+        self.steps += int(action)
+        numbers = np.arange(self.steps, dtype=np.float32)
+        if self.steps == 3:
+            numbers[1] = np.nan
+        return {"list": numbers}, 1.0, False, False, {}
+
+
+@pytest.mark.parametrize("engine", ["sync", "process"])
+def test_values_without_a_fixed_size_are_looked_at(engine):
+    with CheckFinite(twins.make(engine, Listing, 3, check_finite="off")) as envs:
+        envs.reset(seed=0)
+        for _ in range(2):
+            envs.step(np.array([0, 1, 0]))
+        with pytest.raises(NotFiniteError) as caught:
+            envs.step(np.array([0, 1, 0]))
+        assert (caught.value.name, caught.value.row, caught.value.step) == ("obs.list", 1, 3)
+        np.testing.assert_array_equal(caught.value.value, [0, np.nan, 2])

@@ -28,10 +28,10 @@ def test_statistics_are_those_of_wrapped_single_envs(engine, mode, way):
             assert ("episode" in result[-1]) == done.any()
             if done.any():
                 infos, theirs = result[-1], wanted[-1]
-                told = theirs["final_info"]["episode"] if mode == "same-step" else theirs["episode"]
+                expected = theirs["final_info"]["episode"] if mode == "same-step" else theirs["episode"]
                 np.testing.assert_array_equal(infos["_episode"], done)
                 for key in "rl":
-                    np.testing.assert_array_equal(infos["episode"][key], np.where(done, told[key], 0))
+                    np.testing.assert_array_equal(infos["episode"][key], np.where(done, expected[key], 0))
                 assert (infos["episode"]["t"][done] > 0).all()
                 assert not infos["episode"]["t"][~done].any()
                 count += done.sum()
@@ -154,7 +154,7 @@ def test_info_keywords_are_of_the_step_that_ended_the_episode(tmp_path, mode):
     assert {row.split(",")[3] for row in rows[1:]} == {"4"}
 
 
-def test_a_keyword_that_is_not_told_is_named(tmp_path):
+def test_a_keyword_that_no_info_has_is_named(tmp_path):
     with make("compiled", "CartPole-v1") as envs, pytest.raises(ConfigError, match="'nothing'"):
         drive(RecordResults(envs, tmp_path / "a", info_keywords=("nothing",)))
 

@@ -215,7 +215,7 @@ def test_time_limits_come_from_the_spec():
         wrappers.TimeAwareObservation(ours(BOX, "same-step"))
 
 
-def test_a_transformed_batch_space_that_does_not_match_is_told(recwarn):
+def test_a_transformed_batch_space_that_does_not_match_is_an_error(recwarn):
     space = spaces.Box(-9, 9, (3, 3), np.float32)
     with pytest.warns(UserWarning, match="give TransformObservation both spaces"):
         wrappers.TransformObservation(ours(BOX, "same-step"), twice, observation_space=space)

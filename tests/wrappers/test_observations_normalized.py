@@ -121,8 +121,8 @@ def test_native_moments_are_what_their_python_code_says():
 
 def test_wrappers_are_imported_without_a_compiler():
     heavy = ("numba", "llvmlite", "cv2", "torch")
-    told = f"import sys, vecenv.wrappers; print([name for name in {heavy} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "[]\n"
+    code = f"import sys, vecenv.wrappers; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 # --- the wrapper -----------------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ def frames_of(path):
     """Decode a video: uint8 [frames, height, width, 3], and its frame rate."""
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
     run = subprocess.run(command, capture_output=True, check=True)
-    told = re.search(rb"Video:.*?(\d\d+)x(\d\d+).*?([\d.]+) fps", run.stderr)
-    width, height, fps = int(told[1]), int(told[2]), float(told[3])
+    found = re.search(rb"Video:.*?(\d\d+)x(\d\d+).*?([\d.]+) fps", run.stderr)
+    width, height, fps = int(found[1]), int(found[2]), float(found[3])
     return np.frombuffer(run.stdout, np.uint8).reshape(-1, height, width, 3), fps
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -11,6 +10,7 @@ import numpy as np
 
 from vecenv._batch.batch import Batch, Rows
 from vecenv._batch.seeding import NO_SEED
+from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, NotFiniteError
 
 Policy = Literal["error", "truncate", "warn", "off"]
@@ -22,8 +22,19 @@ def all_finite(array: np.ndarray) -> bool:
     return 0 not in np.isfinite(array).tobytes()  # several times faster than all()
 
 
-def unfit_rows(column: np.ndarray, infinity: bool = True) -> np.ndarray:
-    """Where, along the first axis, there is NaN, or infinity if it counts: a bool array."""
+def unfit_rows(column: Any, infinity: bool = True) -> np.ndarray | None:
+    """Which rows of a leaf have NaN, or infinity if it counts: a bool array, or None if no row has.
+
+    Args:
+        column: an array, rows along the first axis; or a sequence with a value without a fixed size for each row.
+            Only floats and complex numbers are looked at.
+        infinity: whether infinity counts.
+    """
+    if not isinstance(column, np.ndarray) or column.dtype.kind == "O":
+        unfit = np.array([not _is_finite(value, infinity) for value in column], np.bool_)
+        return unfit if unfit.any() else None
+    if column.dtype.kind not in "fc" or all_finite(column):
+        return None
     unfit = ~np.isfinite(column) if infinity else np.isnan(column)
     return np.asarray(unfit.reshape(len(column), -1).any(axis=1))
 
@@ -57,8 +68,7 @@ class Policies:
 
 def _policy(name: Any) -> Policy:
     if name not in POLICIES:
-        near = difflib.get_close_matches(str(name), POLICIES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, POLICIES)
         raise ConfigError(f"check_finite must be one of {', '.join(map(repr, POLICIES))}, got {name!r:.40}{hint}")
     return cast("Policy", name)
 
@@ -145,9 +155,10 @@ class Finder:
             columns.append((f"obs{self._paths[k]}", f"O_{k}", self._policies.obs))
         for name, slot, policy in columns:
             column = out.get(slot)
-            if column is None or all_finite(column):
+            unfit = None if column is None else unfit_rows(column.reshape(-1, *column.shape[2:]))
+            if column is None or unfit is None:
                 continue
-            unfit = unfit_rows(column.reshape(-1, *column.shape[2:])).reshape(column.shape[:2])
+            unfit = unfit.reshape(column.shape[:2])
             if slot.startswith("F_"):  # anything may be where no episode ended
                 unfit &= rolled
             for row in np.flatnonzero(unfit.any(axis=0)).tolist():
@@ -181,21 +192,18 @@ class Finder:
     def _in_obs(self, name: str, columns: list[np.ndarray], rows: Rows, first: np.ndarray) -> Iterator[Finding]:
         for leaf in sorted(self.floats + self._by_value):
             column = columns[leaf][rows]
-            if leaf in self._by_value:
-                unfit = np.array([not _is_finite(value) for value in column])
-            else:
-                unfit = unfit_rows(column)
-            for place in np.flatnonzero(unfit).tolist():
+            unfit = unfit_rows(column)
+            for place in () if unfit is None else np.flatnonzero(unfit).tolist():
                 value = np.array(column[place]) if leaf in self.floats else column[place]
                 yield Finding(int(rows[place]), name + self._paths[leaf], value, self._policies.obs, bool(first[place]))
 
 
-def _is_finite(value: Any) -> bool:
-    """Whether all numbers in a value without a fixed size are finite."""
+def _is_finite(value: Any, infinity: bool = True) -> bool:
+    """Whether there is no NaN, nor infinity if it counts, in a value without a fixed size."""
     if isinstance(value, Mapping):
-        return all(map(_is_finite, value.values()))
+        return all(_is_finite(item, infinity) for item in value.values())
     if isinstance(value, (tuple, list)):
-        return all(map(_is_finite, value))
+        return all(_is_finite(item, infinity) for item in value)
     if isinstance(value, (float, np.floating)) or (isinstance(value, np.ndarray) and value.dtype.kind == "f"):
-        return all_finite(np.asarray(value))
+        return all_finite(np.asarray(value)) if infinity else not np.isnan(value).any()
     return True

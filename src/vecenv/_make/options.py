@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from vecenv._batch.finite import Policies
 from vecenv._front.autoreset import parse_mode
 from vecenv._util.checks import patience, positive_int, positive_seconds
+from vecenv._util.suggest import nearest
 from vecenv.engines import registry
 from vecenv.engines.facts import check_observation_mode
 from vecenv.engines.options import check_choice
@@ -55,10 +55,10 @@ def check_names(kwargs: Iterable[str], parameters: Iterable[str] = ()) -> None:
     """
     ours = keyword_names()
     for name in set(kwargs) - set(parameters):
-        near = [_ELSEWHERE[name]] if name in _ELSEWHERE else difflib.get_close_matches(name, ours, n=1, cutoff=0.8)
-        if near:
+        near = _ELSEWHERE.get(name) or nearest(name, ours, cutoff=0.8)
+        if near is not None:
             raise ConfigTypeError(
-                f"unknown argument {name!r}; did you mean {near[0]!r}? (if it is the env's, pass it in env_kwargs)"
+                f"unknown argument {name!r}; did you mean {near!r}? (if it is the env's, pass it in env_kwargs)"
             )
 
 

@@ -1,1 +1,1 @@
-"""Small tools that know nothing of environments."""
+"""Small tools that several packages share."""

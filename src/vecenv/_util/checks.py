@@ -15,7 +15,7 @@ def positive_int(name: str, value: Any) -> int:
     """The value as an int; Python's and NumPy's integers are accepted, bool is not.
 
     Raises:
-        ConfigTypeError: it is no integer.
+        ConfigTypeError: it is not an integer.
         ConfigError: it is less than 1.
     """
     try:
@@ -33,7 +33,7 @@ def seconds(name: str, value: Any) -> float:
     """The value as a float.
 
     Raises:
-        ConfigTypeError: it is no real number.
+        ConfigTypeError: it is not a real number.
         ConfigError: it is negative or NaN.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -53,5 +53,5 @@ def positive_seconds(name: str, value: Any) -> float:
 
 
 def patience(number: float) -> float | None:
-    """Seconds as a timeout: None, which waits for ever, if it is more than a thread can wait."""
+    """Seconds as a timeout; None, which means no timeout, if it is more than a thread can wait."""
     return number if number <= threading.TIMEOUT_MAX else None

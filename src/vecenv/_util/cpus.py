@@ -1,4 +1,4 @@
-"""How many processors this process may really use."""
+"""How many processors this process may use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def usable_cpus(cgroup: Path = _CGROUP) -> int:
 
 
 def _quota(cgroup: Path) -> float | None:
-    """Processors' worth of time that the cgroup (v2 or v1) grants, None if there is no limit."""
+    """The number of processors that the cgroup (v2 or v1) allows, None if there is no limit."""
     try:
         limit, period = (cgroup / "cpu.max").read_text().split()
     except (OSError, ValueError):

@@ -1,10 +1,20 @@
-"""Reading files that may be damaged or hostile: no code is run, and memory is bounded by the size of the file."""
+"""Files that are written whole or not at all, and read without trust.
+
+Files that are read may be damaged or hostile: no code is run, and memory is bounded by the size of the file.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
 import json
 import math
+import os
+import secrets
+import stat
 import zipfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,7 +23,86 @@ import numpy as np
 from vecenv.errors import UnsafeFile
 
 _DEEPEST = 100
-"""Levels of JSON that are read; ours have about ten."""
+"""The most nested levels of JSON that are read; vecenv's files have about ten."""
+
+
+def write_file(path: str | os.PathLike[str], data: bytes | str) -> None:
+    """Write a whole file, text as UTF-8; see `new_file`."""
+    with new_file(path) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+def write_table(path: str | os.PathLike[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a CSV file; see `new_file`."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    write_file(path, text.getvalue())
+
+
+@contextlib.contextmanager
+def new_file(path: str | os.PathLike[str], *, replace: bool = True, private: bool = False) -> Iterator[IO[bytes]]:
+    """A binary file that appears under its name, synced to disk, when the block ends without an error.
+
+    Until then the bytes are in a temporary file in the same folder, which is removed on failure. A symbolic link to a
+    file that is replaced is followed. A device or pipe is written directly.
+
+    Args:
+        path: of the file, which may exist. Its folder exists.
+        replace: whether an existing file is replaced; the new one gets at most its permissions.
+        private: only the owner may read the file.
+
+    Raises:
+        FileExistsError: there is such a file and `replace` is False.
+        OSError: the file cannot be written. The error names `path`, and an existing file is unchanged.
+    """
+    target = Path(os.path.realpath(path) if replace else path)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        if replace and os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as file:
+                yield file
+            return
+        mode = 0o600 if private else stat.S_IMODE(target.stat().st_mode) if target.is_file() else 0o666
+        try:
+            with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _publish(temporary, target, replace)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, str(temporary)):
+            error.filename = os.fspath(path)
+        raise
+
+
+def _publish(temporary: Path, target: Path, replace: bool) -> None:
+    """Give a complete file its name."""
+    if replace:
+        os.replace(temporary, target)
+    else:
+        try:
+            os.link(temporary, target)
+        except OSError:
+            if os.path.lexists(target):
+                raise FileExistsError(f"{target} exists and is not replaced; choose another name") from None
+            os.replace(temporary, target)  # a file system without hard links
+    with contextlib.suppress(OSError):  # Windows opens no folders; some file systems do not sync them
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def write_archive(file: IO[bytes], header: Any, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write what `Archive` reads: `header.json`, and an entry `name.npy` per array."""
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("header.json", json.dumps(header))
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=array.nbytes > 1 << 31) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
 class Archive:
@@ -23,7 +112,7 @@ class Archive:
         path: of the file, or an open one.
 
     Raises:
-        UnsafeFile: it is no such archive, or promises more than it holds.
+        UnsafeFile: it is not such an archive, or its directory lists more bytes than it has.
         OSError: it cannot be opened.
     """
 
@@ -39,7 +128,7 @@ class Archive:
 
     @property
     def names(self) -> list[str]:
-        """Of what is inside."""
+        """Names of the entries."""
         return list(self._entries)
 
     def read(self, name: str) -> bytes:
@@ -53,7 +142,7 @@ class Archive:
                 return stream.read()
         except UnsafeFile:
             raise
-        except Exception as error:  # a file can be wrong in any way
+        except Exception as error:  # a damaged file can raise any error
             raise UnsafeFile(f"{name} inside is damaged ({type(error).__name__}: {error!s:.200})") from error
 
     def array(self, name: str) -> np.ndarray:
@@ -68,7 +157,7 @@ class Archive:
                 _check_header(stream, entry)
             with self._archive.open(entry) as stream:
                 array = np.lib.format.read_array(stream, allow_pickle=False)
-                stream.read(1)  # at the end the checksum is looked at
+                stream.read(1)  # the checksum is checked at the end of the entry
                 return array
         except UnsafeFile:
             raise
@@ -92,14 +181,14 @@ class Archive:
         if len(self._entries) != len(entries):
             raise UnsafeFile("the archive has several entries of one name")
         if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
-            raise UnsafeFile("the archive is compressed or encrypted, ours never are")
+            raise UnsafeFile("the archive is compressed or encrypted, vecenv's never are")
         size = self._file.seek(0, 2)
         if sum(entry.file_size for entry in entries) > size:
-            raise UnsafeFile(f"the archive promises more bytes than the {size} it has")
+            raise UnsafeFile(f"the archive lists more bytes than the {size} that it has")
 
 
 def parsed(text: str | bytes) -> Any:
-    """What JSON text says.
+    """The value of JSON text.
 
     Raises:
         UnsafeFile: it is not JSON, nested too deeply, or has a key twice.
@@ -107,7 +196,7 @@ def parsed(text: str | bytes) -> Any:
     try:
         found = json.loads(text, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:  # RecursionError: brackets within brackets
-        raise UnsafeFile(f"the text is not JSON that we write ({type(error).__name__}: {error!s:.200})") from error
+        raise UnsafeFile(f"the text is not JSON that vecenv writes ({type(error).__name__}: {error!s:.200})") from error
     if _deeper(found, _DEEPEST):
         raise UnsafeFile(f"the JSON is nested more than {_DEEPEST} levels deep")
     return found

@@ -11,8 +11,8 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
+from vecenv._util.screens import clip_reward, life_lost, load_resize
 from vecenv.atari._preprocessing import Preprocessing, ale_seed, frame_limit
-from vecenv.errors import MissingExtra
 
 
 class AtariGame(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -42,7 +42,7 @@ class AtariGame(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._show = self._ale.getScreenGrayscale if preprocessing.grayscale else self._ale.getScreenRGB
         self._stack: deque[np.ndarray] = deque(maxlen=preprocessing.frame_stack or 1)
         self._noops = _Noops(preprocessing.noop_max)
-        self._resize = _load_resize()
+        self._resize = load_resize("preprocessing")
         self._frames = self._lives = 0
         self._goes_on = False
         """Whether the episode ended with a life and the game has more."""
@@ -85,7 +85,7 @@ class AtariGame(gymnasium.Wrapper[Any, Any, Any, Any]):
             reward += ale.act(self.unwrapped._action_set[action])  # type: ignore[attr-defined]  # AtariEnv's
             self._frames += 1
             over = ale.game_over()
-            lost = 0 < ale.lives() < self._lives
+            lost = life_lost(self._lives, ale.lives())
             if over or self._frames >= self._max_frames or (lost and options.episodic_life == "restart"):
                 break
             if left <= 2:
@@ -113,7 +113,7 @@ class AtariGame(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._stack[-1].copy() if self._options.frame_stack is None else np.stack(self._stack)
 
     def _seen(self, reward: float) -> float:
-        return float(np.sign(reward)) if self._options.clip_reward else reward
+        return clip_reward(reward) if self._options.clip_reward else reward
 
     def _info(self, reward: float) -> dict[str, Any]:
         info = dict(self.unwrapped._get_info())  # type: ignore[attr-defined]  # AtariEnv's
@@ -170,17 +170,3 @@ class MakeGame:
         for wrapper in self.wrappers:
             env = wrapper(env)
         return env
-
-
-def _load_resize() -> Any:
-    try:
-        import cv2  # pyright: ignore[reportMissingImports]  # optional
-    except ImportError as error:
-        raise MissingExtra("preprocessing needs OpenCV: pip install 'vecenv[atari]'") from error
-
-    def resize(screen: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-        if screen.shape[1::-1] == size:
-            return screen.copy()
-        return cv2.resize(screen, size, interpolation=cv2.INTER_AREA)
-
-    return resize

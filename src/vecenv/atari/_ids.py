@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any
 from gymnasium.envs.registration import EnvSpec, registry
 
 from vecenv._util.specs import find_spec
+from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra, UnknownEnv
 
 GAME_IDS = re.compile(r"ALE/|\w+NoFrameskip-v[04]$")
@@ -50,9 +50,8 @@ def find_game(env: Any) -> EnvSpec:
         spec = find_spec(env)
     except UnknownEnv:
         games = [id for id, spec in registry.items() if spec.entry_point == _OF_ALE]
-        near = difflib.get_close_matches(str(env), games, n=3)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "ale-py has ids like 'ALE/Pong-v5'"
-        raise UnknownEnv(f"there is no game {env!r}; {hint}") from None
+        hint = did_you_mean(env, games, "ale-py has ids like 'ALE/Pong-v5'")
+        raise UnknownEnv(f"there is no game {env!r}{hint}") from None
     if spec.entry_point != _OF_ALE:
         raise ConfigError(f"preprocessing and engine='ale' are for Atari games, and {spec.id} is none; use wrappers")
     return spec
@@ -77,9 +76,8 @@ def check_arguments(id: str, given: Mapping[str, Any], options: list[str]) -> No
             option = "frame_skip" if name == "frameskip" else name
             raise ConfigTypeError(f"{name} is a matter of preprocessing here: preprocessing={{{option!r}: {value!r}}}")
         if name not in known:
-            near = difflib.get_close_matches(name, [*known, *options], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise ConfigTypeError(f"{id} has no argument {name!r}; {hint}")
+            hint = did_you_mean(name, [*known, *options], f"there are {', '.join(known)}")
+            raise ConfigTypeError(f"{id} has no argument {name!r}{hint}")
     for name, plain in (("obs_type", "rgb"), ("continuous", False), ("sound_obs", False)):
         if given.get(name, plain) != plain:
             raise ConfigError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from vecenv._util.checks import positive_int
+from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError
 
 EpisodicLife = Literal[False, "restart", "continue"]
@@ -86,9 +86,8 @@ class Preprocessing:
         known = [field.name for field in dataclasses.fields(cls)]
         for name in given:
             if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-                raise ConfigTypeError(f"preprocessing has no option {name!r}; {hint}")
+                hint = did_you_mean(name, known, f"there are {', '.join(known)}")
+                raise ConfigTypeError(f"preprocessing has no option {name!r}{hint}")
         return cls(**given)
 
     @property

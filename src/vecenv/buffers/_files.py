@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vecenv._util.files import Archive, parsed
+from vecenv._util.files import Archive, new_file, parsed
 from vecenv.errors import UnsafeFile
 
 _ABOUT, _SUFFIX = "about", ".npy"
@@ -17,14 +16,8 @@ _ABOUT, _SUFFIX = "about", ".npy"
 
 def write_arrays(path: str | Path, about: Any, arrays: dict[str, np.ndarray]) -> None:
     """Write arrays, and whatever JSON can say about them. The file appears whole or not at all."""
-    path = Path(path)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with unfinished.open("wb") as file:
-            np.savez(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]  # names are strings
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with new_file(path) as file:
+        np.savez(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]  # names are strings
 
 
 def read_arrays(path: str | Path, what: str) -> tuple[Any, dict[str, np.ndarray]]:

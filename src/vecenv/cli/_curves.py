@@ -13,7 +13,7 @@ import numpy as np
 from vecenv.cli._sources import read_run
 from vecenv.errors import ConfigError
 from vecenv.evaluation import bootstrap
-from vecenv.evaluation._plot import new_figure
+from vecenv.evaluation._plot import new_figure, save_figure
 from vecenv.evaluation._statistics import mean as mean_of
 from vecenv.wrappers._results_file import SUFFIX
 
@@ -140,7 +140,7 @@ def draw_curves(curves: Sequence[Curve], path: str | Path, title: str) -> None:
     axes.set_title(title, loc="left")
     if len(curves) > 1:
         axes.legend(frameon=False)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, dpi=130)
 
 
 def _steps(value: float, _: object) -> str:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from vecenv._util.files import new_file
 from vecenv.errors import ConfigError, MissingExtra
 
 try:
@@ -34,7 +35,8 @@ class GifFile:
     def __init__(self, path: str | Path, fps: float, width: int = GIF_WIDTH) -> None:
         self.path = Path(path)
         self.every = max(1, round(fps / GIF_FPS))
-        self._duration = 10 * max(2, round(100 * self.every / fps))  # GIFs count hundredths; browsers slow down 1
+        duration = 10 * max(2, round(100 * self.every / fps))  # GIFs count hundredths; browsers slow down 1
+        self._options = {"save_all": True, "duration": duration, "loop": 0, "optimize": False}
         self._width = width
         self._pictures: list[Any] = []
 
@@ -49,9 +51,8 @@ class GifFile:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            pictures[0].save(
-                self.path, save_all=True, append_images=pictures[1:], duration=self._duration, loop=0, optimize=False
-            )
+            with new_file(self.path) as file:
+                pictures[0].save(file, "GIF", append_images=pictures[1:], **self._options)
         except OSError as error:
             raise ConfigError(f"{self.path} could not be written: {error}") from error
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, EnvError, MissingExtra, VecenvError
 
 COMMANDS = {
@@ -78,9 +78,8 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     name = arguments[0]
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"commands: {', '.join(COMMANDS)}"
-        return _complain(f"there is no command {name!r}; {hint}", 2)
+        hint = did_you_mean(name, COMMANDS, f"commands: {', '.join(COMMANDS)}", cutoff=0.5)
+        return _complain(f"there is no command {name!r}{hint}", 2)
     return _run(name, arguments[1:])
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import tyro
@@ -34,10 +33,3 @@ def literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: brackets within brackets
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean ...?`, or nothing."""
-    folded = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(name.lower(), folded, n=1)
-    return f"; did you mean {folded[near[0]]!r}?" if near else ""

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from vecenv._util.files import write_file
 from vecenv.cli._screen import plain
 from vecenv.cli._sources import CHECKPOINTS, SUFFIX
 from vecenv.errors import ConfigError, MissingExtra
@@ -38,7 +39,7 @@ class RunFiles:
             self.write_json("config.json", config)
         elif going_on:
             lines = monitor.read_bytes().splitlines(keepends=True)
-            monitor.write_bytes(b"".join(lines[: 2 + episodes]))
+            write_file(monitor, b"".join(lines[: 2 + episodes]))
         header = {"t_start": self._started, "env_id": config["env"]}
         self._episodes = ResultsFile(monitor, header, append=going_on)
         self._events = _event_writer(path)
@@ -73,7 +74,7 @@ class RunFiles:
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Write a file of the run."""
-        (self.path / name).write_text(json.dumps(plain(content), indent=1, allow_nan=False) + "\n")
+        write_file(self.path / name, json.dumps(plain(content), indent=1, allow_nan=False) + "\n")
 
     def close(self) -> None:
         """Close what is open."""

@@ -17,7 +17,7 @@ from vecenv._make.make import make
 from vecenv._make.source import NAMESPACE, find_build, resolve
 from vecenv._util.files import parsed
 from vecenv._util.specs import find_spec
-from vecenv.cli._options import nearest
+from vecenv._util.suggest import did_you_mean
 from vecenv.engines import Request, registry
 from vecenv.errors import ConfigError, UnknownEnv
 from vecenv.kernel.language.registry import kernel_ids, kernel_of
@@ -95,7 +95,7 @@ def find_env(name: str, kwargs: Mapping[str, Any] | None = None) -> Source:
             find_spec(name)
         except (UnknownEnv, gymnasium.error.Error) as error:
             ids = [*kernel_ids(), *(id for id in gymnasium.registry if not id.startswith(f"{NAMESPACE}/"))]
-            hint = nearest(name, ids) or "; see `vecenv list`, or name a class: module:Class"
+            hint = did_you_mean(name, ids, "see `vecenv list`, or name a class: module:Class")
             raise UnknownEnv(f"there is no env {name!r}{hint}") from error
     return Source(name, name, kwargs)
 
@@ -124,7 +124,7 @@ def _imported(name: str, module: str, attribute: str) -> Any:
         if found is None:
             if name in gymnasium.registry or attribute in gymnasium.registry:
                 return None
-            raise ConfigError(f"{module!r} has no {attribute!r}{nearest(part, dir(holder))}")
+            raise ConfigError(f"{module!r} has no {attribute!r}{did_you_mean(part, dir(holder))}")
     if kernel_of(found) is None and not callable(found):
         raise ConfigError(
             f"{name} is a {type(found).__name__}; name an env class, a kernel or a function that makes one"
@@ -161,7 +161,7 @@ def find_checkpoint(name: str) -> Checkpoint:
     path = Path(name)
     if not path.exists():
         parent = path.parent
-        near = nearest(path.name, (one.name for one in parent.iterdir())) if parent.is_dir() else ""
+        near = did_you_mean(path.name, (one.name for one in parent.iterdir())) if parent.is_dir() else ""
         raise ConfigError(f"there is no checkpoint or run {name!r}{near}")
     if path.is_dir():
         inside = path if path.name == CHECKPOINTS else path / CHECKPOINTS

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import vecenv
+from vecenv._util.suggest import did_you_mean
 from vecenv.cli._curves import curve_of, draw_curves, read_episodes
-from vecenv.cli._options import nearest, pairs
+from vecenv.cli._options import pairs
 from vecenv.cli._policies import acting
 from vecenv.cli._run_files import RunFiles, new_run
 from vecenv.cli._screen import Screen, short, sparkline
@@ -244,7 +245,7 @@ def _checked(config: type, changes: dict[str, Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(config)
     for name, value in changes.items():
         if name not in hints:
-            hint = nearest(name, hints) or f"; there are {', '.join(hints)}"
+            hint = did_you_mean(name, hints, f"there are {', '.join(hints)}")
             raise ConfigError(f"there is no setting {name!r}{hint}")
         allowed = typing.get_args(hints[name]) or (hints[name],)
         if isinstance(value, float) and int in allowed and float not in allowed and value.is_integer():

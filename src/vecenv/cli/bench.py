@@ -30,6 +30,7 @@ from rich.table import Table
 
 import vecenv
 from vecenv._util.cpus import usable_cpus
+from vecenv._util.files import write_file
 from vecenv.cli._options import Flag, Optional, Pairs, pairs
 from vecenv.cli._screen import Bar, Screen, plain, short
 from vecenv.cli._sources import find_env
@@ -95,7 +96,7 @@ def run(options: Options, screen: Screen) -> int:
     }
     directory = options.out or Path("runs") / f"bench-{source.title}"
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "bench.json").write_text(json.dumps(plain(data), indent=1) + "\n")
+    write_file(directory / "bench.json", json.dumps(plain(data), indent=1) + "\n")
     with screen.waiting("drawing"):
         _draw(rates, directory / "bench.png", source.title)
     absent = [f"left out: {', '.join(f'{name} ({reason})' for name, reason in missing.items())}"] if missing else []
@@ -178,7 +179,7 @@ def _times(ratio: float) -> str:
 
 def _draw(rates: dict[str, dict[int, float]], path: Path, title: str) -> None:
     from vecenv.cli._curves import COLOURS
-    from vecenv.evaluation._plot import new_figure
+    from vecenv.evaluation._plot import new_figure, save_figure
 
     figure, axes = new_figure((7.5, 4.2))
     drawn = {name: by_size for name, by_size in rates.items() if by_size}
@@ -196,7 +197,7 @@ def _draw(rates: dict[str, dict[int, float]], path: Path, title: str) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: short(value))
     axes.set_title(f"{title}, random actions", loc="left")
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, dpi=130)
 
 
 def _machine() -> dict[str, Any]:

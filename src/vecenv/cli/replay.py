@@ -26,8 +26,9 @@ import tyro
 from rich.table import Table
 from rich.text import Text
 
+from vecenv._util.suggest import did_you_mean
 from vecenv.cli._films import FPS, check_film, checked_frame, drawing, open_film
-from vecenv.cli._options import Flag, Optional, Pairs, nearest, pairs
+from vecenv.cli._options import Flag, Optional, Pairs, pairs
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import find_env
 from vecenv.engines.recording.recording import Recording
@@ -101,7 +102,7 @@ def _found(name: str) -> Path:
         newest = f"; the newest recording in it is {files[-1]}" if files else " without recordings"
         raise ConfigError(f"{name} is a directory{newest}")
     if not path.exists():
-        near = nearest(path.name, (file.name for file in path.parent.iterdir())) if path.parent.is_dir() else ""
+        near = did_you_mean(path.name, (file.name for file in path.parent.iterdir())) if path.parent.is_dir() else ""
         raise ConfigError(f"there is no recording {name!r}{near}")
     return path
 

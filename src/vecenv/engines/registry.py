@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import importlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
+from vecenv._util.suggest import did_you_mean
 from vecenv.errors import UnknownEngine
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def find(name: Any) -> type[EngineOptions]:
     if isinstance(name, str) and name in _MODULES:
         module = importlib.import_module(f"vecenv.engines.{_MODULES[name]}.options")
         return getattr(module, name.capitalize())
-    near = difflib.get_close_matches(name, _MODULES, n=1) if isinstance(name, str) else []
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, _MODULES) if isinstance(name, str) else ""
     if isinstance(name, type):
         hint = f"; pass an object of it, {name.__name__}()"
     raise UnknownEngine(

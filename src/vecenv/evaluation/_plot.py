@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from vecenv._util.files import new_file
 from vecenv.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def draw(evaluation: Evaluation, path: str | Path) -> None:
     axes.set_title(f"{evaluation.env}: {len(evaluation)} episodes", loc="left")
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path, dpi=120)
 
 
 def need_matplotlib() -> None:
@@ -71,3 +72,12 @@ def new_figure(size: tuple[float, float], grid: Literal["both", "x"] = "both") -
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     return figure, axes
+
+
+def save_figure(figure: Any, path: str | Path, dpi: int) -> None:
+    """Write a figure, in the format that the suffix names; without a suffix it is .png, which is appended."""
+    target = Path(path)
+    if not target.suffix:
+        target = target.with_name(f"{target.name}.png")
+    with new_file(target) as file:
+        figure.savefig(file, dpi=dpi, format=target.suffix[1:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vecenv._util.files import write_file, write_table
 from vecenv.errors import ConfigError, MissingExtra
 from vecenv.evaluation._jobs import Jobs
 from vecenv.evaluation._loop import Outcomes
@@ -153,7 +153,7 @@ class Evaluation:
         }
         text = json.dumps(_plain(content), indent=1, allow_nan=False)
         if path is not None:
-            Path(path).write_text(text + "\n")
+            write_file(path, text + "\n")
         return text
 
     def plot(self, path: str | Path) -> None:
@@ -278,10 +278,7 @@ class Evaluation:
 
 
 def _write_csv(path: str | Path, heads: Sequence[str], rows: Any) -> None:
-    with Path(path).open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(map(inert, heads))
-        writer.writerows(map(inert, row) for row in rows)
+    write_table(path, (map(inert, row) for row in (heads, *rows)))
 
 
 def _finite(returns: np.ndarray) -> np.ndarray:

@@ -16,10 +16,11 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from vecenv._util.checks import positive_int
+from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel.language.declared import read_fields, read_methods, read_params
 from vecenv.kernel.language.define import Kernel, check
-from vecenv.kernel.language.fields import Field, did_you_mean
+from vecenv.kernel.language.fields import Field
 from vecenv.kernel.language.source import read_source, remember, share_source
 from vecenv.kernel.language.twins import twin_module
 from vecenv.mujoco._physics import advance, clear, forward, load, save, trouble

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
@@ -13,6 +12,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.tune.registry import register_env
 
 from vecenv._util.checks import positive_int
+from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.rllib._checks import check_batch, check_config, check_untouched
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
@@ -182,8 +182,7 @@ def _mean_std_filter(env: Any, spaces: Any, device: Any) -> ConnectorV2:
 
 def _check_mode(mode: str) -> None:
     if mode not in MODES:
-        near = difflib.get_close_matches(str(mode), MODES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(mode, MODES)
         raise ConfigError(f"mode must be one of {', '.join(map(repr, MODES))}, got {mode!r}{hint}")
 
 

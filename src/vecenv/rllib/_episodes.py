@@ -1,4 +1,4 @@
-"""Returns and lengths of the episodes of many envs, and how RLlib's metrics merge them exactly."""
+"""How RLlib's metrics merge returns and lengths of episodes exactly."""
 
 from __future__ import annotations
 
@@ -18,55 +18,6 @@ from ray.rllib.utils.metrics.stats.base import StatsBase
 
 NOT_FINITE = "num_episodes_not_finite_lifetime"
 """Metric: episodes that are in no other one, because their return is NaN or infinite."""
-
-
-class EpisodeLog:
-    """Adds up rewards, one row per env, in float64.
-
-    Args:
-        num_envs: how many envs.
-    """
-
-    def __init__(self, num_envs: int) -> None:
-        self._return = np.zeros(num_envs)
-        self._length = np.zeros(num_envs, np.int64)
-        self._ended: list[tuple[np.ndarray, np.ndarray]] = []
-        self._steps = 0
-
-    def add(self, reward: np.ndarray, done: np.ndarray, valid: np.ndarray) -> None:
-        """One step of all envs. Rows that are not valid only reset their env."""
-        self._return += np.where(valid, reward, 0.0)
-        self._length += valid
-        self._steps += int(np.count_nonzero(valid))
-        rows = np.flatnonzero(done & valid)
-        if rows.size:
-            self._ended.append((self._return[rows], self._length[rows]))
-            self._return[rows] = 0.0
-            self._length[rows] = 0
-
-    @property
-    def steps(self) -> int:
-        """Environment steps since `take`."""
-        return self._steps
-
-    @property
-    def episodes(self) -> int:
-        """Episodes that ended since `take`."""
-        return sum(len(lengths) for _, lengths in self._ended)
-
-    def take(self) -> tuple[int, np.ndarray, np.ndarray]:
-        """Steps, returns and lengths since the last call."""
-        ended, steps = self._ended, self._steps
-        self._ended, self._steps = [], 0
-        if not ended:
-            return steps, np.empty(0), np.empty(0, np.int64)
-        returns, lengths = zip(*ended, strict=True)
-        return steps, np.concatenate(returns), np.concatenate(lengths)
-
-    def restart(self) -> None:
-        """All envs begin a new episode; what ended before stays."""
-        self._return[:] = 0.0
-        self._length[:] = 0
 
 
 class ExactMean(StatsBase):

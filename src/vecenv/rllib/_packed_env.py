@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from vecenv._batch.layout import map_tree
-from vecenv.rllib._episodes import EpisodeLog
+from vecenv._util.episodes import EpisodeLog
 
 
 class PackedVectorEnv(VectorEnv):
@@ -51,7 +51,7 @@ class PackedVectorEnv(VectorEnv):
         if isinstance(seed, (list, tuple)):
             seed = seed[0]
         obs, _ = self.envs.reset(seed=seed, options=options)
-        self.episodes.restart()
+        self.episodes.begin()
         self._done[:] = False
         none = np.zeros(len(self._done), np.int8)
         return self._packed(obs, none, none, none), {}

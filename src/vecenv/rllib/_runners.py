@@ -19,10 +19,11 @@ from ray.rllib.utils.metrics import (
 )
 from ray.rllib.utils.spaces.space_utils import clip_action, get_base_struct_from_space, unsquash_action
 
+from vecenv._util.episodes import EpisodeLog
 from vecenv.errors import UnsupportedError
 from vecenv.rllib._checks import check_config, check_pipelines
 from vecenv.rllib._connectors import SEEN
-from vecenv.rllib._episodes import EpisodeLog, log_episodes
+from vecenv.rllib._episodes import log_episodes
 from vecenv.rllib._normalizer import ObservationNormalizer
 from vecenv.rllib._packed_env import PackedVectorEnv
 from vecenv.rllib._rollout import PackedEpisode, PackedRollout, stack_in_time
@@ -208,7 +209,7 @@ class NativeEnvRunner(_VectorRunner):
     def _begin(self, explore: bool) -> None:
         obs, _ = self._try_env_reset(seed=self._seed if self._needs_initial_reset else None)
         self._needs_initial_reset = False
-        self._episodes.restart()
+        self._episodes.begin()
         self._done = np.zeros(self.num_envs, bool)
         self._see(obs, explore)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vecenv.evaluation._plot import save_figure
 from vecenv.run_training._arguments import Arguments
 from vecenv.run_training._results import Run
 
@@ -44,5 +45,5 @@ def plot(arguments: Arguments, runs: Sequence[Run], path: Path) -> None:
     figure.suptitle(
         f"PPO on {arguments.env}: {arguments.num_envs:,} environments, {arguments.batch_steps:,} steps per iteration"
     )
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)
     pyplot.close(figure)

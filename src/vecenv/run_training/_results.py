@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import platform
 import statistics
 from dataclasses import asdict, dataclass, field, fields
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vecenv._util.cpus import usable_cpus
+from vecenv._util.files import write_file
 from vecenv.run_training._arguments import Arguments, Mode
 
 SPLIT = ("sampling_seconds", "connectors_seconds", "sgd_seconds")
@@ -107,9 +107,7 @@ class Recorder:
             "summary": run.summary(),
             "rows": [asdict(row) for row in run.rows],
         }
-        whole = self._path / "results.json.part"
-        whole.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
-        os.replace(whole, self._path / "results.json")
+        write_file(self._path / "results.json", json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
 def _versions() -> dict[str, str]:

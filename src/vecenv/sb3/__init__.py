@@ -1,11 +1,11 @@
-"""The face of Stable-Baselines3: names and modules of `stable_baselines3.common.vec_env`, over ours.
+"""The names and modules of `stable_baselines3.common.vec_env`, on top of vecenv's vector envs.
 
     from vecenv.sb3 import SubprocVecEnv, VecNormalize
     model = PPO("MlpPolicy", VecNormalize(SubprocVecEnv([make_env] * 64)))
 
 `wrap(vecenv.make("CartPole-v1", 1024, autoreset="same-step"))` is such a VecEnv too, and `from_sb3` goes the other way.
-Stable-Baselines3 recognises all of them, whichever is imported first, and nothing here imports it or torch, except
-`RolloutBuffer` and `ReplayBuffer`, which its algorithms take as classes.
+Where Stable-Baselines3 is installed, all of them are instances of its `VecEnv`, and the first use of one of these names
+imports it. Without it everything works except `RolloutBuffer` and `ReplayBuffer`. Worker processes never import it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import TYPE_CHECKING
 from typing import Any as _Any
-
-from vecenv.sb3 import _register
 
 if TYPE_CHECKING:
     from vecenv.sb3._buffers import ReplayBuffer, RolloutBuffer
@@ -30,8 +28,7 @@ if TYPE_CHECKING:
     from vecenv.sb3.env_util import make_atari_env, make_vec_env
     from vecenv.sb3.evaluation import evaluate_policy
     from vecenv.sb3.monitor import Monitor, load_results
-    from vecenv.sb3.stacked_observations import StackedObservations
-    from vecenv.sb3.stacked_observations import StackedObservations as StackedDictObservations
+    from vecenv.sb3.stacked_observations import StackedDictObservations, StackedObservations
     from vecenv.sb3.subproc_vec_env import SubprocVecEnv
     from vecenv.sb3.vec_check_nan import VecCheckNan
     from vecenv.sb3.vec_extract_dict_obs import VecExtractDictObs
@@ -41,37 +38,26 @@ if TYPE_CHECKING:
     from vecenv.sb3.vec_transpose import VecTransposeImage
     from vecenv.sb3.vec_video_recorder import VecVideoRecorder
 
-_MODULES = {
-    "CloudpickleWrapper": "base_vec_env",
-    "DummyVecEnv": "dummy_vec_env",
-    "Monitor": "monitor",
-    "ReplayBuffer": "_buffers",
-    "RolloutBuffer": "_buffers",
-    "StackedDictObservations": "stacked_observations",
-    "StackedObservations": "stacked_observations",
-    "SubprocVecEnv": "subproc_vec_env",
-    "VecCheckNan": "vec_check_nan",
-    "VecEnv": "base_vec_env",
-    "VecEnvWrapper": "base_vec_env",
-    "VecExtractDictObs": "vec_extract_dict_obs",
-    "VecFrameStack": "vec_frame_stack",
-    "VecMonitor": "vec_monitor",
-    "VecNormalize": "vec_normalize",
-    "VecTransposeImage": "vec_transpose",
-    "VecVideoRecorder": "vec_video_recorder",
-    "evaluate_policy": "evaluation",
-    "from_sb3": "_wrap",
-    "is_vecenv_wrapped": "_chains",
-    "load_results": "monitor",
-    "make_atari_env": "env_util",
-    "make_vec_env": "env_util",
-    "sync_envs_normalization": "_chains",
-    "unwrap": "_wrap",
-    "unwrap_vec_normalize": "_chains",
-    "unwrap_vec_wrapper": "_chains",
-    "wrap": "_wrap",
+_NAMES = {
+    "_buffers": ("ReplayBuffer", "RolloutBuffer"),
+    "_chains": ("is_vecenv_wrapped", "sync_envs_normalization", "unwrap_vec_normalize", "unwrap_vec_wrapper"),
+    "_wrap": ("from_sb3", "unwrap", "wrap"),
+    "base_vec_env": ("CloudpickleWrapper", "VecEnv", "VecEnvWrapper"),
+    "dummy_vec_env": ("DummyVecEnv",),
+    "env_util": ("make_atari_env", "make_vec_env"),
+    "evaluation": ("evaluate_policy",),
+    "monitor": ("Monitor", "load_results"),
+    "stacked_observations": ("StackedDictObservations", "StackedObservations"),
+    "subproc_vec_env": ("SubprocVecEnv",),
+    "vec_check_nan": ("VecCheckNan",),
+    "vec_extract_dict_obs": ("VecExtractDictObs",),
+    "vec_frame_stack": ("VecFrameStack",),
+    "vec_monitor": ("VecMonitor",),
+    "vec_normalize": ("VecNormalize",),
+    "vec_transpose": ("VecTransposeImage",),
+    "vec_video_recorder": ("VecVideoRecorder",),
 }
-_RENAMED = {"StackedDictObservations": "StackedObservations"}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [  # noqa: RUF022  # Stable-Baselines3's, then what it has elsewhere, then ours
     "CloudpickleWrapper",
@@ -106,15 +92,11 @@ __all__ = [  # noqa: RUF022  # Stable-Baselines3's, then what it has elsewhere, 
 
 
 def __getattr__(name: str) -> _Any:
-    """Load what is used when it is first used."""
+    """Import the module of a name when the name is first used."""
     if name not in _MODULES:
         raise AttributeError(f"module 'vecenv.sb3' has no attribute {name!r}")
-    module = _importlib.import_module(f"vecenv.sb3.{_MODULES[name]}")
-    return getattr(module, _RENAMED.get(name, name))
+    return getattr(_importlib.import_module(f"vecenv.sb3.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-_register.watch()

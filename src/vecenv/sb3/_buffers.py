@@ -1,4 +1,4 @@
-"""Buffers for Stable-Baselines3's algorithms, over ours. The one module of this face that imports Stable-Baselines3.
+"""Buffers for Stable-Baselines3's algorithms, over ours. Needs Stable-Baselines3.
 
     PPO("MlpPolicy", env, rollout_buffer_class=vecenv.sb3.RolloutBuffer)
     SAC("MlpPolicy", env, replay_buffer_class=vecenv.sb3.ReplayBuffer)
@@ -46,7 +46,7 @@ class RolloutBuffer(theirs.RolloutBuffer):
         super().__init__(*args, **kwargs)
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Remove everything that is stored."""
         self.pos, self.full, self.generator_ready = 0, False, False
         if self._obs is not None:
             return
@@ -113,7 +113,7 @@ class ReplayBuffer(theirs.ReplayBuffer):
     Args:
         buffer_size, observation_space, action_space, device, n_envs, handle_timeout_termination: Stable-Baselines3's.
         optimize_memory_usage: store each observation once; unlike theirs, also where episodes are truncated.
-        n_steps, gamma: add up rewards of so many steps, as their NStepReplayBuffer; for Dict observations too.
+        n_steps, gamma: sum the discounted rewards of `n_steps` steps, as their NStepReplayBuffer does.
         stack, axis: see `vecenv.buffers.ReplayBuffer`.
     """
 
@@ -169,11 +169,11 @@ class ReplayBuffer(theirs.ReplayBuffer):
 
     @property
     def dones(self) -> _Dones:  # type: ignore[override]  # theirs is an array
-        """Where episodes ended, by slot and env. Setting some says that all envs were reset by hand."""
+        """Where episodes ended, by slot and env. Assigning to it says that the caller has reset all envs."""
         return _Dones(self.ours)
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Remove everything that is stored."""
         super().reset()
         self.ours.clear()
 
@@ -200,7 +200,7 @@ class ReplayBuffer(theirs.ReplayBuffer):
         )
         discounts = {}
         if several:
-            # Theirs tells of terminations apart.
+            # Stable-Baselines3 multiplies by these where episodes did not terminate.
             steps = self.ours.look_ahead(drawn.index, self.ours.n_step)[3]
             discounts = {"discounts": self._tensor((self.ours.gamma**steps).astype(np.float32).reshape(-1, 1))}
         kind = DictReplayBufferSamples if isinstance(obs, dict) else ReplayBufferSamples

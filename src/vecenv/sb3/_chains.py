@@ -1,19 +1,18 @@
-"""Vector envs inside each other."""
+"""Functions that look for wrappers of vector envs."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from typing import Any, TypeVar
 
-from vecenv.sb3._register import counterpart
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvWrapper, counterpart
 from vecenv.sb3.vec_normalize import VecNormalize
 
 WrapperT = TypeVar("WrapperT", bound=VecEnvWrapper)
 
 
 def unwrap_vec_wrapper(env: VecEnv, vec_wrapper_class: type[WrapperT]) -> WrapperT | None:
-    """The outermost wrapper of this class, None if there is none. Wrappers of Stable-Baselines3 are looked through."""
+    """The outermost wrapper of this class, or None. Wrappers of Stable-Baselines3 are searched too."""
     layer: Any = env
     while layer is not None:
         if isinstance(layer, vec_wrapper_class):
@@ -23,7 +22,7 @@ def unwrap_vec_wrapper(env: VecEnv, vec_wrapper_class: type[WrapperT]) -> Wrappe
 
 
 def unwrap_vec_normalize(env: VecEnv) -> VecNormalize | None:
-    """The outermost VecNormalize, None if there is none."""
+    """The outermost VecNormalize, or None."""
     return unwrap_vec_wrapper(env, VecNormalize)
 
 
@@ -38,11 +37,11 @@ def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
     Raises:
         AssertionError: the two are not wrapped alike.
     """
-    kinds = (VecNormalize, counterpart(VecNormalize))
+    kind: Any = counterpart(VecNormalize)  # ours is registered as one of these
     ours, theirs = _layers(env), _layers(eval_env)
     for layer, twin in zip(ours, theirs, strict=False):
-        if isinstance(layer, kinds):
-            assert isinstance(twin, kinds), _unlike(twin, "a VecNormalize", layer)
+        if isinstance(layer, kind):
+            assert isinstance(twin, kind), _unlike(twin, "a VecNormalize", layer)
             if "obs_rms" in vars(layer):
                 twin.obs_rms = deepcopy(layer.obs_rms)
             twin.ret_rms = deepcopy(layer.ret_rms)
@@ -60,7 +59,7 @@ def _layers(env: VecEnv) -> list[Any]:
 
 
 def _inside(venv: Any) -> Any:
-    """What a wrapper wraps, None if it is no wrapper."""
+    """The env inside a wrapper; None for anything else."""
     return vars(venv).get("venv")
 
 

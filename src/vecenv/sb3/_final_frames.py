@@ -1,4 +1,4 @@
-"""What envs show when their episodes end. In the same step they begin anew, so a picture is taken where they are."""
+"""Pictures of the last frame of episodes. Envs are reset in the step that ends an episode, so workers take them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FRAME, _STEP = "_vecenv_final_frame", "_vecenv_plain_step"
 
 
 class FinalFrames:
-    """Pictures of the ends of episodes of some envs. There are none of kernels and of vector envs of others.
+    """Pictures of the last frames of episodes of some envs. Kernels and vector envs of other libraries have none.
 
     Args:
         venv: the vector env, or a wrapper around it.
@@ -29,16 +29,16 @@ class FinalFrames:
         self._at_envs(_watch, self._rows)
 
     def take(self, rows: Collection[int]) -> dict[int, Any]:
-        """The pictures of the envs `rows` that ended an episode, by env id. None of those who have none."""
+        """The pictures of those of the envs `rows` that ended an episode and have one, by env id."""
         frames = self._at_envs(_take, self._rows.intersection(rows))
         return {row: frame for row, frame in enumerate(frames) if frame is not None}
 
     def stop(self) -> None:
-        """Take no more pictures."""
+        """Stop taking pictures."""
         self._at_envs(_unwatch, self._rows)
 
     def _at_envs(self, function: Callable[..., Any], rows: Collection[int]) -> list[Any]:
-        """Call a function with each env and its id, where the env is."""
+        """Call a function with each env and its id, in the process of the env."""
         if not rows:
             return []
         envs = getattr(self._venv, "envs", None)

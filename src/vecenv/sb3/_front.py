@@ -26,7 +26,7 @@ from vecenv.wrappers import Wrapper
 _Dicts = list[dict[str, Any]]
 _MASKS = "action_masks"
 _FACTS = ("metadata", "render_mode", "spec")
-"""What all kernels of a vector env have in common, and need not be copied for."""
+"""Attributes that all kernels of a vector env share, so that no kernel is copied to read them."""
 
 
 class FrontVecEnv(VecEnv):
@@ -90,7 +90,7 @@ class FrontVecEnv(VecEnv):
         if self._kernels is None:
             self._envs.send(actions)
         else:
-            self._actions = actions  # nothing runs side by side with native code: it is all done in step_wait
+            self._actions = actions  # native code runs in step_wait, not in the background
         self.waiting = True
 
     def step_wait(self) -> VecEnvStepReturn:
@@ -128,7 +128,7 @@ class FrontVecEnv(VecEnv):
         return self._observed(step.obs), step.reward.astype(np.float32), dones, infos
 
     def _observed(self, obs: Any) -> VecEnvObs:
-        """Observations without the masks that they carry, which are kept."""
+        """Observations without their action masks, which are kept in `_masks`."""
         if not self._carries_masks:
             return obs
         obs, self._masks = obs
@@ -139,7 +139,7 @@ class FrontVecEnv(VecEnv):
         return single[0] if self._carries_masks else single
 
     def _drop_step(self) -> None:
-        """Wait for a step that nobody will ask for; the reset that follows makes good what failed in it."""
+        """Finish a step whose results are not needed. Its errors are ignored: a reset follows."""
         if self.waiting and self._kernels is None:
             with contextlib.suppress(EnvError):
                 self._inner.recv()
@@ -195,7 +195,7 @@ class FrontVecEnv(VecEnv):
                 return list(self._masks[self._rows(indices)].astype(np.bool_))
             return self._reach(indices, _served.call, method_name, (), {})
         if self._kernels is None:
-            self._masks = None  # the call may have changed what is allowed
+            self._masks = None  # the call may have changed the allowed actions
         return self._reach(indices, _served.call, method_name, method_args, method_kwargs)
 
     def env_is_wrapped(self, wrapper_class: type[gymnasium.Wrapper], indices: VecEnvIndices = None) -> list[bool]:
@@ -212,12 +212,12 @@ class FrontVecEnv(VecEnv):
         return [everyone[index] for index in self._get_indices(indices)]
 
     def at_envs(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Call a function with each env, its index and the arguments, where the env is; nothing for kernels."""
+        """Call a function with each env, its index and the arguments, in the process of the env; empty for kernels."""
         call: Any = self._inner.call
         return [] if self._kernels is not None else list(call(function, *arguments))
 
     def _reach(self, indices: VecEnvIndices, action: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Do something to single envs, where they are; kernels are copied for it."""
+        """Apply an action to single envs, in their processes; kernels are copied for it."""
         rows = self._rows(indices)
         if self._kernels is not None:
             return [action(self._kernels.copy_of(row), *arguments) for row in rows]

@@ -1,7 +1,7 @@
 """Reads pickles without running anything that they name: every class and function in them becomes a record.
 
-A pickle is a program. Those that hold data use few names of well-known libraries, and what they would do with them can
-be noted instead of done. Any other name is refused before it is looked up.
+A pickle is a program. Pickles of data use few names of well-known libraries; calls of these are recorded instead of
+made. Any other name is refused before it is looked up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Record:
 
     Attributes:
         args: what it was called with.
-        state: what the object was to be filled with; None if nothing was.
+        state: that the object would have been given; None if there is none.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -36,7 +36,7 @@ class Record:
         raise TypeError("records are not pickled")
 
     def __getitem__(self, name: str) -> Any:
-        """An attribute of the object that the pickle describes; KeyError if it has no such one."""
+        """An attribute of the object that the pickle describes; KeyError if it does not have it."""
         if not isinstance(self.state, dict):
             raise KeyError(name)
         return self.state[name]
@@ -133,7 +133,7 @@ class _InertUnpickler(_PythonUnpickler):
 
 
 def _check_keys(keys: list[Any]) -> None:
-    """Raise UnsafeFile unless they are plain: a tuple of tuples of tuples may take for ever to hash."""
+    """Raise UnsafeFile unless they are plain: hashing deeply nested tuples may take forever."""
     if not all(isinstance(key, (str, int, float, bytes, type(None))) for key in keys):
         raise UnsafeFile("the pickle has keys that are neither text nor numbers")
 

@@ -1,4 +1,4 @@
-"""The files of VecNormalize: ours, which is data only, and Stable-Baselines3's pickles, which are read as if they were.
+"""The files of VecNormalize: vecenv's format, and Stable-Baselines3's pickles. Reading either one runs no code.
 
 Ours is a zip archive without compression: `header.json` (format, version, settings, shapes) and one `.npy` per array.
 """
@@ -6,10 +6,8 @@ Ours is a zip archive without compression: `header.json` (format, version, setti
 from __future__ import annotations
 
 import io
-import json
 import os
 import pickle
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vecenv._util.files import Archive, parsed
+from vecenv._util.files import Archive, new_file, parsed, write_archive
 from vecenv.errors import UnsafeFile
 from vecenv.sb3 import _inert_pickle as inert
 from vecenv.sb3._inert_pickle import Record
@@ -59,8 +57,8 @@ class Contents:
 
     Attributes:
         settings: as given.
-        shapes: of the observation's arrays by key; key "" if it is a single array. None of those that have none.
-        obs: their statistics, of those that are normalised, or were until that was switched off.
+        shapes: of the observation's arrays by key; key "" if it is a single array; None if a space has no shape.
+        obs: statistics by key, of the arrays that are normalised or were at some time.
         returns: statistics of the discounted returns.
     """
 
@@ -90,7 +88,7 @@ def read(path: str | os.PathLike[str]) -> Contents:
 
 
 def write(path: str | os.PathLike[str], contents: Contents) -> None:
-    """Write our format. A file that is there is replaced when the new one is complete."""
+    """Write vecenv's format. An existing file is replaced when the new one is complete."""
     header = {
         "format": _NAME,
         "version": _VERSION,
@@ -100,21 +98,17 @@ def write(path: str | os.PathLike[str], contents: Contents) -> None:
         "obs_counts": {key: float(statistics.count) for key, statistics in contents.obs.items()},
     }
     arrays = {"returns.mean": contents.returns.mean, "returns.var": contents.returns.var}
-    for position, statistics in enumerate(contents.obs.values()):  # keys can be no file names
+    for position, statistics in enumerate(contents.obs.values()):  # keys may not be valid file names
         arrays |= {f"obs.{position}.mean": statistics.mean, f"obs.{position}.var": statistics.var}
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("header.json", json.dumps(header, indent=1))
-        for name, values in arrays.items():
-            archive.writestr(f"{name}.npy", _npy(values))
-    _replace(path, buffer.getvalue())
+    with new_file(path) as file:
+        write_archive(file, header, {name: np.asarray(values, np.float64) for name, values in arrays.items()})
 
 
 def write_pickle(path: str | os.PathLike[str], contents: Contents, attributes: Mapping[str, Any]) -> None:
     """Write a pickle that `VecNormalize.load` of Stable-Baselines3 reads.
 
     Args:
-        path: where; a file that is there is replaced when the new one is complete.
+        path: where; an existing file is replaced when the new one is complete.
         contents: what to write.
         attributes: the env's part of the object: spaces, number of envs, render mode and metadata.
     """
@@ -131,9 +125,8 @@ def write_pickle(path: str | os.PathLike[str], contents: Contents, attributes: M
         "ret_rms": _as_running_mean_std(contents.returns),
         "old_reward": np.array([]),
     }
-    buffer = io.BytesIO()
-    _Sb3Pickler(buffer, protocol=4).dump(_Sb3Object(_VEC_NORMALIZE, state))
-    _replace(path, buffer.getvalue())
+    with new_file(path) as file:
+        _Sb3Pickler(file, protocol=4).dump(_Sb3Object(_VEC_NORMALIZE, state))
 
 
 def _read_archive(data: bytes) -> Contents:
@@ -193,7 +186,7 @@ def _read_pickle(data: bytes) -> Contents:
     space = saved["observation_space"]
     parts = space["spaces"] if "spaces" in space.state else {_WHOLE: space}
     if not isinstance(parts, dict) or not all(isinstance(part, _Space) for part in parts.values()):
-        raise UnsafeFile("the pickle's observation space is none")
+        raise UnsafeFile("the pickle's observation space is not a space")
     keys = saved.state.get("norm_obs_keys")
     norm_obs = _flag(saved["norm_obs"])
     if norm_obs and keys is None and "spaces" in space.state:
@@ -241,12 +234,12 @@ def _check(contents: Contents) -> None:
             raise UnsafeFile("statistics that are not finite float64 numbers")
         if (statistics.var < 0).any() or statistics.count < 0:
             raise UnsafeFile("statistics with a negative variance or count")
-    settings = dict(vars(contents.settings))  # not asdict: what is not yet looked at may take for ever to copy
+    settings = dict(vars(contents.settings))  # not asdict: copying values that are not checked yet may take forever
     keys = settings.pop("norm_obs_keys")
     if not all(isinstance(value, (bool, int, float)) and not np.isnan(value) for value in settings.values()):
-        raise UnsafeFile(f"settings that are no numbers, of {', '.join(settings)}")
+        raise UnsafeFile(f"settings that are not numbers, among {', '.join(settings)}")
     if min(settings[name] for name in ("clip_obs", "clip_reward", "epsilon")) < 0 or not 0 <= settings["gamma"] <= 1:
-        raise UnsafeFile(f"settings that cannot be: {settings}")
+        raise UnsafeFile(f"settings out of range: {settings}")
     if keys is not None and not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
         raise UnsafeFile("norm_obs_keys must be a list of names")
     normalised = [_WHOLE] if keys is None else keys
@@ -281,19 +274,3 @@ class _Sb3Pickler(_PythonPickler):
 
 def _as_running_mean_std(statistics: Statistics) -> _Sb3Object:
     return _Sb3Object(_RUNNING_MEAN_STD, asdict(statistics))
-
-
-def _npy(values: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.asarray(values, np.float64), allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _replace(path: str | os.PathLike[str], data: bytes) -> None:
-    target = Path(path)
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)

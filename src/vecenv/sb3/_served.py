@@ -1,4 +1,4 @@
-"""Single envs of a vector env: how they are held by workers, and how they are reached. Torch-free, as workers are."""
+"""Single envs of a vector env in worker processes. This module imports neither Stable-Baselines3 nor torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vecenv.sb3.patch_gym import _patch_env
 
 _MARK = "_vecenv_is_served"
 _TWINS = ("stable_baselines3.common.", "vecenv.sb3.")
-"""Where classes are that Stable-Baselines3 and we both have."""
+"""Packages of classes that Stable-Baselines3 and vecenv.sb3 both have, under the same names."""
 
 
 class WithMask(spaces.Tuple):
@@ -24,9 +24,9 @@ class WithMask(spaces.Tuple):
 
 
 class Served(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An env in a worker: it is given options only if there are any, and its action mask travels with observations.
+    """An env in a worker. It gets options only if there are any, and its action mask is sent with its observations.
 
-    So a mask needs no exchange of its own. It is asked for after each reset and each step that ends no episode.
+    So a mask needs no message of its own. It is computed after each reset and each step that does not end an episode.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -55,7 +55,7 @@ class Served(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class ServedFactory:
-    """Makes the env of one of SB3's functions, as workers hold it."""
+    """Calls a function that makes an env, and wraps the env for a worker."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
@@ -70,7 +70,7 @@ class ServedFactory:
 
 
 def same_instance() -> str:
-    """What is wrong with functions that return one env several times."""
+    """The error message for functions that return the same env."""
     return (
         "You tried to create multiple environments, but the function to create them returned the same instance "
         "instead of creating different objects. You are probably using `make_vec_env(lambda: env)` or "
@@ -90,7 +90,7 @@ def mask_size(env: gymnasium.Env[Any, Any]) -> int | None:
 
 
 def _choices(space: Space[Any]) -> int | None:
-    """The number of choices that a mask speaks of, in sb3-contrib's layout."""
+    """The number of entries of a mask in sb3-contrib's layout."""
     if isinstance(space, spaces.Discrete):
         return int(space.n)
     if isinstance(space, spaces.MultiDiscrete):
@@ -100,13 +100,13 @@ def _choices(space: Space[Any]) -> int | None:
     return None
 
 
-# --- what vector envs do to single envs, called where these are ------------------------------------------------------
+# --- functions that vector envs call in the processes of their envs ---------------------------------------------------
 
 
 def reach(
     env: gymnasium.Env[Any, Any], row: int, rows: Collection[int], action: Callable[..., Any], *arguments: Any
 ) -> Any:
-    """Do something to the env if its row is one of `rows`."""
+    """Apply an action to the env if its row is one of `rows`."""
     if row not in rows:
         return None
     return action(env.env if isinstance(env, Served) else env, *arguments)
@@ -152,7 +152,7 @@ def is_wrapped(env: gymnasium.Env[Any, Any], wrapper_name: str) -> bool:
 
 
 def name_of(wrapper_class: type) -> str:
-    """A class by name: to compare it no worker imports Stable-Baselines3. Our classes have the names of theirs."""
+    """A class by name, so that workers can compare it without importing Stable-Baselines3."""
     name = f"{wrapper_class.__module__}.{wrapper_class.__qualname__}"
     for prefix in _TWINS:
         if name.startswith(prefix):

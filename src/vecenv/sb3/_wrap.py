@@ -14,7 +14,7 @@ from vecenv._front.reset_options import ResetOptions
 from vecenv._front.vector_env import VectorEnv
 from vecenv.errors import ConfigTypeError, UnsupportedError
 from vecenv.sb3._front import FrontVecEnv
-from vecenv.sb3._register import is_vec_env
+from vecenv.sb3.base_vec_env import is_vec_env
 from vecenv.wrappers import Wrapper
 
 
@@ -72,8 +72,8 @@ class FromSB3(gymnasium.vector.VectorEnv):
         """Begin new episodes of all envs.
 
         Args:
-            seed: None; an int, of which env k gets `seed + k`; or one int or None per env.
-            options: one dict for all envs, or one per env. SB3 cannot reset some envs alone: no "reset_mask".
+            seed: None; an int: env k gets `seed + k`; or one int or None per env.
+            options: one dict for all envs, or one per env. SB3 resets all envs together: no "reset_mask".
         """
         given = ResetOptions.parse(options, self.num_envs)
         if given.mask is not None:
@@ -91,9 +91,9 @@ class FromSB3(gymnasium.vector.VectorEnv):
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step all envs."""
         given = actions if self._plain else list(iterate(self.action_space, actions))
-        obs, rewards, dones, told = self.venv.step(given)
+        obs, rewards, dones, step_infos = self.venv.step(given)
         dones = np.array(dones, np.bool_)
-        infos = [dict(info) for info in told]
+        infos = [dict(info) for info in step_infos]
         truncated = np.array([bool(info.pop("TimeLimit.truncated", False)) for info in infos]) & dones
         final: dict[str, Any] = {}
         ended = np.flatnonzero(dones).tolist()

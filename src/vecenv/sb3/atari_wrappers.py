@@ -8,7 +8,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from vecenv.errors import MissingExtra, SpaceError
+from vecenv._util.screens import clip_reward, life_lost, load_opencv, load_resize
+from vecenv.errors import SpaceError
 
 _Env = gymnasium.Env[Any, Any]
 _Wrapper = gymnasium.Wrapper[Any, Any, Any, Any]
@@ -101,8 +102,7 @@ class EpisodicLifeEnv(_Wrapper):
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.was_real_done = terminated or truncated
         lives = self._count()
-        # In Qbert lives may be 0 for a few frames before the game is over; that is no life lost.
-        terminated = terminated or 0 < lives < self.lives
+        terminated = terminated or life_lost(self.lives, lives)
         self.lives = lives
         return obs, reward, terminated, truncated, info
 
@@ -110,7 +110,7 @@ class EpisodicLifeEnv(_Wrapper):
         if self.was_real_done:
             obs, info = self.env.reset(**kwargs)
         else:
-            obs, _, terminated, truncated, info = self.env.step(_NOOP)  # on from where the life was lost
+            obs, _, terminated, truncated, info = self.env.step(_NOOP)  # the game continues where the life was lost
             if terminated or truncated:
                 obs, info = self.env.reset(**kwargs)
         self.lives = self._count()
@@ -155,7 +155,7 @@ class ClipRewardEnv(gymnasium.RewardWrapper[Any, Any]):
     """Rewards are their signs: -1, 0 or 1."""
 
     def reward(self, reward: SupportsFloat) -> float:
-        return np.sign(float(reward))
+        return clip_reward(float(reward))
 
 
 class WarpFrame(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -174,16 +174,17 @@ class WarpFrame(gymnasium.ObservationWrapper[Any, Any, Any]):
         super().__init__(env)
         self.width = width
         self.height = height
-        self._cv2 = _opencv()
+        self._cv2 = load_opencv("WarpFrame")
+        self._cv2.ocl.setUseOpenCL(False)  # as in SB3: no faster for small frames, and it would use the GPU
+        self._resize = load_resize("WarpFrame")
         assert isinstance(env.observation_space, spaces.Box), f"Expected Box space, got {env.observation_space}"
         dtype: Any = env.observation_space.dtype
         self.observation_space = spaces.Box(low=0, high=255, shape=(height, width, 1), dtype=dtype)
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
-        """The frame, warped."""
-        cv2 = self._cv2
-        grey = cv2.cvtColor(observation, cv2.COLOR_RGB2GRAY)
-        return cv2.resize(grey, (self.width, self.height), interpolation=cv2.INTER_AREA)[:, :, None]
+        """The frame in grey and in the new size."""
+        grey = self._cv2.cvtColor(observation, self._cv2.COLOR_RGB2GRAY)
+        return self._resize(grey, (self.width, self.height))[:, :, None]
 
 
 class AtariWrapper(_Wrapper):
@@ -232,13 +233,3 @@ def _meanings(env: _Env) -> list[str]:
 
 def _check_meaning(env: _Env, action: int, meaning: str) -> None:
     assert _meanings(env)[action] == meaning, f"action {action} must be {meaning!r}, the env has {_meanings(env)}"
-
-
-def _opencv() -> Any:
-    """OpenCV as SB3 uses it: without OpenCL, which is no faster for small frames and uses the GPU."""
-    try:
-        import cv2  # type: ignore[import-not-found]  # optional
-    except ImportError as error:
-        raise MissingExtra("WarpFrame needs OpenCV: pip install opencv-python") from error
-    cv2.ocl.setUseOpenCL(False)
-    return cv2

@@ -1,19 +1,24 @@
-"""The abstract `VecEnv` of Stable-Baselines3 and its wrappers. Nothing here imports Stable-Baselines3 or torch."""
+"""`VecEnv` and `VecEnvWrapper`, which inherit from those of Stable-Baselines3 where that is installed."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import os
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import cloudpickle
 import gymnasium
 import numpy as np
 from gymnasium import Space
 
-from vecenv.sb3._tools import CloudpickleWrapper, show, tile_images
+from vecenv.baselines._tools import tile_images
+from vecenv.engines.process.reaper import MARK
 
 __all__ = [
     "CloudpickleWrapper",
@@ -33,7 +38,50 @@ VecEnvStepReturn: TypeAlias = tuple[VecEnvObs, np.ndarray, np.ndarray, list[dict
 """Observations, float32 rewards, bool dones and one fresh info dict per env."""
 
 
-class VecEnv(ABC):
+_Class = TypeVar("_Class", bound=type)
+
+
+def _load_sb3() -> Any:
+    """Stable-Baselines3's package of vector envs; None if it is not installed, or in a worker process.
+
+    Workers import modules that use this one. They need no vector envs, and torch would cost each of them seconds and
+    hundreds of megabytes.
+    """
+    package = "stable_baselines3.common.vec_env"
+    if MARK in os.environ:
+        return sys.modules.get(package)
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        return None
+
+
+_sb3 = _load_sb3()
+if TYPE_CHECKING or _sb3 is None:
+    _Base = _WrapperBase = ABC
+else:
+    _Base, _WrapperBase = _sb3.VecEnv, _sb3.VecEnvWrapper
+
+
+def counterpart(ours: type) -> type:
+    """The class of the same name in Stable-Baselines3; ours itself if there is none."""
+    return getattr(_sb3, ours.__name__, ours)
+
+
+def registered(ours: _Class) -> _Class:
+    """Make functions of Stable-Baselines3 that look for a class accept ours of the same name: a class decorator."""
+    theirs: Any = counterpart(ours)
+    if theirs is not ours:
+        theirs.register(ours)
+    return ours
+
+
+def is_vec_env(thing: Any) -> bool:
+    """Whether this is a VecEnv, ours or Stable-Baselines3's."""
+    return isinstance(thing, counterpart(VecEnv))
+
+
+class VecEnv(_Base):
     """Several envs stepped together. An episode that ends begins again in the same step.
 
     Every array that a call returns is new, writable and the caller's.
@@ -44,7 +92,7 @@ class VecEnv(ABC):
         action_space: of a single env.
 
     Attributes:
-        reset_infos: what each env's latest reset said, also one that followed the end of an episode.
+        reset_infos: the info of each env's latest reset, also of resets at the end of an episode.
         render_mode: of all envs.
     """
 
@@ -53,6 +101,7 @@ class VecEnv(ABC):
     _options: list[dict[str, Any]]
 
     def __init__(self, num_envs: int, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        # Stable-Baselines3's is not called: it would reset the seeds and infos of the env inside a wrapper.
         self.num_envs = num_envs
         self.observation_space = observation_space
         self.action_space = action_space
@@ -72,24 +121,24 @@ class VecEnv(ABC):
         self.metadata: dict[str, Any] = {"render_modes": shown}
 
     def _start_vec_env(self) -> None:
-        """What there is before the first reset."""
+        """Set infos, seeds and options to what they are before the first reset."""
         self.reset_infos = [{} for _ in range(self.num_envs)]
         self._reset_seeds()
         self._reset_options()
 
     def _reset_seeds(self) -> None:
-        """Forget the seeds of the next reset."""
+        """Clear the seeds of the next reset."""
         self._seeds = [None] * self.num_envs
 
     def _reset_options(self) -> None:
-        """Forget the options of the next reset."""
+        """Clear the options of the next reset."""
         self._options = [{} for _ in range(self.num_envs)]
 
     @abstractmethod
     def reset(self) -> VecEnvObs:
         """Begin an episode in every env, with the seeds and options that were set for it.
 
-        A step that is running is dropped. What the envs said is in `reset_infos`.
+        The results of a running step are dropped. The infos are in `reset_infos`.
         """
 
     @abstractmethod
@@ -121,7 +170,7 @@ class VecEnv(ABC):
         """Read an attribute, searched through each env's wrappers.
 
         Raises:
-            AttributeError: an env has none of that name.
+            AttributeError: an env has no such attribute.
         """
 
     @abstractmethod
@@ -151,10 +200,10 @@ class VecEnv(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no images")
 
     def render(self, mode: str | None = None) -> np.ndarray | None:
-        """All envs as one picture, returned for "rgb_array"; envs whose mode is another show themselves.
+        """All envs as one picture, returned for "rgb_array"; envs with another mode draw themselves.
 
         Args:
-            mode: None, or the envs' own render mode; another is a warning. "human" shows "rgb_array" envs in a window.
+            mode: None, or the envs' own render mode; others cause a warning. "human" opens a window for "rgb_array".
         """
         shows_images = mode == "human" and self.render_mode == "rgb_array"
         if mode is not None and mode != self.render_mode and not shows_images:
@@ -175,7 +224,10 @@ class VecEnv(ABC):
         picture = tile_images(self.get_images())  # type: ignore[arg-type]  # of "rgb_array" envs none is None
         if not shows_images:
             return picture
-        show(picture)
+        import cv2  # type: ignore[import-not-found]  # optional
+
+        cv2.imshow("vecenv", picture[:, :, ::-1])  # the name of the window is Stable-Baselines3's too
+        cv2.waitKey(1)
         return None
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
@@ -200,19 +252,24 @@ class VecEnv(ABC):
         return _class_name(self) if already_found and hasattr(self, name) else None
 
     def _get_indices(self, indices: VecEnvIndices) -> Iterable[int]:
-        """The indices that are meant."""
+        """The given indices as numbers; all if None."""
         if indices is None:
             return range(self.num_envs)
         return [int(indices)] if isinstance(indices, (int, np.integer)) else indices
 
 
-class VecEnvWrapper(VecEnv):
+def _inner(name: str) -> property:
+    """An attribute of a wrapper that is the inner env's."""
+    return property(lambda self: getattr(self.venv, name), lambda self, value: setattr(self.venv, name, value))
+
+
+class VecEnvWrapper(VecEnv, _WrapperBase):
     """A VecEnv around another one: override `reset` and `step_wait`.
 
     Attributes that it lacks are those of the inner ones, `reset_infos` is always the inner one's.
 
     Args:
-        venv: to be wrapped; one of Stable-Baselines3 will do.
+        venv: to be wrapped, one of vecenv.sb3 or of Stable-Baselines3.
         observation_space: if it is another than that of `venv`.
         action_space: if it is another than that of `venv`.
     """
@@ -231,30 +288,9 @@ class VecEnvWrapper(VecEnv):
     def _start_vec_env(self) -> None:
         """Infos, seeds and options are the inner one's."""
 
-    @property
-    def reset_infos(self) -> list[dict[str, Any]]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What each env's latest reset said."""
-        return self.venv.reset_infos
-
-    @reset_infos.setter
-    def reset_infos(self, infos: list[dict[str, Any]]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.venv.reset_infos = infos
-
-    @property
-    def _seeds(self) -> list[int | None]:  # pyright: ignore[reportIncompatibleVariableOverride]  # a view of the inner one's
-        return self.venv._seeds
-
-    @_seeds.setter
-    def _seeds(self, seeds: list[int | None]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.venv._seeds = seeds
-
-    @property
-    def _options(self) -> list[dict[str, Any]]:  # pyright: ignore[reportIncompatibleVariableOverride]  # a view of the inner one's
-        return self.venv._options
-
-    @_options.setter
-    def _options(self, options: list[dict[str, Any]]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.venv._options = options
+    reset_infos: Any = _inner("reset_infos")
+    _seeds: Any = _inner("_seeds")
+    _options: Any = _inner("_options")
 
     @abstractmethod
     def reset(self) -> VecEnvObs: ...
@@ -303,8 +339,8 @@ class VecEnvWrapper(VecEnv):
         return self.venv.unwrapped
 
     def __getattr__(self, name: str) -> Any:
-        # Forwarding is what users of these wrappers rely on.
-        if name in ("venv", "class_attributes"):  # a wrapper that is being unpickled has none yet
+        # Users of Stable-Baselines3's wrappers rely on this forwarding.
+        if name in ("venv", "class_attributes"):  # while a wrapper is being unpickled
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r} yet")
         hidden = self.getattr_depth_check(name, already_found=False)
         if hidden is not None:
@@ -313,10 +349,6 @@ class VecEnvWrapper(VecEnv):
                 f"ambiguous and hides attribute from {hidden}"
             )
         return self.getattr_recursive(name)
-
-    def _get_all_attributes(self) -> dict[str, Any]:
-        """Attributes of this wrapper and of its class."""
-        return {**self.__dict__, **self.class_attributes}
 
     def getattr_recursive(self, name: str) -> Any:
         """The attribute of this wrapper or of the first inner one that has it."""
@@ -332,6 +364,19 @@ class VecEnvWrapper(VecEnv):
         if here and already_found:
             return _class_name(self)
         return self.venv.getattr_depth_check(name, already_found or here)
+
+
+class CloudpickleWrapper:
+    """Holds `var` and is pickled with cloudpickle, so that lambdas and local classes reach other processes."""
+
+    def __init__(self, var: Any) -> None:
+        self.var = var
+
+    def __getstate__(self) -> bytes:
+        return cloudpickle.dumps(self.var)
+
+    def __setstate__(self, state: bytes) -> None:
+        self.var = cloudpickle.loads(state)
 
 
 def _class_name(venv: VecEnv) -> str:

@@ -13,14 +13,15 @@ import numpy as np
 
 from vecenv.errors import ConfigError
 from vecenv.sb3 import _served
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, registered
 from vecenv.sb3.patch_gym import _patch_env
 from vecenv.sb3.util import dict_to_obs, obs_space_info
 
 _ATOMS = frozenset({bool, int, float, str, bytes, type(None), np.bool_, np.float32, np.float64, np.int32, np.int64})
-"""Types of values that nobody can change."""
+"""Types of immutable values."""
 
 
+@registered
 class DummyVecEnv(VecEnv):
     """Envs stepped one after the other. Nothing is checked: what NumPy can store is stored.
 
@@ -29,7 +30,7 @@ class DummyVecEnv(VecEnv):
 
     Attributes:
         envs: the environments.
-        actions: of the step that is running or was the last.
+        actions: of the running or last step.
 
     Raises:
         ValueError: two functions returned the same env.
@@ -49,7 +50,7 @@ class DummyVecEnv(VecEnv):
         self.buf_obs: dict[Any, np.ndarray] = OrderedDict(
             (key, np.zeros((self.num_envs, *shapes[key]), dtypes[key])) for key in self.keys
         )
-        """What observations look like; they themselves are new arrays each time."""
+        """Arrays with the shapes and dtypes of observations; returned observations are new arrays."""
         self.metadata = first.metadata
 
     def reset(self) -> VecEnvObs:
@@ -67,7 +68,7 @@ class DummyVecEnv(VecEnv):
         self.actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
-        # One tight loop: what is usual is prepared for all, what is not is put in its place.
+        # The usual results are prepared for all envs; the loop only writes the unusual ones.
         count = self.num_envs
         observations: list[Any] = []
         rewards: list[Any] = []
@@ -80,11 +81,11 @@ class DummyVecEnv(VecEnv):
             obs, reward, terminated, truncated, info = env.step(action)
             if terminated or truncated or info:
                 row = len(rewards)
-                told = infos[row] = _isolated(info)
-                told["TimeLimit.truncated"] = truncated and not terminated
+                step_info = infos[row] = _isolated(info)
+                step_info["TimeLimit.truncated"] = truncated and not terminated
                 if terminated or truncated:
                     dones[row] = True
-                    told["terminal_observation"] = copy.deepcopy(obs)  # a reset may write into the same array
+                    step_info["terminal_observation"] = copy.deepcopy(obs)  # a reset may write into the same array
                     obs, info = env.reset()
                     self.reset_infos[row] = _isolated(info)
             keep_obs(obs)
@@ -132,12 +133,12 @@ class DummyVecEnv(VecEnv):
 
 
 def no_images(render_mode: str | None) -> str:
-    """The warning of envs that are asked for images they cannot give."""
+    """The warning if images are requested from envs with another render mode."""
     return f"The render mode is {render_mode}, but this method assumes it is `rgb_array` to obtain images."
 
 
 def _isolated(info: dict[str, Any]) -> dict[str, Any]:
-    """A copy of an info that shares nothing that its env could change later."""
+    """A copy of an info that shares no mutable value with the env."""
     return {key: value if type(value) in _ATOMS else copy.deepcopy(value) for key, value in info.items()}
 
 
@@ -156,7 +157,7 @@ def _column(values: list[Any], like: np.ndarray) -> np.ndarray:
 
 
 def _joined(values: list[Any], like: np.ndarray) -> np.ndarray | None:
-    """The same, many times faster, for arrays that need no cast; None or an error if it is not so simple."""
+    """The same, many times faster, for arrays that need no cast; None or an error for any others."""
     if like.ndim == 1 or set(map(len, values)) != {like.shape[1]}:
         return None
     if like.ndim == 2:

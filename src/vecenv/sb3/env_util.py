@@ -22,7 +22,7 @@ _Kwargs = dict[str, Any]
 
 
 def unwrap_wrapper(env: gymnasium.Env[Any, Any], wrapper_class: type[WrapperT]) -> WrapperT | None:
-    """The outermost wrapper of this class, None if there is none; our Monitor and Stable-Baselines3's count as one."""
+    """The outermost wrapper of this class, or None; our Monitor and Stable-Baselines3's count as one."""
     return _served.find_wrapper(env, _served.name_of(wrapper_class))  # type: ignore[return-value]  # found by its name
 
 
@@ -59,7 +59,7 @@ def make_vec_env(
         monitor_kwargs: arguments of the Monitor.
         wrapper_kwargs: arguments of the wrapper.
     """
-    # A worker does not run the script that registered an id: it is given what the id stands for.
+    # A worker does not run the script that registered an id, so it gets the spec instead of the id.
     registered = gymnasium.registry.get(env_id) if isinstance(env_id, str) else None
     source = env_id if registered is None else importable(registered)
 

@@ -1,4 +1,4 @@
-"""How good a policy is."""
+"""Mean return of a policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vecenv.sb3._chains import is_vecenv_wrapped
-from vecenv.sb3._register import counterpart, is_vec_env
+from vecenv.sb3.base_vec_env import counterpart, is_vec_env
 from vecenv.sb3.dummy_vec_env import DummyVecEnv
 from vecenv.sb3.monitor import Monitor
 from vecenv.sb3.vec_monitor import VecMonitor
@@ -48,8 +48,7 @@ def evaluate_policy(
     # Callbacks read these variables by name: they are Stable-Baselines3's.
     if not is_vec_env(env):
         env = DummyVecEnv([lambda single=env: single])
-    monitors = (VecMonitor, counterpart(VecMonitor))
-    is_monitor_wrapped = any(is_vecenv_wrapped(env, kind) for kind in monitors) or env.env_is_wrapped(Monitor)[0]
+    is_monitor_wrapped = is_vecenv_wrapped(env, counterpart(VecMonitor)) or env.env_is_wrapped(Monitor)[0]
     if not is_monitor_wrapped and warn:
         warnings.warn(
             "Evaluation environment is not wrapped with a ``Monitor`` wrapper. This may result in reporting modified "
@@ -76,7 +75,7 @@ def evaluate_policy(
         current_rewards += rewards
         current_lengths += 1
         for i in np.flatnonzero(episode_counts < episode_count_targets).tolist():
-            reward, done, info = rewards[i], dones[i], infos[i]  # the callback may look at them
+            reward, done, info = rewards[i], dones[i], infos[i]  # callbacks read them
             episode_starts[i] = done
             if callback is not None:
                 callback(locals(), globals())
@@ -86,7 +85,7 @@ def evaluate_policy(
                 episode_rewards.append(float(current_rewards[i]))
                 episode_lengths.append(int(current_lengths[i]))
                 episode_counts[i] += 1
-            elif "episode" in info:  # the loss of a life is an end that the monitor does not see
+            elif "episode" in info:  # for the monitor the loss of a life does not end an episode
                 episode_rewards.append(info["episode"]["r"])
                 episode_lengths.append(info["episode"]["l"])
                 episode_counts[i] += 1

@@ -24,10 +24,10 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     Args:
         env: the environment.
-        filename: a file for one row per episode; None is none. See `ResultsWriter`.
+        filename: a file for one row per episode, or None for no file. See `ResultsWriter`.
         allow_early_resets: False raises RuntimeError if an episode is not over when the next one begins.
-        reset_keywords: arguments that `reset` must be given and that are noted with the episode.
-        info_keywords: keys of the last info that are noted with the episode.
+        reset_keywords: arguments that `reset` requires and that are written with the episode.
+        info_keywords: keys of the last info that are written with the episode.
         override_existing: False adds to a file that is there.
     """
 
@@ -102,7 +102,7 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def _end(self, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Note the episode that just ended."""
+        """Write the episode that just ended."""
         total, length, seconds = sum(self.rewards), len(self.rewards), time.time() - self.t_start
         self.episode_returns.append(total)
         self.episode_lengths.append(length)

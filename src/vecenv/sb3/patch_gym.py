@@ -47,7 +47,7 @@ def _convert_space(space: Any) -> gymnasium.Space[Any]:
 
 
 def _check_is_gyms(thing: Any, class_name: str, kind: str) -> None:
-    gym = sys.modules.get("gym")  # whoever made one of its envs has imported it
+    gym = sys.modules.get("gym")  # a program that has an env of Gym has imported it
     if gym is None or not isinstance(thing, getattr(gym, class_name)):
         raise ValueError(
             f"The {kind} is of type {type(thing)}, not a Gymnasium {kind}. In this case, we expect OpenAI Gym to be "

@@ -14,7 +14,7 @@ class RunningMeanStd(Moments):
     """Running mean and variance, float64.
 
     Args:
-        epsilon: the count to begin with.
+        epsilon: the initial count.
         shape: of one sample.
     """
 
@@ -46,13 +46,14 @@ class RunningMeanStd(Moments):
         if batch.shape[1:] == self.shape:
             super().update(batch)
         else:
-            fit = batch if batch.dtype.kind != "f" else batch[~unfit_rows(batch)]
+            unfit = unfit_rows(batch)
+            fit = batch if unfit is None else batch[~unfit]
             self.skipped += len(batch) - len(fit)
             if len(fit):
                 self.update_from_moments(fit.mean(axis=0), fit.var(axis=0), len(fit))
 
     def copy(self) -> RunningMeanStd:
-        """One that goes on by itself."""
+        """An independent copy."""
         return RunningMeanStd.of(self)
 
     @classmethod

@@ -10,7 +10,8 @@ import numpy as np
 from gymnasium import spaces
 
 from vecenv._util.checks import positive_int
-from vecenv.sb3._images import is_channels_first, is_image_space
+from vecenv.sb3.util import is_channels_first
+from vecenv.wrappers._observations import is_image
 from vecenv.wrappers._stacking import Stacker
 
 
@@ -31,7 +32,7 @@ class StackedObservations:
         sub_stacked_observations: the parts of a Dict.
 
     Raises:
-        TypeError: the space is another one, or the order does not belong to it.
+        TypeError: the space is of another kind, or the order does not fit it.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class StackedObservations:
         """
         assert channels_order in (None, "last", "first"), "`channels_order` must be one of following: 'last', 'first'"
         if channels_order is None:
-            channels_first = is_image_space(observation_space) and is_channels_first(observation_space)
+            channels_first = is_image(observation_space) and is_channels_first(observation_space)
         else:
             channels_first = channels_order == "first"
         repeat_axis = 0 if channels_first else -1
@@ -99,7 +100,7 @@ class StackedObservations:
         return self._stacker.current(self._everyone)
 
     def reset(self, observation: Any) -> Any:
-        """Forget all and begin with these observations, one per env; returns the stacks."""
+        """Start all stacks with these observations, one per env; return the stacks."""
         if isinstance(observation, dict):
             return {key: self.sub_stacked_observations[key].reset(part) for key, part in observation.items()}
         return self._stacker.push(self._everyone, observation, np.ones(len(self._everyone), np.bool_))
@@ -131,3 +132,7 @@ class StackedObservations:
         if isinstance(observations, dict):
             return {key: self.sub_stacked_observations[key]._push(part, began) for key, part in observations.items()}
         return self._stacker.push(self._everyone, observations, began)
+
+
+StackedDictObservations = StackedObservations
+"""The name that Stable-Baselines3 has for one of a Dict."""

@@ -11,8 +11,10 @@ import gymnasium
 from vecenv._make.make import make
 from vecenv.sb3._front import FrontVecEnv
 from vecenv.sb3._served import ServedFactory
+from vecenv.sb3.base_vec_env import registered
 
 
+@registered
 class SubprocVecEnv(FrontVecEnv):
     """Envs in as many worker processes as there are processors, with observations and action masks in shared memory.
 
@@ -23,7 +25,7 @@ class SubprocVecEnv(FrontVecEnv):
         env_fns: functions that create the environments.
         start_method: of the processes; None is "forkserver" where there is one, else "spawn".
         workers: number of processes; default: the processors there are, at most one per env.
-        check_finite: as for `vecenv.make`; Stable-Baselines3 does not look.
+        check_finite: as for `vecenv.make`; Stable-Baselines3 does not check.
 
     Raises:
         ValueError: there is no such start method.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -52,3 +53,16 @@ def obs_space_info(obs_space: Space[Any]) -> tuple[list[Any], dict[Any, tuple[in
     shapes: dict[Any, Any] = {key: part.shape for key, part in parts.items()}
     dtypes: dict[Any, Any] = {key: part.dtype for key, part in parts.items()}
     return list(parts), shapes, dtypes
+
+
+def is_channels_first(space: spaces.Box) -> bool:
+    """Whether the first axis of an image is the channels: whether it is the shortest one.
+
+    If the second axis is the shortest, there is a warning and the channels are assumed to be last.
+    """
+    shortest = int(np.argmin(space.shape))
+    if shortest == 1:
+        warnings.warn(
+            "Treating image space as channels-last, while second dimension was smallest of the three.", stacklevel=2
+        )
+    return shortest == 0

@@ -1,4 +1,4 @@
-"""Says where a NaN or an infinity came from."""
+"""A wrapper that reports where a NaN or an infinity came from."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from vecenv._batch.finite import all_finite
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, registered
 
 
+@registered
 class VecCheckNan(VecEnvWrapper):
     """Looks for NaN and infinity in actions, observations and rewards, and says whether model or env made it.
 
     Args:
-        venv: to be wrapped; its actions are no Dict.
+        venv: to be wrapped; its action space is not a Dict.
         raise_exception: raise ValueError instead of a warning.
         warn_once: stop looking after the first warning.
         check_inf: look for infinities too.
@@ -41,7 +43,7 @@ class VecCheckNan(VecEnvWrapper):
         self.venv.step_async(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Wait for the step, check what it brought."""
+        """Wait for the step and check its results."""
         observations, rewards, dones, infos = self.venv.step_wait()
         self._check("environment", ("action", self._actions), observations=observations, rewards=rewards, dones=dones)
         self._observations = observations
@@ -57,7 +59,7 @@ class VecCheckNan(VecEnvWrapper):
     def check_array_value(self, name: str, value: np.ndarray) -> list[tuple[str, str]]:
         """What is wrong with an array: pairs of `name` and "inf" or "nan"."""
         value = np.asarray(value)
-        if value.dtype.kind in "biu" or np.isfinite(value).all():
+        if value.dtype.kind in "biu" or all_finite(value):
             return []
         found = []
         if self.check_inf and np.isinf(value).any():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper, registered
 
 
+@registered
 class VecExtractDictObs(VecEnvWrapper):
     """Observations that are one part of the inner env's.
 

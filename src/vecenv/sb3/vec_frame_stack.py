@@ -8,20 +8,21 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper, registered
 from vecenv.sb3.stacked_observations import StackedObservations
 
 
+@registered
 class VecFrameStack(VecEnvWrapper):
     """Joins the last `n_stack` observations of every env; see `StackedObservations`.
 
-    Images with channels last are handed out as a view of an array with channels first: `VecTransposeImage` moves
+    Images with channels last are handed out as a view of an array with channels first: `VecTransposeImage` copies
     nothing.
 
     Args:
         venv: to be wrapped; its observations are a Box, or a Dict of Boxes.
         n_stack: how many observations.
-        channels_order: "first", "last" or None to find out, or one per key of a Dict.
+        channels_order: "first", "last", or None to detect it; or one of these per key of a Dict.
     """
 
     def __init__(

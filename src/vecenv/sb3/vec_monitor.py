@@ -7,10 +7,12 @@ import warnings
 
 import numpy as np
 
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from vecenv._util.episodes import EpisodeTotals
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, registered
 from vecenv.wrappers._results_file import ResultsFile
 
 
+@registered
 class VecMonitor(VecEnvWrapper):
     """Where an episode ends, `info["episode"]` is its return "r", length "l" and time "t" since the start.
 
@@ -20,8 +22,6 @@ class VecMonitor(VecEnvWrapper):
         info_keywords: keys of the last step's info that become columns too.
 
     Attributes:
-        episode_returns: so far, float32.
-        episode_lengths: so far, int32.
         episode_count: how many episodes ended.
     """
 
@@ -30,7 +30,7 @@ class VecMonitor(VecEnvWrapper):
 
         try:
             monitored = venv.env_is_wrapped(Monitor)[0]
-        except AttributeError:  # some vector envs of others, such as Procgen's, do not have it
+        except AttributeError:  # some vector envs, such as Procgen's, do not have this method
             monitored = False
         if monitored:
             warnings.warn(
@@ -44,28 +44,32 @@ class VecMonitor(VecEnvWrapper):
         self.info_keywords = info_keywords
         self.episode_count = 0
         self.t_start = time.time()
-        self._forget()
+        self._totals = EpisodeTotals(venv.num_envs, np.float32, np.int32)
         spec = getattr(venv, "spec", None)
         header = {"t_start": self.t_start, "env_id": str(None if spec is None else spec.id)}
         self.results_writer = ResultsFile(filename, header, info_keywords) if filename else None
 
-    def _forget(self) -> None:
-        self.episode_returns = np.zeros(self.num_envs, np.float32)
-        self.episode_lengths = np.zeros(self.num_envs, np.int32)
+    @property
+    def episode_returns(self) -> np.ndarray:
+        """Return so far of each env's episode, float32."""
+        return self._totals.returns
+
+    @property
+    def episode_lengths(self) -> np.ndarray:
+        """Steps so far of each env's episode, int32."""
+        return self._totals.lengths
 
     def reset(self) -> VecEnvObs:
-        """Begin an episode in every env; those that ran do not count."""
+        """Start an episode in every env. Episodes that had not ended do not count."""
         obs = self.venv.reset()
-        self._forget()
+        self._totals.begin()
         return obs
 
     def step_wait(self) -> VecEnvStepReturn:
         """Wait for the step, report the episodes that ended."""
         obs, rewards, dones, infos = self.venv.step_wait()
-        self.episode_returns += rewards
-        self.episode_lengths += 1
         infos = list(infos)
-        for row in np.flatnonzero(dones).tolist():
+        for row in self._totals.add(rewards, dones).tolist():
             info = infos[row].copy() if row < len(infos) else {}
             info["episode"] = episode = {
                 "r": self.episode_returns[row],
@@ -74,11 +78,10 @@ class VecMonitor(VecEnvWrapper):
                 **{key: info[key] for key in self.info_keywords},
             }
             self.episode_count += 1
-            self.episode_returns[row] = 0
-            self.episode_lengths[row] = 0
+            self._totals.begin(row)
             if self.results_writer:
                 self.results_writer.write(episode)
-            if row < len(infos):  # some vector envs of others have no infos
+            if row < len(infos):  # some vector envs, such as Procgen's, have no infos
                 infos[row] = info
         return obs, rewards, dones, infos
 

@@ -1,4 +1,4 @@
-"""Observations and rewards scaled by what was seen of them so far."""
+"""Observations and rewards normalised with running statistics."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from gymnasium import Space, spaces
 
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.sb3 import _normalize_files as files
-from vecenv.sb3._images import is_image_space
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper, registered
 from vecenv.sb3.running_mean_std import RunningMeanStd
+from vecenv.wrappers._observations import is_image
 from vecenv.wrappers._rewards import add_rewards
 
 Obs = np.ndarray | dict[str, np.ndarray]
 
 
+@registered
 class VecNormalize(VecEnvWrapper):
     """Observations with mean 0 and variance 1; rewards divided by the deviation of the discounted returns.
 
-    Statistics are float64, what is handed out is float32, and none of it is an array that the wrapper keeps. NaN and
-    infinity are handed out, but no statistic learns from them; `obs_rms.skipped` and `ret_rms.skipped` count them.
+    Statistics are float64, results are new float32 arrays. NaN and infinity are passed on and do not change statistics;
+    `obs_rms.skipped` and `ret_rms.skipped` count them.
 
     Args:
         venv: to be wrapped.
@@ -129,7 +130,7 @@ class VecNormalize(VecEnvWrapper):
         return reward * self.ret_rms.std(self.epsilon) if self.norm_reward else reward
 
     def _observe(self, obs: Obs) -> Obs:
-        """Normalise what the envs gave; if training, with statistics that it is part of."""
+        """Normalise the results of the envs; if training, after updating the statistics with them."""
         if not self.training:
             return self.normalize_obs(obs)
         return self._each(
@@ -147,7 +148,7 @@ class VecNormalize(VecEnvWrapper):
         return {key: function(known[key], part) if key in known else deepcopy(part) for key, part in obs.items()}
 
     def _update_reward(self, reward: np.ndarray) -> None:
-        self.returns = self.returns * self.gamma  # not in place: someone may have kept it
+        self.returns = self.returns * self.gamma  # not in place: the caller may have kept it
         add_rewards(self.returns, slice(None), self.returns, reward, self.ret_rms)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -173,7 +174,7 @@ class VecNormalize(VecEnvWrapper):
         return self._normalised_box(space)
 
     def _normalised_box(self, space: Space[Any]) -> Space[Any]:
-        if not is_image_space(space):
+        if not is_image(space):
             return space
         return spaces.Box(-self.clip_obs, self.clip_obs, space.shape, np.float32)
 
@@ -183,7 +184,7 @@ class VecNormalize(VecEnvWrapper):
         """Write settings and statistics to a file.
 
         Args:
-            save_path: exactly this path, no suffix is added. A file that is there is replaced.
+            save_path: exactly this path, no suffix is added. An existing file is replaced.
             format: "vecenv" is data only and can be loaded from anyone. "sb3" is a pickle for Stable-Baselines3.
         """
         if format == "vecenv":
@@ -253,7 +254,7 @@ class VecNormalize(VecEnvWrapper):
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """The wrapper as it was, around nothing: call `set_venv`."""
+        """Restore the wrapper without an env; `set_venv` gives it one."""
         vars(self).update(state, venv=None)
 
 

@@ -1,4 +1,4 @@
-"""Images with channels first, as PyTorch wants them."""
+"""Images with channels first, as PyTorch expects them."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
-from vecenv.sb3._images import is_channels_first, is_image_space
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper, registered
+from vecenv.sb3.util import is_channels_first
+from vecenv.wrappers._observations import is_image
 
 
+@registered
 class VecTransposeImage(VecEnvWrapper):
     """Images as [channels, height, width] instead of [height, width, channels].
 
-    What is handed out is a view of what the inner env gave. Around `VecFrameStack`, whose stacks lie in memory with the
+    Results are views of the inner env's observations. Around `VecFrameStack`, whose stacks lie in memory with the
     channels first, it is contiguous.
 
     Args:
-        venv: to be wrapped; observations are an image, or a Dict, of which the images are transposed.
+        venv: to be wrapped; observations are an image, or a Dict whose images are transposed.
         skip: do nothing.
     """
 
     def __init__(self, venv: VecEnv, skip: bool = False) -> None:
         space = venv.observation_space
-        assert is_image_space(space) or isinstance(space, spaces.Dict), (
+        assert is_image(space) or isinstance(space, spaces.Dict), (
             "The observation space must be an image or dictionary observation space"
         )
         self.skip = skip
         self.image_space_keys: list[str] = []
         if not skip and isinstance(space, spaces.Dict):
-            self.image_space_keys = [key for key, part in space.spaces.items() if is_image_space(part)]
+            self.image_space_keys = [key for key, part in space.spaces.items() if is_image(part)]
         super().__init__(venv, observation_space=space if skip else self._transpose(space))
 
     def _transpose(self, space: Space[Any]) -> Space[Any]:
@@ -48,7 +50,7 @@ class VecTransposeImage(VecEnvWrapper):
     @staticmethod
     def transpose_space(observation_space: spaces.Box, key: str = "") -> spaces.Box:
         """The space of the transposed image. `key` is for the message if the channels are first already."""
-        assert is_image_space(observation_space), "The observation space must be an image"
+        assert is_image(observation_space), "The observation space must be an image"
         assert not is_channels_first(observation_space), (
             f"The observation space {key} must follow the channel last convention"
         )

@@ -12,10 +12,11 @@ from gymnasium import logger
 
 from vecenv.errors import ConfigError, VecenvError
 from vecenv.sb3._final_frames import FinalFrames
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, registered
 from vecenv.wrappers._video import VideoFile, tile
 
 
+@registered
 class VecVideoRecorder(VecEnvWrapper):
     """Writes MP4 files of what the envs show, one frame per step. No frame is kept in memory.
 
@@ -23,8 +24,8 @@ class VecVideoRecorder(VecEnvWrapper):
     is `{name_prefix}-step-{first}-to-step-{last}.mp4`. One that an episode triggered has all frames of that episode of
     the first recorded env; it is `{name_prefix}-episode-{number}.mp4`.
 
-    Where an episode ends, the frame shows how it ended, not the first moment of the next one. (Not around vector envs
-    of others, which show what they show.)
+    Where an episode ends, the frame is its last one, not the first of the next episode. (Around vector envs of other
+    libraries it is whatever they render.)
 
     Args:
         venv: to be wrapped; its render mode is "rgb_array".
@@ -79,14 +80,14 @@ class VecVideoRecorder(VecEnvWrapper):
         self.episode_id = 0
         self._end: int | None = 0
         """Step after which the video is complete; None: when the episode ends."""
-        # Without frames it makes no file, but says at once if the encoder is missing.
+        # It makes no file without frames, and raises now if the encoder is missing.
         self._file = VideoFile(os.path.join(self.video_folder, "none.mp4"), self.frames_per_sec)
         self._file.close()
         self._finals = FinalFrames(venv, self.env_ids)
         self.recording = False
 
     def reset(self) -> VecEnvObs:
-        """Begin an episode in every env. A video of an episode ends here; one of steps goes on with the next step."""
+        """Begin an episode in every env. A video of an episode ends here; one of steps continues with the next step."""
         obs = self.venv.reset()
         if self.recording and self._end is None:
             self._end_video()
@@ -136,7 +137,7 @@ class VecVideoRecorder(VecEnvWrapper):
         self._write(self._images())
 
     def _write(self, images: Sequence[Any]) -> None:
-        """Add a frame. If it cannot be, the video ends with those that it has."""
+        """Add a frame. If that fails, the video ends with the frames before it."""
         strange = [type(image).__name__ for image in images if not isinstance(image, np.ndarray)]
         if strange:
             self._end_video()
@@ -151,11 +152,11 @@ class VecVideoRecorder(VecEnvWrapper):
     def _end_video(self) -> None:
         self.recording = False
         self._file.close()
-        with contextlib.suppress(VecenvError):  # the envs are gone
+        with contextlib.suppress(VecenvError):  # the envs are closed
             self._finals.stop()
 
     def _images(self, dones: np.ndarray | None = None) -> list[Any]:
-        """What the recorded envs show; where `dones`, how the episode ended."""
+        """Frames of the recorded envs; where `dones`, the last frame of the episode."""
         images = self.venv.get_images()
         finals = {} if dones is None else self._finals.take(np.flatnonzero(dones).tolist())
         return [finals.get(row, images[row]) for row in self.env_ids]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,11 +13,11 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from vecenv._front.reset_options import ResetOptions
 from vecenv._front.vector_env import VectorEnv
 from vecenv._make.source import find_build
+from vecenv._util.suggest import did_you_mean
 from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.engines.python.factories import Renewal
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.kernel.language.define import Kernel
-from vecenv.kernel.language.fields import did_you_mean
 from vecenv.scenarios._noise import Noise
 from vecenv.scenarios._sets import ABSENT, Columns, Scenarios, Values, sets_of
 
@@ -125,11 +124,11 @@ def _sorted_out(source: Any, names: list[str], kwargs: Collection[str] | None) -
             raise ConfigError(f"kwargs names {min(missing)!r}, which no scenario has; they have {', '.join(names)}")
         return frozenset(kwargs)
     for name in names if kernel is None else ():
-        near = difflib.get_close_matches(name, arguments, n=1, cutoff=0.8)
-        if near and name not in arguments:
+        hint = did_you_mean(name, arguments, cutoff=0.8)
+        if hint and name not in arguments:
             raise ConfigError(
-                f"scenario parameter {name!r} is no argument of this env; did you mean {near[0]!r}? (if it is a reset "
-                "option, say so: kwargs=[] names the parameters that are constructor arguments)"
+                f"scenario parameter {name!r} is no argument of this env{hint} (if it is a reset option, say so: "
+                "kwargs=[] names the parameters that are constructor arguments)"
             )
     return frozenset(names) & frozenset(arguments)
 

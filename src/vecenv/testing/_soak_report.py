@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vecenv._util.files import write_file, write_table
 from vecenv.errors import MissingExtra
 from vecenv.testing._soak_gauges import Gauges
 
@@ -128,11 +128,9 @@ class Report:
             "samples": [sample.flat() for sample in self.samples],
         }
         made = [folder / "soak.json", folder / "soak.csv"]
-        made[0].write_text(json.dumps(content, indent=1) + "\n")
-        with made[1].open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(self.samples[0].flat()) if self.samples else [])
-            writer.writeheader()
-            writer.writerows(sample.flat() for sample in self.samples)
+        write_file(made[0], json.dumps(content, indent=1) + "\n")
+        rows = [sample.flat() for sample in self.samples]
+        write_table(made[1], [list(rows[0]), *(row.values() for row in rows)] if rows else [[]])
         try:
             if self.samples:
                 self._draw(folder / "soak.png")
@@ -163,7 +161,7 @@ class Report:
     # --- picture -----------------------------------------------------------------------------------------------------
 
     def _draw(self, path: Path) -> None:
-        from vecenv.evaluation._plot import new_figure
+        from vecenv.evaluation._plot import new_figure, save_figure
 
         figure, first = new_figure((9.0, 10.0))
         first.remove()
@@ -191,7 +189,7 @@ class Report:
             f"{title}checked, {sum(about['faults'].values())} faults in {about['minutes']:g} minutes\n{verdict}",
             x=0.01, ha="left", fontsize=11, color=_RED if self.failures else "black",
         )  # fmt: skip
-        figure.savefig(path, dpi=110)
+        save_figure(figure, path, dpi=110)
 
     def _draw_memory(self, panel: Any, minutes: np.ndarray) -> None:
         memory, rss = (

@@ -38,8 +38,10 @@ _MODULES = {
 def replace() -> None:
     """Make imports of Stable-Baselines3's modules find ours. Nothing of Stable-Baselines3 may have been imported."""
     assert "stable_baselines3" not in sys.modules, "stable_baselines3 was imported before it could be replaced"
-    for theirs, ours in _MODULES.items():
-        sys.modules[theirs] = importlib.import_module(ours)
+    sys.modules["stable_baselines3"] = None  # type: ignore[assignment]  # not installed, so ours inherit from nothing
+    replaced = {theirs: importlib.import_module(ours) for theirs, ours in _MODULES.items()}
+    del sys.modules["stable_baselines3"]
+    sys.modules.update(replaced)
     import stable_baselines3.common
 
     for theirs in _MODULES:

@@ -86,7 +86,7 @@ class Collector:
     def reset(self, seed: int | None) -> list[Any]:
         """Reset all groups, whatever they were doing; their observations."""
         first = []
-        self.episodes.forget()
+        self.episodes.begin()
         for number, (env, (begin, _)) in enumerate(zip(self.envs, self.parts, strict=True)):
             own_seed = None if seed is None else seed + begin
             _drop_pending(env)
@@ -108,10 +108,7 @@ class Collector:
         env, (begin, count) = self.envs[group], self.parts[group]
         exchange = env._exchange_step(self._waiting, None) if len(self.envs) == 1 else env._exchange_recv(count, None)
         own = exchange.rows
-        valid = exchange.valid
-        self.episodes.note(
-            own + begin if begin else own, exchange.reward, valid, exchange.terminated | exchange.truncated
-        )
+        self.episodes.add(exchange.reward, exchange.done, exchange.valid, own + begin if begin else own)
         self._transform(exchange, begin)
         self._note_masks(group, exchange, begin)
         return Step(

@@ -1,4 +1,4 @@
-"""What a trainer tells while it learns."""
+"""What a trainer reports while it learns."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from vecenv._util.episodes import EpisodeLog
 
 RECENT = 100
 """Episodes that count as recent."""
@@ -63,7 +65,7 @@ class Clock:
         seconds = time.perf_counter() - self.started
         episodes: Episodes = trainer.collector.episodes
         mean_return, mean_length = episodes.mean()
-        returns, lengths = episodes.news()
+        _, returns, lengths = episodes.take()
         return Progress(
             steps=trainer.steps,
             total_steps=total_steps,
@@ -87,41 +89,31 @@ class Clock:
         self.spent[name] += time.perf_counter() - began
 
 
-class Episodes:
-    """Returns and lengths of the envs' episodes, as the envs gave the rewards."""
+class Episodes(EpisodeLog):
+    """Returns and lengths of the envs' episodes, with the rewards that the envs returned.
+
+    Attributes:
+        ended: how many episodes ended.
+        skipped: how many of these had a return that is not finite.
+        recent: return and length of the last episodes with a finite return.
+    """
 
     def __init__(self, count: int) -> None:
-        self.totals, self.lengths = np.zeros(count), np.zeros(count, np.int64)
+        super().__init__(count)
         self.ended = self.skipped = 0
-        """Episodes that ended, and those of them whose return was not finite."""
         self.recent: deque[tuple[float, int]] = deque(maxlen=RECENT)
-        self._news: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def note(self, rows: np.ndarray, reward: np.ndarray, valid: np.ndarray, done: np.ndarray) -> None:
-        """Count an exchange."""
-        self.totals[rows] += reward
-        self.lengths[rows] += valid
-        if done.any():
-            ended = rows[done]
-            returns, lengths = self.totals[ended], self.lengths[ended]
-            self._news.append((returns, lengths))
-            fit = np.isfinite(returns)
-            self.skipped += len(fit) - int(np.count_nonzero(fit))
-            good, long = returns[fit][-RECENT:], lengths[fit][-RECENT:]
-            self.recent.extend(zip(good.tolist(), long.tolist(), strict=True))
+    def add(self, reward: np.ndarray, done: np.ndarray, valid: Any = True, rows: Any = slice(None)) -> np.ndarray:
+        """Count one result of each of the envs `rows`; return at which positions of `rows` an episode ended."""
+        ended = super().add(reward, done, valid, rows)
+        if ended.size:
+            returns, lengths = self._ended[-1]
+            finite = np.isfinite(returns)
+            recent = returns[finite][-RECENT:].tolist(), lengths[finite][-RECENT:].tolist()
+            self.recent.extend(zip(*recent, strict=True))
+            self.skipped += int(np.count_nonzero(~finite))
             self.ended += len(ended)
-            self.totals[ended], self.lengths[ended] = 0.0, 0
-
-    def forget(self) -> None:
-        """All envs begin new episodes; what they made of their last ones counts for none."""
-        self.totals[:], self.lengths[:] = 0.0, 0
-
-    def news(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns and lengths of the episodes that ended since this was last asked."""
-        news, self._news = self._news, []
-        if not news:
-            return np.zeros(0), np.zeros(0, np.int64)
-        return np.concatenate([one[0] for one in news]), np.concatenate([one[1] for one in news])
+        return ended
 
     def mean(self) -> tuple[float, float]:
         """Mean return and length of the recent ones."""
@@ -131,11 +123,11 @@ class Episodes:
         return float(np.mean(returns)), float(np.mean(lengths))
 
     def state_dict(self) -> dict[str, Any]:
-        """To go on with later."""
+        """What `load_state_dict` needs to continue."""
         recent = [list(episode) for episode in self.recent]
-        return {"totals": self.totals, "lengths": self.lengths, "ended": self.ended, "recent": recent}
+        return {"totals": self.returns, "lengths": self.lengths, "ended": self.ended, "recent": recent}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on."""
-        self.totals[...], self.lengths[...], self.ended = state["totals"], state["lengths"], state["ended"]
+        """Continue from what `state_dict` returned."""
+        self.returns[...], self.lengths[...], self.ended = state["totals"], state["lengths"], state["ended"]
         self.recent = deque(((float(value), int(length)) for value, length in state["recent"]), maxlen=RECENT)

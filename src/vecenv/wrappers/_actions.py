@@ -62,7 +62,7 @@ class VectorizeTransformAction(Wrapper):
 
 
 class ClipAction(Wrapper):
-    """Actions may be anything; those outside the bounds of the env are put onto them.
+    """Actions outside the bounds of the env are moved to the nearest bound.
 
     Args:
         env: a vector env with a Box of actions.
@@ -87,16 +87,16 @@ class RescaleAction(Wrapper):
 
 
 class StickyAction(Wrapper):
-    """Now and then an env repeats its last action instead of taking the new one (Machado et al., 2018, section 5.2).
+    """At random, an env repeats its last action instead of taking the new one (Machado et al., 2018, section 5.2).
 
-    Each env has its own stream of random numbers: what happens to it depends on its seed and its own steps, not on who
-    else is stepped. The first action of an episode is always taken.
+    Each env has its own stream of random numbers: what happens to it depends on its seed and its own steps, not on
+    the other envs. The first action of an episode is always taken.
 
     Args:
         env: the vector env.
         repeat_action_probability: that a series of repeats begins with a step, in 0 ... 1, without 1.
         repeat_action_duration: length of a series, or its smallest and largest length.
-        seed: of the streams, until `reset(seed=...)` begins new ones; default: an unpredictable one.
+        seed: of the streams, until `reset(seed=...)` starts new ones; default: a random one.
     """
 
     transform: Stickiness
@@ -148,7 +148,7 @@ class ActionLoop(Transform):
 
 
 class ActionClip(Transform):
-    """Actions put onto the bounds of the env where they are outside."""
+    """Actions clipped to the bounds of the env."""
 
     def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
         self._box = _box(action, "ClipAction")
@@ -181,7 +181,7 @@ class ActionScale(Transform):
 
 
 class Stickiness(Transform):
-    """Repeats of actions. A step that fails before it reached the env leaves no trace."""
+    """Repeats of actions. A step that fails before it reaches the env changes no state."""
 
     def __init__(self, probability: float, duration: int | tuple[int, int], seed: int | None) -> None:
         shortest, longest = (duration, duration) if isinstance(duration, int) else duration
@@ -199,10 +199,10 @@ class Stickiness(Transform):
         self.streams = Streams(count, self._seed)
         """A turn is a step."""
         self._remaining = np.zeros(count, np.int64)
-        """Repeats that are still to come; those of the step under way in `_next_remaining`."""
+        """Repeats left of each env's series; `_next_remaining` has those after the running step."""
         self._next_remaining = np.zeros(count, np.int64)
         self._fresh = np.ones(count, np.bool_)
-        """Whether there is no last action."""
+        """Where an episode has had no action yet."""
         self._last = [np.zeros((count, *leaf.shape), leaf.dtype) for leaf in self._layout.leaves]
         self._sent = [column.copy() for column in self._last]
         return observation, action

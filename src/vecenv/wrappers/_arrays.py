@@ -1,4 +1,4 @@
-"""Wrappers of what users hold in hands: tensors instead of NumPy arrays, lists of infos. They go outermost."""
+"""Wrappers that change the types users get: tensors instead of NumPy arrays, lists of infos. They go outermost."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ArrayConversion(Outermost):
             if not hasattr(library, "from_dlpack"):
                 raise ConfigTypeError(f"{name} must be a library of arrays such as numpy or torch, got {library!r}")
         self._inwards = Converter(env_xp, env_device)
-        # JAX takes for granted that nobody writes to its memory.
+        # JAX requires that its memory is never written to.
         shared = not getattr(self.unwrapped, "copy", True)
         self._outwards = Converter(target_xp, target_device, copy=shared and target_xp.__name__.startswith("jax"))
 
@@ -190,7 +190,7 @@ class ConvertedStep(Step):
 
 
 class Converter:
-    """Makes nested values of any library those of one.
+    """Converts nested values of any library to those of one library.
 
     Args:
         xp: the library.
@@ -252,7 +252,7 @@ def as_list(infos: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
 
 
 def to_numpy(value: Any) -> Any:
-    """An array or tensor as a NumPy array, of the same memory if it is in reach; anything else as it is."""
+    """An array or tensor as a NumPy array, which shares its memory if that is on the CPU; anything else as it is."""
     if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "__dlpack__"):
         return value
     if hasattr(value, "detach"):
@@ -272,7 +272,7 @@ def load(library: str) -> ModuleType:
 
 
 def _can_be_shared(array: np.ndarray) -> bool:
-    """Whether DLPack can tell of it. PyTorch aborts the process if it is told of negative strides."""
+    """Whether DLPack can describe the array. PyTorch aborts the process if it receives negative strides."""
     return array.flags.writeable and array.dtype.isnative and all(stride >= 0 for stride in array.strides)
 
 

@@ -1,4 +1,4 @@
-"""Atari games as they are usually learnt: frames skipped, pooled, resized."""
+"""The usual preprocessing of Atari games for vector envs: frames skipped, pooled, resized."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from vecenv._front.autoreset import plan
 from vecenv._front.exchange import Exchange
 from vecenv._front.infos import as_arrays
 from vecenv._front.vector_env import VectorEnv
-from vecenv.errors import ConfigError, MissingExtra, SpaceError, UnsupportedError
+from vecenv._util.screens import load_resize
+from vecenv.errors import ConfigError, SpaceError, UnsupportedError
 from vecenv.wrappers._arrays import as_list
 from vecenv.wrappers._streams import Streams
 from vecenv.wrappers._transform import Transform
@@ -31,19 +32,19 @@ class AtariPreprocessing(Wrapper):
     """Frame skip, pooling of the last two frames, no-ops at the beginning, end of life, size: as Gymnasium's.
 
     A step steps the envs inside `frame_skip` times; envs whose episode ends meanwhile stop there. With `noop_max=0` all
-    results are those of `gymnasium.wrappers.AtariPreprocessing` around each env, bit for bit; that includes that an
-    episode which ends within a skip shows the frames from before. The number of no-ops comes from a stream of each env
-    that `reset(seed=...)` begins, instead of the env's own generator.
+    results are those of `gymnasium.wrappers.AtariPreprocessing` around each env, bit for bit. As there, an episode that
+    ends within a skip shows the frames of the step before. The number of no-ops comes from a random stream of each env
+    that `reset(seed=...)` starts, instead of the env's own generator.
 
     Envs must be made with `frameskip=1`, and with `obs_type="grayscale"` for grey observations. `send` and `recv` are
-    not possible: one exchange of this wrapper is many of the envs inside.
+    not possible: one step of this wrapper is several steps of the envs inside.
 
     Args:
         env: a vector env of vecenv.
         noop_max: the largest number of no-ops after a reset; 0 for none.
         frame_skip: frames per step.
         screen_size: width and height of observations, or one number for both.
-        terminal_on_life_loss: whether an episode ends with a life.
+        terminal_on_life_loss: whether the loss of a life ends an episode.
         grayscale_obs: grey observations, otherwise RGB.
         grayscale_newaxis: whether grey observations have an axis of one channel.
         scale_obs: float32 from 0 to 1 instead of uint8.
@@ -81,19 +82,23 @@ class AtariPreprocessing(Wrapper):
         self._check_envs()
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
-        """Not possible: a step of this wrapper is many of the envs inside."""
-        raise UnsupportedError("a step of AtariPreprocessing is many of the envs inside; use step() instead of send()")
+        """Not possible: one step of this wrapper is several steps of the envs inside."""
+        raise UnsupportedError(
+            "a step of AtariPreprocessing is several of the envs inside; use step() instead of send()"
+        )
 
     def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
-        raise UnsupportedError("a step of AtariPreprocessing is many of the envs inside; use step() instead of recv()")
+        raise UnsupportedError(
+            "a step of AtariPreprocessing is several of the envs inside; use step() instead of recv()"
+        )
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
         exchange = self._inner._exchange_reset(seed, options)
         touched = exchange.touched
         self.transform.streams.reseed(np.where(touched, spread(seed, self.num_envs), NO_SEED))
         rows = exchange.rows[touched]
-        told = as_list(exchange.infos, self.num_envs)
-        infos = self._begin(rows, exchange.obs[touched], [told[row] for row in rows.tolist()])
+        reset_infos = as_list(exchange.infos, self.num_envs)
+        infos = self._begin(rows, exchange.obs[touched], [reset_infos[row] for row in rows.tolist()])
         exchange.obs = self.transform.observations(exchange.rows)
         exchange.infos = as_arrays(zip(rows.tolist(), infos, strict=True), self.num_envs)
         return exchange
@@ -111,8 +116,9 @@ class AtariPreprocessing(Wrapper):
         rolled = exchange.rolled
         if rolled.any():
             exchange.final_obs = self.transform.observations(rows)
-            told = as_arrays([(position, infos[position]) for position in np.flatnonzero(rolled).tolist()], len(rows))
-            exchange.infos = {"final_info": told, "_final_info": rolled}
+            ended = np.flatnonzero(rolled).tolist()
+            final_info = as_arrays([(position, infos[position]) for position in ended], len(rows))
+            exchange.infos = {"final_info": final_info, "_final_info": rolled}
         self._begin_at(np.flatnonzero(exchange.began), rows, begun, infos)
         exchange.obs = self.transform.observations(rows)
         exchange.infos.update(as_arrays(enumerate(infos), len(rows)))
@@ -124,7 +130,7 @@ class AtariPreprocessing(Wrapper):
         """Step the envs at these positions until their frames are over or their episode is; add up the results.
 
         Returns:
-            What those see, by position, whom the env inside has reset already.
+            By position, the first screen and info of the envs that were reset inside already.
         """
         begun: _Begun = {}
         for frame in range(self._frame_skip):
@@ -144,7 +150,7 @@ class AtariPreprocessing(Wrapper):
         return begun
 
     def _notice(self, part: Exchange, positions: np.ndarray, infos: list[dict[str, Any]], begun: _Begun) -> np.ndarray:
-        """Keep the infos of a frame and what envs see that were reset; say who lost a life."""
+        """Keep the infos of a frame, and first screens of envs that were reset; return which envs lost a life."""
         firsts = as_list(part.infos, len(part))
         for index, (position, info, final) in enumerate(zip(positions.tolist(), firsts, _finals(part), strict=True)):
             infos[position] = info
@@ -162,13 +168,13 @@ class AtariPreprocessing(Wrapper):
         """Begin the episodes at these positions, and keep their infos."""
         waiting = [position for position in positions.tolist() if position not in begun]
         if waiting:
-            screens, told = self._reset_some(rows[waiting])
-            begun.update((position, first) for position, *first in zip(waiting, screens, told, strict=True))
+            firsts = self._reset_some(rows[waiting])
+            begun.update((position, first) for position, *first in zip(waiting, *firsts, strict=True))
         chosen = positions.tolist()
         if chosen:
             screens = np.stack([begun[position][0] for position in chosen])
-            told = self._begin(rows[chosen], screens, [begun[position][1] for position in chosen])
-            for position, info in zip(chosen, told, strict=True):
+            first_infos = self._begin(rows[chosen], screens, [begun[position][1] for position in chosen])
+            for position, info in zip(chosen, first_infos, strict=True):
                 infos[position] = info
 
     def _begin(self, rows: np.ndarray, screens: np.ndarray, infos: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -187,8 +193,8 @@ class AtariPreprocessing(Wrapper):
                 infos[index] = {**infos[index], **info}
             ended = going[part.done & ~part.rolled]
             if len(ended):
-                screens[ended], told = self._reset_some(rows[ended])
-                for index, info in zip(ended.tolist(), told, strict=True):
+                screens[ended], reset_infos = self._reset_some(rows[ended])
+                for index, info in zip(ended.tolist(), reset_infos, strict=True):
                     infos[index] = info
         self.transform.begin(rows, screens)
         self.transform.over[rows] = False
@@ -205,7 +211,7 @@ class AtariPreprocessing(Wrapper):
         try:
             return np.array([info["lives"] for info in infos], np.int64)
         except KeyError:
-            raise ConfigError("terminal_on_life_loss needs envs that tell infos['lives'], as ALE's do") from None
+            raise ConfigError("terminal_on_life_loss needs envs with infos['lives'], as ALE's have") from None
 
     def _check_envs(self) -> None:
         if self._frame_skip > 1 and any(skip != 1 for skip in self._asked("_frameskip")):
@@ -214,7 +220,7 @@ class AtariPreprocessing(Wrapper):
             raise ConfigError("the first action of these envs is not NOOP; pass noop_max=0")
 
     def _asked(self, name: str) -> tuple[Any, ...]:
-        """An attribute of all envs, nothing if they have none or cannot be asked."""
+        """An attribute of all envs; empty if they do not have it or it cannot be read."""
         try:
             return self.env.get_attr(name)  # type: ignore[attr-defined]  # checked to be ours
         except (AttributeError, UnsupportedError):
@@ -222,17 +228,17 @@ class AtariPreprocessing(Wrapper):
 
 
 class Screens(Transform):
-    """What is remembered of each env, and what is shown of it.
+    """The last two screens of each env, and the observations made from them.
 
     Attributes:
-        lives: that it has.
-        over: whether its episode has ended, as far as users know.
-        streams: where numbers of no-ops come from.
+        lives: of each env.
+        over: whether the last step of each env ended an episode, by the end of the game or the loss of a life.
+        streams: random numbers, from which the numbers of no-ops are drawn.
     """
 
     def __init__(self, size: tuple[int, int], grey: bool, newaxis: bool, scale: bool, *, pools: bool) -> None:
         self._size, self._grey, self._newaxis, self._scale, self._pools = size, grey, newaxis, scale, pools
-        self._resize = _load_resize()
+        self._resize = load_resize("AtariPreprocessing")
         self._newest = self._older = np.zeros(0, np.uint8)
         self._keep(0)
 
@@ -261,12 +267,12 @@ class Screens(Transform):
         (self._newest if last else self._older)[rows] = screens
 
     def pool(self, rows: np.ndarray) -> None:
-        """Keep what is brighter of the two frames, as sprites flicker."""
+        """Keep the maximum of the two frames: games draw some sprites only in every other frame."""
         if self._pools:
             self._newest[rows] = np.maximum(self._newest[rows], self._older[rows])
 
     def observations(self, rows: np.ndarray) -> np.ndarray:
-        """What the envs `rows` show now: a new array."""
+        """Observations of the envs `rows`: a new array."""
         shown = np.stack([self._resize(self._newest[row], self._size) for row in rows.tolist()])
         if self._grey and self._newaxis:
             shown = shown[..., None]
@@ -299,11 +305,3 @@ class Screens(Transform):
 
 def _finals(part: Exchange) -> list[dict[str, Any]]:
     return as_list(part.infos.get("final_info", {}), len(part))
-
-
-def _load_resize() -> Any:
-    try:
-        import cv2  # pyright: ignore[reportMissingImports]  # optional
-    except ImportError as error:
-        raise MissingExtra("AtariPreprocessing needs OpenCV: pip install 'vecenv[atari]'") from error
-    return lambda screen, size: cv2.resize(screen, size, interpolation=cv2.INTER_AREA)

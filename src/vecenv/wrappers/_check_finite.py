@@ -1,4 +1,4 @@
-"""A wrapper that finds NaN and infinity where they come from."""
+"""A wrapper that reports the step that produced a NaN or an infinity."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 
-from vecenv._batch.finite import all_finite, unfit_rows
+from vecenv._batch.finite import unfit_rows
 from vecenv._batch.layout import Layout
 from vecenv._batch.seeding import NO_SEED, Seeding, spread
 from vecenv._front.exchange import Exchange
@@ -21,14 +22,14 @@ from vecenv.wrappers._wrapper import Wrapper
 class CheckFinite(Wrapper):
     """Looks for NaN and infinity in actions, observations (every part of them) and rewards.
 
-    What it says has all that is needed to see it happen again: the env, its step, its seed and its last actions.
+    The report has what is needed to reproduce it: the env, its step, its seed and its last actions.
 
     Args:
         env: the vector env.
         action: "raise" a NotFiniteError, before bad actions are sent or instead of returning bad results; or "warn",
             once per env and place.
         check_inf: whether infinity counts.
-        keep: how many actions of each env's episode are remembered.
+        keep: how many of the last actions of each env's episode the report has.
     """
 
     transform: FiniteCheck
@@ -50,10 +51,10 @@ class CheckFinite(Wrapper):
 
 
 class FiniteCheck(Transform):
-    """Looks for NaN and infinity, and remembers actions.
+    """Looks for NaN and infinity, and keeps the last actions.
 
     Attributes:
-        seeds: of the reset that is under way, NO_SEED where there is none; used once.
+        seeds: of the running reset, NO_SEED for envs without a seed; None at other times.
     """
 
     def __init__(self, action: str, check_inf: bool, keep: int) -> None:
@@ -66,7 +67,7 @@ class FiniteCheck(Transform):
         self.seeds: np.ndarray | None = None
 
     def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
-        self._layout = Layout(action)
+        self._observation, self._layout = observation, Layout(action)
         self._actions: list[np.ndarray] = [
             np.empty((count, self._keep, *leaf.shape), object if leaf.by_value else leaf.dtype)
             for leaf in self._layout.leaves
@@ -79,12 +80,16 @@ class FiniteCheck(Transform):
         return observation, action
 
     def actions(self, actions: Any, rows: np.ndarray) -> Any:
-        for name, leaf in _leaves(actions, "actions"):
-            self._check(np.asarray(leaf), name, rows, None)
+        try:
+            leaves = [leaf for leaf in _leaves(self._layout.space, actions, "actions") if len(leaf[1]) == len(rows)]
+        except (LookupError, TypeError):
+            leaves = []  # not nested like the space
+        for name, leaf in leaves:
+            self._check(leaf, name, rows, None)
         try:
             columns = self._layout.pack(actions, len(rows))
         except InvalidAction:
-            return actions  # the env inside says what is wrong with them
+            return actions  # the env inside raises an error that says what is wrong with them
         places = self._steps[rows] % self._keep
         for kept, column in zip(self._actions, columns, strict=True):
             kept[rows, places] = column
@@ -94,11 +99,12 @@ class FiniteCheck(Transform):
         seeds, self.seeds = self.seeds, None
         self._count(exchange, seeds)
         touched, rolled = exchange.touched, exchange.rolled
-        for name, leaf in _leaves(exchange.final_obs, "final_obs"):
-            self._check(leaf, name, exchange.rows, rolled)
+        if exchange.final_obs is not None:
+            for name, leaf in _leaves(self._observation, exchange.final_obs, "final_obs"):
+                self._check(leaf, name, exchange.rows, rolled)
         self._check(exchange.reward, "reward", exchange.rows, exchange.valid)
         self._begin(exchange.rows[rolled])
-        for name, leaf in _leaves(exchange.obs, "obs"):
+        for name, leaf in _leaves(self._observation, exchange.obs, "obs"):
             self._check(leaf, name, exchange.rows, touched)
 
     def _count(self, exchange: Exchange, seeds: np.ndarray | None) -> None:
@@ -115,19 +121,19 @@ class FiniteCheck(Transform):
         self._episodes[rows] += 1
 
     def _check(self, leaf: Any, name: str, rows: np.ndarray, where: np.ndarray | None) -> None:
-        if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "fc" or all_finite(leaf):
+        unfit = unfit_rows(leaf, self._check_inf)
+        if unfit is None:
             return
-        bad = unfit_rows(leaf, self._check_inf)
         if where is not None:
-            bad &= where
-        for position in np.flatnonzero(bad).tolist():
-            self._tell(leaf[position], name, int(rows[position]))
+            unfit &= where
+        for position in np.flatnonzero(unfit).tolist():
+            self._report(leaf[position], name, int(rows[position]))
 
-    def _tell(self, value: np.ndarray, name: str, row: int) -> None:
+    def _report(self, value: Any, name: str, row: int) -> None:
         error = NotFiniteError(
             name,
             row=row,
-            value=np.array(value),
+            value=np.array(value) if isinstance(value, (np.ndarray, np.generic)) else value,
             seed=None if self._last_seeds[row] == NO_SEED else int(self._last_seeds[row]),
             episode=int(self._episodes[row]),
             step=int(self._steps[row]),
@@ -146,13 +152,10 @@ class FiniteCheck(Transform):
         return self._layout.batched([kept[row, places] for kept in self._actions])
 
 
-def _leaves(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The arrays of batched values, with names like "obs.camera"."""
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            yield from _leaves(value, f"{name}.{key}")
-    elif isinstance(tree, tuple):
-        for index, value in enumerate(tree):
-            yield from _leaves(value, f"{name}.{index}")
+def _leaves(space: gymnasium.Space[Any], tree: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The leaves of batched values, with names like "obs.camera": arrays, or sequences of values of any size."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for key, child in space.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
+            yield from _leaves(child, tree[key], f"{name}.{key}")
     else:
-        yield name, tree
+        yield name, tree if isinstance(tree, (np.ndarray, tuple, list)) else np.asarray(tree)

@@ -1,4 +1,4 @@
-"""Wrappers that keep account of episodes."""
+"""Wrappers that report returns and lengths of episodes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 
 from vecenv._front.exchange import Exchange
+from vecenv._util.episodes import EpisodeTotals
 from vecenv.errors import ConfigError
 from vecenv.wrappers._results_file import ResultsFile
 from vecenv.wrappers._transform import Transform, fitting
@@ -22,8 +23,8 @@ class RecordEpisodeStatistics(Wrapper):
     """Return, length and duration of every episode.
 
     Where an episode ends, in any autoreset mode, `infos["episode"]` has arrays "r" (return), "l" (length) and "t"
-    (seconds), zero where none ended, and `infos["_episode"]` says where. Returns are of the rewards as they are inside
-    this wrapper.
+    (seconds), zero where none ended, and `infos["_episode"]` says where. Returns are sums of
+    the rewards of `env`.
 
     Args:
         env: the vector env.
@@ -33,7 +34,7 @@ class RecordEpisodeStatistics(Wrapper):
     Attributes:
         return_queue, length_queue, time_queue: of the last episodes.
         episode_count: how many have ended.
-        skipped: how many of these had a return that is not finite; the infos tell it, the queues leave them out.
+        skipped: how many of these had a return that is not finite. They are in the infos, but not in the queues.
         episode_returns, episode_lengths: of each env's episode so far; of the ended one until the next begins.
     """
 
@@ -85,7 +86,7 @@ class RecordResults(Wrapper):
         env: the vector env.
         path: `.monitor.csv` is appended unless it ends so; a directory gets the file `monitor.csv`.
         info_keywords: names of infos, taken from the step that ended the episode, for further columns.
-        append: add to a file that is there.
+        append: add to an existing file.
     """
 
     transform: EpisodeResults
@@ -112,32 +113,27 @@ class RecordResults(Wrapper):
         return self.transform.file.lost
 
 
-class Totals:
-    """Return, length and beginning of the episode that each env is in."""
+class Totals(EpisodeTotals):
+    """Return, length and start time of the episode that each env is in."""
 
     def __init__(self, count: int) -> None:
-        self.returns = np.zeros(count)
-        self.lengths = np.zeros(count, np.int64)
+        super().__init__(count)
         self.starts = np.full(count, time.perf_counter())
 
-    def begin(self, rows: np.ndarray) -> None:
-        """New episodes."""
-        self.returns[rows], self.lengths[rows], self.starts[rows] = 0, 0, time.perf_counter()
+    def begin(self, rows: Any = slice(None)) -> None:
+        super().begin(rows)
+        self.starts[rows] = time.perf_counter()
 
-    def add(self, exchange: Exchange) -> dict[str, np.ndarray] | None:
-        """Account for an exchange; "r", "l" and "t" over its positions if episodes ended, zero where none did."""
-        valid, ended = exchange.valid, None
-        self.begin(exchange.rows[exchange.began & ~valid])
-        rows = exchange.rows[valid]
-        self.returns[rows] += exchange.reward[valid]
-        self.lengths[rows] += 1
-        done = exchange.done
-        if done.any():
-            rows = exchange.rows
-            seconds = np.round(time.perf_counter() - self.starts[rows], 6)
-            columns = {"r": self.returns[rows], "l": self.lengths[rows], "t": seconds}
-            ended = {name: np.where(done, column, column.dtype.type(0)) for name, column in columns.items()}
-            self.begin(rows[exchange.rolled])
+    def count(self, exchange: Exchange) -> dict[str, np.ndarray] | None:
+        """Add an exchange; "r", "l" and "t" over its positions if episodes ended, zero where none did."""
+        valid, rows, done = exchange.valid, exchange.rows, exchange.done
+        self.begin(rows[exchange.began & ~valid])
+        if not self.add(exchange.reward, done, valid, rows).size:
+            return None
+        seconds = np.round(time.perf_counter() - self.starts[rows], 6)
+        columns = {"r": self.returns[rows], "l": self.lengths[rows], "t": seconds}
+        ended = {name: np.where(done, column, column.dtype.type(0)) for name, column in columns.items()}
+        self.begin(rows[exchange.rolled])
         return ended
 
     def state_dict(self) -> dict[str, Any]:
@@ -167,7 +163,7 @@ class EpisodeStatistics(Transform):
         return observation, action
 
     def exchange(self, exchange: Exchange) -> None:
-        ended = self.totals.add(exchange)
+        ended = self.totals.count(exchange)
         if ended is None:
             return
         if self._key in exchange.infos:
@@ -208,12 +204,12 @@ class EpisodeResults(Transform):
         return observation, action
 
     def exchange(self, exchange: Exchange) -> None:
-        ended = self.totals.add(exchange)
+        ended = self.totals.count(exchange)
         if ended is None:
             return
         now = round(time.time() - self._started, 6)
         for position in np.flatnonzero(exchange.done).tolist():
-            extra = {keyword: self._told(exchange, keyword, position) for keyword in self._keywords}
+            extra = {keyword: self._final_info(exchange, keyword, position) for keyword in self._keywords}
             returned, length = round(float(ended["r"][position]), 6), int(ended["l"][position])
             self.file.write({"r": returned, "l": length, "t": now, **extra})
 
@@ -226,14 +222,15 @@ class EpisodeResults(Transform):
     def close(self) -> None:
         self.file.close()
 
-    def _told(self, exchange: Exchange, keyword: str, position: int) -> Any:
+    def _final_info(self, exchange: Exchange, keyword: str, position: int) -> Any:
         """An info of the step that ended the episode."""
         infos = exchange.infos
         if exchange.rolled[position]:
             infos = infos.get("final_info", {})
         if keyword not in infos or not infos.get(f"_{keyword}", np.ones(len(exchange)))[position]:
             raise ConfigError(
-                f"info_keywords has {keyword!r}, but env {exchange.rows[position]} did not tell it at the end"
+                f"info_keywords has {keyword!r}, which is not in the info that ended an episode of env "
+                f"{exchange.rows[position]}"
             )
         value = infos[keyword][position]
         return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""Wrappers that remember observations: the last few, or those of a while ago."""
+"""Wrappers that keep past observations: the last few, or one of some steps ago."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FrameStackObservation(Wrapper):
     Args:
         env: the vector env.
         stack_size: number of observations.
-        padding_type: what stands for observations from before the episode: "reset" (its first one), "zero", or an
+        padding_type: what fills the stack at the start of an episode: "reset" (its first one), "zero", or an
             observation.
         channels: None puts observations on a new first axis, as Gymnasium does; "first" and "last" concatenate them on
             that axis, as Stable-Baselines3 does; of a Dict, also one of these per key.
@@ -49,7 +49,7 @@ class FrameStackObservation(Wrapper):
 
 
 class DelayObservation(Wrapper):
-    """Observations as they were `delay` steps ago; zeros before that. Every episode begins anew.
+    """Observations as they were `delay` steps ago; zeros during the first `delay` steps of an episode.
 
     Args:
         env: the vector env.
@@ -71,7 +71,7 @@ class Remembering(Transform):
         self._stackers: Any = None
         """One per leaf, nested like observations."""
         self._fills: Any = None
-        """What stands for observations from before the episode, nested alike; None: its first one."""
+        """What fills the stack at the start of an episode, nested alike; None: its first observation."""
 
     def show(self, stacks: np.ndarray) -> np.ndarray:
         """What a user sees of the stacks of a leaf."""

@@ -11,14 +11,15 @@ import numpy as np
 from gymnasium import Space, spaces
 
 from vecenv._batch.layout import map_tree
-from vecenv.errors import MissingExtra, SpaceError
+from vecenv._util.screens import load_resize
+from vecenv.errors import SpaceError
 from vecenv.kernel.numba.functions import address_of, native_function
 from vecenv.wrappers._observations import ObservationFunction, as_space, check_box, is_image, map_space
 from vecenv.wrappers._wrapper import Wrapper
 
 
 class TransposeImage(Wrapper):
-    """Pictures [height, width, channels] as contiguous [channels, height, width], as PyTorch wants them.
+    """Pictures [height, width, channels] as contiguous [channels, height, width], as PyTorch expects them.
 
     In dicts and tuples, only pictures (three axes, uint8, 0 to 255) are turned. Directly around a
     `FrameStackObservation` that joins channels, nothing is copied.
@@ -113,7 +114,7 @@ class Resize(ObservationFunction):
         if not isinstance(shape, tuple) or len(shape) != 2 or not all(_is_size(size) for size in shape):
             raise SpaceError(f"shape must be (height, width), two positive ints, got {shape!r}")
         self._height, self._width = (int(size) for size in shape)
-        self._resize = resizer()
+        self._resize = load_resize("ResizeObservation")
 
     def space(self, space: Space[Any]) -> Space[Any]:
         box = check_box(space, self)
@@ -128,15 +129,6 @@ class Resize(ObservationFunction):
         for picture, target in zip(np.ascontiguousarray(obs), resized, strict=True):
             target[:] = self._resize(picture, (self._width, self._height)).reshape(self._shape)
         return resized
-
-
-def resizer() -> Callable[[np.ndarray, tuple[int, int]], np.ndarray]:
-    """A function of a picture and (width, height); it drops an axis of one channel."""
-    try:
-        import cv2  # pyright: ignore[reportMissingImports]  # only here and in _atari
-    except ImportError as error:
-        raise MissingExtra("ResizeObservation needs OpenCV: pip install 'vecenv[atari]'") from error
-    return functools.partial(cv2.resize, interpolation=cv2.INTER_AREA)
 
 
 @functools.cache

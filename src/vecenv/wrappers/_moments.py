@@ -33,11 +33,11 @@ class Moments:
     with dtype float64: for float32, float64 and uint8 batches the results are equal bit for bit. (Batches of other
     integers are only nearly equal if they are of shape [n] and n > 8192.)
 
-    They are always finite: a sample with NaN or infinity in it is left out, and a batch whose sums overflow as a whole.
+    They are always finite: samples with NaN or infinity are left out, and so is a whole batch whose sums overflow.
 
     Args:
         shape: of one sample.
-        epsilon: the count to begin with.
+        epsilon: the initial count.
 
     Attributes:
         skipped: how many samples were left out.
@@ -48,7 +48,7 @@ class Moments:
         columns = math.prod(self.shape)
         self._all = np.ones(3 * columns)
         self._before = self._all.copy()
-        """What `_all` was before the update that is running."""
+        """Copy of `_all` from before the running update."""
         self._mean, self._var, self._std = np.split(self._all, 3)
         self._mean[:] = 0.0
         self._learnt = self._all[: 2 * columns]
@@ -66,7 +66,7 @@ class Moments:
         self._batch_shape: tuple[int, ...] = ()
         self._rows = 0
         self._std_of: float | None = None
-        """The epsilon for which `_std` is right, None if for none."""
+        """The epsilon that `_std` was computed with; None if it is out of date."""
 
     # --- numbers -----------------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class Moments:
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def update(self, batch: np.ndarray) -> None:
-        """Add samples: [n, *shape]. None of them changes nothing."""
+        """Add samples: [n, *shape]. With n = 0 nothing changes."""
         batch = self._begin(batch)
         if self._rows:
             self._std_of = None
@@ -117,10 +117,10 @@ class Moments:
                 self._update_with_finite(batch)
 
     def update_from_moments(self, mean: Any, var: Any, count: float) -> None:
-        """Add `count` samples of which only mean and variance are known."""
+        """Add `count` samples, given by their mean and variance."""
         own_mean, own_var, own_count = self.mean, self.var, self.count
         delta, total = mean - own_mean, own_count + count
-        with np.errstate(over="ignore", invalid="ignore"):  # it is looked at below
+        with np.errstate(over="ignore", invalid="ignore"):  # the result is checked below
             squares = own_var * own_count + var * count + np.square(delta) * own_count * count / total
             new_mean, new_var = own_mean + delta * count / total, squares / total
         if all_finite(np.asarray(new_mean)) and all_finite(np.asarray(new_var)):
@@ -129,7 +129,7 @@ class Moments:
             self.skipped += int(count)
 
     def combine(self, other: Moments) -> None:
-        """Add all that another one has seen."""
+        """Add all samples of another one."""
         self.update_from_moments(other.mean, other.var, other.count)
 
     # --- applying ----------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Moments:
         return self.normalize(batch, epsilon, clip)
 
     def scale(self, batch: np.ndarray, epsilon: float, clip: float = math.inf) -> np.ndarray:
-        """`normalize` without taking the mean away, as rewards are scaled by the spread of returns."""
+        """`normalize` without subtracting the mean: rewards are divided by the deviation of returns."""
         return np.clip(batch / self.std(epsilon), -clip, clip).astype(np.float32)
 
     def unnormalize(self, batch: np.ndarray, epsilon: float) -> np.ndarray:
@@ -168,7 +168,7 @@ class Moments:
     # --- keeping -----------------------------------------------------------------------------------------------------
 
     def copy(self) -> Moments:
-        """One that goes on by itself."""
+        """An independent copy."""
         other = Moments(self.shape)
         other.load_state_dict(self.state_dict())
         return other
@@ -203,7 +203,7 @@ class Moments:
     # --- what is not finite ------------------------------------------------------------------------------------------
 
     def _remember(self) -> float:
-        """Keep what an update may spoil; returns the count."""
+        """Copy what `_restore` needs if an update fails; returns the count."""
         self._before[:] = self._all
         return self._numbers.item(_COUNT)
 
@@ -211,10 +211,10 @@ class Moments:
         self._all[:], self._numbers[_COUNT], self._std_of = self._before, count, None
 
     def _update_with_finite(self, batch: np.ndarray) -> None:
-        """Add the samples that are finite, the others are counted."""
+        """Add the samples that are finite and count the others as skipped."""
         samples = batch.reshape(-1, *self.shape)
         unfit = unfit_rows(samples)
-        if unfit.any():
+        if unfit is not None:
             self.skipped += int(np.count_nonzero(unfit))
             self.update(samples[~unfit])
         else:  # their sums overflow
@@ -223,7 +223,7 @@ class Moments:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _begin(self, batch: np.ndarray) -> np.ndarray:
-        """The batch as native code reads it; it must be kept until that has run."""
+        """The batch as native code reads it. The caller keeps a reference until that has run."""
         if type(batch) is not np.ndarray or batch.dtype is not self._dtype or batch.shape != self._batch_shape:
             batch = self._expect(np.asarray(batch))
         if not batch.flags.c_contiguous:
@@ -232,7 +232,7 @@ class Moments:
         return batch
 
     def _expect(self, batch: np.ndarray) -> np.ndarray:
-        """Prepare for batches of this shape and type: most often they come again and again."""
+        """Prepare for batches of this shape and type: usually all batches have the same."""
         if batch.dtype.char not in _KINDS or not batch.dtype.isnative:
             batch = batch.astype(np.float64)
         if batch.shape[batch.ndim - len(self.shape) :] != self.shape:

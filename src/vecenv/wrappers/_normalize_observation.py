@@ -15,16 +15,16 @@ from vecenv.errors import ConfigError, SpaceError
 from vecenv.wrappers._moments import Moments
 from vecenv.wrappers._observations import spread
 from vecenv.wrappers._transform import Transform
-from vecenv.wrappers._wrapper import Wrapper
+from vecenv.wrappers._wrapper import LearningWrapper
 
 
-class NormalizeObservation(Wrapper):
+class NormalizeObservation(LearningWrapper):
     """Observations minus their mean so far, divided by their standard deviation so far, as float32.
 
-    Statistics are taken of `obs`, in every autoreset mode, of those envs only that an exchange is about. Observations
-    that end an episode are learnt from if they are `obs`, as in "next-step" mode; `final_obs` are only normalized, as
-    in Stable-Baselines3. An observation with NaN or infinity in it is passed on, but not learnt from: `obs_rms.skipped`
-    counts them.
+    Statistics are those of `obs`, in every autoreset mode, and of the envs that were stepped or reset. An observation
+    that ends an episode counts if it is `obs`, as in "next-step" mode; `final_obs` are normalized but do not count, as
+    in Stable-Baselines3. An observation with NaN or infinity is passed on and does not count: `obs_rms.skipped` is the
+    number of these.
 
     Args:
         env: the vector env.
@@ -33,7 +33,7 @@ class NormalizeObservation(Wrapper):
         keys: of a Dict, what to normalize; default: all of it.
 
     Attributes:
-        update_running_mean: whether to learn from what passes; set it to False for evaluation.
+        update_running_mean: whether statistics are updated; set it to False for evaluation.
         obs_rms: the moments `mean`, `var`, `count`; of a Dict, a dict of them.
     """
 
@@ -48,15 +48,6 @@ class NormalizeObservation(Wrapper):
     ) -> None:
         super().__init__(env, Normalize(epsilon, clip, keys))
         self.epsilon = epsilon
-
-    @property
-    def update_running_mean(self) -> bool:
-        """Whether to learn from what passes."""
-        return self.transform.learning
-
-    @update_running_mean.setter
-    def update_running_mean(self, setting: bool) -> None:
-        self.transform.learning = bool(setting)
 
     @property
     def obs_rms(self) -> Moments | dict[str, Moments]:
@@ -109,7 +100,7 @@ class Normalize(Transform):
             self._apply_to_final(exchange, np.flatnonzero(exchange.rolled))
 
     def normalize(self, obs: Any) -> Any:
-        """Observations as a user would see them now; nothing is learnt. Any number of leading axes."""
+        """Normalize observations without updating statistics. They may have any number of leading axes."""
         if not isinstance(obs, dict):
             return self.moments[""].normalize(obs, self._epsilon, self._clip)
         parts = {key: own.normalize(obs[key], self._epsilon, self._clip) for key, own in self.moments.items()}

@@ -34,7 +34,7 @@ class ObservationFunction(Transform):
 
 
 def apply(exchange: Exchange, function: Callable[[Any], Any]) -> None:
-    """Send `obs` and what matters of `final_obs` through a function of batches."""
+    """Apply a function of batches to `obs`, and to `final_obs` where episodes ended."""
     exchange.obs = function(exchange.obs)
     if exchange.final_obs is not None:
         ended = np.flatnonzero(exchange.rolled)
@@ -47,7 +47,7 @@ def take(obs: Any, positions: np.ndarray) -> Any:
 
 
 def spread(obs: Any, positions: np.ndarray, count: int) -> Any:
-    """A batch of `count` observations that has those of `obs` at `positions`, and anything elsewhere."""
+    """A batch of `count` observations that has those of `obs` at `positions`; the others are undefined."""
 
     def spread_leaf(leaf: np.ndarray) -> np.ndarray:
         spread = np.empty((count, *leaf.shape[1:]), leaf.dtype)

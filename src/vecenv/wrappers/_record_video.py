@@ -17,10 +17,10 @@ from vecenv.wrappers._wrapper import Wrapper
 
 
 class RecordVideo(Wrapper):
-    """Videos of some of the episodes, of one env or of many in a grid. Frames go to the file at once, none is kept.
+    """Videos of some of the episodes, of one env or of many in a grid. No frame is kept in memory.
 
     An episode is one of the first env recorded: its video begins with the first frame and ends with the terminal one.
-    In same-step mode that env has begun anew by the time anything can be drawn, so the video ends one frame earlier;
+    In same-step mode the env has been reset by the time a frame can be drawn, so the video ends one frame earlier;
     use "next-step" or "disabled" to see the terminal frame. After `recv` a frame is taken only if no env is still
     running.
 
@@ -28,7 +28,7 @@ class RecordVideo(Wrapper):
 
     Args:
         env: a vector env with render_mode="rgb_array".
-        video_folder: where; it is made. Files are named `{name_prefix}-episode-{episode}.mp4` or
+        video_folder: where; it is created if it is missing. Files are named `{name_prefix}-episode-{episode}.mp4` or
             `{name_prefix}-step-{step}.mp4`.
         episode_trigger: of the number of an episode, from 0: whether to record it. Default, if there is no
             step_trigger: Gymnasium's, the cubes up to 1000 and then every thousandth.
@@ -68,20 +68,20 @@ class RecordVideo(Wrapper):
         self._episode_trigger, self._step_trigger = episode_trigger, step_trigger
         self._video_length, self._name_prefix = video_length, name_prefix
         self._episode, self._step = -1, -1
-        VideoFile(self.folder / "probe.mp4", self.fps).close()  # an encoder that is missing is missed now
+        VideoFile(self.folder / "probe.mp4", self.fps).close()  # raises now if the encoder is missing
 
     @property
     def recording(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]  # it is Gymnasium's
-        """Whether there is a video under way. Recordings of episodes are `envs.unwrapped.recording(row)`."""
+        """Whether a video is being written. Recordings of episodes are `envs.unwrapped.recording(row)`."""
         return self._video is not None
 
     def start_recording(self, name: str) -> None:
-        """Begin a video, called `name`, with the next frame. One that is under way ends."""
+        """Begin a video, called `name`, with the next frame. A video that is being written ends."""
         self.stop_recording()
         self._video = VideoFile(self.folder / f"{name}.mp4", self.fps)
 
     def stop_recording(self) -> None:
-        """Finish the video that is under way, if there is one."""
+        """Finish the video that is being written, if there is one."""
         video, self._video = self._video, None
         if video is not None:
             video.close()

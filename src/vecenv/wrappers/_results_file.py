@@ -25,25 +25,25 @@ _LONGEST_LINE = 1_000_000
 
 
 class ResultsFile:
-    r"""One row per episode, byte for byte as SB3's `ResultsWriter` writes it, except for text that spreadsheets run.
+    r"""One row per episode, byte for byte as SB3's `ResultsWriter` writes it, except for text like formulas.
 
-    The first line is `#{"t_start": ..., "env_id": ...}`, the second the names of the columns. Every row is on disk when
-    `write` returns, whole or not at all: when the disk is full a warning says so once, `lost` counts the rows, and
-    those that come when there is room again are written.
+    The first line is `#{"t_start": ..., "env_id": ...}`, the second the names of the columns. When `write` returns, the
+    row is in the file, whole or not at all. If the disk is full, a warning says so once and `lost` counts the rows that
+    could not be written; later rows are written when there is room again.
 
     Args:
         path: `.monitor.csv` is appended unless it ends with `monitor.csv`; a directory gets the file `monitor.csv`.
             Missing directories are made.
         header: what the first line says.
         extra: names of columns after `r` (return), `l` (length), `t` (seconds since `t_start`).
-        append: add rows to a file that is there, without writing the two lines again.
+        append: add rows to an existing file, without writing the two lines again.
 
     Attributes:
         path: where it is.
         lost: rows that could not be written.
 
     Raises:
-        FileInUse: another one, here or in another process, is writing this file.
+        FileInUse: another writer, in this or another process, has the file open.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ResultsFile:
             self.close()
 
     def _try(self, write: Callable[[], Any]) -> bool:
-        """Whether the disk took it; the first time that it does not, warn."""
+        """Return whether writing succeeded; warn the first time that it does not."""
         try:
             write()
         except OSError as error:
@@ -97,7 +97,7 @@ class ResultsFile:
 
 
 class _Lines:
-    """Text to a file without a buffer: what `write` is given gets there whole, or OSError is raised and nothing does.
+    """Writes text to a file without a buffer: all of it, or nothing and OSError is raised.
 
     Attributes:
         lasting: whether it is a file rather than a device.
@@ -108,7 +108,7 @@ class _Lines:
         self.lasting = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
 
     def begin(self, text: str) -> None:
-        """Empty the file; `text` is to be its beginning as soon as there is room."""
+        """Empty the file; `text` is written before the next row, as soon as there is room."""
         if self.lasting:
             self._file.truncate(0)
         self._due = text.encode(errors="backslashreplace")
@@ -158,7 +158,7 @@ def lock(file: Any, path: Path) -> None:
 
 
 def unlock(file: Any) -> None:
-    """Let others write. Closing is not enough: forked workers may have copies of the descriptor."""
+    """Allow other writers. Closing is not enough: forked workers may have copies of the descriptor."""
     with contextlib.suppress(ImportError, OSError):
         import fcntl
 
@@ -166,7 +166,7 @@ def unlock(file: Any) -> None:
 
 
 def _holder(descriptor: int) -> str:
-    """Who has the lock, as far as Linux tells."""
+    """Which process has the lock, if Linux reports it."""
     inode = os.fstat(descriptor).st_ino
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/locks").read_text().splitlines():
@@ -183,7 +183,7 @@ def _row(cells: Sequence[Any]) -> str:
 
 
 def path_of(path: str | Path) -> Path:
-    """Where the results go that are asked for at `path`."""
+    """The path of the file for results at `path`."""
     text = str(path)
     if text.endswith(SUFFIX):
         return Path(text).resolve()
@@ -254,7 +254,7 @@ def _read(path: Path, pandas: Any) -> tuple[Any, float]:
         raise UnsafeFile(f"{path} is not in Monitor's format, or damaged: {error}; nothing was loaded") from error
     except OSError:
         raise
-    except Exception as error:  # pandas has many ways to say that a text is no table
+    except Exception as error:  # pandas raises many kinds of errors for text that is not a table
         raise UnsafeFile(
             f"{path} is not in Monitor's format, or damaged ({type(error).__name__}: {error!s:.200}); "
             "nothing was loaded"

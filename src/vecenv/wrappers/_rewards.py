@@ -13,7 +13,7 @@ from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.wrappers._moments import Moments
 from vecenv.wrappers._transform import Transform, fitting
-from vecenv.wrappers._wrapper import Wrapper
+from vecenv.wrappers._wrapper import LearningWrapper, Wrapper
 
 
 class TransformReward(Wrapper):
@@ -63,14 +63,14 @@ class ClipReward(Wrapper):
         super().__init__(env, RewardClip(min_reward, max_reward))
 
 
-class NormalizeReward(Wrapper):
+class NormalizeReward(LearningWrapper):
     """Rewards divided by the standard deviation of the discounted return so far.
 
-    The return of an env is multiplied by gamma and added to with every transition; it is cut where an episode
-    terminates and starts at zero with every episode, in every autoreset mode. (Gymnasium 1.4 does the same in same-step
-    mode; in next-step mode it carries the return into the next episode.)
+    With every transition, the return of an env is multiplied by gamma and the reward is added; at a step that
+    terminates the episode it is the reward alone. It starts at zero with every episode, in every autoreset mode.
+    (Gymnasium 1.4 does the same in same-step mode; in next-step mode it carries the return into the next episode.)
 
-    A reward that is not finite is passed on, but counts for none of this.
+    A reward that is not finite is passed on and does not count.
 
     Args:
         env: the vector env.
@@ -78,7 +78,7 @@ class NormalizeReward(Wrapper):
         epsilon: added to the variance.
 
     Attributes:
-        update_running_mean: whether to learn from what passes; set it to False for evaluation.
+        update_running_mean: whether statistics are updated; set it to False for evaluation.
         return_rms: the moments of the returns: `mean`, `var`, `count`.
     """
 
@@ -88,24 +88,15 @@ class NormalizeReward(Wrapper):
         super().__init__(env, RewardScale(gamma, epsilon))
 
     @property
-    def update_running_mean(self) -> bool:
-        """Whether to learn from what passes."""
-        return self.transform.learning
-
-    @update_running_mean.setter
-    def update_running_mean(self, setting: bool) -> None:
-        self.transform.learning = bool(setting)
-
-    @property
     def return_rms(self) -> Moments:
         """The moments of the discounted returns."""
         return self.transform.moments
 
 
 def add_rewards(returns: np.ndarray, rows: Any, kept: np.ndarray, reward: np.ndarray, moments: Moments | None) -> None:
-    """Discounted returns of `rows` after a step, which moments learn from, if there are any.
+    """Discounted returns of `rows` after a step; `moments`, if given, are updated with them.
 
-    A reward that is not finite is left out: the return is what was `kept`, and is not learnt from.
+    A reward that is not finite is left out: the return is what was `kept`, and `moments` are not updated with it.
     """
     if all_finite(reward):
         returns[rows] = kept + reward

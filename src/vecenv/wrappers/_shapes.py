@@ -126,7 +126,7 @@ class VectorizeTransformObservation(Wrapper):
 
     Args:
         env: the vector env.
-        wrapper: a `gymnasium.ObservationWrapper` without memory, built around an env that has but a space.
+        wrapper: a `gymnasium.ObservationWrapper` without memory, built around an env that only has a space.
         kwargs: for the wrapper.
     """
 
@@ -159,7 +159,7 @@ class Filter(Transform):
         if isinstance(observation, spaces.Tuple):
             return spaces.Tuple(children), action
         space = spaces.Dict(dict(zip(map(str, self._keys), children, strict=True)))
-        self._keys = list(space.spaces)  # the order of what is handed out, too
+        self._keys = list(space.spaces)  # also the order of the entries in observations
         return space, action
 
     def exchange(self, exchange: Exchange) -> None:
@@ -259,7 +259,7 @@ class Dtype(ObservationFunction):
 
 
 class AnyFunction(ObservationFunction):
-    """A function that is given."""
+    """A function from the user."""
 
     def __init__(self, function: Callable[[Any], Any], space: Space[Any] | None) -> None:
         self._function, self._result = function, space

@@ -13,7 +13,8 @@ class Stacker:
 
     A stack that is handed out is a new array. When frames are joined on another axis than the first, it is the view of
     an array in which that axis comes first, because that is how frames lie in memory: joining the channels of images
-    [height, width, channels] moves no pixel but once, and turning the result to [channels, height, width] moves none.
+    [height, width, channels] copies each pixel once, and transposing the result to [channels, height, width] copies
+    nothing.
 
     Args:
         count: number of envs.

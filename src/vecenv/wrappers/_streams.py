@@ -1,4 +1,4 @@
-"""Random numbers of each env, which depend on its seed and on how many it took, but not on anybody else."""
+"""Random numbers of each env, which depend on its seed and on how many were drawn, not on other envs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Streams:
 
     Args:
         count: number of envs.
-        seed: of all streams; None: an unpredictable one.
+        seed: of all streams; None: a random one.
 
     Attributes:
         keys, turns: the whole state, one number per env each.
@@ -26,7 +26,7 @@ class Streams:
         self.turns = np.zeros(count, np.uint64)
 
     def reseed(self, seeds: np.ndarray) -> None:
-        """Begin the streams of all envs that have a seed anew."""
+        """Restart the streams of all envs that have a seed."""
         rows = np.flatnonzero(seeds != NO_SEED)
         self.keys[rows] = _mixed(seeds[rows].astype(np.uint64))
         self.turns[rows] = 0
@@ -37,7 +37,7 @@ class Streams:
         return (_mixed(places) >> np.uint64(11)) * 2.0**-53
 
     def advance(self, rows: np.ndarray) -> None:
-        """On to the next turn."""
+        """Advance to the next turn."""
         self.turns[rows] += np.uint64(1)
 
 

@@ -1,4 +1,4 @@
-"""Observations that know the time."""
+"""Observations with the time since the episode began."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ class TimeAwareObservation(Wrapper):
     ) -> None:
         limit = getattr(env.spec, "max_episode_steps", None) if max_timesteps is None else max_timesteps
         if limit is None:
-            raise ConfigError("how long can episodes be? The env's spec does not say; pass max_timesteps=...")
+            raise ConfigError(
+                "TimeAwareObservation needs the length of the longest episode, and the env's spec has no "
+                "max_episode_steps; pass max_timesteps=..."
+            )
         super().__init__(env, Clock(int(limit), flatten, normalize_time, dict_time_key))
         self.max_timesteps = int(limit)
 

@@ -12,7 +12,7 @@ from vecenv.errors import SpaceError
 
 
 class Transform:
-    """Changes what goes in and what comes out. It knows arrays and env ids, but no env, mode or engine.
+    """Changes actions on their way in and results on their way out. It uses arrays and env ids, but no env or engine.
 
     The rules that make one work everywhere:
 
@@ -20,7 +20,7 @@ class Transform:
       episode, `obs` at that position already belongs to the next one (`exchange.began`).
     - State is kept per env id (`exchange.rows`), because an exchange may be of some envs only, in any order.
     - Positions that are not `touched` are shown as they are now; their state does not change.
-    - Arrays that come in may be kept by others: write to copies.
+    - Other code may hold the arrays that come in: write to copies.
     """
 
     once = False
@@ -39,10 +39,10 @@ class Transform:
         return actions
 
     def exchange(self, exchange: Exchange) -> None:
-        """Change what an exchange brought, in place: assign its attributes."""
+        """Change the results of an exchange in place, by assigning its attributes."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that was learnt or is remembered: plain numbers and arrays, copies."""
+        """The whole state of the transform: plain numbers and copies of arrays."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ class VideoFile:
     """A video that frames are streamed to. No frame is kept; the file appears with the first one.
 
     Args:
-        path: where; the suffix (".mp4") chooses the format. Missing directories are made. A file that is there is
+        path: where; the suffix (".mp4") chooses the format. Missing directories are made. An existing file is
             replaced.
         fps: frames per second.
 
@@ -46,11 +46,11 @@ class VideoFile:
         self._closed = False
 
     def write(self, frame: np.ndarray) -> None:
-        """Add a frame: uint8, [height, width, 3], all of one size. Odd sizes get a black line: encoders want them even.
+        """Add a frame: uint8, [height, width, 3], all of one size. Odd sizes get a black line: encoders need even ones.
 
         Raises:
-            SpaceError: it is no such frame. The video stays open.
-            OSError: the encoder failed, and why.
+            SpaceError: the frame has another dtype or shape. The video stays open.
+            OSError: the encoder failed; the message has its error output.
         """
         if self._closed:
             raise ClosedError(f"the video {self.path} is closed")
@@ -63,7 +63,7 @@ class VideoFile:
             frame = np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)))
         try:
             self._encoder.write(np.ascontiguousarray(frame))
-        except BaseException:  # an interrupt may have cut the frame in two: none can follow it
+        except BaseException:  # an interrupt may have cut the frame short: no other frame can follow it
             self.close()  # which raises if the encoder failed, and says why
             raise
         self.frames += 1
@@ -107,7 +107,7 @@ class _Encoder:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._complaints,
-            start_new_session=sys.platform != "win32",  # Ctrl-C is for us: we tell the encoder to finish
+            start_new_session=sys.platform != "win32",  # Ctrl-C must not stop the encoder: the end of its input does
         )
         assert self._process.stdin is not None
         self._input = self._process.stdin
@@ -116,7 +116,7 @@ class _Encoder:
         self._input.write(frame.data)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # it is gone; the return code says so below
+        with contextlib.suppress(OSError):  # the encoder has ended; its return code is checked below
             self._input.close()
         try:
             code = self._process.wait(_PATIENCE)
@@ -133,7 +133,7 @@ class _Encoder:
 
 
 def tile(frames: Sequence[np.ndarray]) -> np.ndarray:
-    """N frames of one size as one picture: ceil(sqrt(N)) rows, as many columns as needed, black where there is none.
+    """N frames of one size as one picture: ceil(sqrt(N)) rows, as many columns as needed, the rest is black.
 
     Row by row from the upper left. A single frame is returned as it is.
     """
@@ -152,7 +152,7 @@ def tile(frames: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _ffmpeg() -> str:
-    """The program, which imageio-ffmpeg brings along."""
+    """The path of the program, which is part of imageio-ffmpeg."""
     try:
         import imageio_ffmpeg  # pyright: ignore[reportMissingImports]  # optional
     except ImportError as error:

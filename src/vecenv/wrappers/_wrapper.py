@@ -31,11 +31,11 @@ class Wrapper(gymnasium.vector.VectorWrapper):
     """A vector env seen through a transform.
 
     Works around any `gymnasium.vector.VectorEnv`; around one of vecenv's, `send`, `recv`, partial steps, `stats` and
-    states pass through as well. Wrappers of wrappers hand arrays to each other, not Gymnasium's dicts.
+    states pass through as well. Stacked wrappers pass arrays to each other, not Gymnasium's dicts.
 
     Args:
         env: the vector env.
-        transform: what to do.
+        transform: what it does to actions and results.
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv, transform: Transform) -> None:
@@ -54,7 +54,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
             self.action_space = batch_space(self.single_action_space, env.num_envs)
         self._everyone = np.arange(env.num_envs)
         self._ended = np.zeros(env.num_envs, np.bool_)
-        """Around envs that are not ours: whose next step is a reset in next-step mode."""
+        """Only around envs that are not vecenv's: where the next step is a reset in next-step mode."""
         self._warn_if_twice()
 
     # --- Gymnasium's calls -------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         self.close()
 
     def __del__(self) -> None:
-        """Nothing: Gymnasium 1.2 would close the env inside, which is not ours alone and closes itself."""
+        """Nothing: Gymnasium 1.2 would close the env inside, which others may still use and which closes itself."""
 
     # --- vecenv's calls ----------------------------------------------------------------------------------------------
 
@@ -111,11 +111,11 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         return self._ours("stats").stats()
 
     def explain(self, show: Callable[[str], object] = print) -> Explanation:
-        """Where time goes and who is slow, with one line of advice."""
+        """Where time goes and which envs are slow, with one line of advice."""
         return self._ours("explain").explain(show)
 
     def recording(self, row: int) -> Recording:
-        """The current episode of an env, as the env itself saw it: without what wrappers make of it."""
+        """The current episode of an env, as the env itself returned it, without the changes of wrappers."""
         return self._ours("recording").recording(row)
 
     @property
@@ -144,7 +144,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         return self._ours("episode_length").episode_length
 
     def state_dict(self) -> dict[str, Any]:
-        """What this wrapper and those inside it learnt and remember, from the inside out."""
+        """The state of this wrapper and of those inside it, from the inside out."""
         inner = self.env.state_dict() if isinstance(self.env, Wrapper) else {}
         return {**inner, f"{len(inner)}.{type(self).__name__}": self.transform.state_dict()}
 
@@ -152,7 +152,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         """Bring back what `state_dict` returned, to wrappers stacked in the same way.
 
         Raises:
-            ConfigTypeError: it is of other wrappers.
+            ConfigTypeError: the state is of other wrappers.
             SpaceError: it does not fit these envs. In both cases nothing has changed.
         """
         before = self.state_dict()
@@ -165,7 +165,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         except SpaceError as error:
             self._load(before)
             raise type(error)(f"the state of the wrappers {wanted} does not fit: {error}") from error
-        except Exception as error:  # it may have come from a file, and be anything
+        except Exception as error:  # a state from a file can be anything
             self._load(before)
             raise SpaceError(
                 f"the state of the wrappers {wanted} is damaged ({type(error).__name__}: {error!s:.200})"
@@ -248,6 +248,21 @@ class Wrapper(gymnasium.vector.VectorWrapper):
 
     def _not_ours(self, call: str) -> UnsupportedError:
         return UnsupportedError(f"{call} needs a vector env of vecenv inside, this is {type(self.unwrapped).__name__}")
+
+
+class LearningWrapper(Wrapper):
+    """A wrapper whose transform has statistics."""
+
+    transform: Any
+
+    @property
+    def update_running_mean(self) -> bool:
+        """Whether statistics are updated."""
+        return self.transform.learning
+
+    @update_running_mean.setter
+    def update_running_mean(self, setting: bool) -> None:
+        self.transform.learning = bool(setting)
 
 
 def _check_open(env: gymnasium.vector.VectorEnv, wrapper: str) -> None:

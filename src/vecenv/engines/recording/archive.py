@@ -6,7 +6,6 @@ arrays) and `0.npy`, `1.npy`, ...
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from vecenv._util.files import new_file, write_archive
 from vecenv.engines.recording.values import KINDS
 from vecenv.errors import UnsafeFile
 
@@ -35,30 +35,8 @@ def write(path: Path, name: str, version: int, contents: Any, arrays: list[np.nd
     body = json.dumps(contents)
     arrays = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
     header = {"format": name, "version": version, "sha256": _digest(body, arrays), "contents": body}
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr(_HEADER, json.dumps(header))
-            for place, array in enumerate(arrays):
-                with archive.open(f"{place}.npy", "w", force_zip64=array.nbytes > 1 << 31) as entry:
-                    np.lib.format.write_array(entry, array, allow_pickle=False)
-        _publish(unfinished, path)
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-
-
-def _publish(unfinished: Path, path: Path) -> None:
-    """Give the complete file its name, unless that is taken."""
-    try:
-        os.link(unfinished, path)
-    except FileExistsError:
-        raise FileExistsError(f"{path} is there already, and nothing is replaced; choose another name") from None
-    except OSError:  # a file system without hard links
-        if path.exists():
-            raise FileExistsError(f"{path} is there already, and nothing is replaced; choose another name") from None
-        unfinished.replace(path)
+    with new_file(path, replace=False, private=True) as file:
+        write_archive(file, header, {str(place): array for place, array in enumerate(arrays)})
 
 
 def read(path: Path, name: str, version: int) -> tuple[Any, list[np.ndarray]]:

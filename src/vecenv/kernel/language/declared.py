@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from types import FunctionType
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vecenv._util.suggest import nearest
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel.language.fields import Field, FieldError, declare, field_of
 from vecenv.kernel.language.rules import signature
@@ -29,8 +29,8 @@ def check_members(definition: type) -> None:
             raise KernelError(rule, name)
     for method in _NEEDED:
         if not hasattr(definition, method):
-            near = difflib.get_close_matches(method, vars(definition), n=1)
-            hint = f" (did you mean it by {near[0]!r}?)" if near else ""
+            near = nearest(method, vars(definition))
+            hint = f", or rename {near!r}" if near else ""
             raise KernelError(f"there is no method {method}; define {signature(method)}{hint}", name)
         if getattr(definition, method) is None:
             raise KernelError(f"{method} is None; define {signature(method)}", name)

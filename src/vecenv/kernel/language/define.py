@@ -15,9 +15,10 @@ from gymnasium import Space, spaces
 from vecenv._batch.layout import Layout
 from vecenv._batch.leaf import Leaf
 from vecenv._util.checks import positive_int
+from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel.language.declared import check_members, per_env, read_fields, read_methods, read_params, read_render
-from vecenv.kernel.language.fields import Field, Record, did_you_mean
+from vecenv.kernel.language.fields import Field, Record
 from vecenv.kernel.language.mistakes import located
 from vecenv.kernel.language.registry import add_kernel, announce
 from vecenv.kernel.language.rules import Rules

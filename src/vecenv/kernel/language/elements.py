@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from vecenv._batch.leaf import Leaf
-from vecenv.kernel.language.fields import Field, did_you_mean, mismatch, unknown
+from vecenv._util.suggest import did_you_mean
+from vecenv.kernel.language.fields import Field, mismatch, unknown
 from vecenv.kernel.language.scope import Scope, chain, number, root
 
 _READ_ONLY = "Params are read-only: keep what changes in `state`, not in {!r}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import keyword
 import math
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from vecenv._util.suggest import did_you_mean
 
 _ABSTRACT = (np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating)
 
@@ -236,12 +237,6 @@ def unknown(name: str, fields: Iterable[str], what: str = "field") -> str:
     """What to say of a field that does not exist."""
     names = list(fields)
     return f"there is no {what} {name!r}{did_you_mean(name, names)} ({what}s: {', '.join(names) or 'none'})"
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The nearest of the names as the end of a message; empty if none is near."""
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _hold(field: Field, value: Any, writeable: bool) -> Any:

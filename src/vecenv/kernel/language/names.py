@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from vecenv._util.suggest import did_you_mean
 from vecenv.kernel import rng as random_numbers
 from vecenv.kernel.language import forbidden
-from vecenv.kernel.language.fields import did_you_mean
 from vecenv.kernel.language.scope import USES, Scope, number
 from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant, read_source
 from vecenv.kernel.language.twins import twin_module

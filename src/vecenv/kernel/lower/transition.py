@@ -13,7 +13,8 @@ The backend writes these calls:
     restore_parameters()        the general parameters become those of the episode
 
 A backend may run all phases row by row, or each phase for a block of rows before the next: rows do not see each other.
-FINISHED says that a row has run since the caller cleared it. A policy, if there is one, writes the actions between the phases "plan" and "step".
+FINISHED says that a row has run since the caller cleared it. A policy, if there is one, writes the actions between the
+phases "plan" and "step".
 """
 
 from __future__ import annotations

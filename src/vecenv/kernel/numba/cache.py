@@ -11,17 +11,17 @@ import contextlib
 import hashlib
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from vecenv._util.files import new_file
 from vecenv.errors import ConfigError
 
 _MAGIC = b"vecenv kernel 1\n"
 _KEY = re.compile(r"[0-9a-f]{64}")
-_LOCK, _NEW = ".lock", ".new"
-"""Suffixes of a lock, and of a file that is being written."""
+_LOCK, _NEW = ".lock", ".part"
+"""Suffixes of a lock, and of a file that `new_file` is writing."""
 _LONGEST_WAIT = 60.0
 """Seconds that a process waits for another that compiles the same."""
 _ABANDONED = 3600.0
@@ -76,14 +76,8 @@ def store(key: str, code: bytes, symbol: str) -> None:
     """
     directory = _made_directory()
     rest = symbol.encode() + b"\n" + code
-    with tempfile.NamedTemporaryFile(dir=directory, prefix=key, suffix=_NEW, delete=False) as file:
-        try:
-            file.write(_MAGIC + hashlib.sha256(rest).digest() + rest)
-            file.close()
-            os.replace(file.name, directory / key)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    with new_file(directory / key, private=True) as file:
+        file.write(_MAGIC + hashlib.sha256(rest).digest() + rest)
     _make_room(directory, key)
 
 
@@ -146,7 +140,7 @@ def _make_room(directory: Path, newest: str) -> None:
             elif path.name.endswith(_LOCK) and _KEY.match(path.name):
                 with _holding(path):
                     pass
-            elif path.name.endswith(_NEW) and _KEY.match(path.name) and time.time() - status.st_mtime > _ABANDONED:
+            elif path.name.endswith(_NEW) and _KEY.match(path.name[1:]) and time.time() - status.st_mtime > _ABANDONED:
                 path.unlink()
     total = sum(size for _, size, _ in entries)
     for used, size, path in sorted(entries):
