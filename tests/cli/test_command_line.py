@@ -121,7 +121,7 @@ def test_mistakes_are_told_in_words_and_exit_with_2(inside, arguments, told):
     [
         (["--csv", "none/x.csv"], "there is no directory none"),
         (["--plot", "none/x.png"], "there is no directory none"),
-        (["--plot", "x.xyz"], "x.xyz cannot be drawn: .xyz is none of"),
+        (["--plot", "x.xyz"], "x.xyz cannot be drawn: .xyz is not one of"),
     ],
 )
 def test_files_that_cannot_be_written_are_told_before_the_work(inside, trained, monkeypatch, options, told):

@@ -60,7 +60,7 @@ def test_soft_training_that_was_stored_ends_with_the_same_weights(changes, tmp_p
     again = SAC.load(tmp_path / "half.npz").learn(160)
     assert torch.equal(vector(again), vector(whole))
     assert torch.equal(again.flat_critic.vector, whole.flat_critic.vector)
-    with pytest.raises(ConfigError, match="is of SAC, not of PPO"):
+    with pytest.raises(ConfigError, match="a checkpoint of SAC, not of PPO"):
         PPO.load(tmp_path / "half.npz")
 
 
@@ -381,7 +381,7 @@ def test_threads_of_torch_are_what_they_were():
 def test_wrong_settings_are_refused():
     with pytest.raises(ConfigError, match="epochs must be at least 1"):
         PPOConfig(epochs=0)
-    with pytest.raises(ConfigError, match="begin new episodes themselves"):
+    with pytest.raises(ConfigError, match="need envs with autoreset"):
         PPO(vecenv.make("CartPole-v1", 2, autoreset="disabled"))
     with pytest.raises(ConfigError, match="one vector env"):
         SAC([vecenv.make("Pendulum-v1", 1), vecenv.make("Pendulum-v1", 1)], SOFT)

@@ -1,4 +1,4 @@
-"""Tasks by id: those of Gymnasium, and those that users define."""
+"""Tasks by id: Gymnasium's, and those that users define."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _tasks: dict[str, type[Task]] = {}
 
 
 def add_task(task: type[Task]) -> None:
-    """Make a task known by its id; one with the same id is replaced, as when a notebook cell runs again."""
+    """Register a task by its id; it replaces one with the same id, as when a notebook cell runs again."""
     assert task.id is not None
     _tasks[task.id] = task
 
 
 def find_task(env: Any) -> type[Task] | None:
-    """The task that a class, an id or a spec stands for. Gymnasium's only as long as id and spec are its own."""
+    """The task of a class, an id or a spec. An id of Gymnasium only as long as its spec is Gymnasium's own."""
     if isinstance(env, type):
         from vecenv.mujoco._task import Task
 
