@@ -104,7 +104,7 @@ def test_module_and_script_are_the_same(command):
         (["check", "no_such_module:Env"], "there is no module 'no_such_module'"),
         (["check", "none.py:Env"], "there is no file none.py"),
         (["bench", "--sizes", "0"], "--sizes"),
-        (["bench", "--only", "nobody"], "leaves nobody"),
+        (["bench", "--only", "nobody"], "matches no contestant"),
         (["plot", "nothing"], "there is no run 'nothing'"),
         (["list", "xyzzy"], "no env has 'xyzzy'"),
     ],

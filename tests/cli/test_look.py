@@ -59,7 +59,7 @@ def test_a_bad_env_fails_the_check_that_names_its_fault(inside, name, check, tol
     found, checks = results(inside("check", f"tests.cli.cli_envs:{name}", "--json", "--steps", 100, code=1)[0])
     assert not found["ok"]
     assert checks[check]["result"] == "failed"
-    assert told in checks[check]["told"]
+    assert told in checks[check]["message"]
 
 
 def test_an_env_that_reuses_its_array_is_warned_of(inside):
@@ -70,7 +70,7 @@ def test_an_env_that_reuses_its_array_is_warned_of(inside):
 
 def test_a_kernel_is_compared_with_its_native_code(inside):
     found, checks = results(inside("check", "tests.cli.cli_envs:Slide", "--json", "--steps", 100)[0])
-    assert "compiled" in checks["engines"]["told"]
+    assert "compiled" in checks["engines"]["message"]
     assert found["engine"]["name"] == "compiled"
 
 

@@ -14,7 +14,7 @@ from vecenv.errors import ConfigError
 Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
 Pairs = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")]
 Optional = tyro.conf.arg(help_behavior_hint="")
-"""Of an option that is None unless it is given."""
+"""The value of an option that is None unless it is given."""
 EngineName = Literal["auto", "compiled", "sync", "thread", "process"]
 
 
@@ -30,15 +30,15 @@ def pairs(given: Sequence[str], option: str) -> dict[str, Any]:
 
 
 def literal(text: str) -> Any:
-    """A number, True, None, list and so on; any other text is itself."""
+    """A Python literal such as a number, True, None or a list; any other text unchanged."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: brackets within brackets
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: deeply nested brackets
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean ...?`, or nothing."""
+    """`; did you mean ...?` with the most similar name, or an empty string."""
     folded = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), folded, n=1)
     return f"; did you mean {folded[near[0]]!r}?" if near else ""
