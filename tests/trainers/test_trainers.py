@@ -138,7 +138,7 @@ def test_before_the_first_gradient_step_probabilities_are_those_that_were_stored
     trainer.learn(1)  # a rollout and an update, so that memories are not empty
     memory = trainer._collect(Clock())
     seen = []
-    trainer._descend = lambda batch, clip_range: seen.append(batch) or {}
+    trainer._gradient_step = lambda batch, clip_range: seen.append(batch) or {}
     trainer._update(memory, 1.0)
     (batch,) = seen
     with torch.no_grad():

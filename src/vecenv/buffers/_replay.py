@@ -131,7 +131,7 @@ class ReplayBuffer:
         if self._tree is not None:
             self._tree.update(self._place(slots, lanes), self._highest[0])
         if isinstance(self._obs, Frames):
-            self._give_up(lanes)
+            self._drop_overwritten(lanes)
 
     def cut(self, env_ids: Any = None) -> None:
         """Declare that envs were reset by hand: their next transition does not continue the stored episode."""
@@ -141,7 +141,7 @@ class ReplayBuffer:
         self._fresh[lanes] = True
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all transitions."""
         self._head[:], self._stored[:], self._fresh[:] = 0, 0, True
         if self._tree is not None:
             self._tree.nodes[:] = 0
@@ -369,7 +369,7 @@ class ReplayBuffer:
     def _place(self, slots: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         return slots * self.lanes + lanes + self.first_lane
 
-    def _give_up(self, lanes: np.ndarray) -> None:
+    def _drop_overwritten(self, lanes: np.ndarray) -> None:
         """Drop the oldest transitions whose frames were overwritten."""
         while len(lanes):
             index = self._place((self._head[lanes] - self._stored[lanes]) % self.slots, lanes)

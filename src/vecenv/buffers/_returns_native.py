@@ -14,7 +14,7 @@ values_at = float32_at
 number = np.float32
 """The floating-point type of the computation."""
 size = 4
-"""Its bytes."""
+"""The size of that type in bytes."""
 WORDS = 15
 REWARD, VALUE, LAST, TERMINATED, TRUNCATED, FINAL, VALID, RATIO, ADVANTAGE, RESULT = range(10)
 LENGTH, COUNT, HORIZON, NUMBERS, ZEROS = range(10, 15)

@@ -144,7 +144,7 @@ def draw_curves(curves: Sequence[Curve], path: str | Path, title: str) -> None:
 
 
 def _steps(value: float, _: object) -> str:
-    """50k, 1.5M."""
+    """A number of steps as a short label: 50k, 1.5M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{letter}"

@@ -57,12 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except EnvError as error:
-        return _complain(f"{error}\n{error.remote_traceback}".strip(), 1)
+        return _print_error(f"{error}\n{error.remote_traceback}".strip(), 1)
     except (MissingExtra, VecenvError) as error:
         wrong = isinstance(error, ConfigError) and not isinstance(error, MissingExtra)
-        return _complain(str(error), 2 if wrong else 1)
+        return _print_error(str(error), 2 if wrong else 1)
     except OSError as error:  # files that cannot be read or written
-        return _complain(str(error), 1)
+        return _print_error(str(error), 1)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -80,7 +80,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"commands: {', '.join(COMMANDS)}"
-        return _complain(f"there is no command {name!r}; {hint}", 2)
+        return _print_error(f"there is no command {name!r}; {hint}", 2)
     return _run(name, arguments[1:])
 
 
@@ -114,6 +114,6 @@ def _description(text: str) -> str:
     return "\n".join([first, *(f"  {line}" for line in others), "", "Examples:", examples])
 
 
-def _complain(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     print(f"vecenv: {message}", file=sys.stderr)
     return code

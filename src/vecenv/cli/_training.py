@@ -121,7 +121,7 @@ def carry_out(job: Job, options: Any, screen: Screen) -> int:
             code = 1
     result["files"] = {name: str(path) for name, path in made.items()}
     job.files.write_json("result.json", result)
-    screen.answer(result, _sentence(result))
+    screen.answer(result, _summary(result))
     return code
 
 
@@ -190,7 +190,7 @@ def _record(job: Job, screen: Screen) -> dict[str, Path]:
     return {"gif": path}
 
 
-def _sentence(result: dict[str, Any]) -> str:
+def _summary(result: dict[str, Any]) -> str:
     """The result in one line."""
     made, in_all = result["steps"] - result["steps_before"], f", {result['steps']:,} in all"
     rate = f"{made:,} steps in {result['seconds']:.1f} s ({short(result['steps_per_second'])} steps/s)"

@@ -37,7 +37,7 @@ class Options:
     terminal: Flag = False
     """Show the frames in this terminal."""
     episodes: int = 1
-    """How many."""
+    """Number of episodes."""
     max_steps: int = 1000
     """Largest number of steps of an episode."""
     seed: int = 0

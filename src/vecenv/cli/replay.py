@@ -135,7 +135,7 @@ class _Film:
         self.has_frames = False
 
     def take(self, step: int, env: Any) -> None:
-        """A frame."""
+        """Add a frame of the env."""
         if self._sink is None:
             self._sink = open_film(self._path, float(env.metadata.get("render_fps") or FPS))
         if step % getattr(self._sink, "every", 1) == 0 or step >= self._steps - 1:
@@ -145,7 +145,7 @@ class _Film:
             self.has_frames = True
 
     def close(self) -> None:
-        """Write it."""
+        """Write the file."""
         if self._sink is not None:
             self._sink.close()
 

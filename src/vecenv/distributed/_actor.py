@@ -79,7 +79,7 @@ class FragmentActor(RowActor):
             return built
         try:
             self._policy = pickle.loads(self._plan.policy)
-            self._give_stream()
+            self._seed_policy()
             self._front = self._new_front(restarted=self._life is not None)
             if self._life is None:
                 mine = self._plan.seeds[self._first : self._first + len(self._engine.batch)]
@@ -167,7 +167,7 @@ class FragmentActor(RowActor):
             front._lifecycle.replaced(everyone, np.ones(len(everyone), np.bool_))
         return front
 
-    def _give_stream(self) -> None:
+    def _seed_policy(self) -> None:
         """Give a policy with a parameter `rng` its own generator, a new one in every actor and after every restart."""
         try:
             wants = "rng" in inspect.signature(self._policy).parameters

@@ -74,7 +74,7 @@ class Breakout:
         """What may differ per env."""
 
         brick_reward = 1.0
-        """Per point."""
+        """Reward per point."""
         life_reward = 0.0
         """Reward for losing a life; a penalty if negative."""
         lives = 3

@@ -79,6 +79,6 @@ class MountainCarContinuous:
         return (100.0 if terminated else 0.0) - force * force * 0.1, terminated
 
     def observe(s, obs, p):
-        """Both numbers."""
+        """Position and velocity."""
         obs[0] = s.position
         obs[1] = s.velocity

@@ -40,7 +40,7 @@ class Pendulum:
         return {"g": g}
 
     def reset(s, rng, p):
-        """Anywhere, slowly."""
+        """At a random angle, with a small velocity."""
         s.theta = uniform(rng, -p.x_init, p.x_init)
         s.theta_dot = uniform(rng, -p.y_init, p.y_init)
 

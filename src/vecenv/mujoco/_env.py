@@ -36,7 +36,7 @@ class TaskEnv(KernelEnv):
     kernel: TaskKernel
 
     def __init__(self, kernel: TaskKernel, render_mode: str | None = None, **kwargs: Any) -> None:
-        self._simulator = _Drawing(kernel, render_mode)
+        self._simulator = _RenderingSimulator(kernel, render_mode)
         super().__init__(kernel, render_mode, **kwargs)
         self.model, self.data = self._simulator.model, self._simulator.data
         held = {name: cells(array) for name, array in kernel.memory(self._simulator).items()}
@@ -80,7 +80,7 @@ class TaskEnv(KernelEnv):
             self.render()
 
 
-class _Drawing(Simulator):
+class _RenderingSimulator(Simulator):
     """A simulator with Gymnasium's renderer."""
 
     def __init__(self, kernel: TaskKernel, render_mode: str | None) -> None:

@@ -101,12 +101,12 @@ def build_task(task: type[Task], kwargs: Mapping[str, Any]) -> tuple[TaskKernel,
     frame_skip = positive_int("frame_skip", rest.pop("frame_skip", task.frame_skip))
     camera = {name: rest.pop(name) for name in CAMERA if name in rest}
     if given is None and not camera and task.__module__.startswith(_OURS):
-        return _ours(task, frame_skip), rest
+        return _cached_kernel(task, frame_skip), rest
     return _built(task, given if given is not None else _declared_model(task), frame_skip, camera), rest
 
 
 @functools.cache
-def _ours(task: type[Task], frame_skip: int) -> TaskKernel:
+def _cached_kernel(task: type[Task], frame_skip: int) -> TaskKernel:
     """The kernel of one of vecenv's own tasks, with a model from Gymnasium; neither changes, so it is cached."""
     return _built(task, _declared_model(task), frame_skip, {})
 
@@ -223,7 +223,7 @@ def _definition(
     put = [params[name] for name in task.model_params]
     functions: Any = [_function(task, name) for name in _FUNCTIONS[:-1]]
     functions += _generated(put, step_info.values())
-    reset, step = _around(*functions)
+    reset, step = _kernel_functions(*functions)
     for function, source in zip((reset, step), _AROUND, strict=True):
         share_source(function, source)
     fps = int(np.round(1.0 / (model.opt.timestep * frame_skip)))
@@ -268,7 +268,7 @@ def _function(task: type[Task], name: str) -> Any:
 # --- the functions around the user's ---------------------------------------------------------------------------------
 
 
-def _around(
+def _kernel_functions(
     own_reset: Callable[..., Any],
     begin: Callable[..., Any],
     control: Callable[..., Any],
@@ -312,7 +312,7 @@ def _around(
 
 
 _NOBODY: Any = [_draw] * 8
-_AROUND = [read_source(function) for function in _around(*_NOBODY)]
+_AROUND = [read_source(function) for function in _kernel_functions(*_NOBODY)]
 """Text of these functions, read once: the file on disk may have changed when a task is built."""
 
 

@@ -147,7 +147,7 @@ class Simulator:
         self._mujoco.mj_getState(self.model, self.data, np.asarray(physics), self._parts)
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset to the model's initial state."""
         self._mujoco.mj_resetData(self.model, self.data)
 
     def forward(self) -> None:

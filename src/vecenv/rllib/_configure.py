@@ -19,7 +19,7 @@ from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObserva
 from vecenv.rllib._envs import ENV_ID, EnvCreator, as_floats, needs_floats, probe
 from vecenv.rllib._episodes import STATS
 from vecenv.rllib._learner import PackedPPOLearner
-from vecenv.rllib._normalizer import ObservationNormalizer, lend_statistics, take_statistics_back
+from vecenv.rllib._normalizer import ObservationNormalizer, copy_statistics_to_evaluation, resume_statistics
 from vecenv.rllib._runners import NativeEnvRunner, PackedEnvRunner
 
 Mode = Literal["vec", "packed_vec", "native"]
@@ -143,8 +143,8 @@ def configure(
     config.learners(learner_class=PackedPPOLearner)
     config.reporting(custom_stats_cls_lookup=STATS)
     config.callbacks(
-        on_evaluate_start=[*_listed(config.callbacks_on_evaluate_start), lend_statistics],
-        on_evaluate_end=[*_listed(config.callbacks_on_evaluate_end), take_statistics_back],
+        on_evaluate_start=[*_listed(config.callbacks_on_evaluate_start), copy_statistics_to_evaluation],
+        on_evaluate_end=[*_listed(config.callbacks_on_evaluate_end), resume_statistics],
     )
     check_config(config, packed=packed)
     return config

@@ -34,7 +34,7 @@ class ObservationNormalizer(ConnectorV2):
         self._seen = {path: Moments(leaf.shape or ()) for path, leaf in _float_leaves(space).items()}
         if not self._seen:
             raise ConfigError(f"there is nothing to normalise in observations of {space}: no Box of floats")
-        self._new = self._nothing()
+        self._new = self._no_moments()
 
     def __call__(self, *, batch: dict[str, Any], episodes: list[Any], **kwargs: Any) -> dict[str, Any]:
         """Normalise the batch, or the latest observations in a packed env's episode."""
@@ -54,7 +54,7 @@ class ObservationNormalizer(ConnectorV2):
         """Restore what `get_state` or `merge_states` returned."""
         for path, moments in self._seen.items():
             moments.load_state_dict(state["seen"]["/".join(path)])
-        self._new = self._nothing()
+        self._new = self._no_moments()
 
     def merge_states(self, states: list[dict[str, Any]]) -> dict[str, Any]:
         """This piece's statistics, plus the new part of each of the others."""
@@ -63,10 +63,10 @@ class ObservationNormalizer(ConnectorV2):
                 new = state["new"]["/".join(path)]
                 if new["count"]:
                     moments.update_from_moments(new["mean"], new["var"], new["count"])
-        self._new = self._nothing()
+        self._new = self._no_moments()
         return self.get_state()
 
-    def _nothing(self) -> dict[tuple[str, ...], Moments]:
+    def _no_moments(self) -> dict[tuple[str, ...], Moments]:
         return {path: Moments(moments.shape, epsilon=0.0) for path, moments in self._seen.items()}
 
     def _walk(self, obs: Any, path: tuple[str, ...]) -> Any:
@@ -82,7 +82,7 @@ class ObservationNormalizer(ConnectorV2):
         return self._seen[path].update_and_normalize(obs, self._epsilon, self._clip)
 
 
-def lend_statistics(*, algorithm: Any, **kwargs: Any) -> None:
+def copy_statistics_to_evaluation(*, algorithm: Any, **kwargs: Any) -> None:
     """Before evaluation, copy the training statistics to all runners that evaluate; RLlib does not.
 
     Without evaluation runners the training runner evaluates; its statistics must not change then.
@@ -92,15 +92,15 @@ def lend_statistics(*, algorithm: Any, **kwargs: Any) -> None:
         for piece in own:
             piece.learning = False
     elif own:
-        group.foreach_env_runner(functools.partial(_borrow, [piece.get_state() for piece in own]))
+        group.foreach_env_runner(functools.partial(_load_states, [piece.get_state() for piece in own]))
 
 
-def _borrow(states: list[dict[str, Any]], runner: Any) -> None:
+def _load_states(states: list[dict[str, Any]], runner: Any) -> None:
     for piece, state in zip(_normalizers(runner), states, strict=True):
         piece.set_state(state)
 
 
-def take_statistics_back(*, algorithm: Any, **kwargs: Any) -> None:
+def resume_statistics(*, algorithm: Any, **kwargs: Any) -> None:
     """After evaluation, let the training runner update its statistics again."""
     for own in _normalizers(algorithm.env_runner):
         own.learning = True

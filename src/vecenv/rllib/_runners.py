@@ -210,14 +210,14 @@ class NativeEnvRunner(_VectorRunner):
         self._needs_initial_reset = False
         self._episodes.restart()
         self._done = np.zeros(self.num_envs, bool)
-        self._see(obs, explore)
+        self._observe(obs, explore)
 
-    def _see(self, obs: Any, explore: bool) -> None:
+    def _observe(self, obs: Any, explore: bool) -> None:
         """Store an observation after the pipeline, and the module's input made from it."""
         self._last = obs
         if self.module is None:
             return
-        batch = self._through(self._env_to_module, {Columns.OBS: obs}, explore, ENV_TO_MODULE_CONNECTOR)
+        batch = self._run_pipeline(self._env_to_module, {Columns.OBS: obs}, explore, ENV_TO_MODULE_CONNECTOR)
         self._last, self._to_module = batch.pop(SEEN, obs), batch
 
     def _step(self, explore: bool, random_actions: bool) -> dict[str, Any] | None:
@@ -226,7 +226,7 @@ class NativeEnvRunner(_VectorRunner):
             actions = self.env.action_space.sample()  # type: ignore[union-attr]
         else:
             out = self._forward(explore)
-            extra = self._through(self._module_to_env, out, explore, MODULE_TO_ENV_CONNECTOR)
+            extra = self._run_pipeline(self._module_to_env, out, explore, MODULE_TO_ENV_CONNECTOR)
             actions = extra.pop(Columns.ACTIONS)
             extra.pop(Columns.ACTIONS_FOR_ENV, None)
         results = self._try_env_step(actions)
@@ -236,7 +236,7 @@ class NativeEnvRunner(_VectorRunner):
         done, valid = terminated | truncated, ~self._done
         self._episodes.add(reward, done, valid)
         self._done = done
-        self._see(obs, explore)
+        self._observe(obs, explore)
         return {
             "obs": self._last,
             "actions": actions,
@@ -255,7 +255,7 @@ class NativeEnvRunner(_VectorRunner):
                 return module._forward_exploration(self._to_module, t=self._lifetime())
             return module._forward_inference(self._to_module)
 
-    def _through(self, pipeline: Any, batch: dict[str, Any], explore: bool, key: str) -> dict[str, Any]:
+    def _run_pipeline(self, pipeline: Any, batch: dict[str, Any], explore: bool, key: str) -> dict[str, Any]:
         with self.metrics.log_time((key, CONNECTOR_PIPELINE_TIMER)):
             return pipeline(
                 rl_module=self.module, batch=batch, episodes=[], explore=explore, shared_data=self._shared_data

@@ -52,7 +52,7 @@ def parameter_writer(
     if isinstance(envs.engine, CompiledEngine):
         return KernelParameters(envs.engine, scenarios)
     names = list(dict.fromkeys(name for one in scenarios for name in one.names))
-    return PythonParameters(envs, _sorted_out(source if envs.spec is None else envs.spec, names, kwargs))
+    return PythonParameters(envs, _constructor_names(source if envs.spec is None else envs.spec, names, kwargs))
 
 
 class KernelParameters:
@@ -112,7 +112,7 @@ class PythonParameters:
         return Renewal({name: value for name, value in values.items() if name in self._kwargs}, merged)
 
 
-def _sorted_out(source: Any, names: list[str], kwargs: Collection[str] | None) -> frozenset[str]:
+def _constructor_names(source: Any, names: list[str], kwargs: Collection[str] | None) -> frozenset[str]:
     """Which of the names are constructor arguments."""
     kernel, source = _kernel_of(source)
     arguments = _arguments(source)

@@ -95,14 +95,14 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         self.episode += 1
         self.steps, self.last_action = 0, -1
         kind = self._fail_if_due("reset")
-        return _spoilt(kind, {"obs": self._observation(), "info": self._info()})
+        return _faulty(kind, {"obs": self._observation(), "info": self._info()})
 
     def step(self, action: np.int64) -> Any:
         """Count a step."""
         self.steps += 1
         self.last_action = int(action)
         kind = self._fail_if_due("step")
-        return _spoilt(
+        return _faulty(
             kind,
             {
                 "obs": self._observation(),
@@ -141,7 +141,7 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
     def _fail_if_due(self, where: str) -> str | None:
         """Count a call, and fail if the fault is due. Returns the kind of a fault that did not end the call."""
         self._calls[where] += 1
-        if not (self.fails and self.where == where and self._due(where) and self._lit()):
+        if not (self.fails and self.where == where and self._due(where) and self._fuse_allows()):
             return None
         kind = self.kinds[0] if len(self.kinds) == 1 else self.chance.choice(self.kinds, p=self.weights)
         if kind in FAILURES:
@@ -151,7 +151,7 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
     def _due(self, where: str) -> bool:
         return self._calls[where] == self.at if self.p is None else self.chance.random() < self.p
 
-    def _lit(self) -> bool:
+    def _fuse_allows(self) -> bool:
         if self.fuse is None:
             return True
         try:
@@ -161,6 +161,6 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         return True
 
 
-def _spoilt(kind: str | None, result: dict[str, Any]) -> Any:
+def _faulty(kind: str | None, result: dict[str, Any]) -> Any:
     """The values of a result, or the wrong result of this kind of fault."""
     return SPOILERS[kind](result) if kind in SPOILERS else tuple(result.values())

@@ -105,7 +105,7 @@ class Machine(Calls):
             }[call]()
         except Interrupted:
             self.setting.tally[f"interrupts of {call}"] += 1
-            self._go_on(way, work, seed)
+            self._continue(way, work, seed)
         finally:
             self.moment = None
 
@@ -211,7 +211,7 @@ class Machine(Calls):
 
     # --- after an interrupt ------------------------------------------------------------------------------------------
 
-    def _go_on(self, way: str, work: dict[int, Work], seed: int | None) -> None:
+    def _continue(self, way: str, work: dict[int, Work], seed: int | None) -> None:
         """After an interrupt: receive what is pending, or reset, or try a step. No result may be stale or torn."""
         model, self.moment = self.model, None
         if model.dead:
@@ -228,10 +228,10 @@ class Machine(Calls):
             return
         if way == "reset":
             model.pending = {row: replace(asked, unsure=True) for row, asked in model.pending.items()}
-            self._begin_anew(seed)
+            self._reset_everything(seed)
         else:
             self._receive_all()
-            self._bring_back(work)
+            self._reset_missing(work)
 
     def _try_a_step(self, work: dict[int, Work]) -> bool:
         """A step right after an interrupt works as if nothing was sent, or its error names what is pending or lost."""
@@ -250,7 +250,7 @@ class Machine(Calls):
             self._failed(error)
         return True
 
-    def _bring_back(self, work: dict[int, Work]) -> None:
+    def _reset_missing(self, work: dict[int, Work]) -> None:
         """Envs that returned nothing after an interrupt were not sent, or need a reset."""
         model, left = self.model, self.model.pending
         model.pending = {}
@@ -268,9 +268,9 @@ class Machine(Calls):
                     self._failed(error)
                 return
         model.pending = left
-        self._begin_anew(None)
+        self._reset_everything(None)
 
-    def _begin_anew(self, seed: int | None) -> None:
+    def _reset_everything(self, seed: int | None) -> None:
         """Reset all envs, as often as dead or slow processes make it necessary."""
         model, first = self.model, True
         for _ in range(20):

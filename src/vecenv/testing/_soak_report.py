@@ -42,7 +42,7 @@ class Sample:
     faults: dict[str, int]
 
     def flat(self) -> dict[str, float]:
-        """As a row of a table."""
+        """The sample as a row of a table."""
         own = {"seconds": round(self.seconds, 2), "rows": self.rows, "rate": round(self.rate), **asdict(self.gauges)}
         return {**own, "faults": sum(self.faults.values())}
 
@@ -102,7 +102,7 @@ class Report:
         return slope, slope * (times[-1] - times[0])
 
     def summary(self) -> dict[str, Any]:
-        """The figures."""
+        """The main figures, for soak.json."""
         if not self.samples:
             return {}
         last, rates = self.samples[-1], [sample.rate for sample in self.samples[1:]] or [0.0]

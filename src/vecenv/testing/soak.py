@@ -193,7 +193,7 @@ class _Run:
         with contextlib.closing(self._make(factories)) as envs:
             started = time.monotonic()
             self._reset(envs, model)
-            self._age(envs, model)
+            self._restart_workers(envs, model)
             self._sample(model, started)
             self._tell(f"{self._count} envs run for {seconds / 60:g} minutes; Ctrl-C ends this with a report")
             due, said = started + every, started
@@ -201,7 +201,7 @@ class _Run:
                 try:
                     self._step(envs, model)
                 except RestartLimit:
-                    self._begin_anew(envs, model)
+                    self._reset_after_limit(envs, model)
                 if now >= due:
                     self._sample(model, started)
                     due = max(due + every, now)
@@ -209,7 +209,7 @@ class _Run:
                         return
                 if now - said >= 10:
                     said = now
-                    self._say()
+                    self._print_progress()
             self._sample(model, started)
 
     def _reset(self, envs: Any, model: Model, again: bool = False) -> None:
@@ -219,7 +219,7 @@ class _Run:
         actions = self._actions.integers(0, 1000, self._count)
         model.step(actions, envs.step(actions))
 
-    def _age(self, envs: Any, model: Model) -> None:
+    def _restart_workers(self, envs: Any, model: Model) -> None:
         """Kill every worker once: a forked worker that is restarted inherits more descriptors than the first one."""
         engine = envs.unwrapped.engine
         if isinstance(engine, SupportsKill):
@@ -228,7 +228,7 @@ class _Run:
                 engine.kill(pids.index(pid))
                 self._step(envs, model)
 
-    def _begin_anew(self, envs: Any, model: Model) -> None:
+    def _reset_after_limit(self, envs: Any, model: Model) -> None:
         """Handle several faults of one env in a short time: that can happen, and then a reset must help."""
         model.faults["RestartLimit"] += 1
         self._seed += self._count
@@ -241,7 +241,7 @@ class _Run:
         rate = (model.rows - last.rows) / passed if last and passed else 0.0
         samples.append(Sample(seconds, gauges, model.rows, rate, dict(model.faults)))
 
-    def _say(self) -> None:
+    def _print_progress(self) -> None:
         sample = self._report.samples[-1]
         self._tell(
             f"{sample.seconds / 60:6.1f} min  {sample.rows:>13,} rows  {sample.rate:>9,.0f} steps/s  "

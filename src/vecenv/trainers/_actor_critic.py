@@ -44,7 +44,7 @@ class ActorCritic(nn.Module):
         """
         features = self.encoder(obs)
         if self.memory is not None:
-            features, state = self._remember(features, state, began)
+            features, state = self._step_lstm(features, state, began)
         return *self._outputs(features), state
 
     def sequences(self, obs: Any, state: Any, began: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,7 +53,7 @@ class ActorCritic(nn.Module):
         encoded = self.encoder(map_tree(lambda leaf: leaf.flatten(0, 1), obs)).unflatten(0, (length, count))
         features = []
         for moment in range(length):
-            feature, state = self._remember(encoded[moment], state, began[moment])
+            feature, state = self._step_lstm(encoded[moment], state, began[moment])
             features.append(feature)
         return self._outputs(torch.cat(features))
 
@@ -70,7 +70,7 @@ class ActorCritic(nn.Module):
         for_actor, for_critic = self.stacks(features).unbind()
         return self.actor(for_actor), self.critic(for_critic).squeeze(-1)
 
-    def _remember(self, features: Tensor, state: Any, began: Tensor | None) -> tuple[Tensor, Any]:
+    def _step_lstm(self, features: Tensor, state: Any, began: Tensor | None) -> tuple[Tensor, Any]:
         assert self.memory is not None
         if state is not None and len(state[0]) != len(features):
             raise CallOrderError(

@@ -42,7 +42,7 @@ class Encoder(nn.Module):
 
 
 class Numbers(nn.Module):
-    """Flat float32."""
+    """Numbers as one flat float32 vector."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()

@@ -55,7 +55,7 @@ class Adam:
         return {"count": self._count, "mean": self._mean, "square": self._square}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on."""
+        """Continue from a stored state."""
         self._count = state["count"]
         self._mean.copy_(state["mean"])
         self._square.copy_(state["square"])
@@ -78,7 +78,7 @@ class RMSprop:
         return {"square": self._square}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on."""
+        """Continue from a stored state."""
         self._square.copy_(state["square"])
 
 

@@ -79,6 +79,6 @@ class TwinCritic(nn.Module):
         self.bias = nn.Parameter(torch.zeros(2, 1, 1))
 
     def forward(self, obs: Any, actions: Tensor) -> Tensor:
-        """[2, batch]."""
+        """Both estimates, [2, batch]."""
         features = torch.cat([self.encoder(obs), actions], -1)
         return torch.baddbmm(self.bias, self.stacks(features), self.weight).squeeze(-1)

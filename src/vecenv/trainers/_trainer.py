@@ -105,7 +105,7 @@ class Trainer:
         trainer: Any = None
         try:
             trainer = cls(envs, config, state["seed"])  # type: ignore[call-arg]  # every trainer takes these arguments
-            trainer._bring_back(state)
+            trainer._restore(state)
         except BaseException as error:
             if trainer is not None and isinstance(envs, str):
                 trainer.close()
@@ -138,7 +138,7 @@ class Trainer:
             ) from error
         return config
 
-    def _bring_back(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: dict[str, Any]) -> None:
         """Restore everything that `save` wrote. If that fails, the envs (perhaps the caller's) are left unchanged."""
         before = self.collector.state_dict()
         try:

@@ -94,9 +94,9 @@ class PPO(Trainer):
     def _begin(self, seed: int) -> None:
         for part, obs in zip(self._parts, self.collector.reset(seed), strict=True):
             part.begin(obs)
-        self._memory, self._began = [self._nothing(count) for _, count in self.collector.parts], True
+        self._memory, self._began = [self._zero_state(count) for _, count in self.collector.parts], True
 
-    def _nothing(self, count: int) -> Any:
+    def _zero_state(self, count: int) -> Any:
         """The LSTM state of envs at the start of an episode."""
         return (torch.zeros(count, self.config.lstm),) * 2 if self.network.recurrent else None
 
@@ -189,7 +189,7 @@ class PPO(Trainer):
             batches = self._rows(map_tree(lambda leaf: leaf.flatten(0, 1), columns), config.minibatch or length * count)
         losses: dict[str, Tensor] = {}
         for batch in batches:
-            losses = self._descend(batch, config.clip_range * left)
+            losses = self._gradient_step(batch, config.clip_range * left)
             if config.target_kl is not None and losses["kl"] > 1.5 * config.target_kl:
                 break
         self._losses = {name: float(loss.detach()) for name, loss in losses.items()}
@@ -213,7 +213,7 @@ class PPO(Trainer):
                 some = map_tree(lambda leaf, envs=envs: leaf.index_select(1, envs), columns)
                 yield {**some, "memory": tuple(part[envs] for part in memory)}
 
-    def _descend(self, batch: dict[str, Any], clip_range: float) -> dict[str, Tensor]:
+    def _gradient_step(self, batch: dict[str, Any], clip_range: float) -> dict[str, Tensor]:
         """One gradient step."""
         config = self.config
         if self.network.recurrent:
