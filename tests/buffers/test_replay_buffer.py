@@ -206,7 +206,7 @@ def test_observations_that_are_no_stacks_are_refused():
     no, who = np.zeros(1, bool), np.zeros(1, int)
     with pytest.raises(SpaceError, match="not stacks of 4 frames"):
         buffer.add(np.zeros((1, 4)), np.zeros(1, int), step_of(np.ones((1, 4)), np.ones(1), no, no, who))
-    with pytest.raises(SpaceError, match="no stack of 3 frames"):
+    with pytest.raises(SpaceError, match="not a stack of 3 frames"):
         ReplayBuffer(spaces.Box(0, 1, (4,)), PICK, 10, 1, stack=3)
 
 
@@ -349,13 +349,13 @@ def test_files_of_other_buffers_and_damaged_files_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="use the same arguments"):
         ReplayBuffer(BOX, PICK, 20, 2).load(tmp_path / "buffer.npz")
     save_tree(tmp_path / "checkpoint.npz", {"algorithm": "PPO"})
-    with pytest.raises(UnsafeFile, match="no replay buffer"):
+    with pytest.raises(UnsafeFile, match="not a vecenv replay buffer"):
         buffer.load(tmp_path / "checkpoint.npz")
     np.savez(tmp_path / "pickle.npz", about=np.array({}, dtype=object))
     for name in ("pickle.npz", "text.npz"):
         if name == "text.npz":
             (tmp_path / name).write_bytes(b"no arrays here")
-        with pytest.raises(UnsafeFile, match="no replay buffer"):
+        with pytest.raises(UnsafeFile, match="not a vecenv replay buffer"):
             buffer.load(tmp_path / name)
 
 

@@ -45,7 +45,7 @@ def test_a_vector_env_that_rllib_would_misread(mode, env, says):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_env_of_ours_in_another_autoreset_mode(mode):
-    with pytest.raises(ConfigError, match="silently corrupt episodes: use the next-step mode"):
+    with pytest.raises(ConfigError, match="silently corrupt episodes: use next-step mode"):
         configured("CartPole-v1", mode=mode, autoreset="same-step")
 
 
