@@ -314,7 +314,7 @@ def test_scenarios_of_another_env_are_refused_before_anything_changes():
         with pytest.raises(ConfigError, match="progress must be"):
             scenarios.VaryScenarios(envs, {"speed": 0.2}, progress=1.5)
         assert envs.get_attr("speed") == (0.1, 0.1)
-    with pytest.raises(UnsupportedError, match="vector env of vecenv"):
+    with pytest.raises(UnsupportedError, match="vecenv vector env"):
         scenarios.VaryScenarios(gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync"), {"low": 0.0})
 
 
