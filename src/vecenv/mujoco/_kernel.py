@@ -224,7 +224,7 @@ def _definition(
     functions: Any = [_function(task, name) for name in _FUNCTIONS[:-1]]
     functions += _generated(put, step_info.values())
     reset, step = _kernel_functions(*functions)
-    for function, source in zip((reset, step), _AROUND, strict=True):
+    for function, source in zip((reset, step), _FUNCTION_SOURCES, strict=True):
         share_source(function, source)
     fps = int(np.round(1.0 / (model.opt.timestep * frame_skip)))
     members: dict[str, Any] = {
@@ -311,8 +311,8 @@ def _kernel_functions(
     return reset, step
 
 
-_NOBODY: Any = [_draw] * 8
-_AROUND = [read_source(function) for function in _kernel_functions(*_NOBODY)]
+_PLACEHOLDERS: Any = [_draw] * 8
+_FUNCTION_SOURCES = [read_source(function) for function in _kernel_functions(*_PLACEHOLDERS)]
 """Text of these functions, read once: the file on disk may have changed when a task is built."""
 
 
