@@ -39,12 +39,12 @@ ENGINE_WORDS = {
 }
 NEEDED = {"compiled": ("numba", "numba"), "mujoco": ("mujoco", "vecenv[mujoco]"), "ale": ("ale_py", "vecenv[atari]")}
 NEEDED["ray"] = ("ray", "vecenv[ray]")
-"""What engines need besides: a module, and what brings it."""
+"""Modules that engines need, and the package that installs each."""
 PACKAGES = {
     "torch": ("train, eval and play agents", "vecenv[torch]"),
     "matplotlib": ("pictures", "vecenv[cli]"),
     "imageio_ffmpeg": ("videos", "vecenv[video]"),
-    "pygame": ("drawing Gymnasium's envs", "vecenv[render]"),
+    "pygame": ("rendering Gymnasium's envs", "vecenv[render]"),
     "stable_baselines3": ("vecenv.sb3; bench", "vecenv[sb3]"),
     "envpool": ("bench", "envpool"),
     "pufferlib": ("bench", "pufferlib"),

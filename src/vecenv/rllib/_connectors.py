@@ -30,7 +30,7 @@ class BatchToTensor(ConnectorV2):
 
     Args:
         device: device of the module.
-        keep: whether to keep the arrays beside the tensors.
+        keep: whether to keep the arrays as well.
     """
 
     def __init__(self, device: Any = None, keep: bool = False) -> None:
