@@ -12,7 +12,7 @@ from typing import Any
 from vecenv.errors import ConfigError, EnvError, MissingExtra, VecenvError
 
 COMMANDS = {
-    "list": "envs, engines and packages: which are available, and why others are not",
+    "list": "list envs, engines and packages, and why some are not available",
     "train": "train an agent with PPO, A2C or SAC; writes to runs/NAME",
     "eval": "evaluate a checkpoint over seeds and scenarios, with intervals",
     "play": "watch a checkpoint or an env: GIF, video, terminal",
