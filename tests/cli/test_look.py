@@ -76,7 +76,8 @@ def test_a_kernel_is_compared_with_its_native_code(inside):
 
 def test_a_file_is_as_good_as_a_module(inside, tmp_path):
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "lonely_env.py").write_text("from cli_envs import Walk\n\n\nclass Lonely(Walk):\n    pass\n")
+    source = "from tests.cli.cli_envs import Walk\n\n\nclass Lonely(Walk):\n    pass\n"
+    (tmp_path / "mine" / "lonely_env.py").write_text(source)
     out, _ = inside("check", "mine/lonely_env.py:Lonely", "--steps", 60)
     assert "all checks passed" in out
     assert "mine/lonely_env.py:Lonely" in out
