@@ -61,7 +61,7 @@ class Inputs:
     call: float = measured("s of CPU time of the learner's process per step for each further actor in lockstep")
     step_bytes: float = measured("bytes per env step of a fragment")
     lockstep_bytes: float = measured("bytes per env step in lockstep, actions included")
-    dear_step: float = assumed("s per env step of dear envs, as a physics simulation takes")
+    expensive_step: float = assumed("s per env step of expensive envs, such as a physics simulation")
     network: float = assumed("bytes/s of the learner's network, each way")
     weights: float = assumed("bytes of the weights; nodes pass them on: n nodes have them after log2(n + 1) transfers")
     slow_share: float = assumed("share of the actors that are slow throughout")
@@ -216,7 +216,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gbits", type=float, default=25.0, help="the learner's network")
     parser.add_argument("--weights-mb", type=float, default=10.0)
-    parser.add_argument("--dear-us", type=float, default=20.0, help="microseconds of a step of dear envs")
+    parser.add_argument("--expensive-us", type=float, default=20.0, help="microseconds of a step of expensive envs")
     parser.add_argument("--slow-share", type=float, default=0.02)
     parser.add_argument("--slow-factor", type=float, default=3.0)
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 10, 100, 1000])
@@ -224,7 +224,7 @@ def main() -> None:
     options = parser.parse_args()
     inputs = Inputs(
         **measure(options.turns),
-        dear_step=options.dear_us * 1e-6,
+        expensive_step=options.expensive_us * 1e-6,
         network=options.gbits * 1e9 / 8,
         weights=options.weights_mb * 1e6,
         slow_share=options.slow_share,
@@ -235,7 +235,7 @@ def main() -> None:
     values = [[each.name, f"{getattr(inputs, each.name):.3g}", *each.metadata.values()] for each in fields(inputs)]
     table(["input", "value", "measured / assumed", "what"], values)
     results: dict[str, Any] = {}
-    for kind, case in {"cheap": inputs, "dear": replace(inputs, step=inputs.dear_step)}.items():
+    for kind, case in {"cheap": inputs, "expensive": replace(inputs, step=inputs.expensive_step)}.items():
         results[kind] = {nodes: simulate(case, nodes) for nodes in options.nodes}
         print(f"\n{kind} envs, {case.step:.3g} s per step; M env steps/s; shares: actors, learner, network at work")
         rows = []

@@ -4,18 +4,18 @@ VecenvError
 ├── ConfigError (ValueError)            a wrong argument to make()
 │   ├── ConfigTypeError (TypeError)     an argument of the wrong type
 │   ├── UnknownEnv                      no such id; did you mean ...
-│   ├── UnknownEngine                   no such engine; the ones there are
+│   ├── UnknownEngine                   no engine has this name; lists those that exist
 │   ├── EngineRefused                   the engine cannot run this env, and why
-│   ├── FileInUse (FileExistsError)     another writer has this file
-│   ├── NoResources                     a Ray cluster has no room for the actors: what is there, what is missing
-│   └── MissingExtra                    the `pip install 'vecenv[...]'` line that brings it
+│   ├── FileInUse (FileExistsError)     another process is writing this file
+│   ├── NoResources                     a Ray cluster lacks resources for the actors: what it has, what is missing
+│   └── MissingExtra                    the `pip install 'vecenv[...]'` line that installs it
 ├── SpaceError (TypeError, ValueError)  spaces that differ; a value that does not fit its space
 │   ├── InvalidAction                   which env, which value, what was expected
 │   └── UnknownRow (IndexError)         an env id outside 0 ... num_envs - 1
 ├── CallOrderError (RuntimeError)
 │   ├── ClosedError                     after close()
 │   ├── NotResetError                   a step before reset, or of a finished episode in "disabled" mode
-│   ├── PendingError                    a call while results of another are still to come
+│   ├── PendingError                    a call before the results of an earlier one were received
 │   └── NothingPendingError             recv() with nothing sent
 ├── EnvError (RuntimeError)             an env raised: .row, .phase, .remote_traceback, the original as __cause__
 │   ├── NotFiniteError (ValueError)     NaN or infinity: .name, .value, .row, .seed, .step
@@ -25,11 +25,11 @@ VecenvError
 │       └── RestartLimit                on_error="restart" gave up; .causes
 ├── UnsafeFile (ValueError)             a file that would run code, or is damaged
 ├── KernelError (TypeError)             a kernel breaks a rule: .kernel, .function, .file, .line
-└── UnsupportedError (NotImplementedError)  names the engines that can
+└── UnsupportedError (NotImplementedError)  this engine cannot do that; names the engines that can
 
-Messages say what happened, what was given and what to do. Where Gymnasium has an error for the same thing ours is also
-an instance of it, so code written for Gymnasium keeps catching it. Gymnasium 1.2 checks arguments with `assert`, 1.4
-raises TypeError or ValueError: SpaceError and NotResetError are AssertionErrors too.
+Messages say what happened, what was given and what to do. Where Gymnasium has an error for the same mistake, ours is
+an instance of it, so code written for Gymnasium still catches it. Gymnasium 1.2 checks arguments with `assert`, 1.4
+raises TypeError or ValueError: SpaceError and NotResetError are therefore AssertionErrors too.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ Phase = Literal["make", "reset", "step", "call", "close"]
 
 
 class VecenvError(Exception):
-    """Base of all errors raised on purpose by vecenv."""
+    """Base class of all errors that vecenv raises on purpose."""
 
 
 class ConfigError(VecenvError, ValueError):
-    """An argument of `make` that cannot be right."""
+    """An argument of `make` has a value that it cannot have."""
 
 
 class ConfigTypeError(ConfigError, TypeError):
-    """An argument of `make` with the wrong type, or a name that `make` does not know."""
+    """An argument of `make` has the wrong type, or `make` has no argument of that name."""
 
 
 class UnknownEnv(ConfigError, gymnasium.error.NameNotFound):
@@ -66,35 +66,35 @@ class UnknownEngine(ConfigError):
 
 
 class EngineRefused(ConfigError):
-    """The named engine cannot run this environment; the message is its reason."""
+    """The named engine cannot run this environment; the message gives the reason."""
 
 
 class FileInUse(ConfigError, FileExistsError):
-    """A file that another writer has open; the message names it."""
+    """Another process or writer has this file open; the message names the file."""
 
 
 class NoResources(ConfigError):
-    """A Ray cluster has no room for the actors that were asked for; says what it has and what is missing."""
+    """A Ray cluster lacks resources for the requested actors; the message says what it has and what is missing."""
 
 
 class MissingExtra(ConfigError, ImportError):
-    """An optional dependency is not installed; the message is the pip line that brings it."""
+    """An optional dependency is not installed; the message is the pip line that installs it."""
 
 
 class SpaceError(VecenvError, TypeError, ValueError, AssertionError):
-    """Spaces that do not agree, or a value that does not fit the space it belongs to."""
+    """Spaces differ, or a value does not fit its space."""
 
 
 class InvalidAction(SpaceError, gymnasium.error.InvalidAction):
-    """An action outside its space. Raised before anything is sent."""
+    """An action is outside its space. Raised before anything is sent."""
 
 
 class UnknownRow(SpaceError, IndexError):
-    """An env id that this vector env does not have."""
+    """This vector env has no env with that id."""
 
 
 class CallOrderError(VecenvError, RuntimeError):
-    """A call that is not possible now."""
+    """This call is not possible in the current state."""
 
 
 class ClosedError(CallOrderError, gymnasium.error.ClosedEnvironmentError):
@@ -106,7 +106,7 @@ class NotResetError(CallOrderError, gymnasium.error.ResetNeeded, AssertionError)
 
 
 class PendingError(CallOrderError, gymnasium.error.AlreadyPendingCallError):
-    """Results of an earlier call are still to come. `name` is that call."""
+    """The results of an earlier call have not been received yet. `name` is that call."""
 
     def __init__(self, message: str, name: str = "step") -> None:
         gymnasium.error.AlreadyPendingCallError.__init__(self, message, name)
@@ -116,7 +116,7 @@ class PendingError(CallOrderError, gymnasium.error.AlreadyPendingCallError):
 
 
 class NothingPendingError(CallOrderError, gymnasium.error.NoAsyncCallError):
-    """Nothing was sent that could be received. `name` is the call that is missing."""
+    """There is nothing to receive. `name` is the call that would have to come first."""
 
     def __init__(self, message: str, name: str = "step") -> None:
         gymnasium.error.NoAsyncCallError.__init__(self, message, name)
@@ -147,14 +147,14 @@ class EnvError(VecenvError, RuntimeError):
         action: the action of the failing step, if it was a step.
         seed: the seed of the row's last seeded reset, None if there was none.
         remote_traceback: traceback text from where it was raised.
-        elapsed: seconds since the call began in which it failed, None if unknown.
-        recording: path of the file that the episode was written to, with `make(record="last-episode")`.
+        elapsed: seconds from the start of the failing call to the error, None if unknown.
+        recording: path of the file that holds the episode, with `make(record="last-episode")`.
     """
 
     elapsed: float | None = None
     recording: str | None = None
     _advice = ""
-    """The part of the message that says what to do; not for those for whom it has been done."""
+    """The part of the message that says what to do; left out where the engine has already done it."""
 
     def __init__(
         self,
@@ -196,14 +196,14 @@ class NotFiniteError(EnvError, ValueError):
     """NaN or infinity where numbers belong; raised by `make(check_finite=...)` and `vecenv.wrappers.CheckFinite`.
 
     Attributes:
-        name: where: "actions", "obs", "final_obs" or "reward", with the path of a leaf: "obs.camera".
+        name: "actions", "obs", "final_obs" or "reward"; for a leaf of a nested space with its path: "obs.camera".
         row: index of the environment.
-        rows: the environments that need a reset because of it; none if the wrapper found it.
-        value: what it was.
-        seed: of the row's last seeded reset, None if there was none.
-        step: how many steps its episode had; 0 is its first observation.
-        episode: how many episodes the row has begun since it was seeded, None if that was not counted.
-        actions: the last of its episode, oldest first, batched like actions of many envs; None if they were not kept.
+        rows: the environments that need a reset because of it; empty if the wrapper found it.
+        value: the value that is not finite.
+        seed: the seed of the row's last seeded reset, None if there was none.
+        step: number of steps in the row's episode; 0 is its first observation.
+        episode: number of episodes the row has started since it was seeded, None if not counted.
+        actions: the last actions of the episode, oldest first, batched like actions of many envs; None if not kept.
     """
 
     def __init__(
@@ -249,11 +249,11 @@ def _not_finite(fields: dict[str, Any]) -> NotFiniteError:
 
 
 class WorkerError(EnvError):
-    """Something happened to a worker rather than to one environment."""
+    """A worker failed, rather than one environment."""
 
 
 class WorkerDied(WorkerError):
-    """A worker process is gone. `exitcode`, `signal` (its name) and `stack` (Python stack, if it could be saved)."""
+    """A worker process died. `exitcode`, `signal` (its name) and `stack` (Python stack, if it could be saved)."""
 
     exitcode: int | None = None
     signal: str | None = None
@@ -261,19 +261,19 @@ class WorkerDied(WorkerError):
 
 
 class WorkerTimeout(WorkerError, TimeoutError, MultiprocessingTimeout):
-    """An environment did not answer in time. `stack` is where its worker was."""
+    """An environment did not answer in time. `stack` is the Python stack of its worker at that moment."""
 
     stack: str = ""
 
 
 class RestartLimit(WorkerError):
-    """`on_error="restart"` gave up on an environment. `causes` are the errors it was restarted for."""
+    """`on_error="restart"` stopped restarting an environment. `causes` are the errors it was restarted for."""
 
     causes: tuple[BaseException, ...] = ()
 
 
 class UnsafeFile(VecenvError, ValueError):
-    """A file that would run code if it were loaded as its author wants, or that is damaged. Nothing was changed."""
+    """Loading this file would run code, or the file is damaged. Nothing was changed."""
 
 
 class KernelError(VecenvError, TypeError):
@@ -282,7 +282,7 @@ class KernelError(VecenvError, TypeError):
     Attributes:
         kernel: name of the class.
         function: name of the method or helper, None if it is the class itself.
-        file, line: where, None if unknown.
+        file, line: where the rule is broken, None if unknown.
     """
 
     def __init__(
@@ -292,7 +292,7 @@ class KernelError(VecenvError, TypeError):
         self.kernel, self.function, self.file, self.line = kernel, function, file, line
         name = kernel if function is None else f"{kernel}.{function}"
         where = f", line {line} of {file}" if file and line else ""
-        # Gymnasium raises an error anew with nothing but its text, so a rule alone is a message.
+        # Gymnasium raises some errors again with only their text, so the rule alone must be a valid message.
         super().__init__(f"{name}{where}: {rule}" if kernel else rule)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -300,25 +300,25 @@ class KernelError(VecenvError, TypeError):
 
 
 class UnsupportedError(VecenvError, NotImplementedError):
-    """This engine cannot do that; the message names those that can."""
+    """This engine cannot do that; the message names the engines that can."""
 
 
 def name_recording(error: VecenvError, path: str, why_not: str | None, options: str) -> None:
-    """Tell an error where the episode is that led to it, and how to run it again (`why_not`: why it cannot be)."""
+    """Add to an error where its episode is recorded and how to replay it, or `why_not`: why it cannot be replayed."""
     command = f"\nreplay it: vecenv replay {path}{options}"
-    line = command if why_not is None else f"\nrecorded in {path}, not to replay: {why_not}"
+    line = command if why_not is None else f"\nrecorded in {path}, cannot be replayed: {why_not}"
     if isinstance(error, EnvError):
         error.message += line
     else:
         error.args = (f"{error}{line}",)
-    error.recording = path  # type: ignore[attr-defined]  # those that come here have it
+    error.recording = path  # type: ignore[attr-defined]  # every error that is passed here has the attribute
 
 
 def env_error(original: BaseException | None, message: str, **fields: Any) -> EnvError:
-    """Build the EnvError for an env that raised `original`, an instance of original's type too where Python allows."""
+    """Build the EnvError for an env that raised `original`; where Python allows, an instance of original's type too."""
     try:
         error = _env_error_class(type(original))(message, **fields)
-    except Exception:  # its type has a constructor or attributes of its own that resist
+    except Exception:  # original's type may have a constructor or attributes that do not allow it
         error = EnvError(message, **fields)
     error.__cause__ = original
     if original is not None and fields.get("remote_traceback") and original.__traceback__ is None:
@@ -330,12 +330,12 @@ def env_error(original: BaseException | None, message: str, **fields: Any) -> En
 
 @functools.cache
 def _env_error_class(original: type, base: type = EnvError) -> type:
-    """EnvError crossed with `original`; plain EnvError if that is not an Exception or has another memory layout."""
+    """A subclass of EnvError and `original`; EnvError itself if that is impossible (memory layout, no Exception)."""
     if not issubclass(original, Exception) or issubclass(original, EnvError):
         return base
     try:
         return type(base.__name__, (base, original), {"__module__": base.__module__, "_original": original})
-    except Exception:  # it may do anything when it is subclassed
+    except Exception:  # __init_subclass__ of the env's type may raise anything
         return base
 
 

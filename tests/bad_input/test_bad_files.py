@@ -221,7 +221,9 @@ def test_statistics_of_other_observations_name_both_shapes(tmp_path: Path) -> No
 def test_a_replay_buffer_of_another_size_names_both(tmp_path: Path) -> None:
     ReplayBuffer(BOX, spaces.Discrete(3), 16, 2).save(tmp_path / "file")
     loader = replay()
-    refuses(loader, tmp_path / "file", ConfigError, ValueError, says=r"made with & \[16, 3\] & \[8, 3\] & alike")
+    refuses(
+        loader, tmp_path / "file", ConfigError, ValueError, says=r"made with & \[16, 3\] & \[8, 3\] & same arguments"
+    )
 
 
 def test_a_checkpoint_of_another_number_of_envs_names_both(tmp_path: Path) -> None:
@@ -229,7 +231,7 @@ def test_a_checkpoint_of_another_number_of_envs_names_both(tmp_path: Path) -> No
     trainer.save(tmp_path / "file")
     trainer.close()
     with vecenv.make("CartPole-v1", 3, autoreset="same-step") as envs:
-        refused(lambda: PPO.load(tmp_path / "file", envs), ConfigError, says="of 2 envs, these are 3 & pass as many")
+        refused(lambda: PPO.load(tmp_path / "file", envs), ConfigError, says="of 2 envs, these are 3 & pass 2")
 
 
 def test_a_checkpoint_of_other_observations_is_refused(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_uniform_drawing_reaches_everything_and_nothing_else():
     assert counts.max() < 155
     once = buffer.sample(13 * ENVS, replace=False)
     assert len(set(once.index.tolist())) == 13 * ENVS
-    with pytest.raises(CallOrderError, match="cannot draw 40 transitions from 39"):
+    with pytest.raises(CallOrderError, match="cannot sample 40 transitions from 39"):
         buffer.sample(40, replace=False)
 
 
@@ -204,9 +204,9 @@ def test_channels_last_stacks_and_parts_of_dicts():
 def test_observations_that_are_no_stacks_are_refused():
     buffer = ReplayBuffer(spaces.Box(0, 1, (4,)), PICK, 10, 1, stack=4)
     no, who = np.zeros(1, bool), np.zeros(1, int)
-    with pytest.raises(SpaceError, match="no stacks of 4 frames"):
+    with pytest.raises(SpaceError, match="not stacks of 4 frames"):
         buffer.add(np.zeros((1, 4)), np.zeros(1, int), step_of(np.ones((1, 4)), np.ones(1), no, no, who))
-    with pytest.raises(SpaceError, match="no stack of 3 frames"):
+    with pytest.raises(SpaceError, match="not a stack of 3 frames"):
         ReplayBuffer(spaces.Box(0, 1, (4,)), PICK, 10, 1, stack=3)
 
 
@@ -293,7 +293,7 @@ def test_new_transitions_have_the_highest_priority_and_lost_ones_none():
 def test_wrong_priorities_are_refused():
     uniform, weighted = ReplayBuffer(BOX, PICK, 8), ReplayBuffer(BOX, PICK, 8, alpha=0.5)
     fill([uniform, weighted], 0, 4, 1)
-    with pytest.raises(CallOrderError, match="draws uniformly"):
+    with pytest.raises(CallOrderError, match="samples uniformly"):
         uniform.update_priorities(np.array([0]), np.array([1.0]))
     with pytest.raises(ConfigError, match="must be positive"):
         weighted.update_priorities(np.array([0]), np.array([0.0]))
@@ -346,16 +346,16 @@ def test_a_saved_buffer_draws_the_same_and_goes_on_the_same(tmp_path, stack, alp
 def test_files_of_other_buffers_and_damaged_files_are_refused(tmp_path):
     buffer = ReplayBuffer(BOX, PICK, 30, 2)
     buffer.save(tmp_path / "buffer.npz")
-    with pytest.raises(ConfigError, match="make them alike"):
+    with pytest.raises(ConfigError, match="use the same arguments"):
         ReplayBuffer(BOX, PICK, 20, 2).load(tmp_path / "buffer.npz")
     save_tree(tmp_path / "checkpoint.npz", {"algorithm": "PPO"})
-    with pytest.raises(UnsafeFile, match="no replay buffer"):
+    with pytest.raises(UnsafeFile, match="not a vecenv replay buffer"):
         buffer.load(tmp_path / "checkpoint.npz")
     np.savez(tmp_path / "pickle.npz", about=np.array({}, dtype=object))
     for name in ("pickle.npz", "text.npz"):
         if name == "text.npz":
             (tmp_path / name).write_bytes(b"no arrays here")
-        with pytest.raises(UnsafeFile, match="no replay buffer"):
+        with pytest.raises(UnsafeFile, match="not a vecenv replay buffer"):
             buffer.load(tmp_path / name)
 
 

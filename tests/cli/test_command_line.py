@@ -104,7 +104,7 @@ def test_module_and_script_are_the_same(command):
         (["check", "no_such_module:Env"], "there is no module 'no_such_module'"),
         (["check", "none.py:Env"], "there is no file none.py"),
         (["bench", "--sizes", "0"], "--sizes"),
-        (["bench", "--only", "nobody"], "leaves nobody"),
+        (["bench", "--only", "nobody"], "matches no contestant"),
         (["plot", "nothing"], "there is no run 'nothing'"),
         (["list", "xyzzy"], "no env has 'xyzzy'"),
     ],
@@ -121,7 +121,7 @@ def test_mistakes_are_told_in_words_and_exit_with_2(inside, arguments, told):
     [
         (["--csv", "none/x.csv"], "there is no directory none"),
         (["--plot", "none/x.png"], "there is no directory none"),
-        (["--plot", "x.xyz"], "x.xyz cannot be drawn: .xyz is none of"),
+        (["--plot", "x.xyz"], "x.xyz cannot be drawn: .xyz is not one of"),
     ],
 )
 def test_files_that_cannot_be_written_are_told_before_the_work(inside, trained, monkeypatch, options, told):

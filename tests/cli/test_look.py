@@ -60,7 +60,7 @@ def test_a_bad_env_fails_the_check_that_names_its_fault(inside, name, check, tol
     found, checks = results(inside("check", f"tests.cli.cli_envs:{name}", "--json", "--steps", 100, code=1)[0])
     assert not found["ok"]
     assert checks[check]["result"] == "failed"
-    assert told in checks[check]["told"]
+    assert told in checks[check]["message"]
 
 
 def test_an_env_that_reuses_its_array_is_warned_of(inside):
@@ -71,7 +71,7 @@ def test_an_env_that_reuses_its_array_is_warned_of(inside):
 
 def test_a_kernel_is_compared_with_its_native_code(inside):
     found, checks = results(inside("check", "tests.cli.cli_envs:Slide", "--json", "--steps", 100)[0])
-    assert "compiled" in checks["engines"]["told"]
+    assert "compiled" in checks["engines"]["message"]
     assert found["engine"]["name"] == "compiled"
 
 
@@ -102,9 +102,8 @@ def test_an_env_without_a_kernel_has_no_native_code_to_show(inside, env):
 
 def test_a_file_is_as_good_as_a_module(inside, tmp_path):
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "lonely_env.py").write_text(
-        "from tests.cli.cli_envs import Walk\n\n\nclass Lonely(Walk):\n    pass\n"
-    )
+    source = "from tests.cli.cli_envs import Walk\n\n\nclass Lonely(Walk):\n    pass\n"
+    (tmp_path / "mine" / "lonely_env.py").write_text(source)
     out, _ = inside("check", "mine/lonely_env.py:Lonely", "--steps", 60)
     assert "all checks passed" in out
     assert "mine/lonely_env.py:Lonely" in out

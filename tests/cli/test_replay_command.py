@@ -101,7 +101,7 @@ def test_json_has_everything(inside, broken):
 def test_a_death_is_announced_and_reproduced_without_dying(inside, tmp_path):
     path = fatal("segfault", {"kind": "died", "signal": "SIGSEGV", "exitcode": -11}).save(tmp_path / "death.npz")
     out, err = inside("replay", path, "--trust")
-    assert err.strip() == "a death in step 3 (SIGSEGV): it is tried in a copy of this process"
+    assert err.strip() == "a death in step 3 (SIGSEGV): the step runs in a copy of this process"
     assert "reproduced: died in step 3 (SIGSEGV), as recorded" in out
     assert "_segfault" in out
 
@@ -109,7 +109,7 @@ def test_a_death_is_announced_and_reproduced_without_dying(inside, tmp_path):
 def test_a_hang_is_bounded(inside, tmp_path):
     path = fatal("hang", {"kind": "hung", "type": "WorkerTimeout"}).save(tmp_path / "hang.npz")
     out, err = inside("replay", path, "--trust", "--patience", 0.3)
-    assert err.strip() == "a hang in step 3: it is tried in a copy of this process, for 0.3 s at most"
+    assert err.strip() == "a hang in step 3: the step runs in a copy of this process, for 0.3 s at most"
     assert "reproduced: hung in step 3, as recorded" in out
     assert "in _hang" in out
 
@@ -157,7 +157,7 @@ def test_modules_beside_the_shell_are_found(command, tmp_path):
         (["walk.npz", "--env", "no_such_module:Walk"], "there is no module 'no_such_module'"),
         (["walk.npz", "--env", "CartPole-v2"], "there is no env 'CartPole-v2'; did you mean"),
         (["walk.npz", "--env", "CartPole-v1"], "this is not the env that was recorded"),
-        (["walk.npz", "--kwargs", "length=3"], "--kwargs are for --env"),
+        (["walk.npz", "--kwargs", "length=3"], "--kwargs belong to --env"),
         (["walk.npz", "--pdb", "--json"], "leave --json out"),
         (["walk.npz", "--pdb", "--steps-before", "0"], "--steps-before must be at least 1"),
         (["walk.npz", "--patience", "0"], "--patience must be positive"),

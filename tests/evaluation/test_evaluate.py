@@ -304,7 +304,7 @@ def test_an_episode_that_an_env_lost_is_played_again():
     ("arguments", "error", "says"),
     [
         ({"episodes": 0}, ConfigError, "episodes must be an int >= 1"),
-        ({"seeds": []}, ConfigError, "no seeds"),
+        ({"seeds": []}, ConfigError, "seeds is empty"),
         ({"seeds": [1, 1]}, ConfigError, "twice"),
         ({"seeds": [-1]}, ConfigTypeError, "ints >= 0"),
         ({"seeds": "all"}, ConfigTypeError, "seeds must be"),

@@ -294,8 +294,8 @@ def test_grids_and_lists_name_their_sets_and_draw_each_of_them():
         (lambda: scenarios.uniform(g=(2, 1)), ConfigError, "in this order"),
         (lambda: scenarios.uniform(g=(1, 2, 3)), ConfigTypeError, "lowest, highest"),
         (lambda: scenarios.uniform(g=(0, 1), log=True), ConfigError, "positive"),
-        (lambda: scenarios.curriculum({0.5: {"g": 1}}), ConfigError, "how it begins"),
-        (lambda: scenarios.curriculum({0.0: {"g": 1}, 2.0: {}}), ConfigError, "in 0 ... 1"),
+        (lambda: scenarios.curriculum({0.5: {"g": 1}}), ConfigError, "must start at 0.0"),
+        (lambda: scenarios.curriculum({0.0: {"g": 1}, 2.0: {}}), ConfigError, "from 0 to 1"),
         (lambda: scenarios.curriculum(lambda progress: 3), ConfigTypeError, "progress 0"),
         (lambda: scenarios.curriculum([1]), ConfigTypeError, "function of progress"),
     ],
@@ -314,7 +314,7 @@ def test_scenarios_of_another_env_are_refused_before_anything_changes():
         with pytest.raises(ConfigError, match="progress must be"):
             scenarios.VaryScenarios(envs, {"speed": 0.2}, progress=1.5)
         assert envs.get_attr("speed") == (0.1, 0.1)
-    with pytest.raises(UnsupportedError, match="vector env of vecenv"):
+    with pytest.raises(UnsupportedError, match="vecenv vector env"):
         scenarios.VaryScenarios(gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync"), {"low": 0.0})
 
 

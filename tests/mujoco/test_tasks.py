@@ -165,7 +165,7 @@ def test_wrong_arguments(kwargs, error, told) -> None:
 
 def test_wrong_tasks() -> None:
     for task, told in (
-        (Early, "control comes before"),
+        (Early, "control runs before"),
         (Missing, "model"),
         (Twice, "'qpos' is declared twice"),
         (Overwrites, "'failed' is declared twice"),

@@ -32,7 +32,7 @@ def reusing(num_envs):
     ("env", "says"),
     [
         (SameStepVectorEnv, "is in autoreset mode 'SameStep'"),
-        (SilentVectorEnv, "does not say when it resets"),
+        (SilentVectorEnv, "does not declare its autoreset mode"),
         (reusing, "reuses the memory of its observations"),
         (lambda num_envs: OwnVectorEnv(num_envs + 1), "was asked for 2 envs and made 3"),
         (lambda num_envs: CountingEnv(), "a gymnasium.vector.VectorEnv is needed, got CountingEnv"),
@@ -45,7 +45,7 @@ def test_a_vector_env_that_rllib_would_misread(mode, env, says):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_env_of_ours_in_another_autoreset_mode(mode):
-    with pytest.raises(ConfigError, match="silently corrupt episodes: use the next-step mode"):
+    with pytest.raises(ConfigError, match="silently corrupt episodes: use next-step mode"):
         configured("CartPole-v1", mode=mode, autoreset="same-step")
 
 
@@ -123,7 +123,7 @@ def test_pieces_of_another_learner_pipeline(mode):
 
 @pytest.mark.parametrize("mode", PACKED)
 def test_other_settings_that_packed_rollouts_do_not_fit(mode):
-    with pytest.raises(ConfigError, match=r"is for PPO.*DQNConfig wants an episode per env"):
+    with pytest.raises(ConfigError, match=r"is for PPO.*DQNConfig needs an episode per env"):
         vecenv.rllib.configure(DQNConfig(), "CartPole-v1", 8, mode=mode)
     with pytest.raises(ConfigError, match="not whole episodes"):
         configured("CartPole-v1", mode=mode, config=ppo().env_runners(batch_mode="complete_episodes"))

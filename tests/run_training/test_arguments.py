@@ -39,13 +39,13 @@ def test_every_argument_reaches_its_field(tmp_path):
         ("--num-envs many", "--num-envs"),
         ("--num-envs 0", "--num-envs must be an int >= 1, got 0"),
         ("--hidden 64 0", "--hidden must be an int >= 1, got 0"),
-        ("--env-runners -1", "--env-runners must be an int in 0 ... 10000, got -1"),
+        ("--env-runners -1", "--env-runners must be an int from 0 to 10000, got -1"),
         ("--lr 0", "--lr must be a finite number > 0"),
         ("--lr nan", "--lr must be a finite number > 0"),
         ("--lr inf", "--lr must be a finite number > 0"),
-        ("--seed 4294967296", "--seed must be an int in 0 ... 2147483648"),
+        ("--seed 4294967296", "--seed must be an int from 0 to 2147483648"),
         ("--hidden", "--hidden needs at least one layer"),
-        ("--gamma 1.5", "--gamma must be in 0 ... 1"),
+        ("--gamma 1.5", "--gamma must be from 0 to 1"),
         ("--env CartPol-v1", "Did you mean: `CartPole`?"),
         ("--env CartPole-v7", "version `v7`"),
         ("--env CarRacing-v3 --engine compiled", "kernel"),
@@ -74,7 +74,7 @@ def test_a_missing_package_is_named_with_the_line_that_brings_it(monkeypatch, ca
 def test_a_directory_with_results_is_not_written_to_again(tmp_path, capsys):
     (tmp_path / "native").mkdir()
     assert main(["--out", str(tmp_path)]) == 2
-    assert "has results of native already" in capsys.readouterr().err
+    assert "already has results of native" in capsys.readouterr().err
     assert list((tmp_path / "native").iterdir()) == []
 
 

@@ -38,7 +38,7 @@ def test_the_live_table_fits_a_small_terminal_and_shows_the_newest_row():
         live.stopping()
         live.update(run)
     text = console.file.getvalue()
-    for part in ("packed_vec", "1/4", "2/4", "20.2", "123,456", "4 ms 50%", "2.0 s", "Ctrl-C again ends at once"):
+    for part in ("packed_vec", "1/4", "2/4", "20.2", "123,456", "4 ms 50%", "2.0 s", "Ctrl-C again stops at once"):
         assert part in text
     assert "…" not in text  # nothing was cut off
     assert text.count("\x1b[?25h") == 1  # the cursor is back

@@ -59,7 +59,7 @@ def test_the_first_stops_saves_and_leaves_nothing_running(processes):
     interrupt(process)
     out, err = process.communicate(timeout=90)
     assert process.returncode == 130
-    assert err == "stopping after this iteration; Ctrl-C again ends at once\n"
+    assert err == "stopping after this iteration; Ctrl-C again stops at once\n"
     assert out.splitlines()[-1] == f"stopped; results so far: {path}"
     assert_gone(children)
     content = json.loads((path / "vec/results.json").read_text())

@@ -868,7 +868,7 @@ RLLIB = (
         file="rllib/_normalizer.py",
         old="""\
             moments.load_state_dict(state["seen"]["/".join(path)])
-        self._new = self._nothing()
+        self._new = self._no_moments()
 """,
         new="""\
             moments.load_state_dict(state["seen"]["/".join(path)])
@@ -927,7 +927,7 @@ RAY = (
         breaks="The generator of a policy in a restarted actor does not repeat the numbers of the lost one.",
         mechanism="ray",
         file="distributed/_actor.py",
-        old="spawn_key=(self._first, lives)",
+        old="spawn_key=(self._first, restarts)",
         new="spawn_key=(self._first,)",
         near=("distributed/test_ray_rollouts.py",),
     ),

@@ -93,7 +93,7 @@ def test_squashed_densities_are_those_of_torch():
 
 
 def test_spaces_that_cannot_be_acted_in_are_refused():
-    with pytest.raises(SpaceError, match="PPO acts in"):
+    with pytest.raises(SpaceError, match="PPO supports"):
         head_of(spaces.Text(3))
     with pytest.raises(SpaceError, match="use PPO"):
         Squashed(spaces.Discrete(3))
@@ -219,7 +219,7 @@ def test_files_that_would_run_code_and_damaged_ones_are_refused(tmp_path):
     whole = (tmp_path / "half.npz").read_bytes()
     (tmp_path / "half.npz").write_bytes(whole[: len(whole) // 2])
     for name in ("code.npz", "text.npz", "half.npz"):
-        with pytest.raises(UnsafeFile, match="no checkpoint"):
+        with pytest.raises(UnsafeFile, match=r"not a .*checkpoint"):
             load_tree(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         load_tree(tmp_path / "none.npz")

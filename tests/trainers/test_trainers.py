@@ -60,7 +60,7 @@ def test_soft_training_that_was_stored_ends_with_the_same_weights(changes, tmp_p
     again = SAC.load(tmp_path / "half.npz").learn(160)
     assert torch.equal(vector(again), vector(whole))
     assert torch.equal(again.flat_critic.vector, whole.flat_critic.vector)
-    with pytest.raises(ConfigError, match="is of SAC, not of PPO"):
+    with pytest.raises(ConfigError, match="a checkpoint of SAC, not of PPO"):
         PPO.load(tmp_path / "half.npz")
 
 
@@ -138,7 +138,7 @@ def test_before_the_first_gradient_step_probabilities_are_those_that_were_stored
     trainer.learn(1)  # a rollout and an update, so that memories are not empty
     memory = trainer._collect(Clock())
     seen = []
-    trainer._descend = lambda batch, clip_range: seen.append(batch) or {}
+    trainer._gradient_step = lambda batch, clip_range: seen.append(batch) or {}
     trainer._update(memory, 1.0)
     (batch,) = seen
     with torch.no_grad():
@@ -381,7 +381,7 @@ def test_threads_of_torch_are_what_they_were():
 def test_wrong_settings_are_refused():
     with pytest.raises(ConfigError, match="epochs must be at least 1"):
         PPOConfig(epochs=0)
-    with pytest.raises(ConfigError, match="begin new episodes themselves"):
+    with pytest.raises(ConfigError, match="need envs with autoreset"):
         PPO(vecenv.make("CartPole-v1", 2, autoreset="disabled"))
     with pytest.raises(ConfigError, match="one vector env"):
         SAC([vecenv.make("Pendulum-v1", 1), vecenv.make("Pendulum-v1", 1)], SOFT)

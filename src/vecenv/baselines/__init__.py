@@ -1,8 +1,8 @@
-"""The face of OpenAI Baselines: `VecEnv` and its three implementations, over ours.
+"""Interface of OpenAI Baselines: `VecEnv` and its three implementations, on vecenv's vector envs.
 
-An episode that ends begins again in the same step, and `obs` is then the first observation of the next one. Unlike in
-Baselines the last one is not lost: where an episode ended, the info has "terminal_observation", and
-"TimeLimit.truncated", whether the episode was cut off rather than terminated. The single envs are Gymnasium's.
+When an episode ends, the next one begins in the same step, and `obs` is its first observation. Unlike in Baselines
+the last observation is not lost: where an episode ended, the info has "terminal_observation" and
+"TimeLimit.truncated" (whether it was truncated rather than terminated). The single envs are Gymnasium's.
 """
 
 from gymnasium.vector.utils import clear_mpi_env_vars

@@ -1,4 +1,4 @@
-"""Small things that Baselines exported next to its vector envs."""
+"""Helpers that Baselines exported next to its vector envs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _unpickle(data: bytes) -> CloudpickleWrapper:
 
 
 def tile_images(images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
-    """Put N images of one shape [height, width, channels] side by side, row by row, into a grid as square as can be.
+    """Arrange N images of one shape [height, width, channels] in a grid that is as square as possible, row by row.
 
     The grid has ceil(sqrt(N)) rows; places without an image are black.
     """

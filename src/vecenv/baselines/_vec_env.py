@@ -32,9 +32,9 @@ class VecEnv(ABC):
     """Several envs with the same spaces, stepped together.
 
     Args:
-        num_envs: how many.
-        observation_space: of a single env.
-        action_space: of a single env.
+        num_envs: number of envs.
+        observation_space: space of a single env.
+        action_space: space of a single env.
     """
 
     closed = False
@@ -48,7 +48,7 @@ class VecEnv(ABC):
 
     @abstractmethod
     def reset(self) -> Any:
-        """Begin an episode in every env and return the batched observations. A step that is running is dropped."""
+        """Begin an episode in every env and return the batched observations. A running step is discarded."""
 
     @abstractmethod
     def step_async(self, actions: Any) -> None:
@@ -99,7 +99,7 @@ class VecEnv(ABC):
 
     def get_images(self) -> list[np.ndarray]:
         """One RGB image per env."""
-        raise UnsupportedError(f"{type(self).__name__} has no images to show")
+        raise UnsupportedError(f"{type(self).__name__} has no images")
 
     def get_viewer(self) -> Any:
         """`self.viewer`, anything with `imshow(image)`, `isopen` and `close()`."""
@@ -114,7 +114,7 @@ class VecEnv(ABC):
 
 
 class VecEnvWrapper(VecEnv):
-    """A VecEnv around another one, to override parts of it. Public attributes that it lacks are the inner one's."""
+    """A VecEnv around another one, to override parts of it. Missing public attributes are read from the inner one."""
 
     def __init__(
         self, venv: VecEnv, observation_space: Space[Any] | None = None, action_space: Space[Any] | None = None
@@ -144,7 +144,7 @@ class VecEnvWrapper(VecEnv):
         return self.venv.unwrapped
 
     def __getattr__(self, name: str) -> Any:
-        # Forwarding is what users of Baselines' wrappers rely on. "venv" is missing only before __init__ ran.
+        # Users of Baselines' wrappers rely on this forwarding. "venv" is missing only before __init__ ran.
         if name.startswith("_") or name == "venv":
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.venv, name)
@@ -155,7 +155,7 @@ class VecEnvObservationWrapper(VecEnvWrapper):
 
     @abstractmethod
     def process(self, obs: Any) -> Any:
-        """The observations to show instead of `obs`."""
+        """The observations to return instead of `obs`."""
 
     def reset(self) -> Any:
         return self.process(self.venv.reset())

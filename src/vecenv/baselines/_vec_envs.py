@@ -1,4 +1,4 @@
-"""Baselines' three vector envs over ours."""
+"""Baselines' three vector envs, on vecenv's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Spaces = tuple[Space[Any] | None, Space[Any] | None]
 
 
 class _FrontVecEnv(VecEnv):
-    """A VecEnv whose envs are those of one of our vector envs."""
+    """A VecEnv on one of vecenv's vector envs."""
 
     def __init__(self, front: VectorEnv, spaces: _Spaces | None = None) -> None:
         check_given_spaces(front, *(spaces or (None, None)))
@@ -61,7 +61,7 @@ class DummyVecEnv(_FrontVecEnv):
 
     Args:
         env_fns: functions that create the environments.
-        check_finite: as for `vecenv.make`; Baselines do not look.
+        check_finite: as in `vecenv.make`; Baselines has no such check.
     """
 
     def __init__(self, env_fns: _EnvFns, *, check_finite: Any = "off") -> None:
@@ -79,10 +79,10 @@ class SubprocVecEnv(_FrontVecEnv):
 
     Args:
         env_fns: functions that create the environments.
-        spaces: (observation_space, action_space) of a single env; None asks the envs. Others than theirs are an error.
+        spaces: (observation_space, action_space) of a single env; None: as the envs have them. Others are an error.
         context: start method of the processes.
-        in_series: envs per process, by which the number of envs must be divisible.
-        check_finite: as for `vecenv.make`; Baselines do not look.
+        in_series: number of envs per process; the number of envs must be a multiple of it.
+        check_finite: as in `vecenv.make`; Baselines has no such check.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class SubprocVecEnv(_FrontVecEnv):
 
 
 class ShmemVecEnv(_FrontVecEnv):
-    """Envs in as many worker processes as there are processors. Any space and dtype will do.
+    """Envs in as many worker processes as there are processors. All spaces and dtypes are supported.
 
     Args:
         env_fns: functions that create the environments.
-        spaces: (observation_space, action_space) of a single env; None asks the envs. Others than theirs are an error.
+        spaces: (observation_space, action_space) of a single env; None: as the envs have them. Others are an error.
         context: start method of the processes.
-        check_finite: as for `vecenv.make`; Baselines do not look.
+        check_finite: as in `vecenv.make`; Baselines has no such check.
     """
 
     def __init__(

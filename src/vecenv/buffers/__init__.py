@@ -1,4 +1,4 @@
-"""Buffers for any space, filled from `Step`, and what rewards add up to."""
+"""Replay and rollout buffers for any space, filled from `Step`, and functions for returns and advantages."""
 
 from vecenv.buffers._replay import ReplayBuffer
 from vecenv.buffers._returns import discounted_returns, gae, n_step_returns, v_trace

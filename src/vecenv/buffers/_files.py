@@ -1,4 +1,4 @@
-"""Files of arrays and a text about them (npz). Reading one runs no code."""
+"""Files of arrays with a JSON description (npz). Reading one runs no code."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _ABOUT, _SUFFIX = "about", ".npy"
 
 
 def write_arrays(path: str | Path, about: Any, arrays: dict[str, np.ndarray]) -> None:
-    """Write arrays, and whatever JSON can say about them. The file appears whole or not at all."""
+    """Write arrays and a JSON description of them. The file appears complete or not at all."""
     with new_file(path) as file:
         np.savez(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]  # names are strings
 
 
 def read_arrays(path: str | Path, what: str) -> tuple[Any, dict[str, np.ndarray]]:
-    """What `write_arrays` wrote.
+    """Return the description and the arrays that `write_arrays` wrote.
 
     Raises:
-        UnsafeFile: it is damaged, or no such file; `what` is what it should have been.
+        UnsafeFile: the file is damaged or of another kind; `what` names the expected kind.
         OSError: it cannot be opened.
     """
     try:
@@ -32,7 +32,7 @@ def read_arrays(path: str | Path, what: str) -> tuple[Any, dict[str, np.ndarray]
             arrays = {name.removesuffix(_SUFFIX): archive.array(name) for name in archive.names}
             about = arrays.pop(_ABOUT, None)
             if about is None or about.dtype.kind != "U" or about.shape:
-                raise UnsafeFile("there is no text about the arrays inside")
+                raise UnsafeFile("it has no description of its arrays")
             return parsed(str(about)), arrays
     except UnsafeFile as error:
-        raise UnsafeFile(f"{path} is no {what} of vecenv, or damaged: {error}; nothing was loaded") from error
+        raise UnsafeFile(f"{path} is not a vecenv {what}, or is damaged: {error}; nothing was loaded") from error

@@ -1,4 +1,4 @@
-"""Where replay keeps observations: pairs, or every frame once."""
+"""How replay stores observations: as pairs, or every frame once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vecenv.buffers._storage import Storage, put
 from vecenv.errors import SpaceError
 
 CHECKED = 64
-"""So many writes are looked at more closely: are these observations really stacks of frames?"""
+"""The first writes are checked thoroughly: are these observations really stacks of frames?"""
 
 
 class Pairs:
@@ -32,29 +32,29 @@ class Pairs:
         return self.storage.read(index), self._next.read(last)
 
     def lost(self, index: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Whether what these transitions need was overwritten."""
+        """Whether data of these transitions was overwritten."""
         return np.zeros(len(index), np.bool_)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything, by name."""
+        """All arrays, by name."""
         pairs = zip(self.storage.columns, self._next.columns, strict=True)
         return {f"{name}{leaf}": array for leaf, two in enumerate(pairs) for name, array in zip(("obs", "next"), two)}  # noqa: B905
 
 
 class Frames:
-    """Each frame once: lanes of frames, of which a transition's observations are made again when they are read.
+    """Stores each frame once; observations are stacked again from frames when they are read.
 
-    An observation is a stack of k frames along one axis, the newest last, and the next one has one frame more and
-    the oldest no longer; k may be 1, for observations that are no stacks. An episode's first observation is stored
-    whole, so any padding is kept. The lanes have room for some more frames than transitions; if episodes are so
-    short that this is not enough, the oldest transitions are given up.
+    An observation is a stack of k frames along one axis, newest last. The next observation drops the oldest frame and
+    adds one. k is 1 for observations that are not stacks. The first observation of an episode is stored whole, so its
+    padding is kept. A lane (the ring of one env) has room for some more frames than transitions; if episodes are so
+    short that this is not enough, the oldest transitions are dropped.
 
     Args:
-        space: of observations.
-        slots: transitions of a lane.
+        space: the observation space.
+        slots: transitions per lane.
         lanes: one per env.
         stack: k, for all leaves or by path (others: 1).
-        axis: of the frames in an observation.
+        axis: axis of an observation along which frames are stacked.
     """
 
     def __init__(self, space: Space[Any], slots: int, lanes: int, stack: int | Mapping[str, int], axis: int) -> None:
@@ -68,12 +68,12 @@ class Frames:
         kinds = zip(shapes, self.storage.layout.leaves, strict=True)
         self._frames = [np.zeros((self._room * lanes, *shape), leaf.dtype) for shape, leaf in kinds]
         self._newest = np.zeros(slots * lanes, np.int64)
-        """Of each transition: the number, in its lane, of its observation's newest frame."""
+        """For each transition: the number, within its lane, of its observation's newest frame."""
         self._written = np.zeros(lanes, np.int64)
         self._checks = CHECKED
 
     def write(self, index: Any, lanes: np.ndarray, rows: Any, obs: Any, next_obs: Any, fresh: np.ndarray) -> None:
-        """Store the rows of a batch at `index`; `fresh` rows do not follow what their lane holds."""
+        """Store the rows of a batch at `index`; `fresh` rows do not continue the episode last stored in their lane."""
         obs, following = self.storage.flat(obs), self.storage.flat(next_obs)
         positions = np.arange(len(fresh)) if rows is None else np.flatnonzero(rows)
         begin = np.flatnonzero(fresh)
@@ -95,11 +95,11 @@ class Frames:
         return obs, self._stacked(self._newest[last] + 1, last % self._lanes)
 
     def lost(self, index: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Whether what these transitions need was overwritten."""
+        """Whether frames of these transitions were overwritten."""
         return self._newest[index] - (self._deepest - 1) < self._written[lanes] - self._room
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything, by name."""
+        """All arrays, by name."""
         frames = {f"frames{leaf}": array for leaf, array in enumerate(self._frames)}
         return {**frames, "newest": self._newest, "written": self._written}
 
@@ -139,7 +139,7 @@ class Frames:
             same &= np.array_equal(self._frame(now, k, position), self._frame(after, k, position - 1), equal_nan=nan)
         if not same:
             raise SpaceError(
-                f"observations are no stacks of {k} frames that follow each other (newest last, axis {self._axis}); "
+                f"observations are not stacks of {k} frames that follow each other (newest last, axis {self._axis}); "
                 "pass stack= and axis= as they were stacked, or cut() where an env was reset by hand"
             )
 
@@ -148,6 +148,6 @@ def _stack_of(leaf: Leaf, stack: int | Mapping[str, int], axis: int) -> int:
     k = stack if isinstance(stack, int) else stack.get(leaf.path, 1)
     if k < 1 or (k > 1 and (not leaf.shape or leaf.shape[axis] % k)):
         raise SpaceError(
-            f"{leaf.space} is no stack of {k} frames along axis {axis}; pass stack={{path: k}} for some leaves"
+            f"{leaf.space} is not a stack of {k} frames along axis {axis}; pass stack={{path: k}} for some leaves"
         )
     return k

@@ -1,4 +1,4 @@
-"""Transitions to draw from again and again."""
+"""A replay buffer: the last transitions, to sample from."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from vecenv.kernel.numba.functions import address_of
 
 
 class ReplayBuffer:
-    """The last transitions of some envs. One class for every space; variants are arguments.
+    """The last transitions of `num_envs` envs. One class for every space; variants are arguments.
 
-    Every env has a lane of its own, a ring of `capacity // num_envs` transitions. What is no transition (the resets of
-    "next-step" mode) is not stored.
+    Each env has its own lane, a ring of `capacity // num_envs` transitions. Exchanges that are not transitions (the
+    resets of "next-step" mode) are not stored.
 
     Args:
         observation_space, action_space: of a single env.
-        capacity: transitions of all envs together.
-        num_envs: lanes.
-        n_step: `sample` adds up rewards of so many steps, never beyond an episode's end.
-        gamma: discount of these.
-        alpha: draw in proportion to priority ** alpha (Schaul et al. 2016); None draws uniformly.
-        stack: keep each frame once: how many frames an observation is a stack of, 1 if it is none; or by path of a
-            Dict's leaf. None keeps each observation and its successor.
-        axis: of the frames in a stacked observation.
+        capacity: number of transitions of all envs together.
+        num_envs: number of lanes.
+        n_step: number of steps whose rewards `sample` adds up, never beyond the end of an episode.
+        gamma: discount factor of those rewards.
+        alpha: sample in proportion to priority ** alpha (Schaul et al. 2016); None samples uniformly.
+        stack: store each frame once: the number of frames in an observation (1 if it is not a stack), or these numbers
+            by path of a Dict's leaf. None stores each observation and its successor.
+        axis: axis of an observation along which frames are stacked.
         extras: further columns that `add` takes by name: `{"log_prob": np.float32}`.
-        seed: of the drawing.
+        seed: seed of the sampling.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ReplayBuffer:
         self._extras = extra_columns(extras or {}, (size,))
         self._head, self._stored = np.zeros(self.lanes, np.int64), np.zeros(self.lanes, np.int64)
         self._fresh = np.ones(self.lanes, np.bool_)
-        """Lanes whose next transition does not follow their last one."""
+        """Lanes whose next transition does not continue the episode of their last one."""
         self._tree = None if alpha is None else SumTree(size)
         self._highest = np.ones(1)
         self._generator = np.random.default_rng(seed)
@@ -84,7 +84,7 @@ class ReplayBuffer:
 
     @property
     def capacity(self) -> int:
-        """Transitions that fit."""
+        """Number of transitions that fit."""
         return self.slots * self.lanes
 
     @property
@@ -95,12 +95,12 @@ class ReplayBuffer:
     # --- filling -----------------------------------------------------------------------------------------------------
 
     def add(self, obs: Any, actions: Any, step: Step, **extras: Any) -> None:
-        """Store the transitions of an exchange.
+        """Store the transitions of one exchange.
 
         Args:
-            obs: what was acted on, of the envs of the step, in its order.
-            actions: likewise.
-            step: of all envs or of some; `step.env_ids` count from the first env of this part.
+            obs: the observations that were acted on, one per env of the step, in its order.
+            actions: the actions, in the same order.
+            step: results of all envs or of some; `step.env_ids` count from the first env of this part.
             extras: a value for each extra column.
         """
         check_extras(self._extras, extras)
@@ -131,23 +131,23 @@ class ReplayBuffer:
         if self._tree is not None:
             self._tree.update(self._place(slots, lanes), self._highest[0])
         if isinstance(self._obs, Frames):
-            self._give_up(lanes)
+            self._drop_overwritten(lanes)
 
     def cut(self, env_ids: Any = None) -> None:
-        """Say that envs were reset by hand: what comes next does not follow what was stored last."""
+        """Declare that envs were reset by hand: their next transition does not continue the stored episode."""
         lanes = self._everyone if env_ids is None else np.asarray(env_ids)
         lanes = lanes[self._stored[lanes] > 0]
         self._ended[self._place((self._head[lanes] - 1) % self.slots, lanes)] = True
         self._fresh[lanes] = True
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all transitions."""
         self._head[:], self._stored[:], self._fresh[:] = 0, 0, True
         if self._tree is not None:
             self._tree.nodes[:] = 0
 
     def part(self, first: int, count: int) -> ReplayBuffer:
-        """Some lanes as a buffer to add to; several vector envs can write to their parts at once."""
+        """A view of some lanes as a buffer to add to; several vector envs can write to their parts at the same time."""
         own: ReplayBuffer = object.__new__(ReplayBuffer)
         own.__dict__.update(self.__dict__)
         some = slice(first, first + count)
@@ -158,23 +158,23 @@ class ReplayBuffer:
     # --- drawing -----------------------------------------------------------------------------------------------------
 
     def sample(self, count: int, *, replace: bool = True, beta: float = 0.4) -> Transitions:
-        """Draw transitions.
+        """Sample transitions.
 
         Args:
             count: how many.
-            replace: False draws none twice; for uniform drawing only.
-            beta: how far importance weights make up for priorities, from 0 to 1.
+            replace: False samples no transition twice; only for uniform sampling.
+            beta: how far importance weights correct for priorities, from 0 to 1.
         """
         index = self._draw(count, replace)
         return self.gather(index, self._weights(index, beta))
 
     def sample_sequences(self, count: int, length: int, *, beta: float = 0.4) -> Transitions:
-        """Draw runs of `length` transitions, each within one episode; arrays have the axes [count, length, ...].
+        """Sample runs of `length` transitions, each within one episode; arrays have the axes [count, length, ...].
 
-        With priorities runs are drawn by that of their first transition, and weighted so; `beta` as of `sample`.
+        With priorities, a run is sampled and weighted by the priority of its first transition; `beta` as in `sample`.
 
         Raises:
-            CallOrderError: hardly any episode is that long.
+            CallOrderError: too few episodes are that long.
         """
         found: list[np.ndarray] = []
         for _ in range(200):
@@ -195,22 +195,22 @@ class ReplayBuffer:
         return Transitions(**shaped)
 
     def gather(self, index: np.ndarray, weight: np.ndarray | None = None) -> Transitions:
-        """The transitions at these places, n steps long."""
+        """The transitions at these indices, n steps long."""
         if self.n_step == 1:
             return self._rows(index, index, weight=weight)
         reward, discount, last, _ = self.look_ahead(index, self.n_step)
         return self._rows(index, last, reward, discount, weight)
 
     def update_priorities(self, index: np.ndarray, priority: np.ndarray) -> None:
-        """Set the priorities of transitions that were drawn, by their `index`; they must be positive and finite.
+        """Set the priorities of sampled transitions, by their `index`; they must be positive and finite.
 
-        Transitions that are gone by now keep a priority of zero.
+        Transitions that have been overwritten since keep a priority of zero.
         """
         if self._tree is None or self.alpha is None:
-            raise CallOrderError("this buffer draws uniformly; make it with alpha=0.6 or so")
+            raise CallOrderError("this buffer samples uniformly; create it with alpha=0.6, for example")
         priority = np.asarray(priority, np.float64)
         if not ((priority > 0) & np.isfinite(priority)).all():
-            raise ConfigError("priorities must be positive and finite; add a small number to errors")
+            raise ConfigError("priorities must be positive and finite; add a small number such as 1e-6 to the errors")
         check_places(np.asarray(index), self.capacity)
         weights = np.where(self._tree[index] > 0, priority**self.alpha, 0.0)
         self._highest[0] = max(self._highest[0], weights.max(initial=0.0))
@@ -218,16 +218,16 @@ class ReplayBuffer:
 
     def _check_whole(self) -> None:
         if self.num_envs != self.lanes:
-            raise CallOrderError("this is a part of a replay buffer, to add to; draw from the whole")
+            raise CallOrderError("a part of a replay buffer can only be added to; sample from the whole buffer")
 
     def _draw(self, count: int, replace: bool) -> np.ndarray:
         self._check_whole()
         total = len(self)
         if not total or (not replace and count > total):
-            raise CallOrderError(f"cannot draw {count} transitions from {total}; add() more first")
+            raise CallOrderError(f"cannot sample {count} transitions from {total}; add() more first")
         if self._tree is not None:
             if not replace:
-                raise ConfigError("replace=False is for uniform drawing, this buffer has priorities")
+                raise ConfigError("replace=False needs uniform sampling; this buffer has priorities")
             share = self._tree.total / count
             return self._tree.search((np.arange(count) + self._generator.random(count)) * share)
         drawn = self._generator.integers(0, total, count) if replace else self._generator.choice(total, count, False)
@@ -247,7 +247,7 @@ class ReplayBuffer:
         return (weights / weights.max()).astype(np.float32)
 
     def look_ahead(self, index: np.ndarray, horizon: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Rewards, discounts, places of the last step and numbers of steps of runs of at most `horizon` steps."""
+        """Rewards, discounts, last indices and numbers of steps of runs of at most `horizon` steps."""
         self._check_whole()
         index, count = np.ascontiguousarray(index, np.int64), len(index)
         check_places(index, self.capacity)
@@ -290,24 +290,24 @@ class ReplayBuffer:
     # --- keeping -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, as arrays (copies) and plain values."""
+        """The whole state, as arrays (copies) and plain values."""
         for storage in (self._obs.storage, self._actions):
-            storage.check_plain("keeping a buffer")
+            storage.check_plain("storing a buffer")
         arrays = {name: array.copy() for name, array in self._arrays().items()}
         return {"arrays": arrays, "layout": self._layout(), "generator": self._generator.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Bring back what `state_dict` returned, to a buffer made with the same arguments.
+        """Restore what `state_dict` returned, in a buffer made with the same arguments.
 
         Raises:
-            ConfigError: it is of another buffer.
-            UnsafeFile: it is damaged. In both cases nothing has changed.
+            ConfigError: the state is of a buffer with other arguments.
+            UnsafeFile: the state is damaged. In both cases nothing has changed.
         """
         own = self._arrays()
         if state["layout"] != self._layout():
             raise ConfigError(
-                f"the stored buffer was made with {state['layout']!r:.500}, this one with {self._layout()}; make them "
-                "alike"
+                f"the stored buffer was made with {state['layout']!r:.500}, this one with {self._layout()}; use the "
+                "same arguments"
             )
         for name, array in own.items():
             given = state["arrays"].get(name)
@@ -317,14 +317,14 @@ class ReplayBuffer:
         generator = np.random.default_rng()
         try:
             generator.bit_generator.state = state["generator"]
-        except Exception as error:  # NumPy looks at it, and raises whatever comes
+        except Exception as error:  # NumPy checks the random state, and may raise anything
             raise UnsafeFile(f"the stored buffer is damaged: {error!r} in the random state") from error
         for name, array in own.items():
             array[...] = state["arrays"][name]
         self._generator = generator
 
     def save(self, path: str | Path) -> None:
-        """Write everything to a file of plain arrays (npz); loading it runs no code."""
+        """Write the whole state to a file of plain arrays (npz); loading it runs no code."""
         state = self.state_dict()
         write_arrays(path, {"layout": state["layout"], "generator": state["generator"]}, state["arrays"])
 
@@ -332,26 +332,26 @@ class ReplayBuffer:
         """Read what `save` wrote, into a buffer made with the same arguments.
 
         Raises:
-            UnsafeFile: it is damaged, or not such a file.
+            UnsafeFile: the file is damaged, or is not a replay buffer.
         """
         about, arrays = read_arrays(path, "replay buffer")
         if not isinstance(about, dict) or not about.keys() >= {"layout", "generator"}:
-            raise UnsafeFile(f"{path} is no replay buffer of vecenv; it must be what ReplayBuffer.save wrote")
+            raise UnsafeFile(f"{path} is not a vecenv replay buffer; pass a file that ReplayBuffer.save wrote")
         try:
             self.load_state_dict({**about, "arrays": arrays})
         except (ConfigError, UnsafeFile) as error:
             raise type(error)(f"{path}: {error}; nothing was loaded") from error
 
     def _check_places(self, arrays: dict[str, np.ndarray]) -> None:
-        """Raise UnsafeFile unless what counts and points can be true: native code relies on it."""
+        """Raise UnsafeFile unless counters and indices are in range: native code relies on it."""
         head, stored, highest = arrays["head"], arrays["stored"], arrays["highest"]
         if head.min() < 0 or head.max() >= self.slots or stored.min() < 0 or stored.max() > self.slots:
-            raise UnsafeFile(f"the stored buffer is damaged: its places are not among {self.slots}")
+            raise UnsafeFile(f"the stored buffer is damaged: its positions are not in [0, {self.slots})")
         fine = np.isfinite(highest).all() and highest.min() > 0
         if self._tree is not None:
             fine = fine and self._tree.could_be(arrays["tree"]) and (arrays["tree"][1] > 0) == (stored.sum() > 0)
         if not fine:
-            raise UnsafeFile("the stored buffer is damaged: its priorities cannot be")
+            raise UnsafeFile("the stored buffer is damaged: its priorities are not a valid sum tree")
 
     def _arrays(self) -> dict[str, np.ndarray]:
         own = {
@@ -369,8 +369,8 @@ class ReplayBuffer:
     def _place(self, slots: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         return slots * self.lanes + lanes + self.first_lane
 
-    def _give_up(self, lanes: np.ndarray) -> None:
-        """Let go of the oldest transitions whose frames are gone."""
+    def _drop_overwritten(self, lanes: np.ndarray) -> None:
+        """Drop the oldest transitions whose frames were overwritten."""
         while len(lanes):
             index = self._place((self._head[lanes] - self._stored[lanes]) % self.slots, lanes)
             lost = self._obs.lost(index, lanes + self.first_lane) & (self._stored[lanes] > 0)

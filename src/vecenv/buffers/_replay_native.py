@@ -6,10 +6,10 @@ from vecenv.kernel.numba.functions import float32_at, float64_at, int64_at, uint
 
 
 def look_ahead(table: int) -> int:
-    """Follow transitions for at most n steps of their episode.
+    """Follow transitions for at most n steps within their episode.
 
-    Words: index, count, reward, terminated, ended, newest (slot of each lane), slots, lanes, horizon, gamma (address),
-    and the results: reward, discount, last index, steps.
+    Words of the table: index, count, reward, terminated, ended, newest (slot of each lane), slots, lanes, horizon,
+    gamma (address); results: reward, discount, last index, steps.
     """
     words = int64_at(table, 14)
     count, slots, lanes, gamma = words[1], words[6], words[7], float64_at(words[9], 1)[0]
@@ -34,7 +34,7 @@ def look_ahead(table: int) -> int:
 
 
 def update_tree(table: int) -> int:
-    """Set leaves and all sums above them. Words: tree, leaves, index, count, values."""
+    """Set leaves and all sums above them. Words of the table: tree, leaves, index, count, values."""
     words = int64_at(table, 5)
     tree, leaves = float64_at(words[0], 2 * words[1]), words[1]
     index, values = int64_at(words[2], words[3]), float64_at(words[4], words[3])
@@ -49,7 +49,7 @@ def update_tree(table: int) -> int:
 
 
 def search_tree(table: int) -> int:
-    """Find the leaf in which each of some cumulated sums falls. Words: tree, leaves, index (written), count, sums."""
+    """Find the leaf of each cumulative sum. Words of the table: tree, leaves, index (written), count, sums."""
     words = int64_at(table, 5)
     tree, leaves = float64_at(words[0], 2 * words[1]), words[1]
     index, sums = int64_at(words[2], words[3]), float64_at(words[4], words[3])
@@ -57,7 +57,7 @@ def search_tree(table: int) -> int:
         node, wanted = 1, sums[row]
         while node < leaves:
             node *= 2
-            # Rounding may lead past the last leaf that has any weight: never go where there is none.
+            # Rounding may lead past the last leaf with a positive weight: never return a leaf of weight zero.
             if wanted >= tree[node] and tree[node + 1] > 0.0:
                 wanted -= tree[node]
                 node += 1

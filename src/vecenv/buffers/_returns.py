@@ -1,10 +1,10 @@
-"""What rewards add up to: advantages and returns, computed by native code.
+"""Returns and advantages, computed by native code.
 
-Everywhere: `reward[t]`, `terminated[t]` and `truncated[t]` belong to the transition that was made in the state of which
-`value[t]` is the value; `last_value` is the value of the state after the last transition. An episode that terminated
-is worth nothing afterwards. One that was truncated goes on, unseen: `final_value[t]` is the value of the observation it
-ended with. Without `final_value` the state of row t + 1 is that observation, as in "next-step" mode; where there are no
-values (`discounted_returns`), it must be given.
+In all functions, transition t starts in the state whose value is `value[t]`; `reward[t]`, `terminated[t]` and
+`truncated[t]` are its results, and `last_value` is the value of the state after the last transition. After termination
+the value is zero. A truncated episode is bootstrapped from `final_value[t]`, the value of its last observation. Without
+`final_value` that observation is the one of row t + 1, as in "next-step" mode; `discounted_returns` has no values of
+rows, so it needs `final_value`.
 
 Arrays have the axes [T, ...] (`last_value` without T). All are computed in the dtype of `value`, float32 or float64.
 """
@@ -24,7 +24,7 @@ TABLE = (
     "reward", "value", "last_value", "terminated", "truncated", "final_value", "valid", "ratio", "advantages",
     "returns", "length", "count", "horizon", "numbers", "zeros",
 )  # fmt: skip
-"""Words of the native functions: addresses (0: not given), and the three sizes T, number of envs, n."""
+"""Words of the native functions' table: addresses (0: not given), and the three sizes T, number of envs, n."""
 
 
 def gae(
@@ -43,10 +43,10 @@ def gae(
     """Generalized advantage estimation.
 
     Args:
-        reward, value, last_value, terminated, truncated, final_value: see the module.
-        gamma: discount.
+        reward, value, last_value, terminated, truncated, final_value: see the module's docstring.
+        gamma: discount factor.
         lam: 0 looks one step ahead, 1 to the end of the episode.
-        valid: False where a row is no transition; its advantage is 0.
+        valid: False where a row is not a transition; its advantage is 0.
         out: arrays to write to.
 
     Returns:
@@ -65,17 +65,17 @@ def discounted_returns(
     gamma: float,
     final_value: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Discounted sums of rewards to the end of each episode; what is behind the last row is `last_value`.
+    """Discounted sums of rewards to the end of each episode, bootstrapped from `last_value` after the last row.
 
     Computed in the dtype of `last_value`.
 
     Raises:
-        ConfigError: an episode was truncated and there is no `final_value`: there are no values of rows to go on with.
+        ConfigError: an episode was truncated and `final_value` was not given, so there is nothing to bootstrap from.
     """
     if final_value is None and np.any(truncated):
         raise ConfigError(
-            f"{np.count_nonzero(truncated)} of these rows truncated an episode; pass final_value, the value of what "
-            "each ended with (zeros: nothing is behind it)"
+            f"{np.count_nonzero(truncated)} of these rows truncated an episode; pass final_value, the value of the "
+            "observation each ended with (zeros ignore what would follow)"
         )
     value = np.broadcast_to(np.asarray(last_value), np.shape(reward))
     return _run("discounted", reward, value, last_value, terminated, truncated, final_value=final_value,
@@ -93,7 +93,7 @@ def n_step_returns(
     n: int,
     final_value: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Discounted rewards of n steps and the value of the state they lead to; fewer where episode or rows end."""
+    """Discounted rewards of n steps plus the value of the state after them; fewer where an episode or the rows end."""
     if n < 1:
         raise ConfigError(f"n must be at least 1, got {n}")
     return _run("n_step", reward, value, last_value, terminated, truncated, final_value=final_value,
@@ -114,17 +114,17 @@ def v_trace(
     c: float = 1.0,
     final_value: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """V-trace (Espeholt et al. 2018): values under a policy other than the one that acted.
+    """V-trace (Espeholt et al. 2018): values of a target policy from transitions of another policy.
 
     Args:
-        reward, value, last_value, terminated, truncated, final_value: see the module.
-        ratio: probability of each action under the policy to be learnt, divided by that under the one that acted.
-        gamma: discount.
+        reward, value, last_value, terminated, truncated, final_value: see the module's docstring.
+        ratio: probability of each action under the target policy, divided by that under the policy that acted.
+        gamma: discount factor.
         lam: multiplies `c`.
-        rho, c: ratios are cut off at these.
+        rho, c: upper limits of the ratios.
 
     Returns:
-        Advantages for the policy's gradient, and the targets of the values.
+        Advantages for the policy gradient, and the targets of the values.
     """
     return _run("v_trace", reward, value, last_value, terminated, truncated, final_value=final_value, ratio=ratio,
                 numbers=(gamma, lam, rho, c))  # fmt: skip
@@ -148,7 +148,7 @@ def _run(
     value = np.asarray(value)
     dtype = value.dtype if value.dtype in (np.float32, np.float64) else np.dtype(np.float64)
     if value.ndim < 1:
-        raise SpaceError("returns need a first axis of time; got a single value")
+        raise SpaceError("returns need a first axis for time; got a single value")
     length, count = len(value), int(np.prod(value.shape[1:], dtype=np.int64))
     advantages, returns = (np.empty(value.shape, dtype), np.empty(value.shape, dtype)) if out is None else out
     reals, zeros = np.zeros(4), np.zeros(count, dtype)
@@ -175,7 +175,7 @@ def _run(
 def _column(name: str, values: Any, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
     array = np.ascontiguousarray(values, dtype)
     if array.shape != shape and not (shape == () and array.size == 1):
-        raise SpaceError(f"{name} has shape {array.shape}, want {shape} to go with the values")
+        raise SpaceError(f"{name} has shape {array.shape}, but the values need {shape}")
     if name == "out" and array is not values:
         raise SpaceError(f"out must be contiguous arrays of dtype {np.dtype(dtype)}, got {values.dtype}")
     return array

@@ -1,7 +1,7 @@
 """Native code of `_returns.py`; `kernel/numba/functions.py` compiles it, and `_returns.TABLE` lists its arguments.
 
-Time runs backwards in the outer loop, envs are side by side in the inner one, where several fit one instruction.
-What an episode's end cuts off is chosen away, never multiplied by zero, so that a NaN behind it stays there.
+The outer loop runs backwards in time; the inner loop runs over envs, so that it can be vectorised. Values behind the
+end of an episode are left out by selection, not multiplied by zero, so a NaN among them does not spread.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from vecenv.kernel.numba.functions import float32_at, float64_at, int64_at, uint
 
 values_at = float32_at
 number = np.float32
-"""The type that everything is computed in."""
+"""The floating-point type of the computation."""
 size = 4
-"""Its bytes."""
+"""The size of that type in bytes."""
 WORDS = 15
 REWARD, VALUE, LAST, TERMINATED, TRUNCATED, FINAL, VALID, RATIO, ADVANTAGE, RESULT = range(10)
 LENGTH, COUNT, HORIZON, NUMBERS, ZEROS = range(10, 15)
@@ -58,7 +58,7 @@ def gae(table: int) -> int:
 
 
 def discounted(table: int) -> int:
-    """Sums of discounted rewards; the last of them go on with the last values."""
+    """Sums of discounted rewards, bootstrapped from the last values."""
     words = int64_at(table, WORDS)
     gamma, count = number(float64_at(words[NUMBERS], 4)[GAMMA]), words[COUNT]
     for time in range(words[LENGTH] - 1, -1, -1):
@@ -76,7 +76,7 @@ def discounted(table: int) -> int:
 
 
 def n_step(table: int) -> int:
-    """Rewards of at most n steps of the same episode, and the discounted value of where they lead."""
+    """Rewards of at most n steps of the same episode, plus the discounted value of the state after them."""
     words = int64_at(table, WORDS)
     gamma, length, count = number(float64_at(words[NUMBERS], 4)[GAMMA]), words[LENGTH], words[COUNT]
     total = length * count
@@ -102,7 +102,7 @@ def n_step(table: int) -> int:
 
 
 def v_trace(table: int) -> int:
-    """Values of the target policy, and advantages for its gradient."""
+    """Values of the target policy, and advantages for the policy gradient."""
     words = int64_at(table, WORDS)
     numbers, count = float64_at(words[NUMBERS], 4), words[COUNT]
     gamma, trace = number(numbers[GAMMA]), number(numbers[TRACE])
@@ -125,7 +125,7 @@ def v_trace(table: int) -> int:
             rho, c = min(highest_rho, ratio[env]), trace * min(highest_c, ratio[env])
             after = final[env] if truncated[env] else follows[env]
             after = number(0) if terminated[env] else after
-            # By how much the value that follows is corrected; behind an end nothing is known about it.
+            # The correction of the next value; zero after the end of an episode.
             correction = number(0) if truncated[env] | terminated[env] else later[env] - follows[env]
             result[env] = value[env] + rho * (reward[env] + gamma * after - value[env]) + gamma * c * correction
             advantage[env] = rho * (reward[env] + gamma * (after + correction) - value[env])

@@ -1,4 +1,4 @@
-"""Some steps of all envs: what an on-policy algorithm learns from, once."""
+"""A rollout: T steps of all envs, for on-policy algorithms."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from vecenv.errors import CallOrderError
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """True transitions, one per row of every array.
+    """Transitions, one per row of every array.
 
     Attributes:
-        obs, actions, reward, next_obs, terminated, truncated: of each; `next_obs` is never that of another episode.
-        env_ids: which env made it.
-        discount: what the value of `next_obs` is to be multiplied with, unless terminated; of n steps, gamma to the n.
-        index: where they are in the buffer.
-        weight: importance weights; ones if sampling is uniform.
+        obs, actions, reward, next_obs, terminated, truncated: as in Gymnasium; `next_obs` is never of another episode.
+        env_ids: the env of each transition.
+        discount: factor of the value of `next_obs`, unless terminated; gamma ** n for n steps.
+        index: positions in the buffer.
+        weight: importance weights; all ones if sampling is uniform.
         extras: the extra columns.
     """
 
@@ -50,11 +50,11 @@ class Transitions:
 
 
 class RolloutBuffer:
-    """T exchanges of N envs, as arrays [T, N, ...]. One class for every space; nothing is copied twice.
+    """T exchanges of N envs, as arrays [T, N, ...]. One class for every space; data is copied once.
 
-    Each env has its own place in time, so batches may be of all envs or of some (`recv`), and `part` gives several
-    vector envs their own columns to write to, at once if they like. Every exchange takes a row; where it was no
-    transition (the reset of "next-step" mode) `valid` is False. The observation to act on at time t is `obs[t]`.
+    Each env has its own position in time, so a batch may be of all envs or of some (`recv`), and `part` gives each of
+    several vector envs its own columns, which they may write at the same time. Every exchange takes a row; where it was
+    not a transition (the reset of "next-step" mode) `valid` is False. `obs[t]` is the observation to act on at time t.
 
     Args:
         observation_space, action_space: of a single env.
@@ -65,8 +65,8 @@ class RolloutBuffer:
     Attributes:
         reward: float32 [T, N].
         terminated, truncated, valid: bool [T, N].
-        began: bool [T + 1, N]: the observation is the first of its episode.
-        extras: the further columns, by name.
+        began: bool [T + 1, N]: whether the observation is the first of its episode.
+        extras: the extra columns, by name.
     """
 
     def __init__(
@@ -88,26 +88,26 @@ class RolloutBuffer:
         self._times = np.zeros(num_envs, np.int64)
         self._everyone = np.arange(num_envs)
         self._finals: list[tuple[np.ndarray, np.ndarray, list[Any]]] = []
-        """Times, envs and leaves of the observations that ended an episode and are not the next `obs`."""
+        """Times, envs and leaves of the last observations of episodes, where the next `obs` is of a new episode."""
 
     # --- filling -----------------------------------------------------------------------------------------------------
 
     def begin(self, obs: Any, began: Any = True) -> None:
-        """Start with what a reset returned; `began` is False where an episode goes on."""
+        """Start with the observations of a reset; `began` is False where an episode continues."""
         self._obs.write(0, obs)
         self.began[0] = began
         self.clear()
 
     def add(self, actions: Any, step: Step, **extras: Any) -> None:
-        """Store an exchange: the actions that were taken on the current observations, and what came of them.
+        """Store an exchange: the actions on the current observations, and their results.
 
         Args:
-            actions: of the envs of the step, in its order.
-            step: of all envs or of some; `step.env_ids` count from the first env of this part.
+            actions: one per env of the step, in its order.
+            step: results of all envs or of some; `step.env_ids` count from the first env of this part.
             extras: a value for each extra column.
 
         Raises:
-            CallOrderError: an env has no room left; `room` tells which do.
+            CallOrderError: an env has no room left; see `room`.
         """
         check_extras(self.extras, extras)
         rows = step.env_ids
@@ -132,12 +132,12 @@ class RolloutBuffer:
         self._times[rows] += 1
 
     def reset(self, obs: Any, mask: np.ndarray) -> None:
-        """Note a partial reset (`options={"reset_mask": mask}`), as "disabled" mode needs: new episodes begin there.
+        """Store a partial reset (`options={"reset_mask": mask}`), as used in "disabled" mode: new episodes begin there.
 
         An episode that had not ended is truncated.
 
         Args:
-            obs: of all envs, as the reset returned them.
+            obs: observations of all envs, as returned by the reset.
             mask: which envs were reset.
         """
         rows = np.flatnonzero(mask)
@@ -162,7 +162,7 @@ class RolloutBuffer:
         self._finals[:] = [entry for entry in self._finals if not first <= entry[1][0] < last]
 
     def part(self, first: int, count: int) -> RolloutBuffer:
-        """The columns of some envs as a buffer of their own; both see what is added to either."""
+        """A view of the columns of some envs, as a buffer of its own."""
         some = slice(first, first + count)
         own: RolloutBuffer = object.__new__(RolloutBuffer)
         own.steps, own.num_envs, own.first_env = self.steps, count, self.first_env + first
@@ -177,7 +177,7 @@ class RolloutBuffer:
 
     @property
     def obs(self) -> Any:
-        """[T + 1, N, ...]: observations that were acted on, and at last the ones to act on next. Not a copy."""
+        """[T + 1, N, ...]: the observations that were acted on, then those to act on next. Not a copy."""
         return self._obs.tree
 
     @property
@@ -196,16 +196,16 @@ class RolloutBuffer:
         return not self.room.any()
 
     def obs_at(self, time: int) -> Any:
-        """The observations of one time, to act on. Not a copy."""
+        """The observations to act on at one time. Not a copy."""
         return self._obs.nest([column[time] for column in self._obs.columns])
 
     def latest(self) -> tuple[Any, np.ndarray]:
-        """The observations to act on now, copied, and where they are the first of an episode."""
+        """Copies of the observations to act on now, and whether each is the first of its episode."""
         at = self._times, self._everyone
         return self._obs.nest([column[at] for column in self._obs.columns]), self.began[at]
 
     def finals(self) -> tuple[np.ndarray, np.ndarray, Any]:
-        """Observations that ended an episode which rolled over in the same step: times, envs, and these."""
+        """Times, envs and last observations of the episodes that ended in a same-step reset."""
         own = [entry for entry in self._finals if self.first_env <= entry[1][0] < self.first_env + self.num_envs]
         if not own:
             nothing = np.zeros(0, np.int64)
@@ -220,23 +220,23 @@ class RolloutBuffer:
         """Advantages and returns of a full rollout.
 
         Args:
-            value: of `obs[:T]`.
-            last_value: of `obs[T]`.
-            final_value: of the observations of `finals`, in their order; None if there are none.
-            gamma: discount.
-            lam: lambda.
+            value: values of `obs[:T]`.
+            last_value: values of `obs[T]`.
+            final_value: values of the observations of `finals`, in their order; None if there are none.
+            gamma: discount factor.
+            lam: lambda of generalized advantage estimation.
         """
         finals = None
         if final_value is not None and len(final_value):
             times, envs, _ = self.finals()
-            # Where nothing rolled, the observation that ended an episode is the next row's.
+            # Without a same-step reset, the last observation of an episode is that of the next row.
             finals = np.concatenate([value[1:], last_value[None]]).astype(value.dtype)
             finals[times, envs] = final_value
         return gae(self.reward, value, last_value, self.terminated, self.truncated,
                    gamma=gamma, lam=lam, final_value=finals, valid=self.valid)  # fmt: skip
 
     def transitions(self) -> Transitions:
-        """All transitions so far, env by env, copied."""
+        """Copies of all transitions so far, ordered by env."""
         times, envs = np.nonzero((np.arange(self.steps)[:, None] < self._times) & self.valid)
         order = np.lexsort((times, envs))
         at = times[order], envs[order]

@@ -1,4 +1,4 @@
-"""Columns of a space: where buffers keep observations and actions."""
+"""Storage of observations and actions: one array per leaf of a space."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from vecenv.errors import MissingExtra, SpaceError, UnsupportedError
 
 
 class Storage:
-    """One array per leaf of a space, with some axes in front.
+    """One array per leaf of a space, with additional axes in front.
 
     Args:
-        space: of a single env.
+        space: the space of a single env.
         axes: sizes of the axes in front.
     """
 
@@ -45,16 +45,16 @@ class Storage:
         return leaves
 
     def write(self, index: Any, tree: Any, rows: Any = None) -> None:
-        """Store a batch at `index`; with `rows`, those of its rows alone."""
+        """Store a batch at `index`; with `rows`, only those rows of it."""
         for column, leaf in zip(self.columns, self.flat(tree), strict=True):
             put(column, index, leaf, rows)
 
     def read(self, index: np.ndarray) -> Any:
-        """Copies of what is stored at these numbers of the first axis."""
+        """Copies of the entries at these indices of the first axis."""
         return self.nest([column.take(index, 0) for column in self.columns])
 
     def part(self, index: Any) -> Storage:
-        """A view of some of it."""
+        """A view of the entries at `index`."""
         return Storage(self.layout.space, (), [column[index] for column in self.columns])
 
     def check_plain(self, call: str) -> None:
@@ -67,7 +67,7 @@ class Storage:
 
 
 def put(column: np.ndarray, index: Any, values: Any, rows: Any = None) -> None:
-    """Assign values, or some rows of them, to a column. Those without a fixed size are assigned one by one."""
+    """Assign values, or some rows of them, to a column. Values without a fixed size are assigned one by one."""
     if column.dtype == object:
         chosen = list(values) if rows is None else [values[row] for row in np.arange(len(values))[rows]]
         places = np.empty(len(chosen), object)
@@ -80,7 +80,7 @@ def put(column: np.ndarray, index: Any, values: Any, rows: Any = None) -> None:
 
 
 def as_tensors(tree: Any) -> Any:
-    """The same memory as torch tensors, for every array in a tree."""
+    """Torch tensors that share the memory of every array in a tree."""
     try:
         import torch
     except ImportError:
@@ -98,7 +98,7 @@ def as_tensors(tree: Any) -> Any:
 
 
 def extra_columns(extras: Any, axes: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Columns for whatever else belongs to a transition: `{name: dtype}` or `{name: (shape, dtype)}`."""
+    """Columns for additional data of a transition: `{name: dtype}` or `{name: (shape, dtype)}`."""
     columns = {}
     for name, kind in extras.items():
         shape, dtype = kind if isinstance(kind, tuple) else ((), kind)
@@ -107,6 +107,6 @@ def extra_columns(extras: Any, axes: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 
 def check_extras(columns: dict[str, np.ndarray], given: dict[str, Any]) -> None:
-    """Raise SpaceError unless the names are the same."""
+    """Raise SpaceError unless `given` has exactly the names of the columns."""
     if columns.keys() != given.keys():
         raise SpaceError(f"this buffer has the extra columns {sorted(columns)}, add() was given {sorted(given)}")

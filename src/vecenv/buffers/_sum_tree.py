@@ -1,4 +1,4 @@
-"""Weights with which numbers are drawn, in a tree of sums."""
+"""Weights for sampling, in a tree of sums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vecenv.kernel.numba.functions import address_of, native_function
 
 
 class SumTree:
-    """`size` weights, all 0 at first. Setting one and finding one takes log(size) steps of native code.
+    """`size` weights, all 0 at first. Setting or finding one takes log(size) steps of native code.
 
     Attributes:
         nodes: float64 [2 * leaves]; node 1 is the sum of all, the leaves are the second half.
@@ -24,7 +24,7 @@ class SumTree:
         self.size = size
         self.leaves = 1 << max(0, size - 1).bit_length()
         self.nodes = np.zeros(2 * self.leaves)
-        self._lock = threading.Lock()  # native code runs without the interpreter's
+        self._lock = threading.Lock()  # native code runs without the interpreter lock
 
     @property
     def total(self) -> float:
@@ -35,7 +35,7 @@ class SumTree:
         return self.nodes[self.leaves + np.asarray(index)]
 
     def update(self, index: np.ndarray, weights: np.ndarray | float) -> None:
-        """Set weights; of an index that comes twice the last one counts.
+        """Set weights; if an index occurs twice, its last weight counts.
 
         Raises:
             UnknownRow: an index is not in [0, size).
@@ -46,13 +46,13 @@ class SumTree:
         self._run("update_tree", index, weights)
 
     def search(self, sums: np.ndarray) -> np.ndarray:
-        """For each number in [0, total): the first index at which the cumulated weights are greater."""
+        """For each number in [0, total): the first index whose cumulative weight is greater."""
         sums, index = np.ascontiguousarray(sums, np.float64), np.empty(len(sums), np.int64)
         self._run("search_tree", index, sums)
         return index
 
     def could_be(self, nodes: np.ndarray) -> bool:
-        """Whether these are the nodes of such a tree: weights, and sums of them."""
+        """Whether these are the nodes of a valid tree: weights that are not negative, and their sums."""
         weights = nodes[self.leaves :]
         if not np.isfinite(nodes).all() or weights.min() < 0 or weights[self.size :].any():
             return False
@@ -73,10 +73,10 @@ class SumTree:
 
 
 def check_places(index: np.ndarray, size: int) -> None:
-    """Raise UnknownRow unless all are in [0, size); native code does not look."""
+    """Raise UnknownRow unless all indices are in [0, size); native code does not check."""
     if len(index) and (index.min() < 0 or index.max() >= size):
         wrong = index[(index < 0) | (index >= size)][0]
-        raise UnknownRow(f"there is no {wrong} among {size} places; pass the `index` of what was drawn")
+        raise UnknownRow(f"there is no {wrong} among {size} places; pass the `index` of a sample")
 
 
 @functools.cache

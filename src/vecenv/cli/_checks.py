@@ -1,4 +1,4 @@
-"""The checks of `vecenv check`, each a function of the env that tells what it found."""
+"""The checks of `vecenv check`, each a function of the env that returns its findings."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _SPEED_ENVS, _SPEED_SECONDS = 16, 0.3
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found; after a fatal one there is no point in going on."""
+    """The result of a check; after a fatal one no further checks run."""
 
     check: str
     result: Literal["ok", "warning", "failed", "skipped"]
-    told: str
+    message: str
     fatal: bool = field(default=False, repr=False)
 
 
@@ -40,8 +40,8 @@ class Subject:
 
     Attributes:
         source: the env.
-        steps, seed: how long, from where.
-        engine: which one suits, and why; found by the last check.
+        steps, seed: number of random steps, and seed of the first episode.
+        engine: the engine that suits best, and why; set by the last check.
     """
 
     def __init__(self, source: Source, steps: int, seed: int) -> None:
@@ -65,14 +65,14 @@ class Subject:
             env.close()
 
     def actions(self, env: Any) -> Iterator[Any]:
-        """Random actions, always the same."""
+        """Random actions, the same in every call."""
         space = copy.deepcopy(env.action_space)
         space.seed(self.seed)
         for _ in range(self.steps):
             yield space.sample()
 
     def walk(self, env: Any) -> Iterator[tuple[int, Any, Any]]:
-        """Random episodes: number of the step, the action (None for a reset), and what came back."""
+        """Random episodes: number of the step, the action (None for a reset), and the results."""
         yield 0, None, env.reset(seed=self.seed)
         for number, action in enumerate(self.actions(env), 1):
             answer = env.step(action)
@@ -82,7 +82,7 @@ class Subject:
 
 
 def _check(function: Callable[[Subject], list[Finding]]) -> Callable[[Subject], list[Finding]]:
-    """A check during which the env raises has failed."""
+    """A check that fails if the env raises."""
     name = function.__name__.replace("_", " ")
 
     def checked(subject: Subject) -> list[Finding]:
@@ -110,39 +110,39 @@ def builds(subject: Subject) -> list[Finding]:
 
 @_check
 def spaces(subject: Subject) -> list[Finding]:
-    """Spaces are spaces, and have columns."""
+    """The spaces are Gymnasium spaces that vecenv can store."""
     with subject.env() as env:
         found = []
         for name in ("observation_space", "action_space"):
             space = getattr(env, name, None)
             if not isinstance(space, gymnasium.Space):
                 return [Finding("spaces", "failed", f"{name} is {space!r:.80}, not a gymnasium.Space", True)]
-            Layout(space)  # raises if it has no columns
+            Layout(space)  # raises if the space cannot be stored
             found.append(space_words(space))
             if isinstance(space, gymnasium.spaces.Box) and name == "action_space" and not space.is_bounded():
-                told = f"actions are unbounded ({space_words(space)}): random actions and SAC need bounds"
-                return [Finding("spaces", "warning", told)]
+                message = f"actions are unbounded ({space_words(space)}): random actions and SAC need bounds"
+                return [Finding("spaces", "warning", message)]
     return [Finding("spaces", "ok", " -> ".join(found))]
 
 
 @_check
 def api(subject: Subject) -> list[Finding]:
-    """Gymnasium's own checker, and what it warns of."""
+    """Gymnasium's own checker, and its warnings."""
     from gymnasium.utils.env_checker import check_env
 
     with warnings.catch_warnings(record=True) as caught, subject.env() as env:
         warnings.simplefilter("always")
         check_env(env.unwrapped, skip_render_check=True)
-    told = list(dict.fromkeys(bare(str(one.message)) for one in caught if "WARN" in str(one.message)))
-    told = [text for text in told if "infinity" not in text]  # many good envs have unbounded observations
-    if told:
-        return [Finding("api", "warning", text) for text in told[:3]]
-    return [Finding("api", "ok", "reset and step as Gymnasium wants them")]
+    found = list(dict.fromkeys(bare(str(one.message)) for one in caught if "WARN" in str(one.message)))
+    found = [text for text in found if "infinity" not in text]  # many good envs have unbounded observations
+    if found:
+        return [Finding("api", "warning", text) for text in found[:3]]
+    return [Finding("api", "ok", "reset and step follow Gymnasium's API")]
 
 
 @_check
 def values(subject: Subject) -> list[Finding]:
-    """Observations fit their space, rewards and flags are what they should be, everything is finite."""
+    """Observations are in their space, rewards and flags have the right types, and everything is finite."""
     with subject.env() as env:
         ended = 0
         for number, action, answer in subject.walk(env):
@@ -163,28 +163,28 @@ def values(subject: Subject) -> list[Finding]:
             for name, flag in (("terminated", answer[2]), ("truncated", answer[3])):
                 if not isinstance(flag, (bool, np.bool_)):
                     return [Finding("values", "failed", f"{where}: {name} is {flag!r:.40}, not a bool")]
-    told = f"{subject.steps} random steps, {ended} episodes ended: all inside their spaces, all finite"
+    message = f"{subject.steps} random steps, {ended} episodes ended: all inside their spaces, all finite"
     if not ended:
-        return [Finding("values", "warning", f"{told}; if none ever ends, set max_episode_steps")]
-    return [Finding("values", "ok", told)]
+        return [Finding("values", "warning", f"{message}; if none ever ends, set max_episode_steps")]
+    return [Finding("values", "ok", message)]
 
 
 @_check
 def determinism(subject: Subject) -> list[Finding]:
-    """The same seed and actions give the same bits, whatever the global random state."""
+    """The same seed and actions give the same bits, whatever the global random state is."""
     first = _recording(subject, 1)
     second = _recording(subject, 2)
     for number, (one, other) in enumerate(zip(first, second, strict=False)):
         if one != other:
-            told = f"step {number} differs between two runs with seed {subject.seed} and the same actions; "
-            told += "draw from self.np_random (set by super().reset(seed=seed)), not from np.random or random"
-            return [Finding("determinism", "failed", told)]
+            message = f"step {number} differs between two runs with seed {subject.seed} and the same actions; "
+            message += "draw from self.np_random (set by super().reset(seed=seed)), not from np.random or random"
+            return [Finding("determinism", "failed", message)]
     with subject.env() as env:
         env.reset(seed=subject.seed)
         other = bits(env.reset(seed=subject.seed + 1)[0])
         if bits(env.reset(seed=subject.seed)[0]) != first[0]:
-            told = f"reset(seed={subject.seed}) of a used env begins another episode than that of a new one"
-            return [Finding("determinism", "failed", told)]
+            message = f"reset(seed={subject.seed}) gives another episode in a used env than in a new one"
+            return [Finding("determinism", "failed", message)]
     if other == first[0]:
         return [Finding("determinism", "ok", "same seed, same bits (the first observation is the same for all seeds)")]
     return [Finding("determinism", "ok", "same seed, same bits; another seed, another episode")]
@@ -192,7 +192,7 @@ def determinism(subject: Subject) -> list[Finding]:
 
 @_check
 def buffer_reuse(subject: Subject) -> list[Finding]:
-    """An observation that was handed out stays as it is, and so does the action."""
+    """The env changes neither observations that it has returned nor the actions that it gets."""
     with subject.env() as env:
         kept: list[tuple[int, Any, bytes]] = []
         for number, _, answer in subject.walk(env):
@@ -201,12 +201,12 @@ def buffer_reuse(subject: Subject) -> list[Finding]:
                 break
         for number, obs, before in kept:
             if bits(obs) != before:
-                told = (
-                    f"the observation of step {number} changed later: the env writes into an array it has handed out. "
+                message = (
+                    f"the observation of step {number} changed later: the env writes into an array it has returned. "
                 )
                 return [
                     Finding(
-                        "buffer reuse", "warning", f"{told}vecenv copies it; lists and replay buffers of others do not"
+                        "buffer reuse", "warning", f"{message}vecenv copies it; lists and other replay buffers do not"
                     )
                 ]
         space = copy.deepcopy(env.action_space)
@@ -217,28 +217,28 @@ def buffer_reuse(subject: Subject) -> list[Finding]:
         env.step(action)
         if bits(action) != before:
             return [Finding("buffer reuse", "failed", "step() changes the action it was given; copy it first")]
-    return [Finding("buffer reuse", "ok", "what it hands out stays as it is")]
+    return [Finding("buffer reuse", "ok", "returned observations and actions stay unchanged")]
 
 
 @_check
 def pickling(subject: Subject) -> list[Finding]:
-    """Workers can be told how to make it."""
+    """The env can be built in a worker process."""
     cloudpickle.loads(cloudpickle.dumps(subject.source.env))
     with subject.env() as env:
         env.reset(seed=subject.seed)
         try:
             pickle.loads(pickle.dumps(env.unwrapped))
         except Exception as error:
-            told = (
-                f"its class travels to workers; a running env cannot be pickled ({type(error).__name__}: {error!s:.80})"
+            message = (
+                f"its class reaches workers; a running env cannot be pickled ({type(error).__name__}: {error!s:.80})"
             )
-            return [Finding("pickling", "ok", told)]
-    return [Finding("pickling", "ok", "its class travels to workers; a running env too")]
+            return [Finding("pickling", "ok", message)]
+    return [Finding("pickling", "ok", "its class reaches workers; a running env too")]
 
 
 @_check
 def engines(subject: Subject) -> list[Finding]:
-    """All engines give the same bits as the reference."""
+    """All engines give the same bits as engine "sync"."""
     reference = Sync.name
     names = [name for name in _able(subject) if name != reference]
     wanted = _exchanges(subject, reference)
@@ -257,19 +257,19 @@ def engines(subject: Subject) -> list[Finding]:
 
 @_check
 def speed(subject: Subject) -> list[Finding]:
-    """How fast each engine is, and which one `make` takes."""
+    """The speed of each engine, and the engine that `make` chooses."""
     rates = {name: _rate(subject, name) for name in _able(subject)}
     with subject.source.make(_SPEED_ENVS) as envs:
         chosen, reason = envs.engine.name, envs.engine_reason
     subject.engine = {"name": chosen, "reason": reason, "envs": _SPEED_ENVS, "steps_per_second": rates}
     measured = ", ".join(f"{name} {short(rate)}" for name, rate in rates.items())
     best = max(rates, key=lambda name: rates[name])
-    told = f"{chosen}: {reason}"
+    message = f"{chosen}: {reason}"
     if best != chosen and rates[best] > 1.3 * rates.get(chosen, 0.0):
-        told += f" (measured now, {best!r} was faster)"
+        message += f" (measured now, {best!r} was faster)"
     return [
         Finding("speed", "ok", f"steps/s of {_SPEED_ENVS} envs: {measured}"),
-        Finding("engine", "ok", told),
+        Finding("engine", "ok", message),
     ]
 
 
@@ -277,7 +277,7 @@ CHECKS = (builds, spaces, values, determinism, buffer_reuse, api, pickling, engi
 
 
 def _recording(subject: Subject, state: int) -> list[bytes]:
-    """Bits of everything that an env answers, with a global random state of its own."""
+    """Bits of all results of an env, with its own global random state."""
     python, numpy = random.getstate(), np.random.get_state()
     random.seed(state)
     np.random.seed(state)
@@ -295,7 +295,7 @@ def _recording(subject: Subject, state: int) -> list[bytes]:
 
 
 def _exchanges(subject: Subject, engine: str) -> list[bytes]:
-    """Bits of what a vector env answers."""
+    """Bits of all results of a vector env."""
     options: dict[str, Any] = {"workers": 2} if registry.is_parallel(engine) else {}
     with subject.source.make(3, engine=engine, **options) as envs:
         space = copy.deepcopy(envs.action_space)

@@ -1,4 +1,4 @@
-"""Who takes part in a benchmark: our engines, and other libraries where they are installed."""
+"""The contestants of a benchmark: vecenv's engines, and other libraries where they are installed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from vecenv.cli._sources import Source
 from vecenv.engines import Compiled, registry
 
 PROCESSES = 64
-"""More processes than this are not started: others start one per env."""
+"""Limit of the number of processes: other libraries start one per env."""
 Exchange = Callable[[int], object]
 Running = tuple[Exchange, Callable[[], object]]
-"""A function that steps all envs, given a number that counts up, and one that closes them."""
+"""A function that steps all envs, given a number that counts up, and a function that closes them."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Contestant:
     """A way to run envs.
 
     Attributes:
-        name: of it.
-        build: from the source and a number of envs to running envs.
-        most: envs that it is asked for.
+        name: name in the table.
+        build: function from the source and a number of envs to running envs.
+        most: largest number of envs it is measured with.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Contestant:
 
 
 def contestants(source: Source) -> tuple[list[Contestant], dict[str, str]]:
-    """Who can run this env, and why the others cannot."""
+    """The contestants that can run this env, and the reasons why others cannot."""
     found, missing = [], {}
     for kind in registry.classes():
         unfit = source.refusal(kind.name) if kind.automatic else f"for {kind.use_for}"
@@ -65,17 +65,17 @@ def contestants(source: Source) -> tuple[list[Contestant], dict[str, str]]:
 
 
 def _reason(module: str, source: Source) -> str | None:
-    """Why a library cannot take part."""
+    """Why a library cannot run this env, None if it can."""
     if importlib.util.find_spec(module) is None:
         return "not installed"
     if module == "envpool":
         if source.id is None:
-            return "has its own envs only"
+            return "has only its own envs"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 import envpool  # pyright: ignore[reportMissingImports]  # optional
-            except Exception as error:  # it is there, but something that it needs is not
+            except Exception as error:  # installed, but something that it needs is not
                 return f"cannot be imported: {error!s:.60}"
             if source.id not in envpool.list_all_envs():
                 return f"has no {source.id}"
@@ -91,7 +91,7 @@ def _factory(source: Source) -> Callable[[], Any]:
 
 
 def _actions(space: gymnasium.Space[Any], count: int) -> list[Any]:
-    """Some batches of random actions, the same for all contestants."""
+    """Batches of random actions, the same for all contestants."""
     batched = gymnasium.vector.utils.batch_space(space, count)
     batched.seed(0)
     return [batched.sample() for _ in range(16)]

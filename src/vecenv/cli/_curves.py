@@ -1,4 +1,4 @@
-"""Learning curves: from the episodes of runs to lines with confidence bands, and their picture."""
+"""Learning curves: from the episodes of runs to lines with confidence bands, and their plot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vecenv.evaluation._statistics import mean as mean_of
 from vecenv.wrappers._results_file import SUFFIX
 
 POINTS, PER_POINT, RESAMPLES = 60, 10, 500
-"""Points of a curve at most; episodes behind each at least, on average; samples of the bootstrap at each."""
+"""Most points of a curve; fewest episodes per point, on average; bootstrap samples at each point."""
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568", "#0987a0", "#975a16", "#e53e3e",
            "#718096", "#38a169", "#d69e2e")  # fmt: skip
 
@@ -28,9 +28,9 @@ class Episodes:
     """Episodes of a run in order of time.
 
     Attributes:
-        label: what the run is: env and algorithm.
-        steps: steps of all envs when each ended.
-        returns: of each.
+        label: env and algorithm of the run.
+        steps: steps of all envs at the end of each episode.
+        returns: return of each episode.
     """
 
     label: str
@@ -43,8 +43,8 @@ class Curve:
     """A line: mean return by steps, and an interval at each point.
 
     Attributes:
-        label: of the line.
-        runs: how many it is of.
+        label: label of the line.
+        runs: number of runs.
         steps, mean, low, high: the points; NaN where no episode ended.
     """
 
@@ -57,7 +57,7 @@ class Curve:
 
 
 def read_episodes(run: str | Path) -> Episodes:
-    """The episodes of a run's directory, ours or one with Monitor files of Stable-Baselines3."""
+    """The episodes of a run's directory, vecenv's or one with Monitor files of Stable-Baselines3."""
     directory = Path(run)
     if not directory.is_dir():
         raise ConfigError(f"there is no run {str(run)!r}; name directories such as runs/CartPole-v1-ppo-1")
@@ -88,14 +88,14 @@ def _read_monitor(file: Path) -> np.ndarray:
 def curve_of(label: str, runs: Sequence[Episodes]) -> Curve:
     """The line of one run, or of several that differ by their seeds.
 
-    The band is a 95 % bootstrap interval of the mean: over the episodes of each stretch if there is one run, over runs
-    if there are several.
+    The band is a 95 % bootstrap interval of the mean: over runs if there are several, else over the episodes of each
+    interval of steps.
     """
     runs = [
         Episodes(run.label, run.steps[fit], run.returns[fit]) for run in runs if (fit := np.isfinite(run.returns)).any()
     ]
     if not runs:
-        raise ConfigError(f"no episode of {label} has ended yet: there is nothing to draw")
+        raise ConfigError(f"no episode of {label} has ended yet: there is nothing to plot")
     end = min(run.steps[-1] for run in runs)
     points = min(POINTS, max(2, min(len(run.steps) for run in runs) // PER_POINT))
     edges = np.linspace(0, end, points + 1)
@@ -118,14 +118,14 @@ def curve_of(label: str, runs: Sequence[Episodes]) -> Curve:
 
 
 def _filled(values: Any) -> np.ndarray:
-    """Gaps, where no episode ended, as straight lines."""
+    """Fill gaps, where no episode ended, by linear interpolation."""
     values, places = np.asarray(values), np.arange(len(values))
     known = ~np.isnan(values)
     return np.interp(places, places[known], values[known])
 
 
 def draw_curves(curves: Sequence[Curve], path: str | Path, title: str) -> None:
-    """Write the picture."""
+    """Write the plot."""
     figure, axes = new_figure((7.0, 4.2))
     for number, curve in enumerate(curves):
         colour = COLOURS[number % len(COLOURS)]
@@ -144,7 +144,7 @@ def draw_curves(curves: Sequence[Curve], path: str | Path, title: str) -> None:
 
 
 def _steps(value: float, _: object) -> str:
-    """50k, 1.5M."""
+    """A number of steps as a short label: 50k, 1.5M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{letter}"

@@ -1,4 +1,4 @@
-"""Frames as GIFs and as characters of a terminal. The only module that knows Pillow."""
+"""Frames as GIFs and as text in a terminal. The only module that uses Pillow."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from vecenv.errors import ConfigError, MissingExtra
 try:
     from PIL import Image
 except ImportError as error:
-    raise MissingExtra("pictures need Pillow: pip install 'vecenv[cli]'") from error
+    raise MissingExtra("frames need Pillow: pip install 'vecenv[cli]'") from error
 
 GIF_WIDTH, GIF_FPS = 360, 30.0
 _SHADES = " .:-=+*#%@"
 
 
 class GifFile:
-    """A GIF that frames are added to; it is written by `close`. Frames are kept small: scaled down, 256 colours.
+    """A GIF; frames are added, and `close` writes the file. Frames are scaled down to 256 colours.
 
     Args:
-        path: where.
-        fps: of the env's frames; with more than about 30 per second only one of `every` is wanted.
-        width: in pixels at most.
+        path: path of the file.
+        fps: frames per second of the env; above about 30, only one of `every` frames is kept.
+        width: largest width in pixels.
     """
 
     def __init__(self, path: str | Path, fps: float, width: int = GIF_WIDTH) -> None:
@@ -45,7 +45,7 @@ class GifFile:
         self._pictures.append(_scaled(frame, self._width).quantize(method=Image.Quantize.FASTOCTREE))
 
     def close(self) -> None:
-        """Write the file; without frames there is none."""
+        """Write the file; without frames no file is written."""
         pictures, self._pictures = self._pictures, []
         if not pictures:
             return
@@ -58,13 +58,13 @@ class GifFile:
 
 
 class TerminalFrames:
-    """Frames as characters, at their speed; one after the other where it is no terminal.
+    """Frames as text, at their speed; without a terminal, one below the other.
 
-    Two pixels are a character (an upper half block) in colour; without colours, a pixel is a shade of grey.
+    Two pixels are one character (an upper half block) in colour; without colours, a pixel is a shade of grey.
 
     Args:
-        console: where.
-        fps: of the frames.
+        console: console to print to.
+        fps: frames per second.
     """
 
     every = 1
@@ -87,13 +87,13 @@ class TerminalFrames:
         time.sleep(max(0.0, self._next - time.perf_counter()))
 
     def close(self) -> None:
-        """Leave the last frame where it is."""
+        """Keep the last frame on the screen."""
         if self._live is not None:
             self._live.stop()
 
 
 class Both:
-    """Frames go to several places."""
+    """Passes frames to several sinks."""
 
     every = 1
 
@@ -102,7 +102,7 @@ class Both:
         self._count = 0
 
     def write(self, frame: np.ndarray) -> None:
-        """To each that wants it."""
+        """Pass the frame to each sink that wants it."""
         for sink in self._sinks:
             if self._count % getattr(sink, "every", 1) == 0:
                 sink.write(frame)
@@ -115,7 +115,7 @@ class Both:
 
 
 def characters(frame: np.ndarray, columns: int, rows: int, colours: bool) -> Text:
-    """A frame as text that fits into so many columns and rows."""
+    """A frame as text with at most this many columns and rows."""
     height, width = frame.shape[:2]
     scale = min(columns / width, 2 * rows / height)
     size = max(1, round(width * scale)), max(2, 2 * round(height * scale / 2))

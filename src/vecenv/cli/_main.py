@@ -1,4 +1,4 @@
-"""From arguments to a command, and from errors to words and exit codes."""
+"""Run a command from its arguments; errors become messages and exit codes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, EnvError, MissingExtra, VecenvError
 
 COMMANDS = {
-    "list": "envs and engines: what is there, and why the rest is not",
-    "train": "learn: PPO, A2C or SAC; everything goes to runs/NAME",
-    "eval": "how good a checkpoint is: seeds, scenarios, intervals",
+    "list": "list envs, engines and packages, and why some are not available",
+    "train": "train an agent with PPO, A2C or SAC; writes to runs/NAME",
+    "eval": "evaluate a checkpoint over seeds and scenarios, with intervals",
     "play": "watch a checkpoint or an env: GIF, video, terminal",
-    "bench": "steps per second on this machine, next to other libraries",
-    "check": "is my env correct, and which engine suits it",
+    "bench": "measure steps per second on this machine, next to other libraries",
+    "check": "check whether an env is correct, and which engine suits it",
     "replay": "run a recorded failure again: compare, debug, film",
-    "plot": "learning curves of runs, with confidence bands",
+    "plot": "plot learning curves of runs, with confidence bands",
 }
 _OVERVIEW = """usage: vecenv COMMAND [OPTIONS]
 
-Many reinforcement-learning environments as one: train, evaluate, watch, measure.
+Run many reinforcement-learning environments as one: train, evaluate, watch, measure.
 
 Commands:
 {commands}
@@ -35,14 +35,14 @@ Examples:
   vecenv play runs/CartPole-v1-ppo-1
   vecenv check my_module:MyEnv
 
-`vecenv COMMAND --help` tells more. Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted."""
+See `vecenv COMMAND --help` for options. Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: default: those of this process.
+        arguments: arguments of the command line; default: those of this process.
 
     Returns:
         The exit code.
@@ -57,12 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except EnvError as error:
-        return _complain(f"{error}\n{error.remote_traceback}".strip(), 1)
+        return _print_error(f"{error}\n{error.remote_traceback}".strip(), 1)
     except (MissingExtra, VecenvError) as error:
         wrong = isinstance(error, ConfigError) and not isinstance(error, MissingExtra)
-        return _complain(str(error), 2 if wrong else 1)
+        return _print_error(str(error), 2 if wrong else 1)
     except OSError as error:  # files that cannot be read or written
-        return _complain(str(error), 1)
+        return _print_error(str(error), 1)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -79,13 +79,13 @@ def _dispatch(arguments: list[str]) -> int:
     name = arguments[0]
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS, f"commands: {', '.join(COMMANDS)}", cutoff=0.5)
-        return _complain(f"there is no command {name!r}{hint}", 2)
+        return _print_error(f"there is no command {name!r}{hint}", 2)
     return _run(name, arguments[1:])
 
 
 def _run(name: str, arguments: list[str]) -> int:
     try:
-        import rich  # noqa: F401  # here, so that no command has to say it
+        import rich  # noqa: F401  # checked here once for all commands
         import tyro
     except ImportError as error:
         raise MissingExtra("the command line needs tyro and rich: pip install 'vecenv[cli]'") from error
@@ -99,7 +99,7 @@ def _run(name: str, arguments: list[str]) -> int:
             args=arguments,
             config=(conf.FlagCreatePairsOff, conf.PositionalMetavarFromFieldName, conf.DisallowNone),
         )
-    except SystemExit as end:  # --help, or wrong arguments: it has said so
+    except SystemExit as end:  # --help, or wrong arguments: tyro has printed a message
         return end.code if isinstance(end.code, int) else 2
     from vecenv.cli._screen import Screen
 
@@ -107,12 +107,12 @@ def _run(name: str, arguments: list[str]) -> int:
 
 
 def _description(text: str) -> str:
-    """A module's docstring with its lines kept as they are: tyro joins those that begin with a letter."""
+    """A module's docstring with its line breaks: tyro joins lines that begin with a letter."""
     head, examples = text.strip().split("\n\nExamples:\n")
     first, *others = (line for line in head.splitlines() if line)
     return "\n".join([first, *(f"  {line}" for line in others), "", "Examples:", examples])
 
 
-def _complain(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     print(f"vecenv: {message}", file=sys.stderr)
     return code

@@ -13,7 +13,7 @@ from vecenv.errors import ConfigError
 Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
 Pairs = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")]
 Optional = tyro.conf.arg(help_behavior_hint="")
-"""Of an option that is None unless it is given."""
+"""The value of an option that is None unless it is given."""
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, Any]:
@@ -28,8 +28,8 @@ def pairs(given: Sequence[str], option: str) -> dict[str, Any]:
 
 
 def literal(text: str) -> Any:
-    """A number, True, None, list and so on; any other text is itself."""
+    """A Python literal such as a number, True, None or a list; any other text unchanged."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: brackets within brackets
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: deeply nested brackets
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)

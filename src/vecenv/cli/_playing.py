@@ -1,4 +1,4 @@
-"""Episodes to be watched."""
+"""Run episodes and show their frames."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from vecenv.evaluation._policies import Actor
 
 
 class Sink(Protocol):
-    """What takes frames.
+    """Takes frames.
 
     Attributes:
-        every: of so many frames it wants one; the others need not be drawn.
+        every: it uses only one of this many frames; the others need not be rendered.
     """
 
     every: int
@@ -28,7 +28,7 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """There are no more."""
+        """Called after the last frame."""
         ...
 
 
@@ -43,30 +43,30 @@ def play(
     deterministic: bool = True,
     progress: Bar | None = None,
 ) -> list[dict[str, Any]]:
-    """Run episodes and hand their frames out.
+    """Run episodes and pass their frames to a sink.
 
     Args:
         source: the env.
-        policy: what `evaluate` takes; None acts at random.
-        open_sink: from frames per second to what takes the frames.
-        seed: of the first episode, the others count on.
-        episodes: how many.
-        max_steps: of each.
-        deterministic: as for `evaluate`.
-        progress: told of episodes, and of parts of them.
+        policy: what `evaluate` takes; None: random actions.
+        open_sink: function from frames per second to the sink.
+        seed: seed of the first episode; the next ones have the following numbers.
+        episodes: number of episodes.
+        max_steps: largest number of steps of an episode.
+        deterministic: as in `evaluate`.
+        progress: progress bar, in episodes.
 
     Returns:
-        Seed, return and length of each episode, and whether it came to its end.
+        Seed, return and length of each episode, and whether it ended within `max_steps`.
     """
     envs = _drawn(source)
     try:
         actor = Actor(policy or Random(envs.action_space, seed), envs, deterministic)
         sink = open_sink(float(envs.metadata.get("render_fps") or FPS))
         try:
-            told = []
+            played = []
             for number in range(episodes):
-                told.append(_episode(envs, actor, sink, seed + number, max_steps, number, progress))
-            return told
+                played.append(_episode(envs, actor, sink, seed + number, max_steps, number, progress))
+            return played
         finally:
             sink.close()
     finally:
@@ -93,7 +93,7 @@ def _episode(
 
 
 def _drawn(source: Source) -> Any:
-    """One env that draws itself."""
+    """One env that can be rendered."""
     with drawing(source.name):
         return source.make(1, engine="sync", autoreset="disabled", env_kwargs={"render_mode": "rgb_array"})
 

@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def acting(policy: Any) -> Iterator[Any]:
-    """The policy for `evaluate` and `play`, with as many threads of torch as pay for its size."""
+    """The policy for `evaluate` and `play`, with a number of torch threads that suits its size."""
     from vecenv.trainers._collect import torch_threads
 
     with torch_threads(None, sum(part.numel() for part in policy._network.parameters())):
@@ -24,5 +24,5 @@ class Random:
         space.seed(seed)
 
     def __call__(self, obs: Any) -> Any:
-        """Actions of all envs."""
+        """Random actions of all envs."""
         return self._space.sample()

@@ -16,17 +16,17 @@ from vecenv.errors import ConfigError, MissingExtra
 from vecenv.wrappers._results_file import ResultsFile, start_of
 
 _EVENTS = 200
-"""About how many points a run has in TensorBoard."""
+"""Approximate number of points of a run in TensorBoard."""
 
 
 class RunFiles:
     """Files of a run, written while it runs.
 
     Args:
-        path: the directory, which exists.
-        config: what config.json says.
-        episodes: how many had ended at the checkpoint that the run goes on from, None if it begins. Later ones, of a
-            run that was killed, are dropped: they come again.
+        path: the directory, which must exist.
+        config: content of config.json.
+        episodes: number of episodes at the checkpoint from which the run continues, None for a new run. Episodes after
+            the checkpoint, of a run that was killed, are removed: they are run again.
     """
 
     def __init__(self, path: Path, config: dict[str, Any], episodes: int | None = None) -> None:
@@ -46,7 +46,7 @@ class RunFiles:
         self._next_event = 0
 
     def note(self, progress: Any) -> None:
-        """Write what a trainer tells: every episode, and now and then the rest."""
+        """Write a trainer's progress: every episode, and from time to time the rest."""
         now = round(time.time() - self._started, 6)
         for returned, length in zip(progress.returns.tolist(), progress.lengths.tolist(), strict=True):
             self._episodes.write({"r": round(returned, 6), "l": length, "t": now})
@@ -61,7 +61,7 @@ class RunFiles:
             self.scalars(progress.steps, scalars)
 
     def scalars(self, step: int, scalars: dict[str, float]) -> None:
-        """Points of curves in TensorBoard; NaN is left out."""
+        """Write points of TensorBoard's curves; NaN is left out."""
         for name, value in scalars.items():
             if value == value:
                 self._events.add_scalar(name, value, step)
@@ -73,24 +73,24 @@ class RunFiles:
         return path
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
-        """Write a file of the run."""
+        """Write a JSON file of the run."""
         write_file(self.path / name, json.dumps(plain(content), indent=1, allow_nan=False) + "\n")
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the files."""
         self._episodes.close()
         self._events.close()
 
 
 def new_run(directory: Path, name: str | None, usual: str, overwrite: bool) -> Path:
-    """Make the directory of a new run: `name`, or `usual` with the first number that is free."""
+    """Create the directory of a new run: `name`, or `usual` with the first free number."""
     if name is not None and (name in ("", ".", "..") or Path(name).name != name):
-        raise ConfigError(f"--name must be the name of a folder, got {name!r}; --runs-dir says where it is")
+        raise ConfigError(f"--name must be the name of a folder, got {name!r}; --runs-dir sets its location")
     directory.mkdir(parents=True, exist_ok=True)
     if name is None:
         number = 1
         while True:
-            with contextlib.suppress(FileExistsError):  # another run may take it at this moment
+            with contextlib.suppress(FileExistsError):  # another run may create it at the same moment
                 (directory / f"{usual}-{number}").mkdir()
                 return directory / f"{usual}-{number}"
             number += 1
@@ -98,10 +98,10 @@ def new_run(directory: Path, name: str | None, usual: str, overwrite: bool) -> P
     if path.exists() and any(path.iterdir()):
         if not overwrite:
             raise ConfigError(
-                f"{path} exists; choose another --name, --overwrite it, or go on with it: vecenv train {path}"
+                f"{path} exists; choose another --name, --overwrite it, or continue it: vecenv train {path}"
             )
         if not (path / "config.json").is_file():
-            raise ConfigError(f"{path} is not a run (it has no config.json) and is left alone; choose another --name")
+            raise ConfigError(f"{path} is not a run (no config.json), so it is not overwritten; choose another --name")
         shutil.rmtree(path)
     path.mkdir(parents=True, exist_ok=True)
     return path

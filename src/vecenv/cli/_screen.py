@@ -1,4 +1,4 @@
-"""What users see: results on stdout, progress on stderr; plain lines where that is no terminal."""
+"""Output: results on stdout, progress on stderr; plain lines where stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 _FIRST_LINE, _LINE_EVERY = 2.0, 5.0
-"""Seconds until the first plain line of progress, and between the others."""
+"""Seconds before the first plain line of progress, and between the next ones."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 class Screen:
-    """Where a command writes.
+    """The output of a command.
 
     Args:
-        json: stdout gets one JSON document and nothing else.
+        json: whether stdout gets one JSON document and nothing else.
 
     Attributes:
         out, err: the consoles of stdout and stderr.
@@ -33,11 +33,11 @@ class Screen:
         self.err = Console(stderr=True, highlight=False)
 
     def note(self, text: str) -> None:
-        """Print something about the way, not the result, in one line of stderr."""
+        """Print a remark in one line of stderr."""
         self.err.print(text, style="dim", markup=False, soft_wrap=True)
 
     def answer(self, data: Any, *what: Any) -> None:
-        """The result: data for machines, or things for people."""
+        """Print the result: `data` as JSON, or `what` for people."""
         if self.json:
             print(json.dumps(plain(data), indent=1, allow_nan=False))
         else:
@@ -46,7 +46,7 @@ class Screen:
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Something whose end is not known, such as loading a library."""
+        """Show a spinner for work of unknown duration, such as loading a library."""
         if not self.err.is_terminal:
             yield
             return
@@ -55,7 +55,7 @@ class Screen:
 
     @contextmanager
     def progress(self, label: str, total: float, unit: str) -> Iterator[Bar]:
-        """A bar with rate and time left, gone when it is done; plain lines now and then if stderr is no terminal."""
+        """A bar with rate and time left that disappears at the end; plain lines if stderr is not a terminal."""
         if not self.err.is_terminal:
             yield Bar(label, total, unit, self.err, None)
             return
@@ -65,7 +65,7 @@ class Screen:
 
 
 class Bar:
-    """Progress of one thing."""
+    """Progress of one task."""
 
     def __init__(self, label: str, total: float, unit: str, console: Console, live: Progress | None) -> None:
         self._label, self._total, self._unit, self._console, self._live = label, total, unit, console, live
@@ -75,11 +75,11 @@ class Bar:
         self._task = live.add_task(label, total=total, text="") if live is not None else None
 
     def begin(self, done: float) -> None:
-        """So much was done before; it does not count for the rate."""
+        """Set what was done before; it does not count for the rate."""
         self._first = done
 
     def update(self, done: float, note: str = "") -> None:
-        """So much is done; `note` is shown after rate and time left."""
+        """Set what is done; `note` is shown after rate and time left."""
         now = time.perf_counter()
         if self._live is None:
             if now < self._next_line:
@@ -92,7 +92,7 @@ class Bar:
             self._console.print(f"{self._label}: {text}", markup=False, soft_wrap=True)
 
     def of(self, done: float, total: float) -> None:
-        """So much is done of a total that is known only now."""
+        """Set what is done, and a total that was not known before."""
         self._total = total
         if self._live is not None and self._task is not None:
             self._live.update(self._task, total=total)
@@ -136,7 +136,7 @@ def sparkline(values: list[float], width: int = 12) -> str:
 
 
 def plain(value: Any) -> Any:
-    """What JSON knows; numbers that it does not become null."""
+    """The value as JSON can store it; numbers that JSON cannot store become null."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish: the first one asks to stop at the next good moment, the second stops at once."""
+"""Stop on Ctrl-C: the first one stops at the next suitable moment, the second one at once."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
-class Wish:
-    """Whether the user wants it to stop.
+class StopRequest:
+    """Whether the user has asked to stop.
 
     Attributes:
-        code: the exit code that says so, None as long as nobody does.
+        code: the exit code for the signal, None without a request.
     """
 
     code: int | None = None
@@ -25,22 +25,22 @@ class Wish:
 
 
 @contextmanager
-def stop_wish(told: Callable[[], None]) -> Iterator[Wish]:
-    """Note SIGINT and SIGTERM within the block; `told` is called at the first, the second interrupts."""
-    wish = Wish()
+def stop_request(on_request: Callable[[], None]) -> Iterator[StopRequest]:
+    """Handle SIGINT and SIGTERM within the block: `on_request` is called at the first, the second interrupts."""
+    request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield wish
+        yield request
         return
 
     def note(number: int, frame: Any) -> None:
-        if wish:
+        if request:
             raise KeyboardInterrupt
-        wish.code = CODES[signal.Signals(number)]
-        told()
+        request.code = CODES[signal.Signals(number)]
+        on_request()
 
     before = {number: signal.signal(number, note) for number in CODES}
     try:
-        yield wish
+        yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""What users name on the command line: envs and checkpoints."""
+"""Find the envs and checkpoints that users name on the command line."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from vecenv.kernel.language.registry import kernel_ids, kernel_of
 
 CHECKPOINTS, SUFFIX = "checkpoints", ".npz"
 _CONFIG = {"env": str, "algo": str, "kwargs": dict, "engine": str, "steps": int}
-"""What every config.json says."""
+"""Required entries of config.json."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """An env that was named.
+    """An env named on the command line.
 
     Attributes:
-        name: as given.
+        name: the name as given.
         env: what `vecenv.make` takes.
-        kwargs: constructor arguments.
+        kwargs: arguments of the env's constructor.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Source:
 
     @property
     def id(self) -> str | None:
-        """The id if it is one, and nothing but the id is needed to make it."""
+        """The id, if the env is made from nothing but an id; else None."""
         return self.env if isinstance(self.env, str) and not self.kwargs else None
 
     @property
     def title(self) -> str:
-        """For headings and file names."""
+        """The name for headings and file names."""
         return self.name.rpartition(":")[2].replace("/", "-")
 
     def refusal(self, engine: str) -> str | None:
@@ -58,18 +58,18 @@ class Source:
         return kind.unavailable() or kind().refuses(found, Request(1))
 
     def make(self, num_envs: int, **options: Any) -> Any:
-        """The vector env."""
+        """Make the vector env."""
         return make(self.env, num_envs, env_kwargs={**self.kwargs, **options.pop("env_kwargs", {})}, **options)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was named, and what its run says of it.
+    """A checkpoint named on the command line, and the config of its run.
 
     Attributes:
-        path: of the file.
-        run: the run's directory, None if it lies elsewhere.
-        config: what the run's config.json says, empty if there is none.
+        path: path of the file.
+        run: the run's directory, None if the file is not in one.
+        config: content of the run's config.json, empty if there is none.
     """
 
     path: Path
@@ -81,7 +81,7 @@ def find_env(name: str, kwargs: Mapping[str, Any] | None = None) -> Source:
     """The env of an id, of `module:Class`, or of `path/file.py:Class`.
 
     Raises:
-        ConfigError: there is none; it says what is near.
+        ConfigError: there is no such env; the message names similar ones.
     """
     kwargs = dict(kwargs or {})
     module, sign, attribute = name.partition(":")
@@ -101,7 +101,7 @@ def find_env(name: str, kwargs: Mapping[str, Any] | None = None) -> Source:
 
 
 def _imported(name: str, module: str, attribute: str) -> Any:
-    """What a module holds; None if the name is one that Gymnasium understands: module:Id-v0."""
+    """The object named by `module:attribute`; None if it is an id that Gymnasium understands: module:Id-v0."""
     path = Path(module)
     if path.suffix == ".py":
         if not path.is_file():
@@ -109,7 +109,7 @@ def _imported(name: str, module: str, attribute: str) -> Any:
         sys.path.insert(0, str(path.parent.resolve()))
         module = path.stem
     elif os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` has it
+        sys.path.insert(0, os.getcwd())  # as with `python -m`
     try:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -133,7 +133,7 @@ def _imported(name: str, module: str, attribute: str) -> Any:
 
 
 def space_words(space: gymnasium.Space[Any]) -> str:
-    """A space in few characters: Box 4 float32."""
+    """A short description of a space: Box 4 float32."""
     if isinstance(space, gymnasium.spaces.Box):
         return f"Box {'x'.join(map(str, space.shape)) or 'scalar'} {space.dtype}"
     if isinstance(space, gymnasium.spaces.Discrete):
@@ -146,17 +146,17 @@ def space_words(space: gymnasium.Space[Any]) -> str:
 
 
 def looks_like_path(name: str) -> bool:
-    """Whether a checkpoint or a run is meant rather than an env, such as path/file.py:Class."""
+    """Whether the name is a checkpoint or a run rather than an env such as path/file.py:Class."""
     if name.partition(":")[0].endswith(".py"):
         return False
     return Path(name).exists() or name.endswith(SUFFIX) or name.startswith(("./", "../", "/", "runs/"))
 
 
 def find_checkpoint(name: str) -> Checkpoint:
-    """A checkpoint by its path, or the newest one of a run by its directory.
+    """A checkpoint by its path, or the newest checkpoint of a run by its directory.
 
     Raises:
-        ConfigError: there is none; it says what is near.
+        ConfigError: there is none; the message names similar ones.
     """
     path = Path(name)
     if not path.exists():
@@ -175,7 +175,7 @@ def find_checkpoint(name: str) -> Checkpoint:
 
 
 def read_run(run: Path) -> tuple[Path | None, dict[str, Any]]:
-    """A run's directory and its config; (None, {}) if it is none."""
+    """A run's directory and its config; (None, {}) if it is not a run."""
     file = run / "config.json"
     if not file.is_file():
         return None, {}
@@ -191,7 +191,7 @@ def read_run(run: Path) -> tuple[Path | None, dict[str, Any]]:
 
 
 def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any]) -> Source:
-    """The env that a checkpoint was trained on, or the one that is asked for instead."""
+    """The env that a checkpoint was trained on, or the env named by --env."""
     name = env or checkpoint.config.get("env") or _stored(checkpoint)["env_id"]
     if name is None:
         raise ConfigError(f"{checkpoint.path} does not say which env it was trained on; pass --env")
@@ -207,11 +207,11 @@ def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any]) -
 
 
 def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any] | None) -> Any:
-    """The trainer, of whatever algorithm, to go on with.
+    """The trainer of a checkpoint, of whichever algorithm, to continue with.
 
     Args:
-        checkpoint: of it.
-        make_envs: makes the envs from the trainer's settings; None lets the trainer make them from its env's id.
+        checkpoint: the trainer's checkpoint.
+        make_envs: makes the envs from the trainer's settings; None: the trainer makes them from its env id.
     """
     from vecenv import trainers
 
@@ -229,30 +229,30 @@ def _stored(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _check_harmless(name: str, checkpoint: Checkpoint) -> None:
-    """Raise ConfigError if a file names code that came with it: runs are passed around, code is not."""
+    """Raise ConfigError if a file names code that came with it: people share runs, but not to run their code."""
     place = Path(name.partition(":")[0])
     run = (checkpoint.run or checkpoint.path.parent).resolve()
     if place.suffix == ".py" and run in place.resolve().parents:
-        raise ConfigError(f"{run} wants to run code of its own, {place}; if you trust it, pass it: --env {name}")
+        raise ConfigError(f"{run} would run its own code, {place}; if you trust it, pass --env {name}")
 
 
 def _check_is_env(source: Source, checkpoint: Checkpoint) -> None:
-    """Raise ConfigError if a file names a function of anyone's: it would be called with arguments from that file."""
+    """Raise ConfigError if a file names an arbitrary function: it would be called with arguments from that file."""
     env = source.env
     is_env = (
         isinstance(env, str) or kernel_of(env) is not None or (isinstance(env, type) and issubclass(env, gymnasium.Env))
     )
     if not is_env and not _is_own_code(env):
         raise ConfigError(
-            f"{checkpoint.path} was trained on {source.name}, which is no env class but a function from elsewhere; "
+            f"{checkpoint.path} was trained on {source.name}, which is not an env class but a function from elsewhere; "
             f"if you trust it, pass it: --env {source.name}"
         )
 
 
 def _is_own_code(function: Any) -> bool:
-    """Whether it is written in a file under the current directory."""
+    """Whether the function is defined in a file under the current directory."""
     try:
         file = Path(inspect.getsourcefile(function) or "/").resolve()
-    except TypeError:  # it is native code
+    except TypeError:  # native code
         return False
     return Path.cwd() in file.parents and "site-packages" not in file.parts

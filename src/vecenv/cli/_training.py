@@ -1,4 +1,4 @@
-"""What `vecenv train` does, once torch is loaded."""
+"""The work of `vecenv train`; imported once torch is needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vecenv.cli._options import pairs
 from vecenv.cli._policies import acting
 from vecenv.cli._run_files import RunFiles, new_run
 from vecenv.cli._screen import Screen, short, sparkline
-from vecenv.cli._signals import Wish, stop_wish
+from vecenv.cli._signals import StopRequest, stop_request
 from vecenv.cli._sources import Checkpoint, Source, env_of, find_checkpoint, find_env, load_trainer
 from vecenv.errors import ConfigError, VecenvError
 from vecenv.evaluation._plot import need_matplotlib
@@ -31,12 +31,12 @@ STEPS = {
 }
 _USUAL_STEPS = 100_000
 _REPORT = 100
-"""Steps between two looks at SAC: the display moves, and Ctrl-C is heard soon."""
+"""Steps of SAC between two updates of the display, and checks for Ctrl-C."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A run that is about to begin or to go on."""
+    """A run that starts or continues."""
 
     trainer: Any
     source: Source
@@ -45,13 +45,13 @@ class Job:
     steps: int
 
     def close(self) -> None:
-        """End envs and files."""
+        """Close envs and files."""
         self.trainer.close()
         self.files.close()
 
 
 def new_job(options: Any) -> Job:
-    """As the options say."""
+    """A new run, as the options say."""
     need_matplotlib()
     source = find_env(options.env, pairs(options.kwargs, "--kwargs"))
     config = _settings(options, source)
@@ -79,55 +79,55 @@ def new_job(options: Any) -> Job:
 
 
 def continued_job(checkpoint: Checkpoint, steps: int | None) -> Job:
-    """Where a run stopped."""
+    """A run that continues from a checkpoint."""
     about = checkpoint.config
     assert checkpoint.run is not None
     newest = find_checkpoint(str(checkpoint.run)).path
     if newest.resolve() != checkpoint.path.resolve():
-        raise ConfigError(f"the run has a newer checkpoint, {newest}; go on from that, or remove it")
+        raise ConfigError(f"the run has a newer checkpoint, {newest}; continue from that, or remove it")
     source = env_of(checkpoint, None, {})
     steps = steps or int(about["steps"])
     trainer = load_trainer(checkpoint, lambda config: _envs(source, about["engine"], config))
     if trainer.steps >= steps:
         trainer.close()
-        raise ConfigError(f"{checkpoint.path} has made {trainer.steps:,} steps already; ask for more with --steps")
+        raise ConfigError(f"{checkpoint.path} has already made {trainer.steps:,} steps; set more with --steps")
     files = RunFiles(checkpoint.run, about, trainer.collector.episodes.ended)
     return Job(trainer, source, files, about["algo"], steps)
 
 
 def carry_out(job: Job, options: Any, screen: Screen) -> int:
-    """Train, evaluate, draw, record, and say what happened."""
+    """Train, evaluate, plot, record, and print the result."""
     screen.note(f"{job.files.path}: {_describe(job)}")
-    with stop_wish(lambda: screen.note("stopping and saving; once more to stop at once")) as wish:
-        learnt = _learn(job, options, screen, wish)
+    with stop_request(lambda: screen.note("stopping and saving; Ctrl-C again stops at once")) as stop:
+        learnt = _learn(job, options, screen, stop)
     job.files.save(job.trainer)
     made = {"checkpoint": job.files.path / "checkpoints" / f"step-{job.trainer.steps}.npz"}
     result: dict[str, Any] = {
         "env": job.source.name,
         "algo": job.algo,
         "run": job.files.path,
-        "stopped": bool(wish),
+        "stopped": bool(stop),
         **learnt,
     }
-    if not wish and options.eval_episodes:
+    if not stop and options.eval_episodes:
         result["evaluation"] = _evaluate(job, options.eval_episodes, screen)
     with screen.waiting("drawing"):
         made |= _draw(job)
-    code = wish.code or 0
-    if options.gif and not wish:
+    code = stop.code or 0
+    if options.gif and not stop:
         try:
             made |= _record(job, screen)
-        except VecenvError as error:  # an env that cannot be drawn: what was learnt is worth more
+        except VecenvError as error:  # the env cannot be rendered: report it, and keep the result
             screen.note(f"there is no GIF: {error}")
             code = 1
     result["files"] = {name: str(path) for name, path in made.items()}
     job.files.write_json("result.json", result)
-    screen.answer(result, _sentence(result))
+    screen.answer(result, _summary(result))
     return code
 
 
-def _learn(job: Job, options: Any, screen: Screen, wish: Wish) -> dict[str, Any]:
-    """Train with a display; how far it came."""
+def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[str, Any]:
+    """Train with a display; return what was reached."""
     trainer, steps_before = job.trainer, job.trainer.steps
     every = max(1, -(-(job.steps - steps_before) // options.checkpoints))
     next_save, history, last = steps_before + every, [], None
@@ -139,13 +139,13 @@ def _learn(job: Job, options: Any, screen: Screen, wish: Wish) -> dict[str, Any]
             last = progress
             job.files.note(progress)
             history.append(progress.mean_return)
-            told = f"return {progress.mean_return:.1f} {sparkline(history)}" if progress.episodes else ""
-            bar.update(min(progress.steps, job.steps), told)
+            shown = f"return {progress.mean_return:.1f} {sparkline(history)}" if progress.episodes else ""
+            bar.update(min(progress.steps, job.steps), shown)
             if next_save <= progress.steps < job.steps:
                 job.files.save(trainer)
                 next_save += every
             enough = options.until is not None and progress.episodes >= 100 and progress.mean_return >= options.until
-            return not (wish or enough)
+            return not (stop or enough)
 
         trainer.learn(job.steps, tell)
     assert last is not None
@@ -161,7 +161,7 @@ def _learn(job: Job, options: Any, screen: Screen, wish: Wish) -> dict[str, Any]
 
 
 def _evaluate(job: Job, episodes: int, screen: Screen) -> dict[str, Any]:
-    """What the agent gets in episodes that it was not trained with."""
+    """Evaluate the agent in episodes that it was not trained on."""
     with screen.progress("evaluation", episodes, "episodes") as bar, acting(job.trainer.policy) as policy:
         found = vecenv.evaluation.evaluate(
             policy, job.source.env, episodes=episodes, env_kwargs=job.source.kwargs or None,
@@ -191,22 +191,22 @@ def _record(job: Job, screen: Screen) -> dict[str, Path]:
     return {"gif": path}
 
 
-def _sentence(result: dict[str, Any]) -> str:
-    """One line of what happened."""
+def _summary(result: dict[str, Any]) -> str:
+    """The result in one line."""
     made, in_all = result["steps"] - result["steps_before"], f", {result['steps']:,} in all"
     rate = f"{made:,} steps in {result['seconds']:.1f} s ({short(result['steps_per_second'])} steps/s)"
     rate += in_all if result["steps_before"] else ""
     found = result.get("evaluation")
     if found is not None:
-        told = f"return {found['mean']:.1f} over {found['episodes']} new episodes"
+        returns = f"return {found['mean']:.1f} over {found['episodes']} new episodes"
     elif result["episodes"]:
-        told = f"return {result['return']:.1f} over the last episodes"
+        returns = f"return {result['return']:.1f} over the last episodes"
     else:
-        told = "no episode ended"
+        returns = "no episode ended"
     stopped = "; stopped and saved" if result["stopped"] else ""
     names = ", ".join(Path(path).name for name, path in result["files"].items() if name != "checkpoint")
     shown = f": {names}" if names else ""
-    return f"{result['env']} {result['algo'].upper()}: {rate}, {told}{stopped}; see {result['run']}{shown}"
+    return f"{result['env']} {result['algo'].upper()}: {rate}, {returns}{stopped}; see {result['run']}{shown}"
 
 
 def _describe(job: Job) -> str:
@@ -216,7 +216,7 @@ def _describe(job: Job) -> str:
 
 
 def _envs(source: Source, engine: Any, config: Any) -> Any:
-    """What a trainer takes: the id, which it notes in checkpoints, or envs."""
+    """The trainer's envs: the id, which it stores in checkpoints, or vector envs."""
     if source.id is not None and engine == "auto":
         return source.id
     groups = getattr(config, "groups", 1)
@@ -227,7 +227,7 @@ def _envs(source: Source, engine: Any, config: Any) -> Any:
 
 
 def _settings(options: Any, source: Source) -> Any:
-    """The trainer's settings: those for this env, with what was asked for."""
+    """The trainer's settings: the defaults for this env, with the options."""
     if options.algo == "sac":
         usual = SAC.defaults_for(source.name)
     else:
@@ -241,11 +241,11 @@ def _settings(options: Any, source: Source) -> Any:
 
 
 def _checked(config: type, changes: dict[str, Any]) -> dict[str, Any]:
-    """Settings by name, of the right type."""
+    """Settings by name, with values of the right type."""
     hints = typing.get_type_hints(config)
     for name, value in changes.items():
         if name not in hints:
-            hint = did_you_mean(name, hints, f"there are {', '.join(hints)}")
+            hint = did_you_mean(name, hints, f"settings: {', '.join(hints)}")
             raise ConfigError(f"there is no setting {name!r}{hint}")
         allowed = typing.get_args(hints[name]) or (hints[name],)
         if isinstance(value, float) and int in allowed and float not in allowed and value.is_integer():
@@ -256,7 +256,7 @@ def _checked(config: type, changes: dict[str, Any]) -> dict[str, Any]:
         elif kinds:
             wanted = (*kinds, int) if float in kinds else kinds
             fits = isinstance(value, wanted) and (bool in kinds or not isinstance(value, bool))
-        else:  # one of some names
+        else:  # one of several names
             fits = value in allowed
         if not fits:
             wanted = (

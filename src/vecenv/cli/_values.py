@@ -1,4 +1,4 @@
-"""Looking at values that envs return."""
+"""Checks of values that envs return."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def bits(value: Any) -> bytes:
-    """Everything of a value, to be compared."""
+    """All bits of a value, for comparison."""
     if isinstance(value, dict):
         return b"".join(bits(key) + bits(value[key]) for key in sorted(value))
     if isinstance(value, (list, tuple)):
@@ -22,7 +22,7 @@ def bits(value: Any) -> bytes:
 
 
 def not_finite(value: Any) -> str | None:
-    """What there is besides numbers, None if nothing."""
+    """Which value is not finite, None if all are finite."""
     if isinstance(value, dict):
         return next((f"{bad} in {key!r}" for key, item in value.items() if (bad := not_finite(item))), None)
     if isinstance(value, (list, tuple)):
@@ -44,5 +44,5 @@ def misfit(obs: Any, space: gymnasium.Space[Any]) -> str:
 
 
 def bare(text: str) -> str:
-    """Without Gymnasium's colours."""
+    """The text without Gymnasium's colours."""
     return text.replace("\x1b[33m", "").replace("\x1b[0m", "").removeprefix("WARN: ").strip()

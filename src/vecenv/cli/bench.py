@@ -1,8 +1,8 @@
-"""Steps per second on this machine.
+"""Measure steps per second on this machine.
 
-Every engine and several numbers of envs, next to other libraries that are
-installed. Random actions, resets included. Contestants take turns and the best
-turn of each counts, because machines are noisy.
+Measures every engine with several numbers of envs, next to other libraries that
+are installed. Actions are random, and resets are included. Contestants take
+turns and the best turn of each counts, because the speed of machines varies.
 
 Examples:
   vecenv bench
@@ -43,26 +43,26 @@ QUICK = (1, 0.05)
 
 @dataclass(frozen=True)
 class Options:
-    """Of `vecenv bench`."""
+    """Options of `vecenv bench`."""
 
     env: tyro.conf.Positional[str] = "CartPole-v1"
     """An id, module:Class or file.py:Class."""
     sizes: tuple[int, ...] = (16, 256, 4096)
     """Numbers of envs."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")] = ()
-    """Only contestants with one of these in their name."""
+    """Only contestants whose name contains one of these."""
     quick: Flag = False
-    """Fewer and shorter turns: rough figures."""
+    """Fewer and shorter turns: approximate results."""
     out: Annotated[Path | None, Optional] = None
     """Directory for bench.json and bench.png. Default: runs/bench-ENV."""
     kwargs: Pairs = ()
     """Constructor arguments of the env."""
     json: Flag = False
-    """Print the figures as JSON."""
+    """Print the results as JSON."""
 
 
 def run(options: Options, screen: Screen) -> int:
-    """Measure, print a table, write JSON and a picture."""
+    """Measure, print a table, write JSON and a plot."""
     from vecenv.cli._contestants import contestants
     from vecenv.evaluation._plot import need_matplotlib
 
@@ -76,7 +76,7 @@ def run(options: Options, screen: Screen) -> int:
         names = [one.name for one in found]
         found = [one for one in found if any(word.lower() in one.name.lower() for word in options.only)]
         if not found:
-            raise ConfigError(f"--only {' '.join(options.only)} leaves nobody; there are {', '.join(names)}")
+            raise ConfigError(f"--only {' '.join(options.only)} matches no contestant; there are {', '.join(names)}")
         missing = {}
     turns, seconds = QUICK if options.quick else (TURNS, SECONDS)
     rates: dict[str, dict[int, float]] = {one.name: {} for one in found}
@@ -115,7 +115,7 @@ def _race(
     bar: Bar,
     done: int,
 ) -> int:
-    """Measure all at one size; how many turns there have been."""
+    """Measure all contestants with one number of envs; return the number of turns so far."""
     running: dict[str, Any] = {}
     try:
         for one in found:
@@ -125,7 +125,7 @@ def _race(
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     running[one.name] = one.build(source, count)
-            except Exception as error:  # another library may not like this env: that is a result
+            except Exception as error:  # another library may not support this env: that is a result
                 if one.name.startswith("vecenv"):
                     raise
                 missing[one.name] = f"{type(error).__name__}: {error!s:.60}"
@@ -143,7 +143,7 @@ def _race(
 
 
 def _turn(exchange: Any, seconds: float) -> float:
-    """Exchanges per second."""
+    """Steps of the vector env per second."""
     exchange(0)
     started, exchanges = time.perf_counter(), 0
     while (spent := time.perf_counter() - started) < seconds:

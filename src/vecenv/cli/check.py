@@ -1,8 +1,8 @@
-"""Is my env correct, and which engine suits it?
+"""Check whether an env is correct, and which engine suits it.
 
-Looks at API, spaces, NaN, determinism, buffer reuse, pickling, whether engines
-agree, and speed. Exit code 1 if a check fails; with --strict also if there are
-warnings.
+Checks API, spaces, NaN, determinism, buffer reuse, pickling, whether engines
+agree, and speed. The exit code is 1 if a check fails; with --strict also if
+there are warnings.
 
 Examples:
   vecenv check my_module:MyEnv
@@ -30,26 +30,26 @@ _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped":
 
 @dataclass(frozen=True)
 class Options:
-    """Of `vecenv check`."""
+    """Options of `vecenv check`."""
 
     env: tyro.conf.Positional[str]
     """An id, module:Class or file.py:Class."""
     steps: int = 500
-    """Random steps of each check."""
+    """Number of random steps of each check."""
     seed: int = 0
-    """Of the first episode."""
+    """Seed of the first episode."""
     kwargs: Pairs = ()
     """Constructor arguments of the env."""
     strict: Flag = False
-    """Warnings are failures."""
+    """Treat warnings as failures."""
     json: Flag = False
-    """Print as JSON."""
+    """Print the findings as JSON."""
     show_native: Flag = False
     """Check nothing; print the text that native code of a kernel is compiled from."""
 
 
 def run(options: Options, screen: Screen) -> int:
-    """Check, print a table, and say whether all is well."""
+    """Check, print a table, and return whether all checks passed."""
     from vecenv.cli._checks import CHECKS, Subject
 
     if options.steps < 1:
@@ -71,7 +71,7 @@ def run(options: Options, screen: Screen) -> int:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for one in findings:
-        table.add_row(one.check, Text(one.result, _COLOURS[one.result]), Text(one.told))
+        table.add_row(one.check, Text(one.result, _COLOURS[one.result]), Text(one.message))
     warnings = sum(one.result == "warning" for one in findings)
     verdict = f"{source.name}: {f'{len(bad)} of {len(findings)} checks failed' if bad else 'all checks passed'}"
     verdict += f", {warnings} warning{'s' if warnings > 1 else ''}" if warnings else ""

@@ -1,6 +1,6 @@
-"""How good an agent is, with confidence intervals.
+"""Evaluate an agent, with confidence intervals.
 
-Runs exactly so many episodes of every seed and scenario.
+Runs exactly this many episodes of every seed and scenario.
 
 Examples:
   vecenv eval runs/CartPole-v1-ppo-1
@@ -27,32 +27,32 @@ from vecenv.errors import ConfigError
 
 @dataclass(frozen=True)
 class Options:
-    """Of `vecenv eval`."""
+    """Options of `vecenv eval`."""
 
     checkpoint: tyro.conf.Positional[str]
     """A run (its newest checkpoint) or a checkpoint."""
     episodes: int = 100
-    """Of every seed and scenario."""
+    """Number of episodes per seed and scenario."""
     seeds: int = 1
-    """How many seeds: 0, 1, ..."""
+    """Number of seeds: 0, 1, ..."""
     scenarios: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUES ...", help_behavior_hint="")] = ()
-    """Parameters of the env: g=5,10 is a row for each value, g=5:15 draws one for each episode."""
+    """Parameters of the env: g=5,10 evaluates each value, g=5:15 samples a value for each episode."""
     stochastic: Flag = False
-    """Draw actions instead of taking the most probable."""
+    """Sample actions instead of taking the most probable ones."""
     envs: Annotated[int | None, Optional] = None
-    """How many envs at once."""
+    """Number of envs that run at once."""
     engine: EngineName = "auto"
-    """What runs them."""
+    """Engine that runs the envs."""
     env: Annotated[str | None, Optional] = None
-    """Another env than the checkpoint was trained on."""
+    """Evaluate in another env than the checkpoint was trained on."""
     kwargs: Pairs = ()
     """Constructor arguments of the env."""
     csv: Annotated[Path | None, Optional] = None
     """Write every episode to this file."""
     plot: Annotated[Path | None, Optional] = None
-    """Draw the result to this file."""
+    """Plot the result to this file."""
     json: Flag = False
-    """Print everything as JSON."""
+    """Print the result as JSON."""
 
 
 def run(options: Options, screen: Screen) -> int:
@@ -90,7 +90,7 @@ def run(options: Options, screen: Screen) -> int:
 
 
 def _scenarios(given: tuple[str, ...]) -> Any:
-    """`g=5,10` as a grid, `g=5:15` as a distribution."""
+    """The scenarios: `g=5,10` is a grid, `g=5:15` a distribution."""
     if not given:
         return None
     from vecenv import scenarios
@@ -113,6 +113,6 @@ def _scenarios(given: tuple[str, ...]) -> Any:
     several = [name for name, values in lists.items() if len(values) > 1]
     if several:
         raise ConfigError(
-            f"--scenarios: {several[0]} has several values and {next(iter(ranges))} a range; choose one way"
+            f"--scenarios: {several[0]} has several values and {next(iter(ranges))} a range; use one or the other"
         )
     return scenarios.uniform(**ranges, **{name: values[0] for name, values in lists.items()})

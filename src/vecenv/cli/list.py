@@ -1,4 +1,4 @@
-"""What is there: envs, engines, other packages; and why the rest is not.
+"""List envs, engines and packages: which are available, and why others are not.
 
 Examples:
   vecenv list
@@ -32,7 +32,7 @@ PACKAGES = {
     "torch": ("train, eval and play agents", "vecenv[torch]"),
     "matplotlib": ("pictures", "vecenv[cli]"),
     "imageio_ffmpeg": ("videos", "vecenv[video]"),
-    "pygame": ("drawing Gymnasium's envs", "vecenv[render]"),
+    "pygame": ("rendering Gymnasium's envs", "vecenv[render]"),
     "stable_baselines3": ("vecenv.sb3; bench", "vecenv[sb3]"),
     "envpool": ("bench", "envpool"),
     "pufferlib": ("bench", "pufferlib"),
@@ -50,14 +50,14 @@ _NEEDS = {
 
 @dataclass(frozen=True)
 class Options:
-    """Of `vecenv list`."""
+    """Options of `vecenv list`."""
 
     pattern: Annotated[tyro.conf.Positional[str | None], Optional] = None
-    """Only envs with this in their name."""
+    """Only envs whose name contains this text."""
     all: Flag = False
-    """Every env by name, not by family."""
+    """List every env, not only families of envs."""
     json: Flag = False
-    """Print as JSON."""
+    """Print the list as JSON."""
 
 
 def run(options: Options, screen: Screen) -> int:
@@ -96,7 +96,7 @@ def _kernel(id: str) -> dict[str, Any]:
 
 
 def _others() -> list[dict[str, Any]]:
-    """What Gymnasium's registry has besides."""
+    """Envs in Gymnasium's registry that have no kernel."""
     found = []
     kernels = set(kernel_ids())
     for id, spec in sorted(gymnasium.registry.items()):
@@ -107,7 +107,7 @@ def _others() -> list[dict[str, Any]]:
         missing = None
         if module is not None and importlib.util.find_spec(module) is None:
             missing = f"needs {module}: pip install '{package}'"
-        elif family == "gymnasium.envs":  # entries that only tell why they are gone
+        elif family == "gymnasium.envs":  # entries that only raise an error about their removal
             missing = "retired; use a newer version"
         found.append({"id": id, "family": family, "max_episode_steps": spec.max_episode_steps, "missing": missing})
     return found
@@ -166,8 +166,8 @@ def _families(others: list[dict[str, Any]]) -> Table:
         mine = [one for one in others if one["family"] == family]
         reasons = sorted({one["missing"] for one in mine if one["missing"]})
         able = sum(one["missing"] is None for one in mine)
-        told = "yes" if not reasons else "; ".join(reasons) if not able else f"{able}; the others: {'; '.join(reasons)}"
-        table.add_row(family, str(len(mine)), told)
+        runs = "yes" if not reasons else "; ".join(reasons) if not able else f"{able}; the others: {'; '.join(reasons)}"
+        table.add_row(family, str(len(mine)), runs)
     return table
 
 

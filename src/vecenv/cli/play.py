@@ -1,6 +1,6 @@
 """Watch an agent, or an env with random actions.
 
-It becomes a GIF, a video, or frames in the terminal.
+Writes a GIF or a video, or shows frames in the terminal.
 
 Examples:
   vecenv play runs/CartPole-v1-ppo-1
@@ -28,26 +28,26 @@ from vecenv.errors import ConfigError
 
 @dataclass(frozen=True)
 class Options:
-    """Of `vecenv play`."""
+    """Options of `vecenv play`."""
 
     what: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="CHECKPOINT|ENV")]
     """A run, a checkpoint, or an env (random actions)."""
     out: Annotated[Path | None, Optional] = None
     """File to write, .gif or .mp4. Default: play.gif in the run, or ENV.gif; none with --terminal."""
     terminal: Flag = False
-    """Show the frames here."""
+    """Show the frames in this terminal."""
     episodes: int = 1
-    """How many."""
+    """Number of episodes."""
     max_steps: int = 1000
-    """Of an episode."""
+    """Largest number of steps of an episode."""
     seed: int = 0
-    """Of the first episode; the others count on."""
+    """Seed of the first episode; the next ones have the following numbers."""
     stochastic: Flag = False
-    """Draw actions instead of taking the most probable."""
+    """Sample actions instead of taking the most probable ones."""
     fps: Annotated[float | None, Optional] = None
-    """Frames per second. Default: as the env says."""
+    """Frames per second. Default: the env's."""
     env: Annotated[str | None, Optional] = None
-    """Another env than the checkpoint was trained on."""
+    """Use another env than the checkpoint was trained on."""
     kwargs: Pairs = ()
     """Constructor arguments of the env."""
     json: Flag = False
@@ -55,7 +55,7 @@ class Options:
 
 
 def run(options: Options, screen: Screen) -> int:
-    """Play, and say what was recorded."""
+    """Play, and print what was recorded."""
     for name, value in (("episodes", options.episodes), ("max-steps", options.max_steps)):
         if value < 1:
             raise ConfigError(f"--{name} must be at least 1, got {value}")
@@ -71,7 +71,7 @@ def run(options: Options, screen: Screen) -> int:
         from vecenv.cli._policies import acting
     with contextlib.ExitStack() as stack:
         shown = None if options.terminal else screen.progress("playing", options.episodes, "episodes")
-        told = play(
+        played = play(
             source,
             policy and stack.enter_context(acting(policy)),
             lambda fps: _sink(options, screen, out, options.fps or fps),
@@ -84,16 +84,16 @@ def run(options: Options, screen: Screen) -> int:
     who = "random actions" if policy is None else options.what
     lines = [
         f"episode {number}: return {one['return']:.2f}, {one['length']} steps{'' if one['ended'] else ' (cut)'}"
-        for number, one in enumerate(told)
+        for number, one in enumerate(played)
     ]
     lines += [f"written to {out}"] if out is not None else []
-    data = {"env": source.name, "policy": who, "episodes": told, "file": out}
+    data = {"env": source.name, "policy": who, "episodes": played, "file": out}
     screen.answer(data, f"{source.name}, {who}", *lines)
     return 0
 
 
 def _what(options: Options, screen: Screen) -> tuple[Any, Any, Path]:
-    """The env, the policy (None: random), and where the recording goes."""
+    """The env, the policy (None: random), and the default path of the recording."""
     kwargs = pairs(options.kwargs, "--kwargs")
     if not looks_like_path(options.what):
         source = find_env(options.what, kwargs)

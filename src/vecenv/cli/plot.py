@@ -1,8 +1,8 @@
-"""Draw learning curves with 95 % bands.
+"""Plot learning curves with 95 % bands.
 
 Runs of the same env, algorithm and settings are one line, with a band over runs.
-The band of a single run is over the episodes of each stretch. Directories with
-Monitor files of Stable-Baselines3 work too.
+The band of a single run is over the episodes of each interval of steps.
+Directories with Monitor files of Stable-Baselines3 work too.
 
 Examples:
   vecenv plot runs/CartPole-v1-ppo-1
@@ -28,20 +28,20 @@ from vecenv.cli._sources import read_run
 
 @dataclass(frozen=True)
 class Options:
-    """Of `vecenv plot`."""
+    """Options of `vecenv plot`."""
 
     runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN ...", help_behavior_hint="")]
     """Directories of runs."""
     out: Path = Path("curves.png")
     """File to write; the suffix chooses the format."""
     separate: Flag = False
-    """A line for every run."""
+    """Draw a line for every run."""
     json: Flag = False
     """Print the points as JSON."""
 
 
 def run(options: Options, screen: Screen) -> int:
-    """Read, draw, and print how each line ends."""
+    """Read, plot, and print how each line ends."""
     from vecenv.cli._curves import curve_of, draw_curves, read_episodes
     from vecenv.errors import ConfigError
 
@@ -76,7 +76,7 @@ def run(options: Options, screen: Screen) -> int:
 
 
 def _kind(name: str) -> str:
-    """What runs have in common that differ by their seeds."""
+    """What runs that differ only by their seeds have in common."""
     _, config = read_run(Path(name))
     if not config:
         return name

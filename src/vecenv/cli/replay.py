@@ -1,9 +1,10 @@
-"""Run a recorded episode again, to the failure that it ended with.
+"""Run a recorded episode again, up to its failure.
 
 Errors of envs that were made with record="last-episode" name the file. One env
 is built in this process and run with the recorded actions; every observation,
 reward and flag is compared. Code that the file names is imported only with
---trust; registered envs need none. Exit code 0 if all came as recorded, 1 if not.
+--trust; registered envs do not need it. The exit code is 0 if everything came
+as recorded, else 1.
 
 Examples:
   vecenv replay recordings/CartPole-v1-env3-4711-0.npz
@@ -42,56 +43,56 @@ _COLOURS = {"clean": "green", "reproduced": "green", "differs": "bold red", "not
 
 @dataclass(frozen=True)
 class Options:
-    """Of `vecenv replay`."""
+    """Options of `vecenv replay`."""
 
     file: tyro.conf.Positional[str]
-    """The recording that an error named."""
+    """The recording that an error message named."""
     pdb: Flag = False
     """Stop in the debugger before the last step, with env, action and recording in scope."""
     steps_before: int = 1
-    """With --pdb: so many steps before the end."""
+    """With --pdb: stop this many steps before the end."""
     video: Annotated[Path | None, Optional] = None
-    """File to write, .mp4 or .gif."""
+    """Video to write, .mp4 or .gif."""
     env: Annotated[str | None, Optional] = None
-    """What makes the env: an id, module:Class, file.py:Class. Default: as the recording says."""
+    """The env: an id, module:Class, file.py:Class. Default: the recording's."""
     kwargs: Pairs = ()
     """Constructor arguments for --env."""
     trust: Flag = False
     """Import and run the code that the file names."""
     patience: float = PATIENCE
-    """Seconds after which a step that hung has hung again."""
+    """Seconds after which a step counts as hung again."""
     json: Flag = False
     """Print the result as JSON."""
 
 
 def run(options: Options, screen: Screen) -> int:
-    """Replay, compare, and say how it went."""
+    """Replay, compare, and print the outcome."""
     _check(options)
     if options.trust and os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` has it, for what the recording names
+        sys.path.insert(0, os.getcwd())  # as with `python -m`, for code that the recording names
     try:
         recording = Recording.load(_found(options.file))
         if not screen.json:
             screen.out.print(_table(recording))
         _announce(recording, options, screen)
-        told, video = _replayed(recording, options)
+        outcome, video = _replayed(recording, options)
     except (UnsafeFile, OSError) as error:
         raise ConfigError(str(error)) from error
     except bdb.BdbQuit:
         return 0
-    _answer(told, video, options, screen)
-    return 0 if told.reproduced else 1
+    _answer(outcome, video, options, screen)
+    return 0 if outcome.reproduced else 1
 
 
 def _check(options: Options) -> None:
     if options.pdb and options.json:
-        raise ConfigError("--pdb is a conversation; leave --json out")
+        raise ConfigError("--pdb is interactive; leave --json out")
     if options.steps_before < 1:
         raise ConfigError(f"--steps-before must be at least 1, got {options.steps_before}")
     if options.patience <= 0:
         raise ConfigError(f"--patience must be positive, got {options.patience}")
     if options.kwargs and options.env is None:
-        raise ConfigError("--kwargs are for --env; the recording has its own")
+        raise ConfigError("--kwargs belong to --env; the recording has its own arguments")
     check_film(options.video, "--video")
 
 
@@ -108,7 +109,7 @@ def _found(name: str) -> Path:
 
 
 def _replayed(recording: Recording, options: Options) -> tuple[Replay, Path | None]:
-    """How it went, and the film if there is one."""
+    """The outcome of the replay, and the path of the video if there is one."""
     how: dict[str, Any] = {"trust": options.trust, "patience": options.patience}
     how["stop_before"] = options.steps_before if options.pdb else None
     if options.env is not None:
@@ -120,14 +121,14 @@ def _replayed(recording: Recording, options: Options) -> tuple[Replay, Path | No
     film = _Film(options.video, title, recording.steps)
     try:
         with drawing(title):
-            told = replay(recording, on_step=film.take, render_mode="rgb_array", **how)
+            outcome = replay(recording, on_step=film.take, render_mode="rgb_array", **how)
     finally:
         film.close()
-    return told, options.video if film.has_frames else None
+    return outcome, options.video if film.has_frames else None
 
 
 class _Film:
-    """What the env looks like after each step, as a file."""
+    """Writes a frame of the env after each step to a file."""
 
     def __init__(self, path: Path, title: str, steps: int) -> None:
         self._path, self._title, self._steps = path, title, steps
@@ -135,7 +136,7 @@ class _Film:
         self.has_frames = False
 
     def take(self, step: int, env: Any) -> None:
-        """A frame."""
+        """Add a frame of the env."""
         if self._sink is None:
             self._sink = open_film(self._path, float(env.metadata.get("render_fps") or FPS))
         if step % getattr(self._sink, "every", 1) == 0 or step >= self._steps - 1:
@@ -145,23 +146,23 @@ class _Film:
             self.has_frames = True
 
     def close(self) -> None:
-        """Write it."""
+        """Write the file."""
         if self._sink is not None:
             self._sink.close()
 
 
 def _announce(recording: Recording, options: Options, screen: Screen) -> None:
-    """Say where the debugger will stop, and what a step is about to do that may end or stop a process."""
+    """Print where the debugger will stop, and a warning if a step may end or hang a process."""
     failure = recording.failure
     if options.pdb:
-        screen.note("pdb: env, action and recording are in scope; s enters the env, c goes on to the end, q quits")
+        screen.note("pdb: env, action and recording are in scope; s enters the env, c continues to the end, q quits")
     if failure is None or failure["kind"] not in ("hung", "died"):
         return
     if options.pdb:
-        screen.note(f"careful: {recorded_failure(recording)}; what runs after the debugger does it to this process")
+        screen.note(f"careful: {recorded_failure(recording)}; steps after the debugger will do that to this process")
     else:
         bound = f", for {options.patience:g} s at most" if failure["kind"] == "hung" else ""
-        screen.note(f"{recorded_failure(recording)}: it is tried in a copy of this process{bound}")
+        screen.note(f"{recorded_failure(recording)}: the step runs in a copy of this process{bound}")
     sys.stderr.flush()
 
 
@@ -202,11 +203,11 @@ def _start(recording: Recording) -> str:
         return str(start["why"])
     if start["kind"] == "seed":
         return f"begun with seed {start['seed']}"
-    return "begun where its random stream was" if start["kind"] == "random-state" else "begun in a state of the kernel"
+    return "begun from a recorded random state" if start["kind"] == "random-state" else "begun in a state of the kernel"
 
 
 def _other_versions(recording: Recording) -> str:
-    """Those that are not as they were."""
+    """Versions that differ from the recorded ones."""
     import gymnasium
     import numpy as np
 
@@ -221,19 +222,19 @@ def _other_versions(recording: Recording) -> str:
     )
 
 
-def _answer(told: Replay, video: Path | None, options: Options, screen: Screen) -> None:
-    failure, difference = told.failure, told.difference
+def _answer(outcome: Replay, video: Path | None, options: Options, screen: Screen) -> None:
+    failure, difference = outcome.failure, outcome.difference
     data = {
         "file": options.file,
-        "env": title_of(told.recording.build),
-        "row": told.recording.row,
-        "engine": told.recording.engine,
-        "recorded": {"steps": told.recording.steps, "failure": told.recording.failure},
-        "outcome": told.outcome,
-        "steps": told.steps,
+        "env": title_of(outcome.recording.build),
+        "row": outcome.recording.row,
+        "engine": outcome.recording.engine,
+        "recorded": {"steps": outcome.recording.steps, "failure": outcome.recording.failure},
+        "outcome": outcome.outcome,
+        "steps": outcome.steps,
         "failure": None if failure is None else asdict(failure),
         "difference": None if difference is None else asdict(difference),
-        "text": told.text,
+        "text": outcome.text,
         "video": video,
     }
     if screen.json:
@@ -241,18 +242,18 @@ def _answer(told: Replay, video: Path | None, options: Options, screen: Screen) 
         return
     if failure is not None and failure.traceback:
         screen.answer(None, "", failure.traceback)
-    head, *rest = told.text.split("\n")
+    head, *rest = outcome.text.split("\n")
     screen.out.print()
-    screen.out.print(Text(head, style=_COLOURS[told.outcome]), soft_wrap=True)
+    screen.out.print(Text(head, style=_COLOURS[outcome.outcome]), soft_wrap=True)
     if options.video is not None:
         rest.append("no frame: it failed in the reset" if video is None else f"written to {video}")
-    if told.outcome == "reproduced" and not options.pdb:
+    if outcome.outcome == "reproduced" and not options.pdb:
         rest.append(f"debug it: {' '.join(['vecenv replay', options.file, *_repeated(options), '--pdb'])}")
     screen.answer(None, *rest)
 
 
 def _repeated(options: Options) -> list[str]:
-    """The options that say how the env is made."""
+    """The options that define the env."""
     own = [] if options.env is None else ["--env", options.env]
     own += ["--kwargs", *options.kwargs] if options.kwargs else []
     return [*own, *(["--trust"] if options.trust else [])]

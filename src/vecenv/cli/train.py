@@ -1,8 +1,8 @@
 """Train an agent.
 
-Everything goes to runs/NAME: config.json, monitor.csv, TensorBoard events,
+Writes everything to runs/NAME: config.json, monitor.csv, TensorBoard events,
 checkpoints, curve.png, result.json. Ctrl-C stops, saves and exits with 130;
-`vecenv train runs/NAME` goes on from there.
+`vecenv train runs/NAME` continues from there.
 
 Examples:
   vecenv train CartPole-v1
@@ -30,36 +30,36 @@ from vecenv.errors import ConfigError
 
 @dataclass(frozen=True)
 class Options:
-    """Of `vecenv train`."""
+    """Options of `vecenv train`."""
 
     env: tyro.conf.Positional[str]
-    """An id, module:Class, file.py:Class; or a run or checkpoint to go on with."""
+    """An id, module:Class, file.py:Class; or a run or checkpoint to continue."""
     algo: Literal["ppo", "a2c", "sac"] = "ppo"
-    """SAC is for continuous actions."""
+    """Algorithm; SAC is for continuous actions."""
     steps: Annotated[int | None, Optional] = None
-    """Steps of all envs together. Default: enough for envs that vecenv knows, else 100,000."""
+    """Steps of all envs together. Default: enough for envs that vecenv has settings for, else 100,000."""
     until: Annotated[float | None, Optional] = None
-    """Stop as soon as the mean return of the last 100 episodes is at least this."""
+    """Stop when the mean return of the last 100 episodes is at least this."""
     envs: Annotated[int | None, Optional] = None
-    """How many envs. Default: as the settings say."""
+    """Number of envs. Default: from the settings."""
     engine: EngineName = "auto"
-    """What runs them; auto takes the fastest that is faithful."""
+    """Engine that runs the envs; auto takes the fastest one with exact results."""
     seed: int = 0
-    """Of everything: the same seed gives the same agent."""
+    """Seed of everything: the same seed gives the same agent."""
     set: Pairs = ()
     """Settings of the trainer, such as learning_rate=1e-3 hidden=[128,128]."""
     kwargs: Pairs = ()
     """Constructor arguments of the env."""
     name: Annotated[str | None, Optional] = None
-    """Of the run. Default: env, algorithm and a number."""
+    """Name of the run. Default: env, algorithm and a number."""
     runs_dir: Path = Path("runs")
-    """Where runs are."""
+    """Directory that contains runs."""
     overwrite: Flag = False
     """Replace a run of this name."""
     checkpoints: int = 4
-    """How many to write, evenly spread; the last is the result."""
+    """Number of checkpoints, evenly spread; the last one is the result."""
     eval_episodes: int = 100
-    """Of the evaluation at the end; 0 for none."""
+    """Number of episodes of the evaluation at the end; 0 for none."""
     gif: Flag = False
     """Record an episode at the end, as play.gif."""
     json: Flag = False
@@ -70,13 +70,13 @@ _OF_NEW_RUNS = ("algo", "envs", "engine", "seed", "set", "kwargs", "name", "over
 
 
 def run(options: Options, screen: Screen) -> int:
-    """Train, evaluate, say what happened."""
+    """Train, evaluate, print the result."""
     _check(options)
     if looks_like_path(options.env):
         _refuse_changes(options)
         checkpoint = find_checkpoint(options.env)
         if checkpoint.run is None:
-            raise ConfigError(f"{options.env} is not in a run's directory: there is no config.json to go on with")
+            raise ConfigError(f"{options.env} is not in a run's directory: it has no config.json to continue with")
     else:
         checkpoint = None
     with screen.waiting("loading torch"):
@@ -96,8 +96,8 @@ def _check(options: Options) -> None:
 
 
 def _refuse_changes(options: Options) -> None:
-    """A run goes on as it began."""
+    """Raise ConfigError if options would change a run that continues."""
     usual: dict[str, Any] = {field.name: field.default for field in fields(Options)}
     changed = [f"--{name}" for name in _OF_NEW_RUNS if getattr(options, name) != usual[name]]
     if changed:
-        raise ConfigError(f"{options.env} goes on with its own settings; leave out {', '.join(changed)}")
+        raise ConfigError(f"{options.env} continues with its own settings; leave out {', '.join(changed)}")

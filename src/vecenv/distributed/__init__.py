@@ -1,4 +1,4 @@
-"""Rollouts on many machines: policies are shipped to the envs, and whole fragments come back. Needs Ray."""
+"""Rollouts on many machines: actors hold the policy and the envs, and return whole fragments. Needs Ray."""
 
 from vecenv.distributed._fragment import Fragment
 from vecenv.distributed._rollouts import Rollouts, rollout

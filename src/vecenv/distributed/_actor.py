@@ -1,4 +1,4 @@
-"""What runs in an actor that collects fragments: envs and policy side by side."""
+"""The actor that collects fragments: it holds envs and the policy."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from vecenv.errors import EnvError, SpaceError
 
 @dataclass(frozen=True)
 class Collected:
-    """A fragment on its way: what was collected, and what the rows are now.
+    """A collected fragment, and the state of the rows after it.
 
     Attributes:
-        first_obs: what the first actions were chosen from.
-        faults: what `info["fault"]` said, each with the step of the fragment.
-        seconds, cpu_seconds: that it took, on the clock and on the processor.
+        first_obs: the observations that the first actions were chosen from.
+        faults: the `info["fault"]` entries, each with its step in the fragment.
+        seconds, cpu_seconds: wall time and processor time that it took.
     """
 
     rollout: Rollout
@@ -45,13 +45,13 @@ class Collected:
 
 @dataclass(frozen=True)
 class Plan:
-    """What all collecting actors are told.
+    """Settings of all collecting actors.
 
     Attributes:
-        policy: pickled.
-        native: it is a function of one env's observation, to be compiled.
-        seeds: of the first reset, one per env.
-        seed: of the policy's own random numbers.
+        policy: the pickled policy.
+        native: whether the policy is a function of one env's observation, to be compiled.
+        seeds: seeds of the first reset, one per env.
+        seed: seed of the policy's own random numbers.
     """
 
     policy: bytes
@@ -62,7 +62,7 @@ class Plan:
 
 
 class FragmentActor(RowActor):
-    """Holds envs and a policy, and runs whole fragments."""
+    """Holds envs and a policy, and collects whole fragments."""
 
     def __init__(self, build: bytes, path: list[str], first: int, last_seen: LastSeen | None, plan: Plan) -> None:
         super().__init__(build, path, first, last_seen)
@@ -71,28 +71,28 @@ class FragmentActor(RowActor):
         self._rng: dict[str, np.random.Generator] = {}
         self._front: Any = None
         self._stale = False
-        """An error left the envs somewhere within a fragment: they begin anew."""
+        """Whether an error ended the last fragment early: the next one resets the envs first."""
 
     def build(self) -> Built | tuple[int, Fault] | SpaceError:
-        """Build the envs and reset them, unless they had a life before."""
+        """Build the envs, and reset them unless the actor was restarted."""
         built = super().build()
         if not isinstance(built, Built):
             return built
         try:
             self._policy = pickle.loads(self._plan.policy)
-            self._give_stream()
-            self._front = self._new_front(reborn=self._last_seen is not None)
+            self._seed_policy()
+            self._front = self._new_front(restarted=self._last_seen is not None)
             if self._last_seen is None:
                 mine = self._plan.seeds[self._first : self._first + len(self._engine.batch)]
                 self._front.reset(seed=[None if seed == NO_SEED else seed for seed in mine.tolist()])
         except EnvError as error:
             return self._first + (error.row or 0), as_fault(error, self._first)
-        except Exception as error:  # a policy that cannot be unpickled here
+        except Exception as error:  # the policy cannot be unpickled on this machine
             return self._first, Fault.of(error, "make")
         return replace(built, seen=Seen.of(self._engine.batch))
 
     def fragment(self, steps: int, weights: Any = None) -> Collected | Fault:
-        """Run `steps` steps of all envs, or say why not."""
+        """Run `steps` steps of all envs, or return the fault that prevented it."""
         started, cpu_started = time.perf_counter(), time.process_time()
         batch: Batch = self._engine.batch
         try:
@@ -114,13 +114,13 @@ class FragmentActor(RowActor):
 
     def _collect(self, steps: int, weights: Any) -> tuple[Rollout, list[dict[str, Any]]]:
         if self._last_seen is not None:
-            return self._first_of_a_new_life(steps, weights)
+            return self._first_after_restart(steps, weights)
         if self._plan.native:
             return self._front.rollout(policy=self._policy, steps=steps), []
         return self._loop(steps, weights)
 
-    def _first_of_a_new_life(self, steps: int, weights: Any) -> tuple[Rollout, list[dict[str, Any]]]:
-        """The first step reports what was lost, whatever the action. Compiled envs then go on in native code."""
+    def _first_after_restart(self, steps: int, weights: Any) -> tuple[Rollout, list[dict[str, Any]]]:
+        """Collect after a restart: the first step reports the lost episodes. Compiled envs then run in native code."""
         self._last_seen = None
         compiled = isinstance(self._engine.engine, CompiledEngine)
         if not compiled:
@@ -130,14 +130,14 @@ class FragmentActor(RowActor):
         began, faults = self._loop(1, weights, actions.sample())
         self._engine.settle()
         self._engine = self._engine.engine
-        self._front = self._new_front(reborn=True)
+        self._front = self._new_front(restarted=True)
         if steps == 1:
             return began, faults
         rest, _ = self._collect(steps - 1, weights)
         return _joined(began, rest), faults
 
     def _loop(self, steps: int, weights: Any, actions: Any = None) -> tuple[Rollout, list[dict[str, Any]]]:
-        """Choose actions for all envs and step them, again and again."""
+        """Choose actions for all envs and step them, `steps` times."""
         front, batch = self._front, self._engine.batch
         out = _Layers(batch, steps, ops_of(front.autoreset_mode))
         given = () if weights is None else (weights,)
@@ -154,30 +154,30 @@ class FragmentActor(RowActor):
             out.note(step)
         return out.rollout(), out.faults
 
-    def _new_front(self, *, reborn: bool) -> VectorEnv:
-        """A front over the engine; its rows are ready if they lived before."""
+    def _new_front(self, *, restarted: bool) -> VectorEnv:
+        """A front over the engine; after a restart its rows need no reset."""
         engine = self._engine
         mode = self._plan.autoreset
         front = VectorEnv(decorate(engine, mode), autoreset=mode)
-        if reborn:
+        if restarted:
             everyone = front._call_order.all_rows
             front._call_order.replaced(everyone, np.ones(len(everyone), np.bool_))
         return front
 
-    def _give_stream(self) -> None:
-        """A policy with a parameter `rng` gets a generator of its own in every actor and life."""
+    def _seed_policy(self) -> None:
+        """Give a policy with a parameter `rng` its own generator, a new one in every actor and after every restart."""
         try:
             wants = "rng" in inspect.signature(self._policy).parameters
         except (TypeError, ValueError):  # not a Python function
             wants = False
         if wants and not self._plan.native:
-            lives = 0 if self._last_seen is None else int(self._last_seen.seen.kept["restarts"].max())
-            sequence = np.random.SeedSequence(self._plan.seed, spawn_key=(self._first, lives))
+            restarts = 0 if self._last_seen is None else int(self._last_seen.seen.kept["restarts"].max())
+            sequence = np.random.SeedSequence(self._plan.seed, spawn_key=(self._first, restarts))
             self._rng = {"rng": np.random.default_rng(sequence)}
 
 
 class _Layers:
-    """Columns [steps, rows, ...] of a fragment that is being collected."""
+    """Columns [steps, rows, ...] of a fragment while it is collected."""
 
     def __init__(self, batch: Batch, steps: int, ops: tuple[int, int]) -> None:
         def layers(column: np.ndarray) -> np.ndarray:
@@ -194,7 +194,7 @@ class _Layers:
         self._final_info = {name: layers(column) for name, column in batch.final_info.items()} if self._rolls else {}
 
     def note(self, step: int) -> None:
-        """Take what the batch holds after a step."""
+        """Store the batch's results of a step."""
         batch = self._batch
         for ours, theirs in zip((*self._obs, *self._actions), (*batch.obs, *batch.actions), strict=True):
             ours[step] = theirs
@@ -212,7 +212,7 @@ class _Layers:
                 layers[step][ended] = batch.final_info[name][ended]
 
     def note_faults(self, step: int, infos: dict[str, Any]) -> None:
-        """Take what was said of envs that were built again."""
+        """Store the faults of envs that were built again."""
         for row in np.flatnonzero(infos.get("_fault", ())).tolist():
             said = {key: _at(infos["fault"], key, row) for key in infos["fault"] if not key.startswith("_")}
             self.faults.append({"step": step, **said})
@@ -233,13 +233,13 @@ class _Layers:
         )
 
 
-def _at(told: dict[str, Any], key: str, row: int) -> Any:
-    value = told[key][row]
+def _at(reported: dict[str, Any], key: str, row: int) -> Any:
+    value = reported[key][row]
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _joined(first: Rollout, second: Rollout) -> Rollout:
-    """Two rollouts of the same envs, one after the other."""
+    """Two consecutive rollouts of the same envs as one."""
 
     def along_time(*pair: np.ndarray) -> np.ndarray:
         return np.concatenate(pair)

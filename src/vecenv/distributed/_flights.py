@@ -1,4 +1,4 @@
-"""Fragments on their way: asked for, waited for, and asked for again when their actor is lost."""
+"""Requests for fragments: sent, waited for, and sent again when their actor is lost."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Flights:
     """All fragments that the actors of a pool are collecting.
 
     Args:
-        seen: what the rows of each actor are at the start.
-        on_error: "raise" or "restart" when an actor dies or is late.
-        timeout: seconds to wait for a fragment; None waits for ever.
+        seen: state of the rows of each actor at the start.
+        on_error: "raise" or "restart" when an actor dies or times out.
+        timeout: seconds to wait for a fragment; None: no limit.
     """
 
     def __init__(self, pool: Pool, seen: list[Any], on_error: OnError, timeout: float | None) -> None:
@@ -46,26 +46,26 @@ class Flights:
         self._flights: dict[Any, InFlight] = {}
 
     def collect(self, total: int, steps: int, weights: Any, update: int) -> Iterator[Fragment]:
-        """Ask the first `total` actors for fragments; they come as they are ready. `weights` are a reference."""
+        """Request fragments from the first `total` actors; return them when ready. `weights` are a Ray reference."""
         self._discard()
         for actor in self._pool.actors[:total]:
-            self._take_off(InFlight(self._alive(actor), steps, weights, update))
+            self._request(InFlight(self._running(actor), steps, weights, update))
         return self._arrivals(total)
 
     def forget(self) -> None:
-        """Wait for none of them."""
+        """Stop waiting for all fragments."""
         self._flights.clear()
 
     def _arrivals(self, total: int) -> Iterator[Fragment]:
-        to_launch = total - len(self._flights)
+        to_request = total - len(self._flights)
         for _ in range(total):
             flight, collected = self._next()
-            if to_launch:
-                to_launch -= 1
-                self._take_off(replace(flight, actor=self._pool.actors[flight.actor.number]))
+            if to_request:
+                to_request -= 1
+                self._request(replace(flight, actor=self._pool.actors[flight.actor.number]))
             yield self._fragment(flight, collected)
 
-    def _take_off(self, flight: InFlight) -> None:
+    def _request(self, flight: InFlight) -> None:
         self._flights[flight.actor.handle.fragment.remote(flight.steps, flight.weights)] = flight
 
     def _next(self) -> tuple[InFlight, Collected]:
@@ -80,7 +80,7 @@ class Flights:
                 collected = self._pool.result(flight.actor, ready[0], "step")
             except WorkerDied as error:
                 del self._flights[ready[0]]
-                self._bury(flight, error)
+                self._handle_death(flight, error)
                 continue
             del self._flights[ready[0]]
             if isinstance(collected, Fault):
@@ -90,7 +90,7 @@ class Flights:
 
     def _complete(self, flight: InFlight, collected: Collected) -> None:
         actor = flight.actor
-        # A copy, because what is seen would keep the whole fragment in the object store.
+        # A copy: a view would keep the whole fragment in the object store.
         seen = collected.seen
         kept = {name: column.copy() for name, column in seen.kept.items()}
         self._seen[actor.number] = Seen(kept, [column.copy() for column in seen.obs])
@@ -110,18 +110,18 @@ class Flights:
         )
 
     def _discard(self) -> None:
-        """Wait for fragments that nobody took: their envs have moved on."""
+        """Wait for requested fragments that were not taken, and discard them: their envs have moved on."""
         while self._flights:
             self._next()
 
-    def _alive(self, actor: RemoteActor) -> RemoteActor:
-        """The actor, started again if it was given up."""
+    def _running(self, actor: RemoteActor) -> RemoteActor:
+        """The actor, started again if it had failed."""
         if actor.error is None:
             return actor
         return self._pool.revive(actor.number, self._life(actor, Fault.of(actor.error, "step", error=actor.error)))
 
     def _life(self, actor: RemoteActor, fault: Fault) -> LastSeen:
-        """What the rows of a lost actor are to go on from."""
+        """The state from which the rows of a lost actor continue."""
         seen = self._seen[actor.number]
         kept = {**seen.kept, "restarts": seen.kept["restarts"] + 1}
         self._seen[actor.number] = Seen(kept, seen.obs)
@@ -132,7 +132,7 @@ class Flights:
             return fault.to_error(flight.actor.start, flight.actor.number, flight.actor.pid)
         return env_error(
             fault.original,
-            f"the policy, or what it chose, raised {fault.kind} in {flight.actor.name}: {fault.message}",
+            f"the policy or its actions raised {fault.kind} in {flight.actor.name}: {fault.message}",
             worker=flight.actor.number,
             pid=flight.actor.pid,
             remote_traceback=fault.traceback,
@@ -146,8 +146,8 @@ class Flights:
         actor.hung = error
         self._pool.kill(actor)
 
-    def _bury(self, flight: InFlight, error: WorkerDied) -> None:
-        """An actor is dead: raise, or build it again and let it collect anew what it was asked for."""
+    def _handle_death(self, flight: InFlight, error: WorkerDied) -> None:
+        """Handle the death of an actor: raise, or start it again and repeat its request."""
         actor = flight.actor
         if self._on_error == "raise":
             actor.error = error
@@ -159,4 +159,4 @@ class Flights:
         except RestartLimit as limit:
             actor.error = limit
             raise
-        self._take_off(flight)
+        self._request(flight)

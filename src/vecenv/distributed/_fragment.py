@@ -1,4 +1,4 @@
-"""What an actor collected."""
+"""The fragment that an actor collected."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Fragment(Rollout):
     """T steps of the N envs of one actor, see `Rollout`. Arrays are read-only views of Ray's object store.
 
     Attributes:
-        first_obs: [N, ...] observations that the first actions were chosen from.
-        env_ids: [N] which envs these are.
+        first_obs: [N, ...] the observations that the first actions were chosen from.
+        env_ids: [N] ids of the envs.
         worker: number of the actor.
-        update: how many different weights had been sent when it was collected.
-        faults: of envs that were built again: a dict each, with `step`, `env`, `kind`, `message`, `phase`, `restarts`.
-            At that step the env's episode is truncated, with reward 0 and the observation that was seen last.
+        update: number of different weights that had been sent when it was collected.
+        faults: one dict per env that was built again, with `step`, `env`, `kind`, `message`, `phase`, `restarts`. At
+            that step the env's episode is truncated, with reward 0 and its last observation.
     """
 
     first_obs: Any
@@ -32,5 +32,5 @@ class Fragment(Rollout):
 
     @property
     def acted_on(self) -> Any:
-        """[T, N, ...] what the actions were chosen from: `first_obs`, then `obs` but the last. A copy."""
+        """[T, N, ...] observations that were acted on: `first_obs`, then `obs` without the last. A copy."""
         return map_tree(lambda first, obs: np.concatenate([first[None], obs[:-1]]), self.first_obs, self.obs)

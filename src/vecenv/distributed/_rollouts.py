@@ -1,4 +1,4 @@
-"""Actors that hold envs and a policy: what the user sees of them."""
+"""The user's interface to actors that hold envs and a policy."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class Rollouts:
 
     Args:
         env, num_envs: as in `vecenv.make`.
-        policy: `policy(obs)` or, if weights are given, `policy(obs, weights)`: actions of all envs of an actor from
-            their observations, which are only valid during the call. It is sent to the actors once, by cloudpickle. If
-            it has a parameter `rng`, it gets a NumPy generator of its own in every actor.
-        workers: number of actors; default: the processors of this machine, at most one per env.
-        seed: of the envs' first reset and of the policies' generators.
-        native: the policy is a function of one env's observation and is compiled under the rules of kernels, together
-            with the env; whole fragments then run in native code. It takes no weights.
+        policy: `policy(obs)` or, with weights, `policy(obs, weights)`: returns the actions of all envs of an actor. The
+            observations are only valid during the call. The policy is sent to the actors once, by cloudpickle. If it
+            has a parameter `rng`, it gets its own NumPy generator in every actor.
+        workers: number of actors; default: the number of processors of this machine, at most one per env.
+        seed: seed of the envs' first reset and of the policies' generators.
+        native: whether the policy is a function of one env's observation that is compiled by the rules of kernels,
+            together with the env; whole fragments then run in native code. It takes no weights.
         on_error: "restart": an env that fails or an actor that dies is built again and its episodes are truncated, see
-            `Fragment.faults`; "raise": an EnvError; then all envs of that actor begin new episodes.
-        timeout: seconds to wait for a fragment; None waits for ever.
+            `Fragment.faults`; "raise": an EnvError is raised, and then all envs of that actor begin new episodes.
+        timeout: seconds to wait for a fragment; None: no limit.
         start_timeout, autoreset, seeding, precision, env_kwargs, wrappers: as in `vecenv.make`.
         ray_address, num_cpus, local_engine, **kwargs: as in `vecenv.make`.
 
     Raises:
-        NoResources: the cluster has no room for the actors.
+        NoResources: the cluster lacks resources for the actors.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Rollouts:
             raise ConfigError(f"on_error must be 'raise' or 'restart', got {on_error!r}")
         mode = parse_mode(autoreset)
         if ops_of(mode) == (Op.STEP, Op.STEP):
-            raise ConfigError("fragments begin new episodes by themselves; use autoreset='next-step' or 'same-step'")
+            raise ConfigError("fragments need autoreset; use autoreset='next-step' or 'same-step'")
         source = resolve(env, num_envs, env_kwargs, wrappers, kwargs)
         self.spec = source.spec
         self.num_envs = count = len(source.env_fns)
@@ -103,7 +103,7 @@ class Rollouts:
         parts = actors.parts(source, request)
         if native and not parts.local.native:
             local = parts.local.name
-            raise EngineRefused(f"native=True compiles the policy into a kernel, and these envs run on {local!r}")
+            raise EngineRefused(f"native=True needs envs with a kernel; these run on {local!r}")
         self._native = native
         plan = Plan(cloudpickle.dumps(policy), native, mode, spread(seed, count, seeding), seed)
         builds = [cloudpickle.dumps(parts(start, stop)) for start, stop in bounds]
@@ -121,11 +121,11 @@ class Rollouts:
             start_timeout=start_timeout,
         )
         try:
-            self._plan = self._pool.ray.put(plan)  # once, however many actors there are
+            self._plan = self._pool.ray.put(plan)  # stored once for all actors
             built = self._pool.start()
             facts = merge_facts([fact for part in built for fact in part.facts], "same")
             if facts.observation_layout.by_value or facts.action_layout.by_value:
-                raise EngineRefused("fragments are arrays, and a part of these spaces has no fixed size; use make()")
+                raise EngineRefused("fragments are arrays, but a part of these spaces has no fixed size; use make()")
         except BaseException:
             self._pool.abandon()
             raise
@@ -136,18 +136,18 @@ class Rollouts:
     def collect(
         self, steps: int, weights: Any = None, *, order: Order = "first-ready", fragments: int | None = None
     ) -> Iterator[Fragment]:
-        """Start collecting at once; the fragments come as they are ready.
+        """Start collecting at once; return the fragments as they are ready.
 
         Args:
-            steps: T of each fragment.
-            weights: for the policy: put into the object store once, whence each node fetches them once. None: the last
-                ones again.
-            order: "fixed" gives one fragment of each actor, by number.
-            fragments: how many in all; default: one of each actor. With more, an actor that is done goes on at once, so
-                fast ones deliver more; with fewer, only the first actors are asked.
+            steps: number of steps T of each fragment.
+            weights: weights of the policy. They are put into the object store once, and each node fetches them once.
+                None: the last weights again.
+            order: "first-ready", or "fixed" for one fragment of each actor, ordered by its number.
+            fragments: number of fragments; default: one of each actor. With more, an actor that is done continues at
+                once, so fast ones return more; with fewer, only the first actors collect.
 
         Returns:
-            An iterator. Fragments that are not taken from it are thrown away by the next `collect`.
+            An iterator. The next `collect` discards fragments that were not taken from it.
 
         Raises:
             EnvError: while iterating; see `on_error`.
@@ -160,7 +160,7 @@ class Rollouts:
         if order not in ("first-ready", "fixed"):
             raise ConfigError(f"order must be 'first-ready' or 'fixed', got {order!r}")
         if order == "fixed" and total != count:
-            raise ConfigError("order='fixed' brings one fragment of each actor; leave fragments out")
+            raise ConfigError("order='fixed' returns one fragment of each actor; leave fragments out")
         if weights is not None:
             if self._native:
                 raise ConfigError("a native policy takes no weights; leave weights out, or native=False")
@@ -170,15 +170,15 @@ class Rollouts:
         return arriving if order == "first-ready" else _by_worker(arriving)
 
     def load(self) -> list[ActorLoad]:
-        """How busy each actor is, and how many share a processor."""
+        """How busy each actor is, and how many actors share a processor."""
         return load_of(self._pool.actors)
 
     def summary(self) -> str:
-        """Where the actors are, and whether they have to take turns."""
+        """Where the actors run, and whether they share processors."""
         return summary_of(self._pool.actors)
 
     def close(self, timeout: float = 5.0) -> None:
-        """End all actors. May be called twice. Fragments stay as they are."""
+        """End all actors. May be called twice. Fragments stay valid."""
         self._closed = True
         self._flights.forget()
         self._pool.close(timeout)
@@ -203,11 +203,11 @@ def _by_worker(arriving: Iterator[Fragment]) -> Iterator[Fragment]:
 def rollout(
     env: Any, policy: Callable[..., Any], *, num_envs: int, steps: int, weights: Any = None, **options: Any
 ) -> list[Fragment]:
-    """Collect `steps` steps of `num_envs` envs, once: a fragment of each actor, by number.
+    """Collect `steps` steps of `num_envs` envs once: one fragment of each actor, ordered by its number.
 
     Args:
-        env, policy, num_envs, **options: as for `Rollouts`.
-        steps, weights: as for `Rollouts.collect`.
+        env, policy, num_envs, **options: as in `Rollouts`.
+        steps, weights: as in `Rollouts.collect`.
     """
     with Rollouts(env, num_envs, policy, **options) as rollouts:
         return list(rollouts.collect(steps, weights, order="fixed"))

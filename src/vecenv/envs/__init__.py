@@ -1,1 +1,1 @@
-"""The envs that come with vecenv, as kernels. A module is imported when one of its ids is asked for."""
+"""The envs that come with vecenv, as kernels. A module is imported when one of its ids is requested."""

@@ -1,4 +1,4 @@
-"""A small canvas with smooth edges: what the games draw their frames on."""
+"""A small canvas with antialiasing, on which the games draw their frames."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _DIGITS = (
 class Canvas:
     """An RGB picture. Positions and sizes are in pixels and may be fractions; y comes first and points down.
 
-    Shapes may stick out: what is outside is not drawn. `opacity` is in [0, 1].
+    Parts of a shape outside the picture are not drawn. `opacity` is in [0, 1].
 
     Args:
         height: of the picture.
         width: of the picture.
-        color: what it is filled with.
+        color: background colour.
     """
 
     def __init__(self, height: int, width: int, color: Color) -> None:
@@ -39,7 +39,7 @@ class Canvas:
         self._pixels[:] = color
 
     def frame(self) -> np.ndarray:
-        """The picture as it is now, (height, width, 3) uint8."""
+        """The current picture, (height, width, 3) uint8."""
         return np.rint(self._pixels).astype(np.uint8)
 
     def fade(self, top: Color, bottom: Color) -> None:
@@ -83,7 +83,7 @@ class Canvas:
         self._blend(rows, columns, distance - radius, color, opacity)
 
     def polygon(self, corners: Sequence[tuple[float, float]], color: Color, *, opacity: float = 1.0) -> None:
-        """A convex polygon, its (y, x) corners in clockwise order as one sees them."""
+        """A convex polygon; its (y, x) corners are in clockwise order on the screen."""
         points = np.array(corners)
         rows, columns, ys, xs = self._window(*points.min(axis=0), *points.max(axis=0))
         distance = np.full(np.broadcast_shapes(ys.shape, xs.shape), -np.inf)
@@ -93,7 +93,7 @@ class Canvas:
         self._blend(rows, columns, distance, color, opacity)
 
     def glow(self, y: float, x: float, radius: float, color: Color, *, opacity: float = 0.5) -> None:
-        """Light around (y, x) that is gone at a distance of `radius`."""
+        """Light around (y, x) that fades to zero at a distance of `radius`."""
         rows, columns, ys, xs = self._window(y - radius, x - radius, y + radius, x + radius)
         strength = np.clip(1.0 - np.hypot(ys - y, xs - x) / radius, 0.0, 1.0) ** 2
         self._mix(rows, columns, opacity * strength, color)

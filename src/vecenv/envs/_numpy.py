@@ -1,4 +1,4 @@
-"""What NumPy does in Gymnasium's envs, in operations that round the same way in Python and in native code."""
+"""NumPy operations of Gymnasium's envs, written so that Python and native code round in the same way."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from vecenv.kernel.rng import Generator, random
 
 KEEPS_SINGLE = (np.float32(1) * 1.0).dtype == np.float32
-"""Whether a np.float32 and a Python number give a np.float32: they do from NumPy 2 on."""
+"""Whether a np.float32 and a Python number give a np.float32, as from NumPy 2 on."""
 
 # Coefficients of NumPy's (BSD-3-Clause) sine and cosine of float32, and pi / 2 in three parts.
 _TWO_OVER_PI = float.fromhex("0x1.45f306p-1")
@@ -28,12 +28,12 @@ def single(value: float) -> float:
 
 
 def squared_single(value: float) -> float:
-    """`x ** 2` of a np.float32, which is the C library's powf: one in a thousand differs from x * x in the last bit."""
+    """`x ** 2` of a np.float32 is the C library's powf: in one of a thousand cases its last bit differs from x * x."""
     return single(np.float32(value) ** np.float32(2.0))
 
 
 def sample_of_three(rng: Generator, first: float, second: float, third: float) -> int:
-    """Gymnasium's categorical_sample. What rounding leaves above the sum of the three falls to the first."""
+    """Gymnasium's categorical_sample. A draw above the sum of the three, which rounding allows, gives the first."""
     drawn = random(rng)
     if drawn < first:
         return 0
@@ -55,9 +55,9 @@ def sine_single(angle: float) -> float:
 def _quarter_turns(angle: float, ahead: int) -> float:
     """The sine of an angle and some quarter turns, as NumPy's vector code for float32 rounds it.
 
-    That takes the nearest multiple of pi / 2 away, in three parts, and evaluates one of two polynomials by fused
+    NumPy subtracts the nearest multiple of pi / 2, in three parts, and evaluates one of two polynomials with fused
     multiplications and additions (loops_trigonometric.dispatch.cpp of NumPy). A product of two float32 is exact in
-    float64; adding to it there rounds once more, which matters once in 2 ** 29.
+    float64; the addition there rounds once more, which changes about one result in 2 ** 29.
     """
     turns = single(single(single(angle * _TWO_OVER_PI) + _ROUNDING) - _ROUNDING)
     rest = single(single(single(angle - turns * _HIGH) - turns * _MIDDLE) - turns * _LOW)

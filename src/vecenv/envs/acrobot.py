@@ -25,7 +25,7 @@ BOUNDS = np.array([1.0, 1.0, 1.0, 1.0, MAX_SPIN_1, MAX_SPIN_2], np.float32)
 
 
 def slopes(angle_1, angle_2, spin_1, spin_2, torque):
-    """How angles and spins change, after the book of Sutton and Barto."""
+    """Derivatives of angles and spins, after the book of Sutton and Barto."""
     cosine, sine = math.cos(angle_2), math.sin(angle_2)
     upper = MASS * CENTER_2 + MASS * (LENGTH + CENTER_2 + 2 * LENGTH * CENTER * cosine) + INERTIA + INERTIA
     lower = MASS * (CENTER_2 + LENGTH * CENTER * cosine) + INERTIA
@@ -44,7 +44,7 @@ def slopes(angle_1, angle_2, spin_1, spin_2, torque):
 
 
 def slopes_after(seconds, s, slope, torque):
-    """The slopes where one gets from the state by following a slope."""
+    """The derivatives at the state that is reached by following a derivative for some seconds."""
     return slopes(
         s.angle_1 + seconds * slope[0],
         s.angle_2 + seconds * slope[1],

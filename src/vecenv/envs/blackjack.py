@@ -18,12 +18,12 @@ def draw_card(rng):
 
 
 def worth(total, has_ace):
-    """What a hand counts: an ace is eleven where that is not too much."""
+    """Value of a hand: an ace counts eleven unless that would be too much."""
     return total + 10 if has_ace and total <= 11 else total
 
 
 def score(total, has_ace):
-    """What a hand counts in the end: nothing if it is bust."""
+    """Final score of a hand: zero if it is bust."""
     value = worth(total, has_ace)
     return 0 if value > 21 else value
 
@@ -35,7 +35,7 @@ def is_natural(total, has_ace, cards):
 
 @kernel("Blackjack-v1", kwargs={"natural": False, "sab": True})
 class Blackjack:
-    """Of each hand the total with aces as one, whether there is an ace, and the number of cards."""
+    """For each hand: the total with aces as one, whether there is an ace, and the number of cards."""
 
     observation_space = Tuple((Discrete(32), Discrete(11), Discrete(2)))
     action_space = Discrete(2)
@@ -50,7 +50,7 @@ class Blackjack:
     }
 
     class Params:
-        """`natural`: one pays 1.5; `sab`: one wins, as in the book of Sutton and Barto, which overrides `natural`."""
+        """`natural`: a natural pays 1.5; `sab`: it wins, as in Sutton and Barto's book; overrides `natural`."""
 
         natural = False
         sab = False
@@ -101,7 +101,7 @@ class Blackjack:
         return reward, True
 
     def observe(s, obs, p):
-        """What the player's hand counts, the dealer's first card, and whether an ace counts eleven."""
+        """Value of the player's hand, the dealer's first card, and whether an ace counts eleven."""
         value = worth(s.player_total, s.player_has_ace)
         obs[0] = value
         obs[1] = s.shown

@@ -1,4 +1,4 @@
-"""Breakout: keep a ball in play and take a wall down with it."""
+"""Breakout: keep a ball in play and break the bricks of a wall with it."""
 
 # pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
 # The first parameter of a kernel is the state of one env, not an object of the class.
@@ -18,16 +18,16 @@ SIZE = 84
 CEILING = 8
 ROWS, COLUMNS = 6, 12
 BRICK_HEIGHT, BRICK_WIDTH = 4, 7
-"""Of a place in the wall; bricks are drawn one pixel smaller, and the joint counts as brick."""
+"""Size of a place in the wall; bricks are drawn one pixel smaller, and the joint counts as brick."""
 WALL_TOP = 14
 POINTS = (3, 3, 2, 2, 1, 1)
-"""Of a brick, by row from the top."""
+"""Points for a brick, by row from the top."""
 PADDLE_TOP, PADDLE_HEIGHT = 78, 3
 RADIUS = 1.0
-"""Of the ball, which is drawn as 2 x 2 pixels."""
+"""Size of the ball, which is drawn as 2 x 2 pixels."""
 MAX_SPEED = 3.0
 PADDLE_ANGLE, MAX_ANGLE, SERVE_ANGLE = 1.0, 1.2, 0.6
-"""To the vertical, in radians: off the end of the paddle, ever, and of a serve. A ball never flies level."""
+"""Largest angles to the vertical, in radians: off the end of the paddle, of any flight, and of a serve."""
 SERVE_Y = 46.0
 SERVE_WAIT = 10
 LIMIT = 10_000
@@ -59,13 +59,13 @@ class Breakout:
 
     Actions: 0 stays, 1 moves the paddle left, 2 moves it right.
 
-    Where the ball hits the paddle decides where it goes: straight up from the middle, slanting from the ends. Every
-    such hit makes it a little faster. A ball that gets past the paddle costs a life; the next one hangs below the wall
-    for ten steps and then falls. When the wall is gone, a new one is there as soon as the paddle has the ball again.
-    The episode ends with the last life.
+    Where the ball hits the paddle decides its direction: straight up from the middle, slanting from the ends. Every
+    such hit makes it a little faster. A ball that passes the paddle costs a life; the next one waits below the wall for
+    ten steps and then falls. When all bricks are gone, a new wall appears the next time the ball hits the paddle. The
+    episode ends with the last life.
 
-    Observation: a grey picture of 84 x 84 pixels. The ball has a dimmer trail where it was a step ago, so one picture
-    tells where it is going.
+    Observation: a grey picture of 84 x 84 pixels. The ball has a dimmer trail at its previous position, so one picture
+    shows its direction.
 
     Reward: the points of a brick, 1 in the lowest two rows, then 2, then 3.
     """
@@ -74,18 +74,18 @@ class Breakout:
         """What may differ per env."""
 
         brick_reward = 1.0
-        """Per point."""
+        """Reward per point."""
         life_reward = 0.0
-        """For losing a life; a penalty if negative."""
+        """Reward for losing a life; a penalty if negative."""
         lives = 3
         ball_speed = 1.5
-        """Pixels per step of a new ball, from 0.5 to 3."""
+        """Speed of a new ball in pixels per step, from 0.5 to 3."""
         speed_up = 0.05
-        """Pixels per step that a hit of the paddle adds, until the ball has a speed of 3."""
+        """Pixels per step that a hit of the paddle adds, up to a speed of 3."""
         spin = 0.05
-        """Radians by which the paddle deflects the ball at random, at most."""
+        """Largest random deflection by the paddle, in radians."""
         paddle_width = 14.0
-        """Pixels, from 4 to 42."""
+        """Width of the paddle in pixels, from 4 to 42."""
         paddle_speed = 2.5
 
     observation_space = spaces.Box(0, 255, (SIZE, SIZE), np.uint8)
@@ -106,7 +106,7 @@ class Breakout:
     info: ClassVar = {"lives": int, "score": int, "bricks_left": int}
 
     def reset(s, rng, p):
-        """Build the wall and hang up a ball."""
+        """Build the wall and place a ball."""
         s.lives = max(p.lives, 1)
         s.score = 0
         s.paddle = SIZE / 2
@@ -114,7 +114,7 @@ class Breakout:
         _serve(s, rng, p)
 
     def step(s, action, rng, p):
-        """Move the paddle, then the ball, by no more than a pixel at once."""
+        """Move the paddle, then the ball, by at most one pixel at a time."""
         _move_paddle(s, action, p)
         s.trail_y = s.ball_y
         s.trail_x = s.ball_x
@@ -195,7 +195,7 @@ def _move_paddle(s, action, p):
 
 
 def _fly_across(s, way):
-    """Move the ball sideways, or turn it round if there is something; return the points of a brick that was hit."""
+    """Move the ball sideways, or reverse it at an obstacle; return the points of a brick that was hit."""
     x = s.ball_x + way
     if x < RADIUS or x > SIZE - RADIUS:
         s.speed_x = -s.speed_x
@@ -209,7 +209,7 @@ def _fly_across(s, way):
 
 
 def _fly_along(s, way):
-    """The same up and down; below there is nothing."""
+    """Move the ball up or down, or reverse it at an obstacle; there is no wall below. Return the points, as above."""
     y = s.ball_y + way
     if y < CEILING + RADIUS:
         s.speed_y = -s.speed_y
@@ -223,7 +223,7 @@ def _fly_along(s, way):
 
 
 def _smash(s, y, x):
-    """Take out the brick at a point; return its points, 0 if there is none."""
+    """Remove the brick at a point; return its points, 0 if there is none."""
     if not (WALL_TOP <= y < WALL_TOP + ROWS * BRICK_HEIGHT and 0.0 <= x < SIZE):
         return 0
     row = int(y - WALL_TOP) // BRICK_HEIGHT

@@ -28,7 +28,7 @@ class CliffWalking:
     info: ClassVar = {"prob": float}
 
     class Params:
-        """Slippery: one step in three goes where it should."""
+        """Slippery: only one step in three goes in the chosen direction."""
 
         is_slippery = False
 
@@ -37,14 +37,14 @@ class CliffWalking:
         return {"is_slippery": is_slippery}
 
     def reset(s, rng, p):
-        """At the lower left. Gymnasium draws among start places, of which there is one."""
+        """At the lower left. Gymnasium samples from a list of start places that has one entry."""
         random(rng)
         s.row = ROWS - 1
         s.column = 0
         s.prob = 1.0
 
     def step(s, action, rng, p):
-        """Walk up (0), right (1), down (2) or left (3), or slip to a side of it; from the cliff to the start."""
+        """Walk up (0), right (1), down (2) or left (3), or slip to a side of it; the cliff leads back to the start."""
         if p.is_slippery:
             turn = sample_of_three(rng, THIRD, THIRD, THIRD) - 1
             s.prob = THIRD

@@ -1,4 +1,4 @@
-"""FourRooms: find the goal in a house that one sees only in front of oneself."""
+"""FourRooms: find the goal in a house of which the agent sees only the part in front of it."""
 
 # pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
 # The first parameter of a kernel is the state of one env, not an object of the class.
@@ -42,14 +42,14 @@ DOOR_COLOR: Color = (214, 164, 112)
 
 @kernel("FourRooms-v0", max_episode_steps=LIMIT)
 class FourRooms:
-    """Four rooms with a door in each wall between two of them; doors, goal and agent are elsewhere in every episode.
+    """Four rooms with a door in each wall between two of them; doors, goal and agent are placed anew in every episode.
 
     Actions: 0 turns left, 1 turns right, 2 goes forward, unless there is a wall.
 
     Observation: the 7 x 7 cells in front of the agent, which is in the middle of the last row and looks up: planes of
-    floor, walls and the goal. What is behind a wall is not seen: it is 0 in all planes.
+    floor, walls and the goal. Cells behind a wall are 0 in all planes.
 
-    Reward: for reaching the goal, which ends the episode; the later, the less.
+    Reward: for reaching the goal, which ends the episode; it decreases with the number of steps.
     """
 
     class Params:
@@ -57,12 +57,12 @@ class FourRooms:
 
         goal_reward = 1.0
         fade = 0.9
-        """Share of `goal_reward` that is gone after 100 steps."""
+        """Share of `goal_reward` that is lost after 100 steps."""
         step_penalty = 0.0
         slip = 0.0
         """Probability that a step forward fails."""
         see_through = False
-        """Whether walls are of glass."""
+        """Whether the agent sees through walls."""
 
     observation_space = spaces.Box(0, 1, (3, VIEW, VIEW), np.uint8)
     action_space = spaces.Discrete(3)
@@ -109,7 +109,7 @@ class FourRooms:
         return reward, found
 
     def observe(s, obs, p):
-        """Look, from near to far: a cell is seen past nearer ones."""
+        """Write the cells from near to far: whether a cell is visible depends on nearer ones."""
         for ahead in range(VIEW):
             _look(s, obs, p, ahead, 0)
             for aside in range(1, SIDE + 1):
@@ -117,7 +117,7 @@ class FourRooms:
                 _look(s, obs, p, ahead, aside)
 
     def render(s, p) -> np.ndarray:
-        """The house from above; what the agent sees is lit."""
+        """The house from above; the cells that the agent sees are lit."""
         canvas = Canvas(SIZE * CELL, SIZE * CELL, NIGHT)
         lit = _lit_cells(s, p)
         for y in range(SIZE):
@@ -140,7 +140,7 @@ def _build_house(s, rng):
 
 
 def _beside_walls(number):
-    """Row or column of a floor cell, counted over rooms without walls."""
+    """Row or column of a floor cell, given its number among floor cells."""
     return 1 + number + number // ROOM
 
 
@@ -155,7 +155,7 @@ def _go_forward(s):
 
 
 def _look(s, obs, p, ahead, aside):
-    """Write what is in a cell, `aside` to the right, if it is in the house and in sight."""
+    """Write the content of a cell, `aside` to the right, if it is in the house and visible."""
     y, x = _place(s, ahead, aside)
     if y < 0 or y >= SIZE or x < 0 or x >= SIZE:
         return
@@ -172,7 +172,7 @@ def _look(s, obs, p, ahead, aside):
 
 
 def _place(s, ahead, aside):
-    """Row and column in the house of a cell as the agent sees it."""
+    """Row and column in the house of a cell in the agent's view."""
     right = (s.direction + 1) % 4
     y = s.y + ahead * DOWN_OF[s.direction] + aside * DOWN_OF[right]
     x = s.x + ahead * RIGHT_OF[s.direction] + aside * RIGHT_OF[right]
@@ -180,7 +180,7 @@ def _place(s, ahead, aside):
 
 
 def _in_sight(obs, ahead, aside):
-    """Whether light gets to a cell: one of the two nearer cells on the way must be floor in sight."""
+    """Whether a cell is visible: one of the two nearer cells on the way must be visible floor."""
     inner = aside
     if aside > 0:
         inner = aside - 1

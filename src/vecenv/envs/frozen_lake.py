@@ -19,12 +19,12 @@ START, HOLE, GOAL = ord("S"), ord("H"), ord("G")
 
 
 def letters(desc):
-    """A map as codes of its letters; one more level of nesting is a map per env."""
+    """A map as codes of its letters; with one more level of nesting, one map per env."""
     return np.asarray(desc, dtype="c").view(np.uint8)
 
 
 def first_tile(desc, rng):
-    """The number of a random start tile; as in Gymnasium 0 if rounding leaves the draw above their probabilities."""
+    """The number of a random start tile; 0, as in Gymnasium, if rounding puts the draw above all probabilities."""
     drawn = random(rng)
     starts = 0
     for row in range(desc.shape[0]):

@@ -55,6 +55,6 @@ class MountainCar:
         return -1.0, position >= GOAL_POSITION and s.velocity >= p.goal_velocity
 
     def observe(s, obs, p):
-        """Both numbers."""
+        """Position and velocity."""
         obs[0] = s.position
         obs[1] = s.velocity

@@ -1,6 +1,6 @@
 """MountainCarContinuous: MountainCar with a force to choose. Bit-equal to Gymnasium's.
 
-There the state is float64 after a reset and float32 after a step, and NumPy 2 computes with each in its own precision.
+In Gymnasium the state is float64 after a reset and float32 after a step, and NumPy 2 computes in either precision.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
@@ -62,7 +62,7 @@ class MountainCarContinuous:
         pull = GRAVITY * math.cos(fit(3 * s.position, wide))
         if KEEPS_SINGLE and -1.0 <= force <= 1.0:
             change = single(single(force * single(POWER)) - single(pull))
-        else:  # what limits a force is a Python float, and those are float64
+        else:  # the limits of the force are Python floats, which are float64
             change = min(max(force, -1.0), 1.0) * POWER - pull
         speed = fit(MAX_SPEED, wide)
         velocity = fit(s.velocity + fit(change, wide), wide)
@@ -79,6 +79,6 @@ class MountainCarContinuous:
         return (100.0 if terminated else 0.0) - force * force * 0.1, terminated
 
     def observe(s, obs, p):
-        """Both numbers."""
+        """Position and velocity."""
         obs[0] = s.position
         obs[1] = s.velocity

@@ -40,12 +40,12 @@ class Pendulum:
         return {"g": g}
 
     def reset(s, rng, p):
-        """Anywhere, slowly."""
+        """At a random angle, with a small velocity."""
         s.theta = uniform(rng, -p.x_init, p.x_init)
         s.theta_dot = uniform(rng, -p.y_init, p.y_init)
 
     def step(s, action, rng, p):
-        """Turn with a torque of -2 ... 2. It is a float32, and so is what NumPy 2 computes of it alone."""
+        """Turn with a torque of -2 ... 2. It is a float32, and NumPy 2 computes in float32 from it alone."""
         torque = min(max(action[0], -MAX_TORQUE), MAX_TORQUE)
         upright = (s.theta + math.pi) % (2 * math.pi) - math.pi
         if KEEPS_SINGLE:

@@ -16,7 +16,7 @@ from vecenv.kernel.rng import integers
 SIZE = 10
 CELLS = SIZE * SIZE
 LONGEST_START = SIZE // 2
-"""The longest snake that lies straight on the board with its head on any of the four cells in the middle."""
+"""The longest snake that fits straight on the board with its head on any of the four cells in the middle."""
 LIMIT = 1000
 
 UP, RIGHT, DOWN, LEFT = 0, 1, 2, 3
@@ -42,14 +42,14 @@ FOOD_COLOR: Color = (242, 84, 84)
 class Snake:
     """A snake on a board of 10 x 10 cells with one piece of food, which lies on a free cell chosen at random.
 
-    Actions: 0 up, 1 right, 2 down, 3 left. The snake cannot turn into its own neck: such an action is forbidden by the
-    action mask, and goes straight on if it is taken all the same.
+    Actions: 0 up, 1 right, 2 down, 3 left. The snake cannot turn back onto its own neck: the action mask forbids such
+    an action, and if it is taken anyway the snake goes straight on.
 
-    Observation: planes of the head, the body and the food. A cell of the body is the brighter, the later the snake
-    leaves it: 1 at the head, 1 / length at the tail.
+    Observation: planes of the head, the body and the food. A cell of the body is brighter the later the snake leaves
+    it: 1 at the head, 1 / length at the tail.
 
     Reward: 1 for food, -1 for running into a wall or into itself, which ends the episode, as filling the board does.
-    The end of the tail is no obstacle: it moves on.
+    The end of the tail is not an obstacle: it moves on.
     """
 
     class Params:
@@ -59,9 +59,9 @@ class Snake:
         death_reward = -1.0
         step_reward = 0.0
         start_length = 3
-        """From 2 to 5."""
+        """Initial length, from 2 to 5."""
         wrap = False
-        """Whether who leaves the board on one side comes in on the other."""
+        """Whether a snake that leaves the board on one side enters on the opposite side."""
 
     observation_space = spaces.Box(0.0, 1.0, (3, SIZE, SIZE), np.float32)
     action_space = spaces.Discrete(4)
@@ -122,7 +122,7 @@ class Snake:
             obs[FOOD, s.food // SIZE, s.food % SIZE] = 1.0
 
     def action_mask(s, mask, p):
-        """Forbid to turn back."""
+        """Forbid the action that turns back."""
         mask[:] = 1
         mask[(s.direction + 2) % 4] = 0
 
@@ -165,7 +165,7 @@ def _is_deadly(s, y, x):
 
 
 def _place_food(s, rng):
-    """Choose one of the free cells; NOWHERE if there is none."""
+    """Choose one of the free cells; NOWHERE if there are none."""
     s.food = NOWHERE
     if s.length == CELLS:
         return

@@ -1,6 +1,6 @@
-"""Taxi: fetch a passenger and bring them where they want to go. Bit-equal to Gymnasium's.
+"""Taxi: pick up a passenger and bring them to their destination. Bit-equal to Gymnasium's.
 
-Its id is the one that Gymnasium has: Taxi-v3 up to 1.2, Taxi-v4 from 1.3 on, where rain is another.
+The id is Gymnasium's: Taxi-v3 up to 1.2, Taxi-v4 from 1.3 on, where rain has other rules.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
@@ -32,29 +32,29 @@ DRY, RAIN_V3, RAIN_V4 = 0, 1, 2
 
 
 def is_open(row, gap):
-    """Whether the mark left of column `gap` of a row is a ":"; the walls around the map are not."""
+    """Whether the mark left of column `gap` of a row is a ":"; false for the walls around the map."""
     return 0 < gap < SIZE and MAP[row][2 * gap - 1] == ":"
 
 
 def moved(row, column, move):
-    """Where a move leads if there is no wall within the map."""
+    """Where a move leads if no wall is in the way, within the map."""
     return max(0, min(row + move[0], SIZE - 1)), max(0, min(column + move[1], SIZE - 1))
 
 
 def ahead(row, column, move):
-    """Where a move leads."""
+    """Where a move leads, walls included."""
     blocked = move[1] != 0 and not is_open(row, column + max(move[1], 0))
     return (row, column) if blocked else moved(row, column, move)
 
 
 def aside(row, column, move, mark):
-    """Where Gymnasium 1.2 drifts to: it looks for a wall at the new place, to its left (`mark` 0) or right (1)."""
+    """Where Gymnasium 1.2 drifts to: it checks for a wall at the new place, to its left (`mark` 0) or right (1)."""
     new_row, new_column = moved(row, column, move)
     return (new_row, new_column) if is_open(new_row, new_column + mark) else (row, column)
 
 
 def outcomes(rain, row, column, action):
-    """Where a taxi gets by an action, and by drifting to its left and right."""
+    """Where an action leads, and where drifting to its left and right leads."""
     if action >= len(MOVES):
         return ((row, column),) * 3
     straight = ahead(row, column, MOVES[action])
@@ -82,7 +82,7 @@ PLACES = np.array(
 """The place after [rain, place, action, outcome]."""
 
 STARTS = np.array([state for state in range(500) if state // 4 % 5 not in (ABOARD, state % 4)] + [0])
-"""The states that an episode can begin with, and what Gymnasium takes if rounding leaves a draw above all of them."""
+"""The states in which an episode can begin, and Gymnasium's choice if rounding puts a draw above all of them."""
 START_LIMITS = np.cumsum(np.full(300, 1.0 / 300.0))
 
 
@@ -109,9 +109,9 @@ def configure_v4(is_rainy=False, fickle_passenger=False, rainy_probability=0.8, 
 
 @kernel(ID, max_episode_steps=200)
 class Taxi:
-    """Where the taxi is, at which stop the passenger is or that they are aboard, and at which stop they want to be.
+    """Place of the taxi, stop of the passenger or "aboard", and the stop of the destination.
 
-    `fickle`: they will want something else as soon as they are aboard and the taxi moves.
+    `fickle`: the passenger changes the destination as soon as they are aboard and the taxi moves.
     """
 
     observation_space = Discrete(500)
@@ -120,7 +120,7 @@ class Taxi:
     info: ClassVar = {"prob": float}
 
     class Params:
-        """What the weather and the passenger are like."""
+        """Probabilities of drifting in the rain and of a change of destination."""
 
         rain = DRY
         straight_probability = 1.0
@@ -131,7 +131,7 @@ class Taxi:
     configure = configure_v3 if ID == "Taxi-v3" else configure_v4
 
     def reset(s, rng, p):
-        """Anywhere, with a passenger who waits at a stop and wants to go to another."""
+        """Anywhere, with a passenger who waits at one stop and wants to go to another."""
         drawn = random(rng)
         start = int(drawn * 300)
         while start < 300 and START_LIMITS[start] <= drawn:
@@ -181,7 +181,7 @@ class Taxi:
         return reward, terminated
 
     def observe(s, obs, p):
-        """All of it in one number."""
+        """The whole state as one number."""
         obs[0] = (s.place * 5 + s.passenger) * 4 + s.destination
 
     def action_mask(s, mask, p):

@@ -1,4 +1,4 @@
-"""How good a policy is: over seeds and scenarios, with intervals."""
+"""Evaluate policies over seeds and scenarios, with confidence intervals."""
 
 from vecenv.evaluation._background import Running
 from vecenv.evaluation._evaluate import evaluate

@@ -1,4 +1,4 @@
-"""An evaluation in a thread of its own."""
+"""An evaluation in a background thread."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LEAVE_SECONDS = 10.0
 
 
 class Running:
-    """An evaluation that runs while you go on.
+    """A running evaluation; its methods are those of a future.
 
     Args:
-        work: is given the event that asks it to stop, and a function to be told of progress (ended, all).
+        work: runs the evaluation, given an event that stops it and a function to report progress to (ended, all).
     """
 
     def __init__(self, work: Callable[[threading.Event, Callable[[int, int], None]], Evaluation]) -> None:
@@ -34,32 +34,32 @@ class Running:
         """Wait for the result.
 
         Raises:
-            CancelledError: it was cancelled.
-            TimeoutError: it took longer than `timeout` seconds; it runs on.
-            Exception: what stopped the evaluation.
+            CancelledError: the evaluation was cancelled.
+            TimeoutError: it took longer than `timeout` seconds; it keeps running.
+            Exception: the error that ended the evaluation.
         """
         return self._future.result(timeout)
 
     def done(self) -> bool:
-        """Whether it has ended, in whatever way."""
+        """Whether the evaluation has ended, for whatever reason."""
         return self._future.done()
 
     def cancel(self) -> bool:
-        """Ask it to stop after the step that is running, and close its envs; False if it had ended already."""
+        """Stop the evaluation after its current step and close its envs; False if it had already ended."""
         self._stop.set()
         return not self.done()
 
     def cancelled(self) -> bool:
-        """Whether it ended because it was cancelled."""
+        """Whether the evaluation ended because it was cancelled."""
         return self._future.cancelled()
 
     @property
     def progress(self) -> tuple[int, int]:
-        """How many episodes have ended, and how many there are; (0, 0) before the first."""
+        """Number of episodes that have ended, and of all episodes; (0, 0) before the first."""
         return self._counts
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until its envs are closed and its thread has ended."""
+        """Wait until the envs are closed and the thread has ended."""
         self._thread.join(timeout)
 
     def _run(self, work: Callable[[threading.Event, Callable[[int, int], None]], Evaluation]) -> None:
@@ -84,8 +84,8 @@ _running: weakref.WeakSet[Running] = weakref.WeakSet()
 
 
 @atexit.register
-def _leave() -> None:
-    """A thread that is inside native code when Python ends may bring it down: ask all to stop, and wait a little."""
+def _stop_all() -> None:
+    """Stop all evaluations and wait a moment: a thread in native code can crash Python while it exits."""
     left = list(_running)
     for running in left:
         running.cancel()

@@ -1,4 +1,4 @@
-"""`evaluate`: a policy, an env, how often."""
+"""`evaluate`: run a policy for a number of episodes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.evaluation._background import Running
 from vecenv.evaluation._jobs import Jobs, plan_jobs
 from vecenv.evaluation._loop import Loop
-from vecenv.evaluation._policies import Actor, at_rest, check_policy, snapshot
+from vecenv.evaluation._policies import Actor, check_policy, evaluation_mode, snapshot
 from vecenv.evaluation._result import Evaluation
-from vecenv.scenarios._rooms import room_of
+from vecenv.scenarios._parameter_writers import parameter_writer
 
 _MANY, _SOME = 1024, 16
-"""How many envs are run at once by default: of a kernel, of Python envs."""
+"""Default number of envs that run at once: of a kernel, of Python envs."""
 Progress = Callable[[int, int], object]
 
 
@@ -72,90 +72,90 @@ def evaluate(
 ) -> Evaluation | Running:
     """Run a policy for exactly `episodes` episodes of every scenario and seed.
 
-    The seed and the parameters of an episode depend on nothing but the seed, the name of the scenario and the number of
-    the episode. So does its return, if the policy's action for one env does not depend on the other envs: not on the
-    engine, workers, or how many envs run at once. All episodes are run to their end, and an env without one left is not
+    The seed and the parameters of an episode depend only on the seed, the name of the scenario and the number of the
+    episode. So does its return, if the policy's action for one env does not depend on the other envs: neither engine,
+    workers nor the number of envs matter. Every episode runs to its end; an env for which no episode is left is not
     stepped again.
 
     Args:
         policy: a function of a batch of observations that returns a batch of actions; or of (obs, state,
             episode_start) that returns (actions, state); or an object with `predict` of this form, such as a
             Stable-Baselines3 model; or a torch module, which for Discrete actions may return one score per action.
-        env: what `vecenv.make` takes: an id, a kernel, a function that makes an env.
-        episodes: of each scenario and seed.
-        seeds: how many (0, 1, ...) or which.
-        scenarios: None for the env as it is; a list of parameter sets; what `vecenv.scenarios` makes; or a dict of
-            such by name, where "train" and "test" give a generalisation gap.
-        num_envs: how many envs run at once.
-        engine: as for `make`.
-        deterministic: passed on to a policy that has such an argument.
-        background: return at once; the episodes are run in a thread with a copy of the policy.
-        confidence: of the bootstrap intervals.
-        resamples: of the bootstrap.
-        scenario_kwargs: which parameters are constructor arguments of a Python env; default: as its signature says.
-            The others are reset options. Kernels have parameters.
-        wrap: applied to the vector env, e.g. to normalize observations. Returns are still those of the env itself.
-        progress: called with the number of episodes that have ended and of all, from the thread that runs them.
-        **make_options: as for `make`.
+        env: what `vecenv.make` takes: an id, a kernel, or a function that makes an env.
+        episodes: number of episodes per scenario and seed.
+        seeds: number of seeds (0, 1, ...), or a list of seeds.
+        scenarios: None for the unchanged env; a list of parameter sets; an object of `vecenv.scenarios`; or a dict of
+            these by name, where "train" and "test" give a generalisation gap.
+        num_envs: number of envs that run at once.
+        engine: as in `make`.
+        deterministic: passed to a policy that has such an argument.
+        background: return at once; a thread runs the episodes with a copy of the policy.
+        confidence: confidence level of the bootstrap intervals.
+        resamples: number of bootstrap resamples.
+        scenario_kwargs: the parameters that are constructor arguments of a Python env; default: those in its signature.
+            The other parameters are reset options. For kernels they are the kernel's parameters.
+        wrap: applied to the vector env, e.g. to normalize observations. Returns are those of the unwrapped env.
+        progress: called with the number of ended episodes and of all episodes, from the thread that runs them.
+        **make_options: as in `make`.
 
     Returns:
-        The result; with `background=True` a handle on it.
+        The result; with `background=True`, a `Running` evaluation.
 
     Raises:
-        ConfigError: an argument cannot be right. Nothing was run.
-        InvalidAction: the policy returned actions that do not fit.
+        ConfigError: an argument is not valid. Nothing was run.
+        InvalidAction: the policy returned actions that do not fit the action space.
     """
     jobs = plan_jobs(episodes, seeds, scenarios)
     _check(env, confidence, resamples, make_options)
     count = _count(env, num_envs, engine, len(jobs))
     check_policy(policy)
 
-    def work(own: Any, stop: threading.Event, told: Progress | None) -> Evaluation:
+    def work(own: Any, stop: threading.Event, report: Progress | None) -> Evaluation:
         envs = make(env, count, engine=engine, autoreset="next-step", **make_options)
-        with contextlib.closing(envs), at_rest(own):
+        with contextlib.closing(envs), evaluation_mode(own):
             name = envs.spec.id if envs.spec is not None else getattr(env, "__name__", type(env).__name__)
-            room = _room(envs, jobs, env, scenario_kwargs)
+            writer = _writer(envs, jobs, env, scenario_kwargs)
             outer = envs if wrap is None else wrap(envs)
-            outcomes = Loop(outer, Actor(own, outer, deterministic), jobs, room, told, stop).run()
+            outcomes = Loop(outer, Actor(own, outer, deterministic), jobs, writer, report, stop).run()
         return Evaluation(name, jobs, outcomes, confidence, resamples)
 
     if not background:
         return work(policy, threading.Event(), progress)
     own = snapshot(policy)
 
-    def behind(stop: threading.Event, note: Callable[[int, int], None]) -> Evaluation:
-        def told(ended: int, total: int) -> None:
+    def in_background(stop: threading.Event, note: Callable[[int, int], None]) -> Evaluation:
+        def report(ended: int, total: int) -> None:
             note(ended, total)
             if progress is not None:
                 progress(ended, total)
 
-        return work(own, stop, told)
+        return work(own, stop, report)
 
-    return Running(behind)
+    return Running(in_background)
 
 
-def _room(envs: Any, jobs: Jobs, env: Any, kwargs: Collection[str] | None) -> Any:
-    """Where parameters go, None if no scenario has any."""
+def _writer(envs: Any, jobs: Jobs, env: Any, kwargs: Collection[str] | None) -> Any:
+    """The writer of the scenarios' parameters, None if no scenario has any."""
     scenarios = [part.scenarios for part in jobs.parts]
-    return room_of(envs, scenarios, env, kwargs) if any(one.names for one in scenarios) else None
+    return parameter_writer(envs, scenarios, env, kwargs) if any(one.names for one in scenarios) else None
 
 
 def _check(env: Any, confidence: float, resamples: int, make_options: dict[str, Any]) -> None:
     if isinstance(env, gymnasium.vector.VectorEnv):
         raise ConfigTypeError(
-            f"evaluate makes its own envs, so that each episode has its seed; got a {type(env).__name__}: pass what "
-            "vecenv.make takes, an id, a kernel or a function, and wrap= for wrappers"
+            f"evaluate makes its own envs, so that it can seed each episode; got a {type(env).__name__}: pass what "
+            "vecenv.make takes (an id, a kernel or a function), and wrap= for wrappers"
         )
     if not 0.0 < confidence < 1.0:
-        raise ConfigError(f"confidence must be in 0 ... 1, e.g. 0.95; got {confidence}")
+        raise ConfigError(f"confidence must be between 0 and 1, e.g. 0.95; got {confidence}")
     positive_int("resamples", resamples)
     if "autoreset" in make_options:
-        raise ConfigError("evaluate begins episodes itself; leave autoreset out")
+        raise ConfigError("evaluate resets envs itself; leave autoreset out")
 
 
 def _count(env: Any, num_envs: int | None, engine: Any, jobs: int) -> int:
     if isinstance(env, (list, tuple)):
-        raise ConfigTypeError("evaluate takes one env; pass envs that differ as scenarios, or call it for each")
+        raise ConfigTypeError("evaluate takes one env; pass variants of it as scenarios, or call evaluate for each")
     if num_envs is not None:
         return min(positive_int("num_envs", num_envs), jobs)
     is_kernel = isinstance(env, (str, type, EnvSpec)) and find_build(env)[0] is not None

@@ -1,4 +1,4 @@
-"""What is to be run: every episode, with a seed and a parameter set that depend on nothing but what it is."""
+"""The episodes of an evaluation, each with a seed and a parameter set that depend only on its scenario and number."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from vecenv.scenarios._sets import Scenarios, Values, as_scenarios, listed, sets
 
 @dataclass(frozen=True)
 class Part:
-    """One row of the table before it is split by seeds.
+    """One scenario: a row of the table before it is split by seeds.
 
     Attributes:
-        group: what the user called the scenarios it is of, "" if nothing.
-        name: of the parameter set or distribution.
+        group: the user's name of the group of scenarios, "" without one.
+        name: name of the parameter set or distribution.
     """
 
     group: str
@@ -31,20 +31,20 @@ class Part:
 
     @property
     def key(self) -> int:
-        """A number for its name: seeds do not change when other scenarios are added."""
+        """A number made from the name, so that seeds do not change when other scenarios are added."""
         return zlib.crc32(f"{self.group}\0{self.name}".encode())
 
 
 @dataclass(frozen=True, eq=False)
 class Jobs:
-    """All episodes, ordered by scenario, seed and number. Position k of everything is episode k.
+    """All episodes, ordered by scenario, seed and number. Position k of every list is episode k.
 
     Attributes:
-        part: index of its scenario in `parts`.
-        seed: the user's.
-        episode: its number, 0 ... episodes - 1.
-        episode_seed: what its env is reset with.
-        sets: its parameter set.
+        part: index of the scenario in `parts`.
+        seed: the user's seed.
+        episode: number of the episode, 0 ... episodes - 1.
+        episode_seed: the seed of the env's reset.
+        sets: parameter set of the episode.
     """
 
     parts: tuple[Part, ...]
@@ -59,7 +59,7 @@ class Jobs:
 
 
 def plan_jobs(episodes: Any, seeds: Any, scenarios: Any) -> Jobs:
-    """Check what was asked for and list the episodes."""
+    """Check the arguments and list the episodes."""
     count, listed_seeds, parts = positive_int("episodes", episodes), _parse_seeds(seeds), _parse(scenarios)
     rows = [
         (index, seed, episode, spawn(seed, part.key, episode))
@@ -79,13 +79,13 @@ def _parse_seeds(seeds: Any) -> list[int]:
     if isinstance(seeds, (Sequence, np.ndarray, range)) and not isinstance(seeds, str):
         numbers = list(seeds)
         if not numbers:
-            raise ConfigError("there are no seeds; pass how many (seeds=3) or which (seeds=[0, 1, 2])")
+            raise ConfigError("seeds is empty; pass a number (seeds=3) or a list (seeds=[0, 1, 2])")
         if not all(
             isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0 for seed in numbers
         ):
             raise ConfigTypeError(f"seeds must be ints >= 0, got {numbers!r:.80}")
         if len(set(numbers)) != len(numbers):
-            raise ConfigError(f"a seed is there twice and would count twice: {numbers!r:.80}")
+            raise ConfigError(f"a seed occurs twice, so its episodes would count twice: {numbers!r:.80}")
         return [int(seed) for seed in numbers]
     return list(range(positive_int("seeds", seeds)))
 
@@ -96,7 +96,7 @@ def _parse(scenarios: Any) -> list[Part]:
     if not isinstance(scenarios, Mapping):
         return [Part("", name, part) for name, part in as_scenarios(scenarios).parts()]
     if not scenarios:
-        raise ConfigError("scenarios is an empty dict; leave it out for the env as it is")
+        raise ConfigError("scenarios is an empty dict; leave it out for the unchanged env")
     plain = [name for name, value in scenarios.items() if not isinstance(value, (Scenarios, Mapping, list, tuple))]
     if plain:
         raise ConfigTypeError(

@@ -1,4 +1,4 @@
-"""The loop: envs take episodes from a list until there are none left. An env without one is not stepped again."""
+"""The evaluation loop: envs take episodes from a list until none is left; then they are not stepped again."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from vecenv.errors import InvalidAction, NotFiniteError
 from vecenv.evaluation._jobs import Jobs
 from vecenv.evaluation._policies import Actor
 from vecenv.scenarios._noise import Noise
-from vecenv.scenarios._rooms import Room
+from vecenv.scenarios._parameter_writers import ParameterWriter
 from vecenv.scenarios._sets import columns_of
 
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """How each job ended."""
+    """Results of the jobs."""
 
     returns: np.ndarray
     lengths: np.ndarray
@@ -31,19 +31,19 @@ class Outcomes:
 
     @classmethod
     def allocate(cls, count: int) -> Outcomes:
-        """For so many jobs."""
+        """Zeros for `count` jobs."""
         return cls(np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.bool_))
 
 
 class Loop:
-    """Runs jobs in a vector env of vecenv that resets at the next step.
+    """Runs jobs in a vecenv vector env with autoreset "next-step".
 
-    Every job is run to its end exactly once, whichever env takes it: short episodes weigh no more than long ones.
+    Every job runs to its end exactly once, in whichever env: otherwise short episodes would count more than long ones.
 
     Args:
         envs: the vector env, or a wrapper around it.
-        room: where parameter sets go, None if there are none.
-        progress: called with the number of episodes that ended and of all.
+        writer: writes parameter sets to the envs, None if there are none.
+        progress: called with the number of ended episodes and of all episodes.
         stop: ends the loop when it is set.
     """
 
@@ -52,12 +52,12 @@ class Loop:
         envs: Any,
         actor: Actor,
         jobs: Jobs,
-        room: Room | None,
+        writer: ParameterWriter | None,
         progress: Callable[[int, int], object] | None,
         stop: threading.Event,
     ) -> None:
         self._envs, self._base = envs, envs.unwrapped
-        self._actor, self._jobs, self._room = actor, jobs, room
+        self._actor, self._jobs, self._writer = actor, jobs, writer
         self._progress, self._stop = progress, stop
         self._job_of = np.arange(envs.num_envs)
         self._taken = envs.num_envs
@@ -69,7 +69,7 @@ class Loop:
 
         Raises:
             CancelledError: `stop` was set.
-            InvalidAction: the policy's actions do not fit.
+            InvalidAction: the policy's actions do not fit the action space.
         """
         envs = self._envs
         rows = np.arange(envs.num_envs)
@@ -85,15 +85,15 @@ class Loop:
             if len(rows):
                 self._send(obs, rows, starts, masks)
             if len(fresh):
-                envs.send(batch_space(envs.single_action_space, len(fresh)).sample(), fresh)  # a reset ignores it
+                envs.send(batch_space(envs.single_action_space, len(fresh)).sample(), fresh)  # resets ignore actions
             pending += len(rows) + len(fresh)
             if not pending:
                 return self.outcomes
             step = envs.recv()
             pending -= len(step.env_ids)
             done = step.done
-            fresh = self._settle(step, np.flatnonzero(done)) if done.any() else rows[:0]
-            rows, obs, starts, masks = self._alive(step, done)
+            fresh = self._finish(step, np.flatnonzero(done)) if done.any() else rows[:0]
+            rows, obs, starts, masks = self._unfinished(step, done)
 
     def _send(self, obs: Any, rows: np.ndarray, starts: np.ndarray, masks: Any) -> None:
         actions = self._actor.act(obs, rows, starts, masks)
@@ -107,12 +107,12 @@ class Loop:
                 f"{self._envs.single_action_space} for each: {error}"
             ) from error
 
-    def _settle(self, step: Step, positions: np.ndarray) -> np.ndarray:
-        """Note the episodes that ended and give their envs the next ones; which envs got one."""
+    def _finish(self, step: Step, positions: np.ndarray) -> np.ndarray:
+        """Store the results of episodes that ended and assign new ones to their envs; return the envs that got one."""
         rows = step.env_ids[positions]
-        failed, unfit = _faults(step, positions)
+        failed, not_finite = _faults(step, positions)
         jobs, good = self._job_of[rows[~failed]], positions[~failed]
-        self.outcomes.returns[jobs] = np.where(unfit[~failed], np.nan, step.episode_return[good])
+        self.outcomes.returns[jobs] = np.where(not_finite[~failed], np.nan, step.episode_return[good])
         self.outcomes.lengths[jobs] = step.episode_length[good]
         self.outcomes.terminated[jobs] = step.terminated[good]
         self._ended += len(jobs)
@@ -121,24 +121,23 @@ class Loop:
         busy = rows[~failed][: len(self._jobs) - self._taken]
         self._job_of[busy] = np.arange(self._taken, self._taken + len(busy))
         self._taken += len(busy)
-        again = np.sort(
-            np.concatenate([busy, rows[failed]])
-        )  # the episode of an env that was restarted counts for none
+        # The episode of an env that was restarted does not count: it runs again.
+        again = np.sort(np.concatenate([busy, rows[failed]]))
         if len(again):
             self._assign(again)
         return again
 
     def _assign(self, rows: np.ndarray) -> None:
-        """Say how the next episode of these envs begins."""
+        """Set the seed and the parameters of the next episode of these envs."""
         jobs = self._job_of[rows]
         seeds = self._jobs.episode_seed[jobs]
-        if self._room is not None:
+        if self._writer is not None:
             columns = columns_of([self._jobs.sets[job] for job in jobs.tolist()])
-            self._room.prime(rows, columns, Noise(seeds, np.zeros_like(seeds)))
+            self._writer.prime(rows, columns, Noise(seeds, np.zeros_like(seeds)))
         self._base._prime(rows, seeds=seeds)
 
-    def _alive(self, step: Step, done: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, Any]:
-        """Of the envs whose episode goes on: ids, observations, whether it has just begun, and action masks."""
+    def _unfinished(self, step: Step, done: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray, Any]:
+        """Ids, observations, whether it is a first observation, and action masks of envs whose episode continues."""
         masks, starts = self._actor.masks(step.infos, step.env_ids, ~done), ~step.valid
         if not done.any():
             return step.env_ids, step.obs, starts, masks
@@ -148,12 +147,12 @@ class Loop:
 
 
 def _faults(step: Step, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which of these episodes are to be run again because their env was, and which went non-finite and would again."""
-    told = step.infos.get("_fault")
-    if told is None:
+    """Which of these episodes must run again because their env was restarted, and which ended with NaN or infinity."""
+    faulty = step.infos.get("_fault")
+    if faulty is None:
         return np.zeros(len(positions), np.bool_), np.zeros(len(positions), np.bool_)
-    unfit = told & (step.infos["fault"]["kind"] == NotFiniteError.__name__)
-    return (told & ~unfit)[positions], unfit[positions]
+    not_finite = faulty & (step.infos["fault"]["kind"] == NotFiniteError.__name__)
+    return (faulty & ~not_finite)[positions], not_finite[positions]
 
 
 def _take(obs: Any, positions: np.ndarray, space: gymnasium.Space[Any]) -> Any:

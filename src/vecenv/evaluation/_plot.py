@@ -1,4 +1,4 @@
-"""Pictures: that of an evaluation, and what all have in common. The only module here that knows Matplotlib."""
+"""Plots: of an evaluation, and what all plots share. The only module here that uses Matplotlib."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ def draw(evaluation: Evaluation, path: str | Path) -> None:
 
 
 def need_matplotlib() -> None:
-    """Raise MissingExtra now rather than after the work."""
+    """Raise MissingExtra before the work rather than after it."""
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingExtra("pictures need Matplotlib: pip install 'vecenv[plot]' or 'vecenv[cli]'")
 
 
 def check_picture(path: Path) -> None:
-    """Raise ConfigError now rather than after the work, if Matplotlib draws no such files."""
+    """Raise ConfigError before the work rather than after it, if Matplotlib cannot write such a file."""
     need_matplotlib()
     from matplotlib.backend_bases import FigureCanvasBase
 
     kind = path.suffix[1:].lower()
     if kind and kind not in FigureCanvasBase.filetypes:
         raise ConfigError(
-            f"{path} cannot be drawn: {path.suffix} is none of {', '.join(sorted(FigureCanvasBase.filetypes))}"
+            f"{path} cannot be drawn: {path.suffix} is not one of {', '.join(sorted(FigureCanvasBase.filetypes))}"
         )
 
 
 def new_figure(size: tuple[float, float], grid: Literal["both", "x"] = "both") -> tuple[Any, Any]:
-    """A figure of one plot, in the style of all of ours. It touches no window and no global state."""
+    """A figure with one plot, in vecenv's style. It opens no window and changes no global state."""
     need_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

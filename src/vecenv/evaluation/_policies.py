@@ -1,4 +1,4 @@
-"""Policies of all kinds as one: actions for some envs, memories kept per env."""
+"""One interface to all kinds of policies: actions for some envs, with recurrent states kept per env."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from vecenv.errors import ConfigTypeError, InvalidAction
 _STARTS = ("episode_start", "episode_starts")
 _MASKS = ("action_masks", "action_mask", "mask")
 _MASK_INFO = "action_mask"
-"""Where masks are for policies that do not say by `mask_name` which info they were trained with."""
+"""The info with masks, for policies without a `mask_name` attribute that names it."""
 
 
 def check_policy(policy: Any) -> None:
-    """Raise ConfigTypeError unless it can be asked for actions."""
+    """Raise ConfigTypeError unless the policy is callable or has `predict`."""
     if not callable(policy) and not callable(getattr(policy, "predict", None)):
         raise ConfigTypeError(
             f"policy must be a function of a batch of observations or have predict(); got {type(policy).__name__} "
@@ -35,9 +35,9 @@ def check_policy(policy: Any) -> None:
 
 
 def snapshot(policy: Any) -> Any:
-    """A copy that what happens to the policy from now on does not change."""
+    """A copy that does not change when the policy does."""
     policy = _inner(policy)
-    by_value = (types.FunctionType, types.MethodType, functools.partial)  # copy.deepcopy would not copy what they hold
+    by_value = (types.FunctionType, types.MethodType, functools.partial)  # not copied by copy.deepcopy
     try:
         if isinstance(policy, by_value):
             return cloudpickle.loads(cloudpickle.dumps(policy))
@@ -50,13 +50,13 @@ def snapshot(policy: Any) -> Any:
 
 
 class Actor:
-    """Asks a policy for actions.
+    """Calls a policy for actions.
 
     Args:
         policy: `policy(obs)`, `policy(obs, state, episode_start)` that returns actions and states, an object with
             `predict` (as Stable-Baselines3 has), or a torch module.
         envs: the vector env to act in.
-        deterministic: passed on to policies that have such an argument.
+        deterministic: passed to policies that have such an argument.
     """
 
     def __init__(self, policy: Any, envs: gymnasium.vector.VectorEnv, deterministic: bool) -> None:
@@ -76,17 +76,17 @@ class Actor:
         """Actions for the envs `rows`.
 
         Args:
-            obs: batched.
-            rows: env ids.
-            starts: which of them begin an episode with `obs`.
-            masks: which actions are allowed, None if envs do not say.
+            obs: batched observations.
+            rows: ids of their envs.
+            starts: whether each is the first observation of an episode.
+            masks: which actions are allowed, None without masks.
         """
         keywords = dict(self._fixed)
         if self._mask_name is not None and masks is not None:
             keywords[self._mask_name] = masks
         if not self._recurrent:
             return map_tree(_as_array, self._function(obs, **keywords))
-        state = None if self._memory is None else map_tree(lambda leaf: self._turned(leaf[rows]), self._memory)
+        state = None if self._memory is None else map_tree(lambda leaf: self._envs_first(leaf[rows]), self._memory)
         if self._by_name:
             given = {"state": state, **dict.fromkeys(self._by_name - {"state"}, starts)}
             answer = self._function(obs, **given, **keywords)
@@ -102,35 +102,35 @@ class Actor:
         return map_tree(_as_array, actions)
 
     def masks(self, infos: Any, env_ids: np.ndarray, acting: np.ndarray) -> np.ndarray | None:
-        """What `act` needs of infos; None if the policy takes no masks, or was trained without.
+        """The action masks for `act`, from infos; None if the policy takes no masks or was trained without them.
 
         Args:
             infos: Gymnasium's dict of arrays.
-            env_ids: of the envs in it.
-            acting: which of them are to act.
+            env_ids: ids of the envs in it.
+            acting: which of these envs act next.
 
         Raises:
-            ConfigError: an env tells none although the policy needs them, or others do.
+            ConfigError: an env's infos have no mask although the policy needs one, or although other envs have one.
         """
         name = self._mask_info
         if self._mask_name is None or name is None or not acting.any():
             return None
         return action_masks(infos, name, env_ids, acting) if self._mask_needed or name in infos else None
 
-    def _turned(self, leaf: Any) -> Any:
-        """A memory with its axes of layers and envs exchanged, if it is one that has layers first."""
+    def _envs_first(self, leaf: Any) -> Any:
+        """A recurrent state with its axes of layers and envs exchanged, if layers come first."""
         return leaf.swapaxes(0, 1) if self._layers_first and leaf.ndim > 2 else leaf
 
     def _keep(self, state: Any, rows: np.ndarray) -> None:
-        some = map_tree(self._turned, state)
+        some = map_tree(self._envs_first, state)
         if self._memory is None:
             self._memory = map_tree(lambda leaf: _zeros(leaf, self._count), some)
         map_tree(lambda kept, leaf: kept.__setitem__(rows, leaf), self._memory, some)
 
 
 @contextmanager
-def at_rest(policy: Any) -> Iterator[None]:
-    """Torch modules in evaluation mode, and back as they were."""
+def evaluation_mode(policy: Any) -> Iterator[None]:
+    """Set torch modules to evaluation mode, and restore their mode afterwards."""
     policy = _inner(policy)
     modules = list(policy.modules()) if _is_module(policy) else []
     training = [module.training for module in modules]
@@ -144,13 +144,13 @@ def at_rest(policy: Any) -> Iterator[None]:
 
 
 def _inner(policy: Any) -> Any:
-    """The policy of an algorithm, which holds envs and buffers besides; anything else as it is."""
+    """The policy inside an algorithm, without its envs and buffers; any other policy unchanged."""
     inner = getattr(policy, "policy", None)
     return inner if callable(getattr(policy, "predict", None)) and callable(getattr(inner, "predict", None)) else policy
 
 
 def _function_of(policy: Any, envs: gymnasium.vector.VectorEnv) -> tuple[Callable[..., Any], bool]:
-    """What to call, and whether its memories are [layers, envs, ...], as Stable-Baselines3's are, or [envs, ...]."""
+    """The function to call, and whether its states are [layers, envs, ...], as in Stable-Baselines3, or [envs, ...]."""
     predict = getattr(policy, "predict", None)
     if callable(predict):
         return predict, True
@@ -162,10 +162,10 @@ def _function_of(policy: Any, envs: gymnasium.vector.VectorEnv) -> tuple[Callabl
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[set[str], int]:
-    """Names of the parameters, and how many must be given."""
+    """Names of the parameters, and the number of required ones."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # it is not written in Python
+    except (TypeError, ValueError):  # not a Python function
         return set(), 1
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     required = [one for one in parameters if one.kind in positional and one.default is inspect.Parameter.empty]
@@ -173,12 +173,12 @@ def _parameters(function: Callable[..., Any]) -> tuple[set[str], int]:
 
 
 def _is_module(policy: Any) -> bool:
-    torch = sys.modules.get("torch")  # whoever passes a module has loaded it
+    torch = sys.modules.get("torch")  # to pass a module, the caller has imported torch
     return torch is not None and isinstance(policy, torch.nn.Module)
 
 
 def _ask_module(module: Any, space: gymnasium.Space[Any], obs: Any) -> Any:
-    """What a torch module makes of observations; one number per action of a Discrete space means the greatest."""
+    """Actions from a torch module; if it returns one score per action of a Discrete space, the highest one counts."""
     torch = sys.modules["torch"]
     like = next(module.parameters(), torch.zeros(0))
 
@@ -199,6 +199,6 @@ def _as_array(leaf: Any) -> Any:
 
 
 def _zeros(leaf: Any, count: int) -> Any:
-    """Memories of all envs, like those of some: an array or a tensor."""
+    """States for all envs, of the kind of the given states of some: array or tensor."""
     shape = (count, *leaf.shape[1:])
     return leaf.new_zeros(shape) if hasattr(leaf, "new_zeros") else np.zeros(shape, np.asarray(leaf).dtype)

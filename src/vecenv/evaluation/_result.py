@@ -1,4 +1,4 @@
-"""What an evaluation found: a table, and every episode it is made of."""
+"""The result of an evaluation: a table of statistics, and every episode."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _HEADS = ("scenario", "seed", "n", "mean", "median", "IQM", "95 %", "length")
 
 @dataclass(frozen=True)
 class Row:
-    """Returns of some episodes.
+    """Statistics of the returns of some episodes.
 
     Attributes:
-        group: name that was given to the scenarios this one is of, "" if none.
+        group: the user's name of the group of scenarios, "" without one.
         scenario: name of the parameter set or distribution.
         seed: None for all seeds together.
-        episodes: how many.
-        mean, std, median, iqm: of returns; iqm is the mean of the middle half.
+        episodes: number of episodes.
+        mean, std, median, iqm: statistics of the returns; iqm is the mean of the middle half.
         mean_low, mean_high, iqm_low, iqm_high: bootstrap confidence intervals.
         length: mean length.
-        shortest, longest: lengths.
-        terminated: share of episodes that were not cut off.
+        shortest, longest: smallest and largest length.
+        terminated: share of episodes that terminated rather than being truncated.
     """
 
     group: str
@@ -60,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Gap:
-    """How much less a policy gets in scenarios it was not trained in.
+    """How much lower returns are in scenarios that the policy was not trained in.
 
     Attributes:
         train, test: mean returns.
@@ -80,17 +80,17 @@ class Gap:
 
 
 class Evaluation:
-    """Returns and lengths of all episodes, and statistics of them.
+    """Returns and lengths of all episodes, and their statistics.
 
     Attributes:
         env: name of the env.
-        returns, lengths, terminated: of each episode.
-        scenarios: name of each episode's scenario, `groups`: of its group.
-        seeds, episode_seeds: the seed it was asked for with, and the one its env was reset with.
+        returns, lengths, terminated: one entry per episode.
+        scenarios, groups: names of each episode's scenario and of its group.
+        seeds, episode_seeds: the user's seed of each episode, and the seed of its env's reset.
         parameters: each episode's parameter set.
-        confidence: of the intervals.
+        confidence: confidence level of the intervals.
 
-    Statistics of returns are of those that are finite; `not_finite` counts the others.
+    Statistics include only finite returns; `not_finite` counts the others.
     """
 
     def __init__(self, env: str, jobs: Jobs, outcomes: Outcomes, confidence: float, resamples: int) -> None:
@@ -107,17 +107,17 @@ class Evaluation:
 
     @property
     def summary(self) -> list[Row]:
-        """The rows of the table that are over all seeds: one per scenario."""
+        """The rows of the table that combine all seeds: one per scenario."""
         return [row for row in self.table if row.seed is None]
 
     @property
     def mean(self) -> float:
-        """Mean return of all episodes whose return is finite."""
+        """Mean return of all episodes with a finite return."""
         return float(mean(_finite(self.returns)))
 
     @property
     def not_finite(self) -> int:
-        """How many episodes had a return that is NaN or infinite."""
+        """Number of episodes whose return is NaN or infinite."""
         return int(np.count_nonzero(~np.isfinite(self.returns)))
 
     def gap(self, train: str = "train", test: str = "test") -> Gap:
@@ -131,7 +131,7 @@ class Evaluation:
         _write_csv(path, [field.name for field in fields(Row)], (asdict(row).values() for row in self.table))
 
     def episodes_to_csv(self, path: str | Path) -> None:
-        """Write every episode; parameters that an episode's set does not have are empty."""
+        """Write one line per episode; parameters that are not in an episode's set are empty."""
         names = list(dict.fromkeys(name for values in self.parameters for name in values))
         rows = (
             [*episode.values(), *(values.get(name) for name in names)]
@@ -140,7 +140,7 @@ class Evaluation:
         _write_csv(path, [*next(iter(self._episodes())), *names], rows)
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Everything as JSON text, written to `path` if there is one. NaN and infinity become null."""
+        """The whole result as JSON text, also written to `path` if given. NaN and infinity become null."""
         content = {
             "env": self.env,
             "confidence": self.confidence,
@@ -157,7 +157,7 @@ class Evaluation:
         return text
 
     def plot(self, path: str | Path) -> None:
-        """Draw each scenario's interquartile mean with its interval, over the returns of all episodes."""
+        """Plot each scenario's interquartile mean with its interval, over the returns of all episodes."""
         from vecenv.evaluation._plot import draw
 
         draw(self, path)
@@ -196,7 +196,7 @@ class Evaluation:
 
     @property
     def _left_out(self) -> str:
-        return f" ({self.not_finite} with a return that is not finite, in no statistic of returns)" * (
+        return f" ({self.not_finite} with a return that is not finite, left out of all statistics)" * (
             self.not_finite > 0
         )
 
@@ -282,13 +282,13 @@ def _write_csv(path: str | Path, heads: Sequence[str], rows: Any) -> None:
 
 
 def _finite(returns: np.ndarray) -> np.ndarray:
-    """Those that are finite; a single NaN, of which all statistics are NaN, if none is."""
+    """The finite returns; a single NaN if there are none, so that all statistics are NaN."""
     finite = returns[np.isfinite(returns)]
     return finite if len(finite) else np.full(1, np.nan)
 
 
 def _number(value: float) -> str:
-    """About five digits, those of numbers below a hundred after the point."""
+    """The number with about five digits, at most two of them after the point."""
     return f"{value:.{0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2}f}"
 
 
@@ -297,7 +297,7 @@ def _padded(cell: str, width: int, at: int) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON knows."""
+    """The value as JSON can store it."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Statistics of returns: robust means, and how sure they are."""
+"""Statistics of returns: robust means and confidence intervals."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 Statistic = Callable[..., np.ndarray]
-"""Of one or several arrays, along their last axis."""
+"""A function of one or several arrays, along their last axis."""
 _ELEMENTS = 4_000_000
-"""Numbers that are resampled at a time: a bound on memory."""
+"""Number of values that are resampled at a time, to limit memory."""
 
 
 def mean(values: np.ndarray) -> np.ndarray:
@@ -18,7 +18,7 @@ def mean(values: np.ndarray) -> np.ndarray:
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """The mean, along the last axis, of the middle half: a quarter of the values is cut off at each end."""
+    """The mean of the middle half along the last axis: a quarter of the values is left out at each end."""
     values = np.asarray(values, np.float64)
     count = values.shape[-1]
     cut = count // 4
@@ -27,7 +27,7 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
 
 
 def difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """By how much the mean of the first is greater."""
+    """Mean of the first minus mean of the second."""
     return mean(first) - mean(second)
 
 
@@ -39,17 +39,17 @@ def bootstrap(
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """The percentile interval of a statistic: its spread over samples drawn from the samples, with replacement.
+    """The percentile interval of a statistic over resamples drawn with replacement.
 
     Args:
-        samples: one-dimensional, independent of each other.
-        statistic: of as many arrays, along their last axis.
+        samples: one-dimensional arrays, independent of each other.
+        statistic: function of that many arrays, along their last axis.
         confidence: share of resamples whose statistic is inside.
-        resamples: how many.
-        seed: of the drawing.
+        resamples: number of resamples.
+        seed: seed of the resampling.
 
     Returns:
-        Lowest and highest value. With a single value per sample there is nothing to draw and both are the statistic.
+        Lowest and highest value. If every sample has a single value, both are the statistic itself.
     """
     if all(len(sample) == 1 for sample in samples):
         value = float(statistic(*samples))

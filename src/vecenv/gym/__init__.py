@@ -1,8 +1,8 @@
-"""The face of `gym.vector` before Gymnasium 1.0: `make`, `SyncVectorEnv` and `AsyncVectorEnv` as of gym 0.21 to 0.26.
+"""Interface of `gym.vector` before Gymnasium 1.0: `make`, `SyncVectorEnv`, `AsyncVectorEnv` as in gym 0.21 to 0.26.
 
-An episode that ends begins again in the same step. By default results are those of 0.26.2: five values, infos as a
-dict of arrays with "final_observation" and "final_info". `step_tuple=4` and `infos="list"` give those of 0.21, with
-"terminal_observation". The single envs are Gymnasium's.
+When an episode ends, the next one begins in the same step. By default results are those of 0.26.2: five values, infos
+as a dict of arrays with "final_observation" and "final_info". `step_tuple=4` and `infos="list"` give those of 0.21,
+with "terminal_observation". The single envs are Gymnasium's.
 """
 
 from __future__ import annotations
@@ -38,22 +38,23 @@ def make(
 
     Args:
         id: a Gymnasium id.
-        num_envs: how many.
+        num_envs: number of envs.
         asynchronous: True runs them in worker processes, False in this one.
         wrappers: one or several wrappers, applied to each env.
-        disable_env_checker: whether env 0 goes without Gymnasium's checker; None asks its spec. The others have none.
+        disable_env_checker: whether env 0 runs without Gymnasium's checker; None: as its spec says. Other envs have
+            none.
         step_tuple: 5: `step` returns (obs, rewards, terminateds, truncateds, infos) and `reset` (obs, infos);
             4: `step` returns (obs, rewards, dones, infos) and `reset` obs alone, unless `return_info=True`.
         infos: "dict": one dict of arrays, as in 0.24 and later; "list": one dict per env, as before.
-        new_step_api: what 0.25 called `step_tuple`: True is 5, False is 4.
+        new_step_api: the argument of 0.25 for `step_tuple`: True is 5, False is 4.
         context: start method of the worker processes.
-        check_finite: as for `vecenv.make`; gym did not look.
+        check_finite: as in `vecenv.make`; gym had no such check.
         **kwargs: constructor arguments of the envs.
     """
     if new_step_api is not None:
         step_tuple = 5 if new_step_api else 4
     env_kwargs = [{**kwargs, "disable_env_checker": True if row else disable_env_checker} for row in range(num_envs)]
-    env_fns, spec = factories(id, num_envs, env_kwargs, wrappers)  # type: ignore[arg-type]  # one wrapper will do
+    env_fns, spec = factories(id, num_envs, env_kwargs, wrappers)  # type: ignore[arg-type]  # or one wrapper
     asked: Any = {"step_tuple": step_tuple, "infos": infos, "check_finite": check_finite}
     envs = AsyncVectorEnv(env_fns, context=context, **asked) if asynchronous else SyncVectorEnv(env_fns, **asked)
     envs.spec = spec

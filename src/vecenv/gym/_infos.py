@@ -14,9 +14,9 @@ _ALWAYS_OBJECTS = frozenset({"final_observation", "final_info"})
 
 
 def flat_arrays(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Per key an array over envs and a bool array `_key` of those that have it.
+    """For each key an array over envs and a bool array `_key` that marks the envs that have it.
 
-    Numbers share an array of numbers. Whatever is no number, arrays and dicts too, is in an object array as it is.
+    Numbers are in an array of numbers. All other values, arrays and dicts included, are in an object array, unchanged.
     """
     if not any(infos):
         return {}
@@ -32,7 +32,7 @@ def flat_arrays(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def with_final(step: Step, infos: list[dict[str, Any]], final_infos: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add "final_observation" and "final_info" to the infos of the envs whose episode ended; changes and returns them.
 
-    The rest of these infos is what the reset of the next episode said.
+    The other entries of these infos are those of the next episode's reset.
     """
     for row in np.flatnonzero(step.rolled).tolist():
         infos[row]["final_observation"] = step.infos["final_obs"][row]

@@ -1,4 +1,4 @@
-"""`gym.vector`'s vector envs over ours."""
+"""`gym.vector`'s vector envs, on vecenv's."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _CLOSE_SECONDS = 5.0
 
 
 class VectorEnv(gymnasium.vector.VectorEnv):
-    """What both vector envs of `gym.vector` can do.
+    """Base class of both vector envs of `gym.vector`.
 
-    An episode that ends begins again in the same step: `obs` is then the first observation of the next one. With
-    `infos="dict"`, `infos["final_observation"]` and `infos["final_info"]` are object arrays of what ended it (None
-    elsewhere, bool masks under the same names with "_" before them) and the other infos are those of the reset. With
-    `infos="list"`, `infos[i]` is what env i said on its last step, with "terminal_observation" and
+    When an episode ends, the next one begins in the same step: `obs` is then its first observation. With
+    `infos="dict"`, `infos["final_observation"]` and `infos["final_info"]` are object arrays with the last results of
+    the ended episode (None elsewhere; the bool masks have the same names with "_" in front), and the other infos are
+    those of the reset. With `infos="list"`, `infos[i]` is env i's info of the step, with "terminal_observation" and
     "TimeLimit.truncated" where its episode ended.
 
-    With `step_tuple=4` a step is (obs, rewards, dones, infos); "TimeLimit.truncated" in infos tells truncation.
+    With `step_tuple=4` a step is (obs, rewards, dones, infos); "TimeLimit.truncated" in infos marks truncation.
     """
 
     is_vector_env = True
@@ -64,15 +64,15 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """Begin a new episode in every env.
 
         Args:
-            seed: None; an int, of which env i gets `seed + i`; or one int or None per env.
-            return_info: True returns (obs, infos), False obs alone; None is True if a step has five values.
-            options: handed to the reset of every env.
+            seed: None; an int, which gives env i the seed `seed + i`; or one int or None per env.
+            return_info: True returns (obs, infos), False only obs; None is True if a step has five values.
+            options: passed to the reset of every env.
         """
         self.reset_async(seed, return_info, options)
         return self.reset_wait(seed=seed, return_info=return_info, options=options)
 
     def reset_async(self, seed: Seeds = None, return_info: bool | None = None, options: Any = None) -> None:
-        """Start a reset; `reset_wait` has its results. See `reset` for the arguments."""
+        """Start a reset; `reset_wait` returns its results. See `reset` for the arguments."""
         self._check_no_call("reset_async")
         per_env = None if options is None else [options] * self.num_envs
         self._front._start_reset(self._seeds if seed is None else seed, per_env)
@@ -85,7 +85,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """Results of `reset_async`: obs, or (obs, infos). `seed` and `options` were used when it started.
 
         Raises:
-            TimeoutError: nothing is lost; call it again to wait on.
+            TimeoutError: nothing is lost; call it again to continue waiting.
         """
         step, infos, _ = self._receive("reset", timeout)
         if return_info is None:
@@ -93,9 +93,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         return (step.obs, flat_arrays(infos) if self.infos == "dict" else infos) if return_info else step.obs
 
     def seed(self, seed: Seeds = None) -> list[int | None]:
-        """Choose the seeds of the next reset, unless that is given its own; returns one per env.
+        """Set the seeds of the next reset, unless that has its own; returns one seed per env.
 
-        The episodes that are running are not touched: Gymnasium's envs are seeded by their reset.
+        Running episodes are not affected: Gymnasium's envs are seeded by their reset.
         """
         seeds = spread(seed, self.num_envs)
         self._seeds = seed
@@ -107,7 +107,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         return self.step_wait()
 
     def step_async(self, actions: Any) -> None:
-        """Start a step; `step_wait` has its results."""
+        """Start a step; `step_wait` returns its results."""
         self._check_no_call("step_async")
         self._front.send(actions)
         self._pending = "step"
@@ -116,7 +116,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """Results of `step_async`.
 
         Raises:
-            TimeoutError: nothing is lost; call it again to wait on.
+            TimeoutError: nothing is lost; call it again to continue waiting.
         """
         step, infos, final_infos = self._receive("step", timeout)
         rendered = self._render_infos(step, infos, final_infos)
@@ -197,7 +197,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             raise NothingPendingError(f"Calling `{call}_wait` without any prior call to `{call}_async`.", call)
 
     def _check_no_call(self, call: str) -> None:
-        """The front knows which steps and resets are pending, but not of a call that was only prepared."""
+        """Check that no call was prepared: the front knows only about pending steps and resets."""
         if self._pending == "call":
             raise _pending_error(call, "call")
 
@@ -207,12 +207,12 @@ class SyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
 
     Args:
         env_fns: functions that create the environments.
-        observation_space: of a single env; None asks the envs. Another one than theirs is an error.
-        action_space: of a single env, likewise.
-        copy: False hands out views that the next step overwrites.
-        step_tuple: how many values a step returns, see `vecenv.gym.make`.
+        observation_space: space of a single env; None: as the envs have it. A different space is an error.
+        action_space: space of a single env; None: as the envs have it. A different space is an error.
+        copy: False returns views that the next step overwrites.
+        step_tuple: number of values that a step returns, see `vecenv.gym.make`.
         infos: "dict" or "list", see `vecenv.gym.make`.
-        check_finite: as for `vecenv.make`; gym did not look.
+        check_finite: as in `vecenv.make`; gym had no such check.
     """
 
     def __init__(
@@ -239,16 +239,16 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
 
     Args:
         env_fns: functions that create the environments.
-        observation_space: of a single env; None asks the envs. Another one than theirs is an error.
-        action_space: of a single env, likewise.
-        shared_memory: kept for compatibility: observations of a fixed size are always in shared memory.
-        copy: False hands out views that the next step overwrites.
-        context: start method; None is "forkserver" where there is one.
-        daemon: kept for compatibility: workers never outlive this process and may have children.
-        worker: refused: it is a function for the other end of pipes that are not there.
-        step_tuple: how many values a step returns, see `vecenv.gym.make`.
+        observation_space: space of a single env; None: as the envs have it. A different space is an error.
+        action_space: space of a single env; None: as the envs have it. A different space is an error.
+        shared_memory: accepted for compatibility: observations of a fixed size are always in shared memory.
+        copy: False returns views that the next step overwrites.
+        context: start method; None: "forkserver" where available.
+        daemon: accepted for compatibility: workers never outlive this process and may have children.
+        worker: not supported: vecenv does not use gym's pipes.
+        step_tuple: number of values that a step returns, see `vecenv.gym.make`.
         infos: "dict" or "list", see `vecenv.gym.make`.
-        check_finite: as for `vecenv.make`; gym did not look.
+        check_finite: as in `vecenv.make`; gym had no such check.
 
     Raises:
         UnsupportedError: a `worker` was given.
@@ -272,8 +272,8 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
         _check_options(step_tuple, infos)
         if worker is not None:
             raise UnsupportedError(
-                f"worker={worker!r}: custom workers belonged to gym's protocol of one pipe per env, which is not used "
-                "here; put what it does into a wrapper around each env"
+                f"worker={worker!r}: custom workers need gym's protocol of one pipe per env, not used here; put its "
+                "behaviour into a wrapper around each env"
             )
         env_fns = list(env_fns)
         front = make(

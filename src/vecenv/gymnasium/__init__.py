@@ -1,7 +1,7 @@
-"""Gymnasium's face: `SyncVectorEnv`, `AsyncVectorEnv` and `make_vec` with Gymnasium's names, order and defaults.
+"""Gymnasium's interface: `SyncVectorEnv`, `AsyncVectorEnv` and `make_vec` with its names, argument order and defaults.
 
 Replace `gymnasium.vector.AsyncVectorEnv` by `vecenv.gymnasium.AsyncVectorEnv` and nothing else changes, except that
-it is faster, closes in bounded time, and says which env failed and why.
+it is faster, closes in bounded time, and its errors say which env failed and why.
 """
 
 from vecenv._make.registration import register

@@ -26,21 +26,21 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
 
     Args:
         env_fns: functions that create the environments.
-        shared_memory: kept for compatibility: observations of a fixed size are always in shared memory. As in
+        shared_memory: accepted for compatibility: observations of a fixed size are always in shared memory. As in
             Gymnasium, True refuses custom spaces.
         copy: whether observations are copied, or views of shared memory.
-        context: start method; None is "forkserver" where there is one.
-        daemon: kept for compatibility: workers never outlive this process and may have children.
-        worker: a worker of Gymnasium's pipe protocol; then this is Gymnasium's own AsyncVectorEnv.
+        context: start method; None: "forkserver" where available.
+        daemon: accepted for compatibility: workers never outlive this process and may have children.
+        worker: a worker function of Gymnasium's pipe protocol; Gymnasium's own AsyncVectorEnv is returned then.
         observation_mode: "same", "different" or a pair of (batched space, single space).
         autoreset_mode: what happens when an episode ends.
-        max_concurrency: how many envs may run at a time; the number of workers.
-        workers: number of worker processes; default: the processors there are.
-        check_finite: as for `vecenv.make`; Gymnasium does not look.
+        max_concurrency: how many envs may run at a time: the number of workers.
+        workers: number of worker processes; default: the number of processors.
+        check_finite: as in `vecenv.make`; Gymnasium has no such check.
     """
 
     def __new__(cls, *args: Any, worker: Any = None, **kwargs: Any) -> Any:
-        """Gymnasium's own class if a custom worker is given, which only it can talk to."""
+        """Return Gymnasium's own class if a custom worker is given, because only that can run it."""
         worker = args[5] if len(args) > 5 else worker
         if worker is None:
             return super().__new__(cls)
@@ -99,7 +99,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
 
     @property
     def observations(self) -> Any:
-        """The observations as they are in shared memory."""
+        """The observations in shared memory. Not a copy."""
         return self._batch.observation_layout.batched(self._batch.obs)
 
     @property
@@ -109,33 +109,33 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         return AsyncState(self._call_order.pending_call) if self._call_order.pending_count else AsyncState.DEFAULT
 
     def reset_async(self, seed: Any = None, options: Any = None) -> None:
-        """Start a reset; `reset_wait` has its results."""
+        """Start a reset; `reset_wait` returns its results."""
         self._start_reset(seed, options)
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """Results of `reset_async`.
 
         Raises:
-            TimeoutError: nothing is lost; call it again to wait on.
+            TimeoutError: nothing is lost; call it again to continue waiting.
         """
         self._check_waiting(AsyncState.WAITING_RESET)
         return self._deliver("reset_wait", None, timeout, self._results.of_reset)
 
     def step_async(self, actions: Any) -> None:
-        """Start a step; `step_wait` has its results."""
+        """Start a step; `step_wait` returns its results."""
         self._run("step_async", self._send_step, actions, None, "step_async")
 
     def step_wait(self, timeout: float | None = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Results of `step_async`.
 
         Raises:
-            TimeoutError: nothing is lost; call it again to wait on.
+            TimeoutError: nothing is lost; call it again to continue waiting.
         """
         self._check_waiting(AsyncState.WAITING_STEP)
         return tuple(self._deliver("step_wait", None, timeout, self._results.step))  # type: ignore[return-value]  # a Step is these five
 
     def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
-        """Start a call; `call_wait` has its results."""
+        """Start a call; `call_wait` returns its results."""
         self._check_name(name)
         self._run("call_async", self._start_call, name, args, kwargs)
 
@@ -149,7 +149,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         """Results of `call_async`, one per env.
 
         Raises:
-            TimeoutError: nothing is lost; call it again to wait on.
+            TimeoutError: nothing is lost; call it again to continue waiting.
         """
         self._check_waiting(AsyncState.WAITING_CALL)
         try:
@@ -186,7 +186,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         self.engine.close(0.0 if terminate else 5.0 if timeout is None else timeout)
 
     def close(self, timeout: float | None = None, terminate: bool = False, **kwargs: Any) -> None:
-        """End everything. May be called twice, during a step, after a failure."""
+        """Close the envs and end the workers. May be called twice, during a step, or after a failure."""
         super().close(timeout=timeout, terminate=terminate, **kwargs)  # type: ignore[arg-type]  # None is Gymnasium's default
 
     def _send_reset(self, seed: Any, options: Any) -> None:
@@ -208,7 +208,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
 
     def _report(self, error: EnvError) -> None:
         gymnasium.logger.error(f"Received the following error from Worker-{error.row} - Shutting it down")
-        gymnasium.logger.error(error.remote_traceback.replace("%", "%%"))  # Gymnasium formats what it logs
+        gymnasium.logger.error(error.remote_traceback.replace("%", "%%"))  # Gymnasium's logger formats with %
 
     def _check_no_call(self, name: str) -> None:
         if self._waiting_call:

@@ -1,4 +1,4 @@
-"""What both of Gymnasium's vector envs do, and ours otherwise does not."""
+"""Behaviour of both of Gymnasium's vector envs that differs from vecenv's own."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from vecenv.errors import EnvError, WorkerTimeout
 
 
 class GymnasiumFace(VectorEnv):
-    """The front as Gymnasium's users know it: lenient, and one env's error takes the others' results along."""
+    """VectorEnv with Gymnasium's behaviour: fewer checks, and an env's error discards the results of the other envs."""
 
     _lenient = True
 
     def _receive(self, count: int, timeout: float | None) -> Rows:
-        """If envs fail, report each, give up the results of the others and raise the last error."""
+        """If envs fail, report each failure, discard the results of the others and raise the last error."""
         try:
             return super()._receive(count, timeout)
         except WorkerTimeout:
@@ -36,12 +36,12 @@ class GymnasiumFace(VectorEnv):
         raise last
 
     def _report(self, error: EnvError) -> None:
-        """Say that an env failed, beyond raising."""
+        """Report that an env failed, in addition to raising."""
 
 
 @contextlib.contextmanager
 def named(name: str) -> Iterator[None]:
-    """Let an error about differing spaces begin with the class the user wrote."""
+    """Make an error about differing spaces begin with the name of the user's class."""
     try:
         yield
     except SpaceMismatch as error:

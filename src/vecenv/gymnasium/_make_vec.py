@@ -1,4 +1,4 @@
-"""`gymnasium.make_vec` with our vector envs."""
+"""`gymnasium.make_vec` with vecenv's vector envs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ def make_vec(
     wrappers: Sequence[Any] | None = None,
     **kwargs: Any,
 ) -> gymnasium.vector.VectorEnv:
-    """Make a vector env as `gymnasium.make_vec` does; "sync" and "async" are ours, an env's own entry point is its own.
+    """Like `gymnasium.make_vec`, with vecenv's "sync" and "async"; "vector_entry_point" uses the env's own entry point.
 
     Args:
         id: a Gymnasium id or EnvSpec.
-        num_envs: how many.
-        vectorization_mode: "sync", "async" or "vector_entry_point"; None takes the env's entry point, else "sync".
+        num_envs: number of envs.
+        vectorization_mode: "sync", "async" or "vector_entry_point"; None: the env's entry point if it has one, else
+            "sync".
         vector_kwargs: arguments of SyncVectorEnv or AsyncVectorEnv.
         wrappers: applied to every single env.
         **kwargs: constructor arguments of the envs.

@@ -22,7 +22,7 @@ class SyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: igno
         copy: whether observations are copied, or views that the next step overwrites.
         observation_mode: "same", "different" or a pair of (batched space, single space).
         autoreset_mode: what happens when an episode ends.
-        check_finite: as for `vecenv.make`; Gymnasium does not look.
+        check_finite: as in `vecenv.make`; Gymnasium has no such check.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""MuJoCo at native speed: Gymnasium's tasks, and tasks of your own. See docs/mujoco.md."""
+"""MuJoCo at native speed: Gymnasium's tasks, and your own tasks. See docs/mujoco.md."""
 
 from vecenv.mujoco._task import Task
 

@@ -1,4 +1,4 @@
-"""A task as a plain Python env: what you debug, what native code is compared with, and what draws."""
+"""A task as a plain Python env: for debugging, for rendering, and as the reference for native code."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class TaskEnv(KernelEnv):
     """One env of a task, run by Python and MuJoCo's Python bindings.
 
     Args:
-        kernel: of the task, with its model.
-        render_mode: None, or one of Gymnasium's for MuJoCo envs.
+        kernel: kernel of the task, with its model.
+        render_mode: None, or a render mode of Gymnasium's MuJoCo envs.
         **kwargs: parameters.
 
     Attributes:
-        model, data: MuJoCo's own.
+        model, data: MuJoCo's objects.
     """
 
     kernel: TaskKernel
 
     def __init__(self, kernel: TaskKernel, render_mode: str | None = None, **kwargs: Any) -> None:
-        self._simulator = _Drawing(kernel, render_mode)
+        self._simulator = _RenderingSimulator(kernel, render_mode)
         super().__init__(kernel, render_mode, **kwargs)
         self.model, self.data = self._simulator.model, self._simulator.data
         held = {name: cells(array) for name, array in kernel.memory(self._simulator).items()}
@@ -59,7 +59,7 @@ class TaskEnv(KernelEnv):
         return obs, reward, terminated, truncated, info
 
     def continue_from(self, params: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> None:
-        """Become a copy of an env with these parameters (columns of one row) and this state."""
+        """Take over the parameters (columns of one row) and the state of another env."""
         self.adopt(params)
         for name, value in state.items():
             if self.kernel.state[name].shape:
@@ -80,7 +80,7 @@ class TaskEnv(KernelEnv):
             self.render()
 
 
-class _Drawing(Simulator):
+class _RenderingSimulator(Simulator):
     """A simulator with Gymnasium's renderer."""
 
     def __init__(self, kernel: TaskKernel, render_mode: str | None) -> None:
@@ -91,7 +91,7 @@ class _Drawing(Simulator):
         self.model.vis.global_.offheight = self._camera.setdefault("height", _SIZE)
 
     def draw(self) -> Any:
-        """What `render` returns."""
+        """The result of `render`."""
         if self._renderer is None:
             try:
                 from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
@@ -100,14 +100,14 @@ class _Drawing(Simulator):
                 default = camera.pop("default_camera_config", camera_of(self._task))
                 self._renderer = MujocoRenderer(self.model, self.data, default, **camera)
             except ImportError as error:
-                raise MissingExtra(f"drawing MuJoCo envs needs more ({error}); pip install 'vecenv[mujoco]'") from error
+                raise MissingExtra(f"rendering MuJoCo needs more ({error}); pip install 'vecenv[mujoco]'") from error
         try:
             return self._renderer.render(self._render_mode)
         except MissingExtra:
             raise
         except Exception as error:
             raise ConfigError(
-                f"MuJoCo cannot draw here: {type(error).__name__}: {error}. Set MUJOCO_GL to egl (with a graphics "
+                f"MuJoCo cannot render here: {type(error).__name__}: {error}. Set MUJOCO_GL to egl (with a graphics "
                 "driver), osmesa (without) or glfw (with a screen) before Python starts"
             ) from error
 
@@ -119,7 +119,7 @@ class _Drawing(Simulator):
 
 
 def camera_of(task: type[Task]) -> Mapping[str, Any] | None:
-    """From where a task is looked at: what it says, or what Gymnasium's env of the same id does."""
+    """Camera settings: those of the task, or those of Gymnasium's env with the same id."""
     if task.id not in GYMNASIUM:
         return task.camera
     module = importlib.import_module(str(registry[task.id].entry_point).partition(":")[0])
@@ -127,13 +127,13 @@ def camera_of(task: type[Task]) -> Mapping[str, Any] | None:
 
 
 def task_env(task: type[Task], render_mode: str | None = None, **kwargs: Any) -> TaskEnv:
-    """One Python env of a task. What Gymnasium calls."""
+    """One Python env of a task; Gymnasium's entry point."""
     kernel, rest = build_task(task, kwargs)
     return TaskEnv(kernel, render_mode, **rest)
 
 
 def divergence_info(kernel: TaskKernel, kind: int, failed: np.ndarray) -> dict[str, Any]:
-    """What infos say of a simulation that has gone wrong: of what, and the state from which it did."""
+    """The info about a diverged simulation: which values are bad, and the state before the step that diverged."""
     positions, velocities = kernel.model.nq, kernel.model.nv
     return {
         "kind": what_is_bad(int(kind)),

@@ -1,4 +1,4 @@
-"""From a task and a model to a kernel: fields of the simulation, the functions around the user's, parameters."""
+"""Build a kernel from a task and a model: fields of the simulation, parameters, and functions around the user's."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from vecenv.mujoco._task import Task
 
 ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 CAMERA = ("default_camera_config", "width", "height", "camera_id", "camera_name", "max_geom", "visual_options")
-"""Arguments of `make` that are for rendering alone."""
+"""Arguments of `make` that are only for rendering."""
 _FUNCTIONS = ("reset", "begin", "control", "reward", "terminated", "truncated", "observe")
 _OF_MODEL = ("timestep", "dt")
-"""Parameters that every task has."""
+"""Parameters of every task."""
 _OURS = "vecenv.mujoco.tasks."
 _RENDER_MODES = ("human", "rgb_array", "depth_array", "rgbd_tuple")
 
@@ -52,14 +52,14 @@ class TaskKernel(Kernel):
 
     Attributes:
         task: the user's class.
-        source: of the model.
-        model: MuJoCo's; its numbers are never changed.
+        source: source of the model: its XML text, or a path.
+        model: MuJoCo's model; its numbers are never changed.
         frame_skip: steps of MuJoCo per step of an env.
-        fields: names of fields of the simulation that are used.
+        fields: names of the simulation's fields that the task uses.
         model_params: parameters that are fields of the model.
-        step_info: infos that only steps have.
+        step_info: infos of steps, which resets do not have.
         camera: arguments for rendering.
-        natives: native code that was made for it, by shapes of observations.
+        natives: native code that was compiled for it, by shapes of observations.
     """
 
     task: type[Task] = Task
@@ -73,7 +73,7 @@ class TaskKernel(Kernel):
     natives: dict[Any, Any] = field(default_factory=dict)
 
     def simulator(self) -> Simulator:
-        """A simulation for one thread, which may change the model's numbers if envs have their own."""
+        """A simulator for one thread; it may change its model's numbers if envs have their own."""
         return Simulator(self.model, self.frame_skip, self.fields, own=bool(self.model_params))
 
     def memory(self, simulator: Simulator) -> dict[str, np.ndarray]:
@@ -86,15 +86,15 @@ class TaskKernel(Kernel):
 
 
 def _rebuilt(task: type[Task], source: str, frame_skip: int, camera: dict[str, Any]) -> TaskKernel:
-    """What pickle calls."""
+    """Rebuild the kernel when it is unpickled."""
     return build_task(task, {"xml_file": source, "frame_skip": frame_skip, **camera})[0]
 
 
 def build_task(task: type[Task], kwargs: Mapping[str, Any]) -> tuple[TaskKernel, dict[str, Any]]:
-    """The kernel of a task, and those arguments of `make` that are values of its parameters.
+    """The kernel of a task, and the arguments of `make` that are values of its parameters.
 
     Raises:
-        ConfigError: there is no such model, or MuJoCo cannot compile it.
+        ConfigError: the model does not exist, or MuJoCo cannot compile it.
         KernelError: the definition breaks a rule.
     """
     rest = dict(kwargs)
@@ -102,13 +102,13 @@ def build_task(task: type[Task], kwargs: Mapping[str, Any]) -> tuple[TaskKernel,
     frame_skip = positive_int("frame_skip", rest.pop("frame_skip", task.frame_skip))
     camera = {name: rest.pop(name) for name in CAMERA if name in rest}
     if given is None and not camera and task.__module__.startswith(_OURS):
-        return _ours(task, frame_skip), rest
+        return _cached_kernel(task, frame_skip), rest
     return _built(task, given if given is not None else _declared_model(task), frame_skip, camera), rest
 
 
 @functools.cache
-def _ours(task: type[Task], frame_skip: int) -> TaskKernel:
-    """The kernel of a task that never changes, with a model that never does."""
+def _cached_kernel(task: type[Task], frame_skip: int) -> TaskKernel:
+    """The kernel of one of vecenv's own tasks, with a model from Gymnasium; neither changes, so it is cached."""
     return _built(task, _declared_model(task), frame_skip, {})
 
 
@@ -150,19 +150,19 @@ def _built(task: type[Task], given: str, frame_skip: int, camera: dict[str, Any]
 
 
 def _draw(s: Any, p: Any) -> Any:
-    """What `KernelEnv.render` calls."""
+    """Called by `KernelEnv.render`."""
     return s.simulator.draw()
 
 
 def _declared_model(task: type[Task]) -> str:
     source = getattr(task, "model", None)
     if not isinstance(source, str):
-        raise KernelError("there is no model; write model = 'robot.xml', or the text of the XML", task.__name__)
+        raise KernelError("the task has no model; write model = 'robot.xml', or the text of the XML", task.__name__)
     return source
 
 
 def _found(source: str, task: type[Task]) -> str:
-    """Where a model is: a path, beside the file of the task, or among Gymnasium's."""
+    """The model as XML text or as a path: as given, relative to the task's file, or among Gymnasium's assets."""
     if not isinstance(source, str):
         raise ConfigError(f"xml_file must be a path or the text of an XML file, got {source!r:.60}")
     if source.lstrip().startswith("<"):
@@ -171,7 +171,7 @@ def _found(source: str, task: type[Task]) -> str:
         return str(Path(source).expanduser())
     try:
         beside = Path(inspect.getsourcefile(task) or "").with_name(source)
-    except (OSError, TypeError, ValueError):  # of a notebook or a prompt
+    except (OSError, TypeError, ValueError):  # a class from a notebook or a prompt has no file
         beside = Path(source)
     return str(next((path for path in (beside, ASSETS / source) if path.exists()), source))
 
@@ -182,7 +182,7 @@ def _fields_of(task: type[Task], kind: str, model: Any) -> dict[str, Field]:
 
 
 def _own_fields(model: Any, used: Mapping[str, tuple[int, ...]], model_params: Iterable[str]) -> dict[str, Field]:
-    """Fields of the simulation, the state that each env keeps of it, and what is left of one that failed."""
+    """Fields of the simulation, of the state that each env keeps, and of the last state before a divergence."""
     number = np.dtype(np.float64)
     size = state_size(model)
     fields = {name: Field(name, number, shape) for name, shape in used.items()}
@@ -198,7 +198,7 @@ def _own_fields(model: Any, used: Mapping[str, tuple[int, ...]], model_params: I
 def _check_names(task: type[Task], names: list[str], reserved: set[str]) -> None:
     twice = {name for name in names if names.count(name) > 1 or name in reserved}
     if twice:
-        rule = f"the field {min(twice)!r} is declared twice, or is one of the simulation's; use another name"
+        rule = f"the field {min(twice)!r} is declared twice, or is a field of the simulation; use another name"
         raise KernelError(rule, task.__name__)
 
 
@@ -220,12 +220,12 @@ def _params(task: type[Task], model: Any, frame_skip: int) -> tuple[dict[str, Fi
 def _definition(
     task: type[Task], model: Any, frame_skip: int, params: Mapping[str, Field], step_info: Mapping[str, Field]
 ) -> type:
-    """The class that is compiled: the task with the functions around the user's, and its spaces for this model."""
+    """The class that is compiled: the task, functions around the user's, and its spaces for this model."""
     put = [params[name] for name in task.model_params]
     functions: Any = [_function(task, name) for name in _FUNCTIONS[:-1]]
     functions += _generated(put, step_info.values())
-    reset, step = _around(*functions)
-    for function, source in zip((reset, step), _AROUND, strict=True):
+    reset, step = _kernel_functions(*functions)
+    for function, source in zip((reset, step), _FUNCTION_SOURCES, strict=True):
         share_source(function, source)
     fps = int(np.round(1.0 / (model.opt.timestep * frame_skip)))
     members: dict[str, Any] = {
@@ -243,9 +243,9 @@ def _definition(
 def _configured(task: type[Task], model: Any, **kwargs: Any) -> Mapping[str, Any]:
     for name in _OF_MODEL:
         if name in kwargs:
-            raise ConfigError(f"{name} is the model's; change timestep in the XML, or frame_skip")
+            raise ConfigError(f"{name} comes from the model; change timestep in the XML, or frame_skip")
     for name in kwargs.keys() & set(task.fixed) - inspect.signature(task.configure).parameters.keys():
-        raise ConfigTypeError(f"{task.id or task.__name__} has no argument {name!r}; it is found in the model")
+        raise ConfigTypeError(f"{task.id or task.__name__} has no argument {name!r}; its value comes from the model")
     return task.configure(model, **kwargs)
 
 
@@ -256,7 +256,7 @@ def _space(declared: Any, model: Any) -> Any:
 
 
 def _controls(model: Any) -> Box:
-    """Gymnasium's action space."""
+    """The controls within their ranges, as in Gymnasium."""
     low, high = model.actuator_ctrlrange.copy().astype(np.float32).T
     return Box(low=low, high=high, dtype=np.float32)
 
@@ -269,7 +269,7 @@ def _function(task: type[Task], name: str) -> Any:
 # --- the functions around the user's ---------------------------------------------------------------------------------
 
 
-def _around(
+def _kernel_functions(
     own_reset: Callable[..., Any],
     begin: Callable[..., Any],
     control: Callable[..., Any],
@@ -279,7 +279,7 @@ def _around(
     put_model: Callable[..., Any],
     forget: Callable[..., Any],
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`reset` and `step` of the kernel."""
+    """`reset` and `step` of the kernel, around the user's functions."""
 
     def reset(s: Any, rng: Any, p: Any) -> None:
         put_model(s, p)
@@ -312,13 +312,13 @@ def _around(
     return reset, step
 
 
-_NOBODY: Any = [_draw] * 8
-_AROUND = [read_source(function) for function in _around(*_NOBODY)]
-"""Their text, read once: the file may be another one when a task is built."""
+_PLACEHOLDERS: Any = [_draw] * 8
+_FUNCTION_SOURCES = [read_source(function) for function in _kernel_functions(*_PLACEHOLDERS)]
+"""Text of these functions, read once: the file on disk may have changed when a task is built."""
 
 
 def _generated(model_params: Iterable[Field], step_info: Iterable[Field]) -> tuple[Any, Any]:
-    """`put_model(s, p)` gives the model the env's parameters, `forget(s)` clears infos that a reset does not have."""
+    """`put_model(s, p)` writes the env's parameters to the model, `forget(s)` clears the infos of `step_info`."""
     put = [f"s.model_{field.name}[{_all_of(field)}] = p.{field.name}" for field in model_params]
     zero = {"f": "0.0", "b": "False"}
     forget = [
@@ -341,7 +341,7 @@ def _written(name: str, parameters: str, lines: list[str]) -> Any:
 
 
 def _used_fields(task: type[Task], known: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Fields of the simulation that the task's functions name."""
+    """Fields of the simulation that the task's functions use."""
     names: set[str] = set()
     for function in _FUNCTIONS:
         found = _attributes(_function(task, function), set())
@@ -349,8 +349,8 @@ def _used_fields(task: type[Task], known: Mapping[str, tuple[int, ...]]) -> dict
             early = sorted((found & known.keys()) - STATE_FIELDS)
             if early:
                 rule = (
-                    f"s.{early[0]} is computed by the step, and control comes before it; keep what you need of the "
-                    "last step in `state`, and write it in begin and reward"
+                    f"s.{early[0]} is computed by the step, but control runs before it; copy what you need of the last "
+                    "step to a field of `state`, in begin and reward"
                 )
                 raise KernelError(rule, task.__name__, "control")
         names |= found
@@ -358,13 +358,13 @@ def _used_fields(task: type[Task], known: Mapping[str, tuple[int, ...]]) -> dict
 
 
 def _attributes(function: Any, seen: set[Any]) -> set[str]:
-    """Names of attributes in a function and in those that it calls."""
+    """Names of attributes in a function and in the functions that it calls."""
     if function in seen or not isinstance(function, FunctionType) or twin_module(function):
         return set()
     seen.add(function)
     try:
         source = read_source(function)
-    except (OSError, TypeError, SyntaxError):  # the rules will say so
+    except (OSError, TypeError, SyntaxError):  # checking the kernel's rules reports this later
         return set()
     names: set[str] = set()
     for node in ast.walk(source.node):

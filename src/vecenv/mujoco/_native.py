@@ -1,6 +1,6 @@
-"""Native twins of `_physics.py`: libmujoco's functions, called by their addresses. Only the compiler imports this.
+"""Native versions of `_physics.py`: libmujoco's functions, called by their addresses. Only the compiler imports this.
 
-Addresses are words of memory and never part of the code, so that code can be kept on disk; see `_simulator.WORDS`.
+Addresses are read from memory and never part of the code, so that code can be stored on disk; see `_simulator.WORDS`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vecenv.kernel.numba.math import EXACT, _address
 _OPTIONS: dict[str, Any] = {**EXACT, **ALONE}
 _WORD = ir.IntType(64)
 _BAD = 4
-"""Kinds of warnings of a simulation that has gone wrong: position, velocity, acceleration, control."""
+"""Kinds of warnings of a diverged simulation: position, velocity, acceleration, control."""
 
 
 def _caller(count: int) -> Any:
@@ -154,7 +154,7 @@ def _clipped_square(value: Any, low: Any, high: Any) -> Any:
 
 
 def _pairwise(term: Any) -> Any:
-    """NumPy's `pairwise_sum` of `term(value)`: eight sums side by side up to 128 numbers, halves beyond."""
+    """NumPy's `pairwise_sum` of `term(value)`: eight partial sums up to 128 numbers, halves beyond."""
 
     @njit(**_OPTIONS)
     def level_0(values: Any, begin: Any, count: Any, low: Any, high: Any) -> Any:
@@ -205,7 +205,7 @@ _sum_plain, _sum_square, _sum_clipped = (_pairwise(term) for term in (_plain, _s
 
 @intrinsic
 def _flat_view(typing_context: Any, values: Any) -> Any:
-    """The numbers of a contiguous array in a row."""
+    """A one-dimensional view of a contiguous array."""
     array_type = types.Array(values.dtype, 1, "C")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a task does with its simulator. Python runs these functions, native code their twins in `_native.py`.
+"""Operations of a task on its simulator. Python runs these functions, native code their versions in `_native.py`.
 
 In Python a simulator is a `Simulator`; in native code it is the array of its words.
 """
@@ -21,19 +21,19 @@ def load(simulator: Any, physics: Any) -> None:
 
 @twin(_NATIVE)
 def save(simulator: Any, physics: Any) -> None:
-    """Write the simulator's state, all that the next step depends on."""
+    """Write the simulator's state: everything that the next step depends on."""
     simulator.save(physics)
 
 
 @twin(_NATIVE)
 def clear(simulator: Any) -> None:
-    """Begin anew from the model's own initial state."""
+    """Start again from the model's own initial state."""
     simulator.clear()
 
 
 @twin(_NATIVE)
 def forward(simulator: Any) -> None:
-    """Compute everything that follows from positions and velocities."""
+    """Compute everything that depends on positions and velocities."""
     simulator.forward()
 
 
@@ -45,7 +45,7 @@ def advance(simulator: Any) -> None:
 
 @twin(_NATIVE)
 def trouble(simulator: Any) -> int:
-    """What is bad if the simulation has gone wrong since the last call, 1 for the first of `BAD`, else 0."""
+    """Which value is bad if the simulation has diverged since the last call, 1 for the first of `BAD`, else 0."""
     return simulator.trouble()
 
 
@@ -54,5 +54,5 @@ def fused(x: float, y: float, z: float) -> float:
     """`x * y + z`, rounded once."""
     try:
         return float(Fraction(x) * Fraction(y) + Fraction(z))
-    except (OverflowError, ValueError):  # not finite, or beyond what a float holds
+    except (OverflowError, ValueError):  # not finite, or too large for a float
         return x * y + z

@@ -1,4 +1,4 @@
-"""Tasks by id: those of Gymnasium, and those that users define."""
+"""Tasks by id: Gymnasium's, and those that users define."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GYMNASIUM = {
 
 
 def find_task(env: Any) -> type[Task] | None:
-    """The task that a class, an id or a spec stands for. Gymnasium's only as long as id and spec are its own."""
+    """The task of a class, an id or a spec. An id of Gymnasium only as long as its spec is Gymnasium's own."""
     if isinstance(env, type):
         return env if issubclass(env, Task) and env is not Task else None
     if isinstance(env, EnvSpec) and env.id in GYMNASIUM and env == registry.get(env.id):

@@ -1,4 +1,4 @@
-"""MuJoCo itself: models, and simulators that native code drives. The one module that imports it."""
+"""MuJoCo itself: models, and simulators that native code runs. The only module that imports it."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ import numpy as np
 from vecenv.errors import ConfigError, MissingExtra
 
 WORDS = 16
-"""Of a simulator, for native code: addresses of mj_step, mj_rnePostConstraint (0: not wanted), mj_forward,
-mj_resetData, mj_getState, mj_setState, of the model and the data; frame_skip; which parts a state has; address of the
+"""Words of a simulator for native code: addresses of mj_step, mj_rnePostConstraint (0: not needed), mj_forward,
+mj_resetData, mj_getState, mj_setState, of the model and the data; frame_skip; the parts of a state; address of the
 first counter of the warnings `BAD` and bytes to the next; address and number of positions; address and number of
 velocities."""
 _FUNCTIONS = ("mj_step", "mj_rnePostConstraint", "mj_forward", "mj_resetData", "mj_getState", "mj_setState")
 _AFTERWARDS = frozenset({"cfrc_ext", "cfrc_int", "cacc"})
-"""Fields that MuJoCo computes only when it is asked to."""
+"""Fields that MuJoCo computes only on request."""
 _MOVING = ("efc_", "iefc_", "iacc", "ifrc_", "efm_")
-"""Fields that are somewhere else at every step."""
+"""Fields whose address changes with every step."""
 STATE_FIELDS = frozenset(
     {"qpos", "qvel", "act", "ctrl", "qfrc_applied", "xfrc_applied", "mocap_pos", "mocap_quat", "userdata"}
 )
-"""Fields that a state holds; all others are computed from them by a step."""
+"""Fields that are part of a state; a step computes all others from them."""
 BAD = ("position", "velocity", "acceleration", "control")
-"""What MuJoCo warns of when a simulation has gone wrong: four kinds in a row, from `mjWARN_BADQPOS` on."""
+"""MuJoCo's warnings about a diverged simulation: four kinds in a row, from `mjWARN_BADQPOS` on."""
 
 
 def mujoco() -> Any:
-    """The installed MuJoCo. Raises MissingExtra."""
+    """The installed MuJoCo module. Raises MissingExtra."""
     try:
         import mujoco
     except ImportError:
-        raise MissingExtra("this needs MuJoCo; pip install 'vecenv[mujoco]'") from None
+        raise MissingExtra("this env needs MuJoCo; pip install 'vecenv[mujoco]'") from None
     return mujoco
 
 
@@ -47,7 +47,7 @@ def load_model(source: str) -> Any:
         source: the text of an XML file, or a path to one.
 
     Raises:
-        ConfigError: there is no such file, or MuJoCo cannot compile it; the message is MuJoCo's.
+        ConfigError: the file does not exist, or MuJoCo cannot compile it; the message includes MuJoCo's.
     """
     bindings = mujoco()
     is_text = source.lstrip().startswith("<")
@@ -61,23 +61,23 @@ def load_model(source: str) -> Any:
 
 
 def state_size(model: Any) -> int:
-    """Numbers of a state: all that the next step depends on, warm start included."""
+    """Size of a state: everything that the next step depends on, warm start included."""
     bindings = mujoco()
     return int(bindings.mj_stateSize(model, int(bindings.mjtState.mjSTATE_INTEGRATION)))
 
 
 def data_fields(model: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes of the arrays of numbers that a simulation has, by their names in `mjData`."""
+    """Shapes of a simulation's numeric arrays, by their names in `mjData`."""
     return _shapes(mujoco().MjData(model), _MOVING)
 
 
 def model_fields(model: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes of the arrays of numbers that a model has, by their names in `mjModel`, and `gravity` and the like."""
+    """Shapes of a model's numeric arrays, by their names in `mjModel`, and those of options such as `gravity`."""
     return {**_shapes(model, ()), **_shapes(model.opt, ())}
 
 
 def model_field(model: Any, name: str) -> np.ndarray:
-    """One of `model_fields`, as memory of the model."""
+    """One of `model_fields`, as a view of the model's memory."""
     return getattr(model if hasattr(model, name) else model.opt, name)
 
 
@@ -94,22 +94,22 @@ def _shapes(owner: Any, left_out: tuple[str, ...]) -> dict[str, tuple[int, ...]]
 
 @functools.cache
 def _addresses() -> tuple[int, ...]:
-    """Of libmujoco's functions, in the order of `_FUNCTIONS`."""
+    """Addresses of libmujoco's functions, in the order of `_FUNCTIONS`."""
     folder = Path(mujoco().__file__).parent
     found = [path for pattern in ("libmujoco*.so*", "libmujoco*.dylib", "mujoco.dll") for path in folder.glob(pattern)]
     if not found:
         raise ConfigError(f"there is no MuJoCo library in {folder}; install the package mujoco again")
-    library = ctypes.CDLL(str(found[0]))  # the one that Python has loaded already
+    library = ctypes.CDLL(str(found[0]))  # Python has already loaded this library
     return tuple(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS)
 
 
 class Simulator:
-    """A model and a simulation of it, for one thread.
+    """A model and its simulation, for one thread.
 
     Args:
-        model: what is simulated; with `own` a copy of it, whose numbers may be changed.
+        model: the model; with `own`, a copy of it whose numbers may be changed.
         frame_skip: steps of MuJoCo per step of an env.
-        fields: names of the fields that are read, which decides what is computed.
+        fields: names of the fields that are read, which decide what is computed.
         own: whether to copy the model.
     """
 
@@ -122,12 +122,12 @@ class Simulator:
         self._parts = int(self._mujoco.mjtState.mjSTATE_INTEGRATION)
 
     def memory(self, field: str) -> np.ndarray:
-        """A field of the simulation."""
+        """A view of a field of the simulation."""
         return getattr(self.data, field)
 
     @functools.cached_property
     def words(self) -> np.ndarray:
-        """What native code needs, see `WORDS`."""
+        """The words that native code needs, see `WORDS`."""
         step, afterwards, *others = _addresses()
         data, warnings = self.data, self._warnings()
         words = [step, afterwards if self.computes_afterwards else 0, *others]
@@ -147,11 +147,11 @@ class Simulator:
         self._mujoco.mj_getState(self.model, self.data, np.asarray(physics), self._parts)
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset to the model's initial state."""
         self._mujoco.mj_resetData(self.model, self.data)
 
     def forward(self) -> None:
-        """Compute what follows from the state."""
+        """Compute everything that depends on the state."""
         self._mujoco.mj_forward(self.model, self.data)
 
     def advance(self) -> None:
@@ -161,7 +161,7 @@ class Simulator:
             self._mujoco.mj_rnePostConstraint(self.model, self.data)
 
     def trouble(self) -> int:
-        """What is bad if the simulation has gone wrong, 1 for the first of `BAD`, else 0."""
+        """Which value is bad if the simulation has diverged, 1 for the first of `BAD`, else 0."""
         numbers = self._warnings()
         found = next((kind for kind, number in enumerate(numbers, 1) if number), 0)
         numbers[...] = 0
@@ -170,11 +170,11 @@ class Simulator:
         return found
 
     def _warnings(self) -> np.ndarray:
-        """Counters of the warnings `BAD`; where they are among all depends on the version of MuJoCo."""
+        """Counters of the warnings `BAD`; their position depends on the version of MuJoCo."""
         first = int(self._mujoco.mjtWarning.mjWARN_BADQPOS)
         return self.data.warning.number[first : first + len(BAD)]
 
 
 def what_is_bad(kind: int) -> str:
-    """What `Simulator.trouble` found, in words."""
+    """The result of `Simulator.trouble` in words."""
     return BAD[kind - 1]

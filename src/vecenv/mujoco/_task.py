@@ -1,4 +1,4 @@
-"""`Task`: what a user writes for a MuJoCo env."""
+"""`Task`: the base class for a user's MuJoCo env."""
 
 # pyright: reportSelfClsParameterName=false
 # The first parameter of a task's functions is the state of one env, not an object of the class.
@@ -18,25 +18,25 @@ TASKS: dict[str, type[Task]] = {}
 class Task:
     """A MuJoCo env in plain Python that runs as native code on many simulations at once.
 
-    Subclass it and hand the class to `vecenv.make`, or give it an id: `class Reach(Task, id="Reach-v0")`. Functions
+    Subclass it and pass the class to `vecenv.make`, or give it an id: `class Reach(Task, id="Reach-v0")`. Functions
     have no `self`. `s` is one env: the fields of its simulation by MuJoCo's names (`s.qpos`, `s.xpos`, `s.cfrc_ext`,
-    ...) and what `state`, `info` and `step_info` declare; `p` holds `Params`, and `p.dt` and `p.timestep`. The rules
-    are those of kernels (docs/kernels.md).
+    ...) and the fields of `state`, `info` and `step_info`; `p` holds `Params`, `p.dt` and `p.timestep`. The rules are
+    those of kernels (docs/kernels.md).
 
     Attributes:
-        model: text of the XML, or a path to it. `xml_file` in `make` is used instead.
-        frame_skip: steps of MuJoCo per step of the env. `frame_skip` in `make` is used instead.
+        model: text of the XML, or a path to it. The `xml_file` argument of `make` overrides it.
+        frame_skip: steps of MuJoCo per step of the env. The `frame_skip` argument of `make` overrides it.
         observation_space: a Space, or a function `(model, p)` that returns one.
         action_space: as above; by default the controls within their ranges, float32, as in Gymnasium.
-        state: fields that an env remembers, or a function `(model)` that returns them.
-        info: fields that are handed out as infos, or a function as above.
-        step_info: the same, but only steps have them, resets do not.
-        Params: a class of default values; what envs may differ in.
+        state: fields that an env keeps between steps, or a function `(model)` that returns them.
+        info: fields that are returned as infos, or a function as above.
+        step_info: like `info`, but only of steps, not of resets.
+        Params: a class of default values; each env may have its own.
         model_params: names of model fields (`body_mass`, `geom_friction`, `gravity`, ...) that are parameters too:
             every env may have its own, and functions read them as `p.body_mass`.
-        fixed: names of Params that `configure` finds in the model, such as numbers of bodies. `set_attr` and reset
-            options refuse them, and `make` too unless `configure` names them: native code does not check indices.
-        camera: from where it is looked at, Gymnasium's `default_camera_config`.
+        fixed: names of Params that `configure` reads from the model, such as numbers of bodies. `set_attr` and reset
+            options refuse them, and so does `make` unless `configure` names them: native code does not check indices.
+        camera: camera settings, Gymnasium's `default_camera_config`.
         metadata: as in Gymnasium.
     """
 
@@ -55,7 +55,7 @@ class Task:
     max_episode_steps: ClassVar[int | None] = None
 
     def __init_subclass__(cls, id: str | None = None, max_episode_steps: int | None = None, **kwargs: Any) -> None:
-        """Note the id and the time limit of a task."""
+        """Store the id and the time limit of a task."""
         super().__init_subclass__(**kwargs)
         if id is not None and (not isinstance(id, str) or not id):
             raise ConfigTypeError(f"the id of a task is a name such as 'Reach-v0', got {id!r:.60}")
@@ -66,28 +66,28 @@ class Task:
             TASKS[id] = cls
 
     def __init__(self) -> None:
-        raise ConfigTypeError(f"{type(self).__name__} is not to be instantiated; pass the class to vecenv.make")
+        raise ConfigTypeError(f"{type(self).__name__} cannot be instantiated; pass the class to vecenv.make")
 
     def reset(s: Any, rng: Any, p: Any) -> None:
-        """Change what an episode begins with. Before it, the simulation is in the model's own initial state."""
+        """Change the initial state of an episode. Before this call the simulation is in the model's initial state."""
 
     def begin(s: Any, p: Any) -> None:
-        """Look at the beginning of an episode: everything that follows from positions is known now."""
+        """Called when an episode has begun: all fields that depend on positions are computed."""
 
     def control(s: Any, action: Any, rng: Any, p: Any) -> None:
-        """Apply an action. Only what is part of the simulation's state (`s.qpos`, `s.ctrl`, ...) is known here."""
+        """Apply an action. Only the simulation's state (`s.qpos`, `s.ctrl`, ...) can be read here."""
         s.ctrl[:] = action
 
     def reward(s: Any, action: Any, p: Any) -> float:
-        """The reward of the step that was just made."""
+        """The reward of the step."""
         return 0.0
 
     def terminated(s: Any, p: Any) -> bool:
-        """Whether the step that was just made ended the episode; asked after `reward`."""
+        """Whether the step ended the episode; called after `reward`."""
         return False
 
     def truncated(s: Any, p: Any) -> bool:
-        """Whether the task itself cuts the episode off; a time limit is given by `max_episode_steps`."""
+        """Whether the task itself truncates the episode; `max_episode_steps` sets a time limit."""
         return False
 
     def observe(s: Any, obs: Any, p: Any) -> None:

@@ -1,6 +1,6 @@
-"""Sums and norms with NumPy's bits: it adds in an order of its own, and BLAS may round once where C rounds twice.
+"""Sums and norms with the same bits as NumPy's: NumPy adds in its own order, and BLAS may round once instead of twice.
 
-For use in tasks: in Python these are NumPy's functions, in native code they give the same bits.
+For use in tasks: in Python these call NumPy, in native code they give the same bits.
 """
 
 from __future__ import annotations
@@ -68,4 +68,4 @@ def _is_fused() -> bool:
 
 
 FUSED = _is_fused()
-"""Whether `np.dot`, which `np.linalg.norm` uses, rounds a product and a sum at once on this machine."""
+"""Whether `np.dot`, which `np.linalg.norm` uses, rounds a product and a sum only once on this machine."""

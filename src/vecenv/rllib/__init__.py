@@ -1,15 +1,15 @@
-"""The face of RLlib: many environments as one, in three modes.
+"""RLlib's interface: many environments as one, in three modes.
 
     config = vecenv.rllib.configure(PPOConfig(), "CartPole-v1", num_envs=1024, mode="native", train_batch=32768)
     algo = config.build_algo()
 
-- "vec": RLlib's own way, through `vector_entry_point`. Every sub-env has an episode object and every step costs it some
-  50 us of Python. Any algorithm.
-- "packed_vec": RLlib sees one env with N sub-envs; their rewards and flags travel inside the observation and are
+- "vec": RLlib's own sampling, through `vector_entry_point`. Every env has an episode object, and every step costs about
+  50 us of Python per env. Any algorithm.
+- "packed_vec": RLlib sees one env with N sub-envs; their rewards and flags are part of the observation and are
   unpacked in the learner. PPO.
-- "native": an EnvRunner of ours that hands the learner one `PackedRollout`. PPO, and the fastest.
+- "native": vecenv's EnvRunner, which passes one `PackedRollout` to the learner. PPO, and the fastest.
 
-What is learned from is the same in all three; see docs/rllib.md for what each costs.
+All three learn from the same transitions; see docs/rllib.md for the cost of each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What would corrupt a run, hang it or be ignored, refused before it starts."""
+"""Refuse what would corrupt a run, hang it or be ignored, before it starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObserva
 from vecenv.rllib._normalizer import ObservationNormalizer
 
 _PROBED_STEPS = 8
-"""More than any ring of buffers we know of has."""
+"""More buffers than any known ring of observation buffers has."""
 
 
 def check_batch(config: Any) -> None:
@@ -37,10 +37,10 @@ def check_batch(config: Any) -> None:
 
 
 def check_untouched(config: Any, mode: str, normalize: bool) -> None:
-    """Raise ConfigError if the user has set something that `configure` would replace or that would never be used."""
+    """Raise ConfigError if a setting of the user's would be replaced by `configure` or never used."""
     if config.env_config:
         raise ConfigError(
-            f"the config has env_config={config.env_config}: give these as keyword arguments of configure() instead, "
+            f"the config has env_config={config.env_config}: pass these as keyword arguments of configure() instead, "
             "and configure a config once"
         )
     if normalize and mode == "vec" and config._env_to_module_connector is not None:
@@ -53,10 +53,10 @@ def check_untouched(config: Any, mode: str, normalize: bool) -> None:
         if factory is not None:
             raise foreign_piece(getattr(factory, "__name__", repr(factory)))
     if config._learner_connector is not None:
-        raise ConfigError(f"mode={mode!r} brings its own learner pipeline; remove learner_connector, or use mode='vec'")
+        raise ConfigError(f"mode={mode!r} has its own learner pipeline; remove learner_connector, or use mode='vec'")
     if config._learner_class is not None:
         raise ConfigError(
-            f"mode={mode!r} brings its own learner class and would replace {config._learner_class.__name__}; derive "
+            f"mode={mode!r} has its own learner class and would replace {config._learner_class.__name__}; derive "
             "yours from vecenv.rllib.PackedPPOLearner and set it after configure()"
         )
     if config.rollout_fragment_length != "auto":
@@ -76,16 +76,16 @@ def _check_callbacks(config: Any, mode: str) -> None:
         if overridden or getattr(config, f"callbacks_{name}", None) is not None:
             raise ConfigError(
                 f"{name} would never be called in mode={mode!r}, which has no episode objects; use on_sample_end, "
-                "whose samples have all of it, or mode='vec'"
+                "whose samples contain the same data, or mode='vec'"
             )
 
 
 def check_config(config: Any, *, packed: bool) -> None:
-    """Raise ConfigError for what the packed and the native runner cannot do, wherever it was set."""
+    """Raise ConfigError for settings that the packed and the native runner do not support, wherever they were set."""
     mode = "packed_vec" if packed else "native"
     if not isinstance(config, PPOConfig):
         raise ConfigTypeError(
-            f"mode={mode!r} is for PPO: its learner takes packed rollouts. {type(config).__name__} wants an episode "
+            f"mode={mode!r} is for PPO: its learner takes packed rollouts. {type(config).__name__} needs an episode "
             "per env; use mode='vec'"
         )
     check_batch(config)
@@ -104,14 +104,14 @@ def check_config(config: Any, *, packed: bool) -> None:
         )
     if config._learner_connector is not None or config.add_default_connectors_to_learner_pipeline:
         raise ConfigError(
-            f"mode={mode!r} brings its own learner pipeline: RLlib's pieces, and a learner_connector of yours, expect "
+            f"mode={mode!r} has its own learner pipeline: RLlib's pieces and your learner_connector expect "
             "an episode per env. Leave learner_connector and add_default_connectors_to_learner_pipeline as configure() "
             "set them"
         )
 
 
 def check_pipelines(*pipelines: Any) -> None:
-    """Raise ConfigError if a piece stands between envs and module that expects an episode per env."""
+    """Raise ConfigError if a connector piece between envs and module expects an episode per env."""
     ours = (UnpackObservation, ObservationNormalizer, BatchToTensor, SampleActions)
     for pipeline in pipelines:
         for piece in pipeline.connectors:
@@ -129,24 +129,24 @@ def foreign_piece(name: str) -> ConfigError:
 
 
 def check_vector_env(envs: Any) -> None:
-    """Raise ConfigError unless the envs reset on the next step, which RLlib relies on and never checks."""
+    """Raise ConfigError unless the envs use next-step autoreset, which RLlib relies on and never checks."""
     if not isinstance(envs, VectorEnv):
         raise ConfigTypeError(f"a gymnasium.vector.VectorEnv is needed, got {type(envs).__name__}")
     mode = envs.metadata.get("autoreset_mode")
     if mode is None:
         raise ConfigError(
-            f"{type(envs).__name__} does not say when it resets. RLlib needs the next-step mode: if it is that, set "
-            "metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP}"
+            f"{type(envs).__name__} does not declare its autoreset mode. RLlib needs next-step mode: if it has that, "
+            "set metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP}"
         )
     if AutoresetMode(mode) is not AutoresetMode.NEXT_STEP:
         raise ConfigError(
-            f"{type(envs).__name__} is in autoreset mode {AutoresetMode(mode).value!r}. RLlib takes the observation of "
-            "a done step for the episode's last one and would silently corrupt episodes: use the next-step mode"
+            f"{type(envs).__name__} is in autoreset mode {AutoresetMode(mode).value!r}. RLlib uses the observation of "
+            "a done step as the episode's last one, which would silently corrupt episodes: use next-step mode"
         )
 
 
 def check_fresh_arrays(envs: VectorEnv) -> None:
-    """Raise ConfigError if a few steps of these envs give observations in the same memory. Resets the envs."""
+    """Raise ConfigError if observations of consecutive steps share memory. Resets the envs."""
     envs.action_space.seed(0)
     seen = [envs.reset(seed=0)[0]]
     for _ in range(_PROBED_STEPS):
@@ -157,5 +157,5 @@ def check_fresh_arrays(envs: VectorEnv) -> None:
             if any(np.may_share_memory(array, now) for array in before if isinstance(now, np.ndarray)):
                 raise ConfigError(
                     f"{type(envs).__name__} reuses the memory of its observations. RLlib keeps them until it learns, "
-                    "by when they are overwritten: return a new array from every step (vecenv.make: copy=True)"
+                    "and they would be overwritten: return a new array from every step (vecenv.make: copy=True)"
                 )

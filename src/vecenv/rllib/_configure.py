@@ -1,4 +1,4 @@
-"""`configure` and `register`: all settings of a mode, set together."""
+"""`configure` and `register`: set everything that a mode needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObserva
 from vecenv.rllib._envs import ENV_ID, EnvCreator, as_floats, needs_floats, probe
 from vecenv.rllib._episodes import STATS
 from vecenv.rllib._learner import PackedPPOLearner
-from vecenv.rllib._normalizer import ObservationNormalizer, lend_statistics, take_statistics_back
+from vecenv.rllib._normalizer import ObservationNormalizer, copy_statistics_to_evaluation, resume_statistics
 from vecenv.rllib._runners import NativeEnvRunner, PackedEnvRunner
 
 Mode = Literal["vec", "packed_vec", "native"]
@@ -36,22 +36,23 @@ def register(
     floats: bool = False,
     **options: Any,
 ) -> str:
-    """Register envs with RLlib and return the name to give to `config.environment(...)`.
+    """Register envs with RLlib and return the name for `config.environment(...)`.
 
-    For configs made by hand, of `vec`; `configure` sets all that a mode needs, and its checkpoints need no name.
+    For configs written by hand, in mode "vec"; `configure` sets all that a mode needs, and its checkpoints need no
+    name.
 
     Args:
-        id: of a Gymnasium env or a kernel; or any name, if `env` is given.
+        id: id of a Gymnasium env or a kernel; or any name, if `env` is given.
         mode: "vec", "packed_vec" or "native".
-        env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that gives a VectorEnv.
-        num_envs: how many are packed into one; for packed_vec only, elsewhere RLlib says it.
-        floats: give observations as one array of floats.
-        **options: arguments for `vecenv.make`, or for that function.
+        env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that returns a VectorEnv.
+        num_envs: number of envs that are packed into one; only for packed_vec, elsewhere RLlib's config sets it.
+        floats: whether to return observations as one array of floats.
+        **options: arguments of `vecenv.make`, or of that function.
     """
     _check_mode(mode)
     if (num_envs is None) is (mode == "packed_vec"):
         raise ConfigError(
-            "packed_vec needs num_envs, how many envs are packed into one"
+            "packed_vec needs num_envs, the number of envs that are packed into one"
             if num_envs is None
             else f"num_envs is for packed_vec; with {mode} set config.env_runners(num_envs_per_env_runner=...)"
         )
@@ -75,30 +76,31 @@ def configure(
     normalize_observations: bool = False,
     **options: Any,
 ) -> Config:
-    """Set everything that a mode needs on a config of RLlib's, and check it before Ray starts anything.
+    """Set everything that a mode needs on an RLlib config, and check it before Ray starts anything.
 
-    Call it last: what was set before is checked too. Some is checked again when the runners are built.
+    Call it last: it also checks earlier settings. Some are checked again when the runners are built.
 
     Args:
-        config: for example PPOConfig(). It is changed and returned. "packed_vec" and "native" are for PPO.
-        env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that gives a VectorEnv.
-        num_envs: of each runner.
+        config: for example PPOConfig(). It is changed and returned. "packed_vec" and "native" need PPO.
+        env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that returns a VectorEnv.
+        num_envs: number of envs of each runner.
         mode: "vec", "packed_vec" or "native".
-        train_batch: env steps per iteration; default: what the config has.
-        minibatch: rows per gradient step; default: what the config has. It must divide the batch, which RLlib's own
-            defaults (128 and 4000) do not.
-        batch_units: "packed": `train_batch` counts steps of all envs together, so it is multiplied by `num_envs`.
-        batch_check: False turns RLlib's own check of the config off (minibatch <= train batch, and all others).
-        env_runners: how many actors, whatever the config says; 0 samples in this process.
-        normalize_observations: mean zero and variance one, with one statistic for all envs and runners.
-        **options: arguments for `vecenv.make`, or for that function.
+        train_batch: env steps per iteration; default: the config's.
+        minibatch: rows per gradient step; default: the config's. It must divide the batch, which RLlib's own defaults
+            (128 and 4000) do not.
+        batch_units: "steps", or "packed": `train_batch` counts steps of all envs together and is multiplied by
+            `num_envs`.
+        batch_check: False turns off RLlib's own check of the config (minibatch <= train batch, and all others).
+        env_runners: number of actors, overriding the config; 0 samples in this process.
+        normalize_observations: scale to mean zero and variance one, with one statistic for all envs and runners.
+        **options: arguments of `vecenv.make`, or of that function.
 
     Raises:
         ConfigError: something would corrupt the run, hang it, or be ignored.
     """
     _check_mode(mode)
     if not isinstance(config, AlgorithmConfig):
-        raise ConfigTypeError(f"config must be one of RLlib's, for example PPOConfig(), got {type(config).__name__}")
+        raise ConfigTypeError(f"config must be an RLlib config, for example PPOConfig(), got {type(config).__name__}")
     num_envs = positive_int("num_envs", num_envs)
     if batch_units not in ("steps", "packed"):
         raise ConfigError(f"batch_units must be 'steps' or 'packed', got {batch_units!r}")
@@ -106,7 +108,7 @@ def configure(
     observation, action = probe(EnvCreator(env, options=options), num_envs)
     floats = config._rl_module_spec is None and needs_floats(observation)
     if normalize_observations:
-        ObservationNormalizer(as_floats(observation) if floats else observation)  # raises if there is nothing to do
+        ObservationNormalizer(as_floats(observation) if floats else observation)  # raises without float arrays
     packed = mode == "packed_vec"
     creator = EnvCreator(env, num_envs if packed else None, floats, options)
 
@@ -141,8 +143,8 @@ def configure(
     config.learners(learner_class=PackedPPOLearner)
     config.reporting(custom_stats_cls_lookup=STATS)
     config.callbacks(
-        on_evaluate_start=[*_listed(config.callbacks_on_evaluate_start), lend_statistics],
-        on_evaluate_end=[*_listed(config.callbacks_on_evaluate_end), take_statistics_back],
+        on_evaluate_start=[*_listed(config.callbacks_on_evaluate_start), copy_statistics_to_evaluation],
+        on_evaluate_end=[*_listed(config.callbacks_on_evaluate_end), resume_statistics],
     )
     check_config(config, packed=packed)
     return config
@@ -150,13 +152,13 @@ def configure(
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Builds the pieces between envs and module. RLlib calls these in every runner."""
+    """Builds the connector pieces between envs and module. RLlib calls these methods in every runner."""
 
     packed: bool
     normalize: bool
 
     def env_to_module(self, env: Any, spaces: Any, device: Any) -> list[ConnectorV2]:
-        # What has a state comes first: RLlib merges the k-th state that is not empty with the k-th piece.
+        # Pieces with a state come first: RLlib merges the k-th state that is not empty with the k-th piece.
         pieces: list[ConnectorV2] = []
         if self.normalize:
             pieces.append(ObservationNormalizer(self._observation_space(env, spaces)))
@@ -174,7 +176,7 @@ class _Pieces:
 
 
 def _mean_std_filter(env: Any, spaces: Any, device: Any) -> ConnectorV2:
-    """RLlib's own, for `vec`."""
+    """RLlib's own filter, for `vec`."""
     from ray.rllib.connectors.env_to_module import MeanStdFilter
 
     return MeanStdFilter()
@@ -197,5 +199,5 @@ def _listed(callbacks: Any) -> list[Any]:
 
 
 def _normalizes(config: AlgorithmConfig, action: Space[Any]) -> bool:
-    """Whether RLlib should rescale actions: nothing to do for a Discrete, and it copies N of them per step."""
+    """Whether RLlib should rescale actions. Not for Discrete, where there is nothing to do and it copies N per step."""
     return bool(config.normalize_actions) and not isinstance(action, (spaces.Discrete, spaces.MultiDiscrete))

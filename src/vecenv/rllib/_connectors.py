@@ -1,4 +1,4 @@
-"""Pieces between the envs and the module that work on whole batches: no episode per env."""
+"""Connector pieces between envs and module that work on whole batches, without an episode per env."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ray.rllib.utils.torch_utils import convert_to_torch_tensor
 from vecenv._batch.layout import map_tree
 
 SEEN = "seen"
-"""Column of the observations as arrays, as filters left them: what is learned from."""
+"""Column of the filtered observations as arrays, for learning."""
 
 
 class UnpackObservation(ConnectorV2):
-    """The observations of the N envs in a packed env's latest one."""
+    """The observations of the N envs from a packed env's latest observation."""
 
     def __call__(self, *, batch: dict[str, Any], episodes: list[Any], **kwargs: Any) -> dict[str, Any]:
-        """Put them into the batch."""
+        """Put the observations into the batch."""
         batch[Columns.OBS] = episodes[0].get_observations(-1)["obs"]
         return batch
 
 
 class BatchToTensor(ConnectorV2):
-    """Arrays as tensors of the module's device; float64 becomes float32.
+    """Converts arrays to tensors on the module's device; float64 becomes float32.
 
     Args:
-        device: of the module.
-        keep: keep the arrays beside the tensors.
+        device: device of the module.
+        keep: whether to keep the arrays as well.
     """
 
     def __init__(self, device: Any = None, keep: bool = False) -> None:
@@ -46,10 +46,10 @@ class BatchToTensor(ConnectorV2):
 
 
 class SampleActions(ConnectorV2):
-    """Actions of all envs from what the module returned, as arrays.
+    """Actions of all envs from the module's output, as arrays.
 
     Args:
-        packed: give every array an axis of one in front: RLlib sees one env.
+        packed: whether to give every array a first axis of length one, because RLlib sees one env.
     """
 
     def __init__(self, packed: bool = False) -> None:
@@ -59,7 +59,7 @@ class SampleActions(ConnectorV2):
     def __call__(
         self, *, rl_module: Any, batch: dict[str, Any], explore: bool | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Sample, or take the likeliest when not exploring, unless the module chose itself."""
+        """Sample, or take the most probable actions when not exploring, unless the module chose actions itself."""
         with torch.no_grad():
             if Columns.ACTIONS not in batch:
                 _sample(rl_module, batch, bool(explore))
@@ -71,7 +71,7 @@ class SampleActions(ConnectorV2):
 
 
 def sample_categorical(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What TorchCategorical would sample, bit for bit, and its log-probabilities, without its checks."""
+    """The samples of TorchCategorical, bit for bit, and their log probabilities, without its checks."""
     log_probabilities = logits - logits.logsumexp(dim=-1, keepdim=True)
     actions = torch.multinomial(torch.softmax(log_probabilities, dim=-1), 1, True)
     return actions.squeeze(-1), log_probabilities.gather(-1, actions).squeeze(-1)

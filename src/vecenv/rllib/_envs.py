@@ -1,4 +1,4 @@
-"""From what a user names as env to the vector env that RLlib builds."""
+"""From the user's env to the vector env that RLlib builds."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from vecenv.rllib._packed_env import PackedVectorEnv
 
 @dataclass(frozen=True)
 class EnvCreator:
-    """What RLlib calls to build its env, in this process or an actor.
+    """Builds RLlib's env, in this process or an actor.
 
     Attributes:
-        env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that gives a VectorEnv.
-        packed: how many envs are packed into one; None for a plain vector env.
+        env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that returns a VectorEnv.
+        packed: number of envs that are packed into one; None for a plain vector env.
         floats: whether observations become one array of floats.
-        options: arguments for `vecenv.make`, or for the function.
+        options: arguments of `vecenv.make`, or of the function.
     """
 
     env: Any
@@ -47,13 +47,13 @@ class EnvCreator:
             return self.build(count)
         if count != 1:
             raise ConfigError(
-                f"in mode='packed_vec' RLlib sees one env: num_envs_per_env_runner must be 1, not {count}. How many "
-                "envs are packed into it is num_envs of vecenv.rllib.configure"
+                f"in mode='packed_vec' RLlib sees one env: num_envs_per_env_runner must be 1, not {count}. Set the "
+                "number of packed envs by num_envs of vecenv.rllib.configure"
             )
         return PackedVectorEnv(self.build(self.packed))
 
     def build(self, count: int) -> VectorEnv:
-        """The vector env of `count`, checked."""
+        """A checked vector env of `count` envs."""
         if makes_vector_envs(self.env):
             envs = self.env(num_envs=count, **self.options)
             check_vector_env(envs)
@@ -66,8 +66,8 @@ class EnvCreator:
 
 
 ENV_ID = "vecenv.rllib:vecenv/RLlib-v0"
-"""What configs name as their env. Gymnasium imports the module before the colon, so it is known in every process; the
-creator is in `env_config`, and so in checkpoints."""
+"""The env id of configs. Gymnasium imports the module before the colon, so every process knows the id; the creator is
+in `env_config`, and so in checkpoints."""
 
 
 def create_envs(num_envs: int, creator: EnvCreator) -> VectorEnv:
@@ -76,12 +76,12 @@ def create_envs(num_envs: int, creator: EnvCreator) -> VectorEnv:
 
 
 def register_env_id() -> None:
-    """Make ENV_ID known to Gymnasium."""
+    """Register ENV_ID with Gymnasium."""
     gymnasium.register(ENV_ID.partition(":")[2], vector_entry_point=create_envs)  # type: ignore[arg-type]
 
 
 def makes_vector_envs(env: Any) -> bool:
-    """Whether this is a function, or a class, that gives a VectorEnv of `num_envs`."""
+    """Whether this is a function or a class that returns a VectorEnv of `num_envs`."""
     if isinstance(env, type) and issubclass(env, VectorEnv):
         return True
     if not callable(env) or isinstance(env, str):
@@ -93,16 +93,16 @@ def makes_vector_envs(env: Any) -> bool:
 
 
 _ELSEWHERE = {"engine", "timeout", "batch_size", "on_error", *registry.option_defaults()}
-"""Options about where envs run, which their spaces do not depend on."""
+"""Options about where envs run; spaces do not depend on them."""
 
 
 def probe(creator: EnvCreator, num_envs: int) -> tuple[Space[Any], Space[Any]]:
-    """The spaces of one env. On the way some envs are built and checked, so that mistakes show before Ray starts."""
+    """The spaces of one env. Builds and checks some envs, so that mistakes show before Ray starts."""
     options, count = dict(creator.options), min(num_envs, 2)
     if not makes_vector_envs(creator.env):
         options = {name: value for name, value in options.items() if name not in _ELSEWHERE} | {"engine": Sync()}
         if any(isinstance(value, (list, tuple, np.ndarray)) for value in (creator.env, *options.values())):
-            count = num_envs  # something is given per env
+            count = num_envs  # an option has one value per env
     envs = EnvCreator(creator.env, options=options).build(count)
     try:
         check_fresh_arrays(envs)
@@ -112,7 +112,7 @@ def probe(creator: EnvCreator, num_envs: int) -> tuple[Space[Any], Space[Any]]:
 
 
 def needs_floats(space: Space[Any]) -> bool:
-    """Whether RLlib's default networks cannot take these observations as they are."""
+    """Whether RLlib's default networks do not support these observations."""
     return not (isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating))
 
 
@@ -123,7 +123,7 @@ def as_floats(space: Space[Any]) -> Space[Any]:
 
 
 def _as_floats(envs: VectorEnv) -> VectorEnv:
-    """One float32 array per observation; a Discrete becomes one-hot, pictures keep their shape and values."""
+    """One float32 array per observation; a Discrete becomes one-hot, images keep their shape and values."""
     from vecenv._front.vector_env import VectorEnv as Ours
 
     if isinstance(envs, Ours):

@@ -1,4 +1,4 @@
-"""From packed rollouts to PPO's batch."""
+"""PPO's batch from packed rollouts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from vecenv.rllib._rollout import VERSION, PackedRollout
 
 
 class PackedPPOLearner(PPOTorchLearner):
-    """PPO over packed rollouts: `PackedAdvantages` is all of its learner pipeline."""
+    """PPO on packed rollouts: `PackedAdvantages` is its whole learner pipeline."""
 
     def build(self) -> None:
-        """Build as PPO does, with our piece last."""
+        """Build as PPO does, with vecenv's piece last."""
         super().build()
         config: Any = self.config
         self._learner_connector.append(  # type: ignore[union-attr]
@@ -33,20 +33,20 @@ class PackedPPOLearner(PPOTorchLearner):
     def _make_batch_if_necessary(self, training_data: Any) -> Any:
         batch = super()._make_batch_if_necessary(training_data)
         if training_data.episodes is not None:
-            batch.count = len(batch[DEFAULT_MODULE_ID])  # RLlib has counted a step of N envs as one
+            batch.count = len(batch[DEFAULT_MODULE_ID])  # RLlib counted a step of N envs as one
         return batch
 
 
 class PackedAdvantages(ConnectorV2):
-    """One flat batch of all true transitions, with advantages and value targets.
+    """One flat batch of all transitions, with advantages and value targets.
 
-    Values are bootstrapped where an episode was cut off (`truncated`, or the rollout's end) and not where it
-    terminated. Steps that only reset an env are left out. Advantages are standardised over what is left.
+    Values are bootstrapped where an episode was truncated or the rollout ends, and not where it terminated. Steps that
+    only reset an env are left out. Advantages are standardised over the remaining steps.
 
     Args:
-        gamma: discount.
-        lambda_: of generalised advantage estimation.
-        device: of the learner.
+        gamma: discount factor.
+        lambda_: lambda of generalised advantage estimation.
+        device: device of the learner.
     """
 
     def __init__(self, *, gamma: float, lambda_: float, device: Any = None) -> None:
@@ -94,14 +94,14 @@ class PackedAdvantages(ConnectorV2):
             Postprocessing.VALUE_TARGETS: advantages + values[:-1],
             **{name: self._tensor(column) for name, column in rollout.extra.items()},
         }
-        # Env by env, as RLlib orders episodes: it does not shuffle before the first epoch, and a minibatch of all envs
-        # at the same time would be one of early steps only.
+        # Ordered by env, as RLlib orders episodes: it does not shuffle before the first epoch, and a minibatch of all
+        # envs at the same time would contain only early steps.
         chosen = valid.T
         return {name: map_tree(lambda leaf: leaf.transpose(0, 1)[chosen], column) for name, column in columns.items()}
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
-        """A view where it can be one; float64 becomes float32."""
-        with warnings.catch_warnings():  # arrays from the object store are read-only, and nothing here writes
+        """A tensor that shares the array's memory where possible; float64 becomes float32."""
+        with warnings.catch_warnings():  # arrays from the object store are read-only; nothing here writes to them
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             tensor = torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
         return tensor.float() if tensor.dtype == torch.float64 else tensor

@@ -1,4 +1,4 @@
-"""Observations of mean zero and variance one, with one statistic for all envs."""
+"""Normalise observations to mean zero and variance one, with one statistic for all envs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from vecenv.wrappers._moments import Moments
 
 
 class ObservationNormalizer(ConnectorV2):
-    """Normalises every float array of the observation over all envs.
+    """Normalises every float array of the observation, over all envs.
 
     The statistics have the shape of one observation, so they fit any number of envs; runners merge theirs after every
-    iteration, each sample counted once, and checkpoints hold them. (RLlib's MeanStdFilter over packed observations
+    iteration, each sample counted once, and checkpoints contain them. (RLlib's MeanStdFilter on packed observations
     would have statistics of shape [N, ...] and normalise rewards and flags too.)
 
     Args:
         space: observation space of one env.
-        clip: values end up at most this far from zero.
+        clip: limit of the absolute values.
         epsilon: added to the variance.
-        learning: whether statistics change; not during evaluation.
+        learning: whether statistics are updated; not during evaluation.
     """
 
     def __init__(self, space: Space[Any], *, clip: float = 10.0, epsilon: float = 1e-8, learning: bool = True) -> None:
@@ -34,7 +34,7 @@ class ObservationNormalizer(ConnectorV2):
         self._seen = {path: Moments(leaf.shape or ()) for path, leaf in _float_leaves(space).items()}
         if not self._seen:
             raise ConfigError(f"there is nothing to normalise in observations of {space}: no Box of floats")
-        self._new = self._nothing()
+        self._new = self._no_moments()
 
     def __call__(self, *, batch: dict[str, Any], episodes: list[Any], **kwargs: Any) -> dict[str, Any]:
         """Normalise the batch, or the latest observations in a packed env's episode."""
@@ -47,26 +47,26 @@ class ObservationNormalizer(ConnectorV2):
         return batch
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """All that was seen, and how much of it since the last merge."""
+        """All statistics, and the part since the last merge."""
         return {"seen": _states(self._seen), "new": _states(self._new)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """What `get_state` or `merge_states` gave."""
+        """Restore what `get_state` or `merge_states` returned."""
         for path, moments in self._seen.items():
             moments.load_state_dict(state["seen"]["/".join(path)])
-        self._new = self._nothing()
+        self._new = self._no_moments()
 
     def merge_states(self, states: list[dict[str, Any]]) -> dict[str, Any]:
-        """What was known here, and what is new in each of the others."""
+        """This piece's statistics, plus the new part of each of the others."""
         for path, moments in self._seen.items():
             for state in states:
                 new = state["new"]["/".join(path)]
                 if new["count"]:
                     moments.update_from_moments(new["mean"], new["var"], new["count"])
-        self._new = self._nothing()
+        self._new = self._no_moments()
         return self.get_state()
 
-    def _nothing(self) -> dict[tuple[str, ...], Moments]:
+    def _no_moments(self) -> dict[tuple[str, ...], Moments]:
         return {path: Moments(moments.shape, epsilon=0.0) for path, moments in self._seen.items()}
 
     def _walk(self, obs: Any, path: tuple[str, ...]) -> Any:
@@ -82,26 +82,26 @@ class ObservationNormalizer(ConnectorV2):
         return self._seen[path].update_and_normalize(obs, self._epsilon, self._clip)
 
 
-def lend_statistics(*, algorithm: Any, **kwargs: Any) -> None:
-    """Before evaluation: give what training has seen to all who evaluate; RLlib does not.
+def copy_statistics_to_evaluation(*, algorithm: Any, **kwargs: Any) -> None:
+    """Before evaluation, copy the training statistics to all runners that evaluate; RLlib does not.
 
-    Without evaluation runners the training runner evaluates, which is not to learn from that.
+    Without evaluation runners the training runner evaluates; its statistics must not change then.
     """
     own, group = _normalizers(algorithm.env_runner), algorithm.eval_env_runner_group
     if group is None:
         for piece in own:
             piece.learning = False
     elif own:
-        group.foreach_env_runner(functools.partial(_borrow, [piece.get_state() for piece in own]))
+        group.foreach_env_runner(functools.partial(_load_states, [piece.get_state() for piece in own]))
 
 
-def _borrow(states: list[dict[str, Any]], runner: Any) -> None:
+def _load_states(states: list[dict[str, Any]], runner: Any) -> None:
     for piece, state in zip(_normalizers(runner), states, strict=True):
         piece.set_state(state)
 
 
-def take_statistics_back(*, algorithm: Any, **kwargs: Any) -> None:
-    """After evaluation: the training runner learns again."""
+def resume_statistics(*, algorithm: Any, **kwargs: Any) -> None:
+    """After evaluation, let the training runner update its statistics again."""
     for own in _normalizers(algorithm.env_runner):
         own.learning = True
 

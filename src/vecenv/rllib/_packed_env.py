@@ -14,14 +14,14 @@ from vecenv._util.episodes import EpisodeLog
 
 
 class PackedVectorEnv(VectorEnv):
-    """N envs as a vector env of one, whose observation has what all N of them returned.
+    """N envs as a vector env of one, whose observation contains the results of all N.
 
     An observation is a dict: "obs" (batched as the envs batch it), "reward", "terminated" and "truncated" of the step
-    that led to it. Apart from each other, so that what filters observations does not touch the rest. It is never done
-    itself: the envs' episodes end at different times.
+    that led to it. They are separate, so that a filter of observations does not change the others. The packed env is
+    never done: the envs' episodes end at different times.
 
     Args:
-        envs: in next-step mode.
+        envs: vector env in next-step mode.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
@@ -57,7 +57,7 @@ class PackedVectorEnv(VectorEnv):
         return self._packed(obs, none, none, none), {}
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Step all envs. The packed env's own reward is always zero: theirs are in the observation."""
+        """Step all envs. The packed env's own reward is always zero: the envs' rewards are in the observation."""
         obs, reward, terminated, truncated, _ = self.envs.step(map_tree(lambda leaf: leaf[0], actions))
         done = terminated | truncated
         self.episodes.add(reward, done, ~self._done)

@@ -1,4 +1,4 @@
-"""What a runner hands to the learner: steps of N envs over T steps, as arrays."""
+"""What a runner passes to the learner: T steps of N envs, as arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from vecenv._batch.layout import map_tree
 
 VERSION = 1
-"""Of the fields of PackedRollout. A learner refuses another one: driver and actors may run different releases."""
+"""Version of PackedRollout's fields. A learner refuses another one: driver and actors may run different releases."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,12 +22,12 @@ class PackedRollout:
     RLlib treats it as an episode: `len` and `env_steps` are true environment steps.
 
     Attributes:
-        obs: tree of [T + 1, N, ...]; the last one is what the next rollout begins with.
+        obs: tree of [T + 1, N, ...]; the last one is the first of the next rollout.
         actions: tree of [T, N, ...], as the policy chose them (before unsquashing or clipping).
         rewards: [T, N] float32.
         terminated, truncated: [T, N] bool.
         valid: [T, N] bool; False where a step only reset an env, whose action was ignored.
-        extra: what else the policy said, for example "action_logp": [T, N, ...] each.
+        extra: other outputs of the policy, for example "action_logp": [T, N, ...] each.
     """
 
     obs: Any
@@ -56,7 +56,7 @@ class PackedRollout:
 
     @classmethod
     def of_episode(cls, episode: SingleAgentEpisode) -> PackedRollout:
-        """What a packed env recorded in an episode of RLlib's."""
+        """Convert a packed env's episode, as RLlib recorded it."""
         steps = len(episode)
         seen = episode.get_observations(slice(0, steps + 1))
         flags = {name: np.asarray(seen[name], bool) for name in ("terminated", "truncated")}
@@ -77,7 +77,7 @@ class PackedRollout:
 
 
 class PackedEpisode(SingleAgentEpisode):
-    """A packed env's episode, which counts true environment steps to those who ask."""
+    """A packed env's episode that counts environment steps of all N envs."""
 
     __slots__ = ()
 
@@ -91,5 +91,5 @@ class PackedEpisode(SingleAgentEpisode):
 
 
 def stack_in_time(trees: list[Any]) -> Any:
-    """A list of trees of arrays as one tree of arrays with an axis more."""
+    """A list of trees of arrays as one tree of arrays with an additional first axis."""
     return map_tree(lambda *leaves: np.stack(leaves), *trees)

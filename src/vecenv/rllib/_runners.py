@@ -1,4 +1,4 @@
-"""EnvRunners that hand over whole batches of steps."""
+"""EnvRunners that return whole batches of steps."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from vecenv.rllib._rollout import PackedEpisode, PackedRollout, stack_in_time
 
 
 class _VectorRunner(SingleAgentEnvRunner):
-    """What both runners share: true counts of steps and episodes, spaces of one env, actions that fit it."""
+    """What both runners share: correct counts of steps and episodes, spaces of one env, actions that fit it."""
 
     packed: bool
     _chosen = True
-    """Whether the module chose the actions that are about to be sent."""
+    """Whether the module chose the next actions."""
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         check_config(config, packed=self.packed)
@@ -45,12 +45,12 @@ class _VectorRunner(SingleAgentEnvRunner):
                 piece.learning = not config.in_evaluation
         if self.module is not None and self.module.is_stateful():
             raise UnsupportedError(
-                f"{type(self.module).__name__} is recurrent, which packed batches have no place for yet; "
+                f"{type(self.module).__name__} is recurrent, which packed batches do not support; "
                 "use mode='vec', or a module without state"
             )
 
     def sample(self, *, num_timesteps: int | None = None, num_episodes: int | None = None, **kwargs: Any) -> list[Any]:
-        """As RLlib's; by default this runner's share of the train batch, in env steps."""
+        """As in RLlib; by default this runner's share of the train batch, in env steps."""
         if num_timesteps is None and num_episodes is None:
             num_timesteps = -(-self.config.total_train_batch_size // (self.config.num_env_runners or 1))
         self._chosen = not kwargs.get("random_actions", False)
@@ -59,12 +59,12 @@ class _VectorRunner(SingleAgentEnvRunner):
 
     @property
     def envs(self) -> Any:
-        """The vector env of N."""
+        """The vector env with N envs."""
         raise NotImplementedError
 
     @property
     def episodes(self) -> EpisodeLog:
-        """What was counted since the last sample."""
+        """Episodes counted since the last sample."""
         raise NotImplementedError
 
     def get_spaces(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class _VectorRunner(SingleAgentEnvRunner):
         }
 
     def _try_env_step(self, actions: Any) -> Any:
-        """Step with actions inside the space, as `normalize_actions` and `clip_actions` ask."""
+        """Step with actions inside the space, according to `normalize_actions` and `clip_actions`."""
         fit = unsquash_action if self.config.normalize_actions else clip_action if self.config.clip_actions else None
         if fit is not None and self._chosen:
             actions = fit(actions, get_base_struct_from_space(self.envs.single_action_space))
@@ -97,22 +97,22 @@ class _VectorRunner(SingleAgentEnvRunner):
 
 
 class PackedEnvRunner(_VectorRunner):
-    """RLlib's runner over a packed env, counting true environment steps. One episode that never ends.
+    """RLlib's runner on a packed env, which counts steps of all N envs. It has one episode that never ends.
 
-    `num_timesteps` of `sample` is met as in RLlib: with the first step at which that many env steps have been taken,
-    resets not counted.
+    `num_timesteps` of `sample` is handled as in RLlib: sampling ends with the first step at which that many env steps
+    have been made, resets not counted.
     """
 
     packed = True
 
     @property
     def envs(self) -> Any:
-        """The vector env of N."""
+        """The vector env with N envs."""
         return self._packed_env.envs
 
     @property
     def episodes(self) -> EpisodeLog:
-        """What was counted since the last sample."""
+        """Episodes counted since the last sample."""
         return self._packed_env.episodes
 
     @property
@@ -133,9 +133,9 @@ class PackedEnvRunner(_VectorRunner):
 
 
 class _Until(int):
-    """A number of timesteps for RLlib's loop, which goes on while its own count is smaller.
+    """A number of timesteps for RLlib's loop, which runs while its own count is smaller.
 
-    RLlib counts a step of N envs as one. This compares what the envs count, so the loop ends where it should.
+    RLlib counts a step of N envs as one. This class compares the envs' own count, so that the loop ends correctly.
     """
 
     def __new__(cls, runner: PackedEnvRunner, wanted: int) -> _Until:
@@ -149,28 +149,28 @@ class _Until(int):
 
 
 class NativeEnvRunner(_VectorRunner):
-    """Steps a vector env of N and hands over one PackedRollout: no episode objects, no Python per env.
+    """Steps a vector env with N envs and returns one PackedRollout: no episode objects, no Python code per env.
 
-    `sample(num_episodes=...)` begins all envs anew and stops when that many episodes have ended.
+    `sample(num_episodes=...)` resets all envs and stops when that many episodes have ended.
     """
 
     packed = False
 
     def make_env(self) -> None:
-        """As RLlib makes it, without its conversion of infos into a list of N dicts, which nothing reads."""
+        """Make the env as RLlib does, without converting infos into a list of N dicts, which are not used."""
         super().make_env()
-        self._wrapped = self.env  # kept: it closes the envs when it is collected
+        self._wrapped = self.env  # keep a reference: it closes the envs when it is garbage-collected
         self.env = self.env.env  # type: ignore[union-attr]
         self._episodes = EpisodeLog(self.num_envs)
 
     @property
     def envs(self) -> Any:
-        """The vector env of N."""
+        """The vector env with N envs."""
         return self.env
 
     @property
     def episodes(self) -> EpisodeLog:
-        """What was counted since the last sample."""
+        """Episodes counted since the last sample."""
         return self._episodes
 
     def _sample(
@@ -211,14 +211,14 @@ class NativeEnvRunner(_VectorRunner):
         self._needs_initial_reset = False
         self._episodes.begin()
         self._done = np.zeros(self.num_envs, bool)
-        self._see(obs, explore)
+        self._observe(obs, explore)
 
-    def _see(self, obs: Any, explore: bool) -> None:
-        """Keep an observation as the pipeline leaves it, and what the module gets of it."""
+    def _observe(self, obs: Any, explore: bool) -> None:
+        """Store an observation after the pipeline, and the module's input made from it."""
         self._last = obs
         if self.module is None:
             return
-        batch = self._through(self._env_to_module, {Columns.OBS: obs}, explore, ENV_TO_MODULE_CONNECTOR)
+        batch = self._run_pipeline(self._env_to_module, {Columns.OBS: obs}, explore, ENV_TO_MODULE_CONNECTOR)
         self._last, self._to_module = batch.pop(SEEN, obs), batch
 
     def _step(self, explore: bool, random_actions: bool) -> dict[str, Any] | None:
@@ -227,7 +227,7 @@ class NativeEnvRunner(_VectorRunner):
             actions = self.env.action_space.sample()  # type: ignore[union-attr]
         else:
             out = self._forward(explore)
-            extra = self._through(self._module_to_env, out, explore, MODULE_TO_ENV_CONNECTOR)
+            extra = self._run_pipeline(self._module_to_env, out, explore, MODULE_TO_ENV_CONNECTOR)
             actions = extra.pop(Columns.ACTIONS)
             extra.pop(Columns.ACTIONS_FOR_ENV, None)
         results = self._try_env_step(actions)
@@ -237,7 +237,7 @@ class NativeEnvRunner(_VectorRunner):
         done, valid = terminated | truncated, ~self._done
         self._episodes.add(reward, done, valid)
         self._done = done
-        self._see(obs, explore)
+        self._observe(obs, explore)
         return {
             "obs": self._last,
             "actions": actions,
@@ -249,21 +249,21 @@ class NativeEnvRunner(_VectorRunner):
         }
 
     def _forward(self, explore: bool) -> dict[str, Any]:
-        """As `forward_exploration` and `forward_inference` do, which switch all layers to `eval` on every call."""
+        """Like `forward_exploration` and `forward_inference`, which switch all layers to `eval` on every call."""
         module: Any = self.module
         with self.metrics.log_time(RLMODULE_INFERENCE_TIMER), torch.no_grad():
             if explore:
                 return module._forward_exploration(self._to_module, t=self._lifetime())
             return module._forward_inference(self._to_module)
 
-    def _through(self, pipeline: Any, batch: dict[str, Any], explore: bool, key: str) -> dict[str, Any]:
+    def _run_pipeline(self, pipeline: Any, batch: dict[str, Any], explore: bool, key: str) -> dict[str, Any]:
         with self.metrics.log_time((key, CONNECTOR_PIPELINE_TIMER)):
             return pipeline(
                 rl_module=self.module, batch=batch, episodes=[], explore=explore, shared_data=self._shared_data
             )
 
     def _lifetime(self) -> int:
-        """Steps of all runners, about, as RLlib counts them for exploration schedules."""
+        """Approximate number of steps of all runners, as RLlib counts them for exploration schedules."""
         runners = self.config.num_env_runners or 1
         return (self.num_env_steps_sampled_lifetime // runners + self._episodes.steps) * runners
 

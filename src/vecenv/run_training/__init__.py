@@ -1,4 +1,4 @@
-"""`python -m vecenv.run_training`: train PPO of RLlib on many environments, and compare its modes.
+"""`python -m vecenv.run_training`: train RLlib's PPO on many environments, and compare its modes.
 
     python -m vecenv.run_training --mode all --env CartPole-v1 --num-envs 1024
 

@@ -39,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """No warnings but ours, and of Ray's log only errors."""
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the behaviour that Ray's warning announces
+    """Hide warnings except vecenv's, and everything but errors in Ray's log."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the future default, which Ray warns about
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.filterwarnings("default", module=r"vecenv\b")
@@ -48,7 +48,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _configs(arguments: Arguments) -> dict[Mode, Any]:
-    """RLlib's configuration of each mode. It is here that RLlib is imported, which takes seconds."""
+    """RLlib's configuration of each mode. This imports RLlib, which takes seconds."""
     from vecenv.run_training._training import config
 
     for name in ("ray", "ray.rllib", "ray.tune"):

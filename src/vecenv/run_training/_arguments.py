@@ -1,4 +1,4 @@
-"""What can be asked for on the command line, and what is refused."""
+"""The command line's arguments and their checks."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MODES: tuple[Mode, ...] = ("vec", "packed_vec", "native")
 PROGRAM = "python -m vecenv.run_training"
 _PACKAGES = ("ray", "torch", "tyro", "rich", "matplotlib")
 _DESCRIPTION = """\
-Train PPO of RLlib on many environments at once, and see where the time goes.
+Train RLlib's PPO on many environments at once, and see where the time goes.
 
-Shows return, samples per second and how long sampling, connectors and SGD take, and writes results.json, results.csv \
-and a checkpoint. Ctrl-C stops after the running iteration and saves; a second one ends at once."""
+Shows return, samples per second and the times of sampling, connectors and SGD, and writes results.json, results.csv \
+and a checkpoint. Ctrl-C stops after the running iteration and saves; a second Ctrl-C stops at once."""
 _EXAMPLES = f"""
 examples:
   {PROGRAM}
@@ -41,40 +41,40 @@ examples:
       the same batch as --train-batch 32768, counted in steps of all 1,024 environments together
 
 results, in the directory of --out:
-  <mode>/results.csv    one row per iteration, written as it ends
+  <mode>/results.csv    one row per iteration, written when it ends
   <mode>/results.json   the arguments, versions, all rows and a summary
-  <mode>/checkpoint     for PPO.from_checkpoint of RLlib, in any process
+  <mode>/checkpoint     for RLlib's PPO.from_checkpoint, in any process
   comparison.png        with --mode all"""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The command line."""
+    """The arguments of the command line."""
 
     mode: Literal["vec", "packed_vec", "native", "all"] = "native"
-    """vec: RLlib's own way, an episode object per environment. packed_vec: RLlib sees one environment; rewards and
-    flags travel inside the observation. native: our own EnvRunner, the fastest. all: the three, then compared."""
+    """vec: RLlib's own sampling, an episode object per environment. packed_vec: RLlib sees one environment; rewards and
+    flags are part of the observation. native: vecenv's own EnvRunner, the fastest. all: the three, then compared."""
     env: str = "CartPole-v1"
     """Id of a Gymnasium environment or of a kernel; package:Id imports the package first."""
     num_envs: int = 1024
-    """Environments of each runner."""
+    """Number of environments of each runner."""
     train_batch: int = 32768
     """Environment steps per iteration, of all runners together."""
     minibatch: int = 4096
-    """Steps per gradient step. It must divide the batch."""
+    """Steps per gradient step. Must divide the batch."""
     batch_units: Literal["steps", "packed"] = "steps"
-    """What --train-batch counts. steps: true environment steps. packed: steps of all environments together, so it is
-    multiplied by --num-envs."""
+    """Unit of --train-batch. steps: environment steps. packed: steps of all environments together, so it is multiplied
+    by --num-envs."""
     no_batch_check: bool = False
-    """Turn off RLlib's own check of the configuration, and ours of batch and minibatch."""
+    """Turn off RLlib's own check of the configuration, and vecenv's check of batch and minibatch."""
     epochs: int = 2
     """Passes over each batch."""
     iterations: int = 20
     """Iterations to train, in each mode."""
     env_runners: int = 0
-    """Actors that sample; 0 samples in this process."""
+    """Number of actors that sample; 0 samples in this process."""
     seed: int = 0
-    """Same seed and mode, same results."""
+    """Random seed. The same seed and mode give the same results."""
     lr: float = 1e-3
     """Learning rate of Adam."""
     gamma: float = 0.99
@@ -82,11 +82,11 @@ class Arguments:
     hidden: tuple[int, ...] = (64, 64)
     """Units of each hidden layer of policy and value function."""
     normalize_observations: bool = False
-    """Scale observations to mean zero and variance one, as seen so far."""
+    """Scale observations to mean zero and variance one, by running statistics."""
     engine: EngineName = "auto"
-    """What runs the environments; auto is the fastest one that is faithful."""
+    """The engine that runs the environments; auto is the fastest one with exact results."""
     torch_threads: int = 1
-    """Threads of the update. More pay only for large networks, on an idle machine."""
+    """Torch threads of the update. More are faster only for large networks, on an idle machine."""
     out: Path = Path("runs/{env}-{mode}-{time}")
     """Directory of the results, a sub-directory per mode."""
 
@@ -102,15 +102,15 @@ class Arguments:
 
 
 def parse(argv: Sequence[str] | None = None) -> Arguments:
-    """The arguments, with correct syntax.
+    """Parse the arguments.
 
     Args:
-        argv: without the program's name; default: those of this process.
+        argv: arguments without the program's name; default: those of this process.
 
     Raises:
         MissingExtra: a package is not installed.
-        ConfigError: an argument is unknown or has no such value.
-        SystemExit: help was asked for and printed.
+        ConfigError: an argument is unknown or its value is not valid.
+        SystemExit: --help was given; the help is printed.
     """
     for package in _PACKAGES:
         if importlib.util.find_spec(package) is None:
@@ -137,7 +137,7 @@ def parse(argv: Sequence[str] | None = None) -> Arguments:
 
 
 def _one_line(complaint: str) -> str:
-    """What tyro says in a box of several paragraphs: the first, and the options that others suggest."""
+    """One line from tyro's message, which is a box of several paragraphs: the first one, and the suggested options."""
     text = "\n".join(line.strip("│ ") for line in complaint.splitlines())
     _title, first, *others = re.split(r"\n[─-]+\n|╮\n|\n╰", text.removeprefix("╭─"))
     suggested = re.findall(r"(?:Perhaps|Arguments similar)[^\n]*\n(--[\w-]+)", "\n".join(others))
@@ -146,20 +146,20 @@ def _one_line(complaint: str) -> str:
 
 
 def check(arguments: Arguments) -> None:
-    """Refuse what can be refused without RLlib.
+    """Check everything that can be checked without RLlib.
 
     Raises:
-        VecenvError: naming the argument.
+        VecenvError: names the argument.
     """
     for name in ("num_envs", "train_batch", "minibatch", "epochs", "iterations", "torch_threads"):
         positive_int(_option(name), getattr(arguments, name))
     for name, highest in (("env_runners", 10_000), ("seed", 2**31)):
         if not 0 <= getattr(arguments, name) <= highest:
-            raise ConfigError(f"{_option(name)} must be an int in 0 ... {highest}, got {getattr(arguments, name)}")
+            raise ConfigError(f"{_option(name)} must be an int from 0 to {highest}, got {getattr(arguments, name)}")
     if not 0 < arguments.lr < math.inf:
         raise ConfigError(f"--lr must be a finite number > 0, got {arguments.lr}")
     if not 0 <= arguments.gamma <= 1:
-        raise ConfigError(f"--gamma must be in 0 ... 1, got {arguments.gamma}")
+        raise ConfigError(f"--gamma must be from 0 to 1, got {arguments.gamma}")
     if not arguments.hidden:
         raise ConfigError("--hidden needs at least one layer, for example --hidden 64 64")
     for units in arguments.hidden:
@@ -172,10 +172,10 @@ def _option(name: str) -> str:
 
 
 def directory(arguments: Arguments) -> Path:
-    """Create the directory of the results, and return it, absolute.
+    """Create the directory of the results and return its absolute path.
 
     Raises:
-        ConfigError: it holds results, or cannot be created.
+        ConfigError: it already has results, or cannot be created.
     """
     names = {
         "env": re.sub(r"[^\w.-]", "-", arguments.env),
@@ -188,7 +188,7 @@ def directory(arguments: Arguments) -> Path:
     path = Path(text).absolute()
     for mode in arguments.modes:
         if (path / mode).exists():
-            raise ConfigError(f"--out {text} has results of {mode} already; choose another directory")
+            raise ConfigError(f"--out {text} already has results of {mode}; choose another directory")
     try:
         path.mkdir(parents=True, exist_ok=True)
         path.joinpath(".writable").touch()

@@ -1,4 +1,4 @@
-"""What is seen while it runs: a live table on a terminal, a line per iteration elsewhere."""
+"""The display while training runs: a live table on a terminal, a line per iteration elsewhere."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rich.text import Text
 from vecenv.run_training._arguments import Arguments
 from vecenv.run_training._results import SPLIT, Row, Run
 
-_STOPPING = "stopping after this iteration; Ctrl-C again ends at once"
+_STOPPING = "stopping after this iteration; Ctrl-C again stops at once"
 _SHOW_CURSOR = b"\x1b[?25h\n"
 _PLAIN_WIDTH = 110
 
 
 def display(arguments: Arguments) -> Lines | LiveTable:
-    """The display for where standard output goes."""
+    """The display for standard output: a terminal or not."""
     console = Console()
     if console.is_terminal:
         return LiveTable(arguments, console)
@@ -43,10 +43,10 @@ class Lines:
         pass
 
     def begin(self, run: Run) -> None:
-        """A mode starts."""
+        """Called when a mode starts."""
 
     def update(self, run: Run) -> None:
-        """A row was added."""
+        """Called when a row was added."""
         row = run.rows[-1]
         shares = ", ".join(
             f"{name.split('_')[0].replace('sgd', 'SGD')} {_duration(getattr(row, name))} {_share(row, name)}"
@@ -58,18 +58,18 @@ class Lines:
         )
 
     def print(self, what: Any) -> None:
-        """Print it now; text without breaking lines."""
+        """Print now; text is not wrapped."""
         if isinstance(what, str):
             print(what, file=self._console.file, flush=True)
         else:
             self._console.print(what)
 
     def stopping(self) -> None:
-        """Ctrl-C was pressed. Called by a signal handler, so nothing here is buffered."""
+        """Called by a signal handler after Ctrl-C, so nothing here is buffered."""
         os.write(2, f"{_STOPPING}\n".encode())
 
     def abandon(self) -> None:
-        """The process ends at once. Called by a signal handler."""
+        """Called by a signal handler before the process ends at once."""
 
 
 class LiveTable:
@@ -90,24 +90,24 @@ class LiveTable:
         self._live.__exit__(*exception)
 
     def begin(self, run: Run) -> None:
-        """A mode starts."""
+        """Called when a mode starts."""
         self._runs.append(run)
         self._live.refresh()
 
     def update(self, run: Run) -> None:
-        """A row was added."""
+        """Called when a row was added."""
         self._live.refresh()
 
     def print(self, what: Any) -> None:
-        """Print it above the table, or after it when it has ended."""
+        """Print above the table, or after it when it has ended."""
         self._console.print(what, soft_wrap=isinstance(what, str), markup=False, highlight=False)
 
     def stopping(self) -> None:
-        """Ctrl-C was pressed; the next refresh says so."""
+        """Called after Ctrl-C; the next refresh shows it."""
         self._caption = _STOPPING
 
     def abandon(self) -> None:
-        """The process ends at once: give the cursor back."""
+        """Called before the process ends at once: show the cursor again."""
         os.write(1, _SHOW_CURSOR)
 
     def _table(self) -> Table:
@@ -126,7 +126,7 @@ _HEADINGS = ("sampling", "connectors", "SGD")
 
 
 def comparison(arguments: Arguments, runs: Sequence[Run]) -> Table:
-    """The modes side by side: medians per iteration, without the first."""
+    """A table of all modes: medians per iteration, without the first."""
     headings = ("samples/s", f"x {runs[0].mode}", *_HEADINGS, "return", "time")
     table = _new_table(f"{_title(arguments)}: median iteration", headings)
     base = runs[0].typical("samples_per_second")

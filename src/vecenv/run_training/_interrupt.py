@@ -1,4 +1,4 @@
-"""Ctrl-C, once to stop and twice to end."""
+"""Ctrl-C: the first one stops after the iteration, the second one at once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 EXIT_CODE = 130
-"""What shells expect of a process that Ctrl-C ended."""
+"""The exit code that shells expect after Ctrl-C."""
 
 
 class Interrupt:
-    """While it is entered, Ctrl-C sets `asked`; a second one ends the process and all that it started.
+    """Within its context, Ctrl-C sets `asked`; a second one ends the process and all processes that it started.
 
     Args:
         first: called by the signal handler at the first Ctrl-C.
-        second: called by it before the process ends.
+        second: called by the signal handler before the process ends.
     """
 
     def __init__(self, first: Callable[[], None], second: Callable[[], None]) -> None:
@@ -43,10 +43,10 @@ class Interrupt:
 
 
 def _kill_descendants() -> None:
-    """End what this process started: Ray's agents would notice only after a while. Does nothing without /proc."""
+    """Kill the processes that this one started: Ray's agents notice only after a while. Does nothing without /proc."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended in the meantime
             parents[int(entry.parent.name)] = int(entry.read_text().rpartition(")")[2].split()[1])
     family = {os.getpid()}
     while found := {pid for pid, parent in parents.items() if parent in family} - family:

@@ -1,4 +1,4 @@
-"""The modes side by side, as a picture."""
+"""A plot that compares the modes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MARKERS = {"vec": "o", "packed_vec": "^", "native": "s"}
 
 
 def plot(arguments: Arguments, runs: Sequence[Run], path: Path) -> None:
-    """Draw samples per second, and return, against wall time, a line per mode."""
+    """Plot samples per second and return against wall time, a line per mode."""
     import matplotlib
 
     matplotlib.use("Agg")

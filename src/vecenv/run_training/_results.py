@@ -1,4 +1,4 @@
-"""What a run leaves behind: rows, results.csv, results.json."""
+"""Results of a run: rows, results.csv, results.json."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ending = Literal["finished", "interrupted", "failed"]
 
 @dataclass(frozen=True)
 class Row:
-    """One iteration. Returns are those of the episodes that ended in it; None if none did."""
+    """One iteration. Returns are those of episodes that ended in it; None if none ended."""
 
     iteration: int
     steps: int
@@ -42,23 +42,23 @@ class Row:
 
 @dataclass
 class Run:
-    """One mode's training, so far."""
+    """The training of one mode so far."""
 
     mode: Mode
     rows: list[Row] = field(default_factory=list)
     ending: Ending = "failed"
 
     def typical(self, name: str) -> float:
-        """Median over iterations of a column that is a number; without the first, which warms up, if there are more."""
+        """Median of a numeric column over iterations; without the first, which is slower, if there are others."""
         return statistics.median(getattr(row, name) for row in self.rows[1:] or self.rows)
 
     @property
     def last_return(self) -> float | None:
-        """The newest mean return there is."""
+        """The newest mean return, None if no episode has ended."""
         return next((row.return_mean for row in reversed(self.rows) if row.return_mean is not None), None)
 
     def summary(self) -> dict[str, Any]:
-        """Totals, the newest and the best return, and medians per iteration without the first, which warms up."""
+        """Totals, the newest and the best return, and medians per iteration without the first, which is slower."""
         if not self.rows:
             return {"iterations": 0}
         return {
@@ -72,12 +72,12 @@ class Run:
 
 
 def number(value: Any) -> float | None:
-    """A float that JSON can hold."""
+    """A float that JSON can store, else None."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
 class Recorder:
-    """Writes a run's files: each row into results.csv as it comes, results.json at the end.
+    """Writes a run's files: each row to results.csv at once, results.json at the end.
 
     Args:
         path: the run's directory, which is created.

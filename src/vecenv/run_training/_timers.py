@@ -1,4 +1,4 @@
-"""Where the time of one iteration went, from RLlib's own timers."""
+"""How the time of one iteration is spent, from RLlib's own timers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ray.rllib.utils.metrics.stats import EmaStats
 
 
 class SecondsSinceReading(EmaStats):
-    """RLlib's timer, but what it reads is all seconds since the last reading.
+    """RLlib's timer, but a reading is the sum of all seconds since the last reading.
 
-    RLlib's own is a moving average over hundreds of calls, in which the first, slow ones stay for the whole run. Values
-    that are logged and not timed are averaged as RLlib does. Readings of several runners are averaged: they work side
-    by side.
+    RLlib's own timer is a moving average over hundreds of calls, in which the first, slow ones remain for the whole
+    run. Values that are logged rather than timed are averaged as in RLlib. Readings of several runners are averaged,
+    because they run in parallel.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -42,7 +42,7 @@ class SecondsSinceReading(EmaStats):
         self._timed = True
 
     def reduce(self, compile: bool = True) -> Any:
-        """What was read; begins anew."""
+        """The seconds since the last reading; starts a new sum."""
         reading = super().reduce(compile)
         if self._timed:
             self._value = math.nan
@@ -54,8 +54,8 @@ class Split:
     """Seconds of one iteration.
 
     Attributes:
-        sampling: stepping envs and asking the module, without connectors.
-        connectors: between envs and module, and from samples to the batch that is learned from.
+        sampling: stepping envs and calling the module, without connectors.
+        connectors: between envs and module, and from samples to the train batch.
         sgd: the rest of the learner's update.
     """
 
@@ -65,7 +65,7 @@ class Split:
 
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> Split:
-        """Of what `Algorithm.train` returned, if timers are SecondsSinceReading."""
+        """The split of a result of `Algorithm.train`, if timers are SecondsSinceReading."""
         runners = result[ENV_RUNNER_RESULTS]
         around = sum(
             runners[pipeline][CONNECTOR_PIPELINE_TIMER]

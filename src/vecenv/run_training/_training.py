@@ -1,4 +1,4 @@
-"""The training itself: RLlib's configuration, Ray's start and end, the loop."""
+"""The training: RLlib's configuration, starting and stopping Ray, the loop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def config(arguments: Arguments, mode: Mode) -> PPOConfig:
     """PPO for one mode, checked. Ray is not started.
 
     Raises:
-        ConfigError: something does not fit together.
+        ConfigError: settings contradict each other.
     """
     ppo = PPOConfig()
     ppo.training(
@@ -57,7 +57,7 @@ def config(arguments: Arguments, mode: Mode) -> PPOConfig:
             fcnet_hiddens=list(arguments.hidden), fcnet_activation="tanh", vf_share_layers=False
         )
     )
-    # A run with an actor that was started anew would not be the one that was asked for.
+    # If an actor were restarted, the run would not be the requested one.
     ppo.fault_tolerance(restart_failed_env_runners=False)
     ppo.debugging(seed=arguments.seed, log_level="ERROR")
     configure(
@@ -73,16 +73,16 @@ def config(arguments: Arguments, mode: Mode) -> PPOConfig:
         normalize_observations=arguments.normalize_observations,
         engine=arguments.engine,
     )
-    stats: dict[str, Any] = ppo.stats_cls_lookup  # type: ignore[assignment]  # declared None, and a dict
+    stats: dict[str, Any] = ppo.stats_cls_lookup  # type: ignore[assignment]  # declared as None, but a dict
     return ppo.reporting(
-        metrics_num_episodes_for_smoothing=arguments.batch_steps,  # all of the iteration's, in every mode
+        metrics_num_episodes_for_smoothing=arguments.batch_steps,  # all episodes of the iteration, in every mode
         custom_stats_cls_lookup={**stats, "ema": SecondsSinceReading},
     )
 
 
 @contextlib.contextmanager
 def running_ray(arguments: Arguments) -> Iterator[None]:
-    """A Ray of our own on this machine, with a core per actor, ended in any case; or the one that this process uses."""
+    """Start Ray on this machine, with a core per actor, and stop it in any case; or use the one that is running."""
     torch.set_num_threads(arguments.torch_threads)
     if ray.is_initialized():
         yield
@@ -105,7 +105,7 @@ def running_ray(arguments: Arguments) -> Iterator[None]:
 def train(
     arguments: Arguments, ppo: PPOConfig, run: Run, path: Path, show: Lines | LiveTable, interrupt: Interrupt
 ) -> None:
-    """Train one mode until it is done or Ctrl-C, and save a checkpoint. Results are left even if it fails."""
+    """Train one mode until it is done or Ctrl-C, and save a checkpoint. Results are written even if it fails."""
     recorder = Recorder(path)
     show.begin(run)
     try:
@@ -131,7 +131,7 @@ def _algorithm(ppo: PPOConfig) -> Iterator[PPO]:
         yield algorithm
     finally:
         algorithm.stop()
-        with contextlib.suppress(OSError):  # RLlib makes a directory in the user's home and leaves it empty
+        with contextlib.suppress(OSError):  # RLlib creates a directory in the user's home and leaves it empty
             os.rmdir(algorithm.logdir)
 
 

@@ -1,4 +1,4 @@
-"""Scenarios: what episodes may be like. For `vecenv.evaluate`, and for training with `VaryScenarios`."""
+"""Scenarios: parameter sets of episodes. For `vecenv.evaluate`, and for training with `VaryScenarios`."""
 
 from vecenv.scenarios._sets import Scenarios, curriculum, grid, uniform
 from vecenv.scenarios._sets import listed as list

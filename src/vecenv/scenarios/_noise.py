@@ -1,4 +1,4 @@
-"""Random numbers that depend on nothing but a seed, the number of an episode and a name."""
+"""Random numbers that depend only on a seed, the number of an episode and a name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 class Noise:
-    """One number per row for every name: no stream that rows or parameters share, so no order can matter.
+    """Independent random numbers per row and name. There is no shared stream, so the order of calls does not matter.
 
     Args:
-        seeds: int64, of each row.
-        episodes: int64, which episode of each row this is.
+        seeds: int64, the seed of each row.
+        episodes: int64, the number of each row's episode.
     """
 
     def __init__(self, seeds: np.ndarray, episodes: np.ndarray) -> None:
@@ -42,7 +42,7 @@ class Noise:
 
 
 def _mix(words: np.ndarray) -> np.ndarray:
-    """SplitMix64's step: neighbouring numbers become unrelated ones."""
+    """SplitMix64's step: similar inputs give unrelated outputs."""
     with np.errstate(over="ignore"):
         words = words + _GOLDEN
         words = (words ^ (words >> np.uint64(30))) * _FIRST

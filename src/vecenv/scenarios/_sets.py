@@ -13,9 +13,9 @@ from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.scenarios._noise import Noise
 
 Values = dict[str, Any]
-"""A parameter set: what an episode's env is to be."""
+"""A parameter set: values of some parameters for one episode."""
 Columns = dict[str, np.ndarray]
-"""Parameter sets of many rows: a column per parameter, `ABSENT` where a row's set does not have it."""
+"""Parameter sets of many rows: a column per parameter, `ABSENT` where a row's set does not include it."""
 
 
 class _Absent:
@@ -30,31 +30,31 @@ ABSENT = _Absent()
 
 
 class Scenarios:
-    """What episodes may be like. Made by `listed`, `grid`, `uniform` and `curriculum`."""
+    """A set or distribution of parameter sets. Made by `listed`, `grid`, `uniform` and `curriculum`."""
 
     changes = False
-    """Whether draws depend on progress."""
+    """Whether samples depend on progress."""
 
     def draw(self, noise: Noise, progress: float = 0.0) -> Columns:
-        """A parameter set for each row of `noise`."""
+        """Sample a parameter set for each row of `noise`."""
         raise NotImplementedError
 
     def parts(self) -> list[tuple[str, Scenarios]]:
-        """What an evaluation looks at one by one, by name: each set of a list; a distribution is one."""
+        """The scenarios that an evaluation reports separately, by name: each set of a list; a distribution is one."""
         return [(str(self), self)]
 
     def extremes(self) -> list[Values]:
-        """Parameter sets with every name and the outermost values, to be checked before anything runs."""
+        """Parameter sets with all names and the extreme values, to be checked before anything runs."""
         raise NotImplementedError
 
     @property
     def names(self) -> list[str]:
-        """All parameters that any set has."""
+        """The parameters of all sets."""
         return list(dict.fromkeys(name for values in self.extremes() for name in values))
 
 
 class Sets(Scenarios):
-    """One of some parameter sets, each as likely as the others.
+    """A list of parameter sets, all equally likely.
 
     Args:
         named: the sets by name.
@@ -83,11 +83,11 @@ class Sets(Scenarios):
 
 
 class Uniform(Scenarios):
-    """Numbers between bounds.
+    """Numbers sampled between bounds.
 
     Args:
-        bounds: lowest and highest value of each parameter, or one value that does not vary.
-        log: equally likely at every order of magnitude.
+        bounds: lowest and highest value of each parameter, or a single value.
+        log: whether to sample uniformly in the logarithm.
     """
 
     def __init__(self, bounds: Mapping[str, Any], log: bool = False) -> None:
@@ -118,8 +118,8 @@ class Curriculum(Scenarios):
     """Scenarios that change with progress, a number from 0 to 1.
 
     Args:
-        at: the scenarios at a progress.
-        milestones: progresses at which to check what `at` returns.
+        at: function that returns the scenarios at a progress.
+        milestones: values of progress at which the result of `at` is checked.
     """
 
     changes = True
@@ -136,7 +136,7 @@ class Curriculum(Scenarios):
         return self.at(progress).draw(noise, progress)
 
     def parts(self) -> list[tuple[str, Scenarios]]:
-        """Its end: what the curriculum leads to."""
+        """The scenarios at progress 1."""
         return self.at(1.0).parts()
 
     def extremes(self) -> list[Values]:
@@ -147,11 +147,11 @@ class Curriculum(Scenarios):
 
 
 def listed(sets: Mapping[str, Mapping[str, Any]] | Iterable[Mapping[str, Any]]) -> Scenarios:
-    """Parameter sets, each as likely as the others; an evaluation looks at each by itself.
+    """Parameter sets, all equally likely; an evaluation reports each separately.
 
     Args:
-        sets: `[{"g": 9.8}, {"g": 1.6}]`, or with names: `{"earth": {"g": 9.8}, "moon": {"g": 1.6}}`. A parameter that a
-            set does not have is as the env was made; `{}` is the env itself.
+        sets: `[{"g": 9.8}, {"g": 1.6}]`, or with names: `{"earth": {"g": 9.8}, "moon": {"g": 1.6}}`. Parameters that
+            are not in a set keep their values from `make`; `{}` is the unchanged env.
     """
     if isinstance(sets, Mapping):
         return Sets({str(name): values for name, values in sets.items()})
@@ -160,10 +160,10 @@ def listed(sets: Mapping[str, Mapping[str, Any]] | Iterable[Mapping[str, Any]]) 
     named: dict[str, Mapping[str, Any]] = {}
     for values in sets:
         name = name_of(_checked_set(values))
-        if name in named:  # numbers may differ beyond what a name shows
+        if name in named:  # the name shows rounded numbers, so different sets may have the same name
             name = str(dict(values))
         if name in named or str(dict(named.get(name_of(values), {}))) == name:
-            raise ConfigError(f"the parameter set {name!r} is there twice; give sets names: list({{'name': {{...}}}})")
+            raise ConfigError(f"the parameter set {name!r} occurs twice; name the sets: list({{'name': {{...}}}})")
         named[name] = values
     return Sets(named)
 
@@ -177,21 +177,21 @@ def grid(**values: Iterable[Any]) -> Scenarios:
 
 
 def uniform(*, log: bool = False, **bounds: Any) -> Scenarios:
-    """Numbers drawn anew for every episode: `uniform(g=(1.6, 24.8), l=1.0)`.
+    """Numbers sampled for every episode: `uniform(g=(1.6, 24.8), l=1.0)`.
 
     Args:
-        log: every order of magnitude is equally likely; bounds must be positive.
+        log: whether to sample uniformly in the logarithm; bounds must be positive.
         **bounds: (lowest, highest) of each parameter, or one number.
     """
     return Uniform(bounds, log)
 
 
 def curriculum(stages: Callable[[float], Any] | Mapping[float, Any]) -> Scenarios:
-    """Scenarios that change with progress from 0 to 1, which a trainer sets.
+    """Scenarios that change with progress from 0 to 1; the trainer sets the progress.
 
     Args:
-        stages: a function of progress that returns scenarios, or scenarios by the progress from which they hold:
-            `{0.0: easy, 0.5: hard}`.
+        stages: a function of progress that returns scenarios, or a dict of scenarios by the progress at which they
+            start: `{0.0: easy, 0.5: hard}`.
     """
     if callable(stages):
         return Curriculum(stages, (0.0, 0.5, 1.0))
@@ -201,7 +201,7 @@ def curriculum(stages: Callable[[float], Any] | Mapping[float, Any]) -> Scenario
         )
     starts = np.array([_share(start) for start in stages])
     if starts.min() > 0.0:
-        raise ConfigError(f"a curriculum must say how it begins; its first stage is at {starts.min():g}, want 0.0")
+        raise ConfigError(f"the first stage of a curriculum must start at 0.0, got {starts.min():g}")
     ways = [as_scenarios(way, f"stage {start:g}") for start, way in zip(starts, stages.values(), strict=True)]
 
     def at(progress: float) -> Scenarios:
@@ -212,7 +212,7 @@ def curriculum(stages: Callable[[float], Any] | Mapping[float, Any]) -> Scenario
 
 
 def as_scenarios(given: Any, what: str = "scenarios") -> Scenarios:
-    """Scenarios from what a user passes: Scenarios, one parameter set, or a list of them."""
+    """Convert the user's argument: Scenarios, one parameter set, or a list of them."""
     if isinstance(given, Scenarios):
         return given
     if isinstance(given, Mapping):
@@ -226,7 +226,7 @@ def as_scenarios(given: Any, what: str = "scenarios") -> Scenarios:
 
 
 def name_of(values: Mapping[str, Any]) -> str:
-    """A parameter set as a name."""
+    """A name for a parameter set."""
     return ", ".join(f"{name}={_short(value)}" for name, value in values.items()) or "default"
 
 
@@ -282,14 +282,14 @@ def _interval(name: str, pair: Any, log: bool) -> tuple[float, float]:
     if not (np.isfinite(low) and np.isfinite(high) and low <= high):
         raise ConfigError(f"uniform({name}=...) takes finite (lowest, highest) in this order; got {pair!r:.60}")
     if log and low <= 0:
-        raise ConfigError(f"uniform({name}={pair!r:.60}, log=True) has no logarithm; bounds must be positive")
+        raise ConfigError(f"uniform({name}={pair!r:.60}, log=True) needs positive bounds")
     return low, high
 
 
 def _share(start: Any) -> float:
     if isinstance(start, numbers.Real) and 0.0 <= float(start) <= 1.0:
         return float(start)
-    raise ConfigError(f"stages of a curriculum begin at a progress in 0 ... 1, got {start!r:.40}")
+    raise ConfigError(f"stages of a curriculum start at a progress from 0 to 1, got {start!r:.40}")
 
 
 def _short(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Every new episode of a training env in a scenario of its own."""
+"""A wrapper that samples a scenario for every episode of a training env."""
 
 from __future__ import annotations
 
@@ -15,29 +15,27 @@ from vecenv._front.reset_options import ResetOptions
 from vecenv._front.vector_env import VectorEnv
 from vecenv.errors import ConfigError, SpaceError, UnsupportedError
 from vecenv.scenarios._noise import Noise
-from vecenv.scenarios._rooms import Room, room_of
+from vecenv.scenarios._parameter_writers import ParameterWriter, parameter_writer
 from vecenv.scenarios._sets import Scenarios, Values, as_scenarios, sets_of
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
 
 
 class VaryScenarios(Wrapper):
-    """Draws a parameter set for every episode that begins, by `reset` or by any kind of autoreset.
+    """Samples a parameter set for every new episode, whether `reset` or autoreset starts it.
 
-    The draw of an episode depends on nothing but the seed that its env was reset with, the number of episodes since
-    then, and the progress: not on the engine, workers or the autoreset mode. An env that was never seeded has a seed of
-    its own.
+    The sample depends only on the seed of the env's last seeded reset, the number of episodes since then, and the
+    progress: not on the engine, the workers or the autoreset mode. An env that was never seeded gets a seed of its own.
 
-    Parameters of kernels are written where the next episode takes them from. Python envs get theirs as reset options,
-    with those of a `reset` added to them; where a parameter is an argument of the constructor, the env is built again
-    when it changes, and each of its episodes is then seeded.
+    Kernels take the parameters from columns. Python envs get them as reset options, merged with those of a `reset`; if
+    a parameter is a constructor argument, the env is built again when it changes and each of its episodes is seeded.
 
     Args:
-        env: a vector env of vecenv, or a wrapper around one.
-        scenarios: what `vecenv.scenarios` makes, a parameter set or a list of them.
-        progress: for a curriculum, 0 to 1.
-        kwargs: which parameters are constructor arguments; default: as the constructor of a registered env says, none
-            of an env that a function makes.
+        env: a vecenv vector env, or a wrapper around one.
+        scenarios: an object of `vecenv.scenarios`, a parameter set or a list of them.
+        progress: progress of a curriculum, 0 to 1.
+        kwargs: the parameters that are constructor arguments; default: those in the signature of a registered env's
+            constructor, and none for an env made by a function.
 
     Raises:
         ConfigError: the env has no such parameter.
@@ -55,20 +53,20 @@ class VaryScenarios(Wrapper):
         base = env.unwrapped if isinstance(env, gymnasium.vector.VectorEnv) else env
         if not isinstance(base, VectorEnv):
             raise UnsupportedError(
-                f"scenarios need a vector env of vecenv, this is {type(base).__name__}; see vecenv.make"
+                f"VaryScenarios needs a vecenv vector env, got {type(base).__name__}; make it with vecenv.make"
             )
         if base.engine.name == "process" and base._may_roll and getattr(base.engine, "_on_error", None) == "restart":
             raise UnsupportedError(
-                "a worker that died and is restarted does not know the scenario of the episode that it begins at once; "
-                "use autoreset='next-step' or 'disabled' with on_error='restart'"
+                "with autoreset='same-step' a restarted worker starts an episode before it can get its scenario; use "
+                "autoreset='next-step' or 'disabled' with on_error='restart'"
             )
         made = as_scenarios(scenarios)
-        super().__init__(env, Draws(made, room_of(base, [made], None, kwargs), _share(progress)))
+        super().__init__(env, Draws(made, parameter_writer(base, [made], None, kwargs), _share(progress)))
         self._base = base
 
     @property
     def progress(self) -> float:
-        """How far training has come, 0 to 1. Setting it changes the episodes that begin from now on."""
+        """Progress of training, 0 to 1. Setting it changes the episodes that start from then on."""
         return self.transform.progress
 
     @progress.setter
@@ -77,7 +75,7 @@ class VaryScenarios(Wrapper):
 
     @property
     def current(self) -> list[Values]:
-        """The parameter set of each env's episode."""
+        """The parameter set of each env's current episode."""
         return self.transform.current()
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
@@ -87,14 +85,14 @@ class VaryScenarios(Wrapper):
 
 
 class Draws(Transform):
-    """Which episode each env is in, and what its next one will be: a function of four numbers per env."""
+    """The episode of each env and the parameters of its next one: a function of four numbers per env."""
 
-    def __init__(self, scenarios: Scenarios, room: Room, progress: float) -> None:
-        self._scenarios, self._room = scenarios, room
+    def __init__(self, scenarios: Scenarios, writer: ParameterWriter, progress: float) -> None:
+        self._scenarios, self._writer = scenarios, writer
         self.progress = progress
         self._seeds = self._episodes = np.zeros(0, np.int64)
         self._begun_at = np.zeros(0)
-        """The progress at which each env's episode began."""
+        """The progress at which each env's episode started."""
 
     def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
         own = np.random.SeedSequence().generate_state(count, np.uint64) >> np.uint64(1)
@@ -103,17 +101,17 @@ class Draws(Transform):
         return observation, action
 
     def begin(self, seeds: np.ndarray, given: ResetOptions) -> Any:
-        """Prepare a reset; the options to reset with."""
+        """Prepare a reset; return the options to reset with."""
         everyone = np.arange(len(seeds))
         rows = everyone if given.mask is None else np.flatnonzero(given.mask)
         seeded = rows[seeds[rows] != NO_SEED]
         self._seeds[seeded], self._episodes[seeded] = seeds[seeded], 0
         self._prime(seeded)
         columns = self._scenarios.draw(Noise(self._seeds, self._episodes), self.progress)
-        return self._room.reset_options(given, sets_of(columns, len(seeds)))
+        return self._writer.reset_options(given, sets_of(columns, len(seeds)))
 
     def move_to(self, progress: float) -> None:
-        """Draw all next episodes again, at another progress."""
+        """Sample all next episodes again, at another progress."""
         self.progress = progress
         if self._scenarios.changes:
             self._prime(np.arange(len(self._seeds)))
@@ -124,11 +122,11 @@ class Draws(Transform):
         self._begun_at[rows] = self.progress
         self._episodes[rows] += 1
         self._prime(rows)
-        if "_fault" in exchange.infos:  # a worker that died took along what it had been told
+        if "_fault" in exchange.infos:  # a worker that died lost the parameters it was sent
             self._prime(exchange.rows[exchange.infos["_fault"] & ~began])
 
     def current(self) -> list[Values]:
-        """The parameter set of each env's episode, {} where there was none yet."""
+        """The parameter set of each env's current episode, {} before its first."""
         sets: list[Values] = [{} for _ in self._seeds]
         for progress in np.unique(self._begun_at):
             rows = np.flatnonzero((self._begun_at == progress) & (self._episodes > 0))
@@ -138,10 +136,10 @@ class Draws(Transform):
         return sets
 
     def _prime(self, rows: np.ndarray) -> None:
-        """Decide what the next episodes of these envs will be."""
+        """Sample the parameters of the next episodes of these envs."""
         if len(rows):
             noise = Noise(self._seeds[rows], self._episodes[rows])
-            self._room.prime(rows, self._scenarios.draw(noise, self.progress), noise)
+            self._writer.prime(rows, self._scenarios.draw(noise, self.progress), noise)
 
     def state_dict(self) -> dict[str, Any]:
         state = {"seeds": self._seeds, "episodes": self._episodes, "begun_at": self._begun_at}
@@ -158,4 +156,4 @@ class Draws(Transform):
 def _share(progress: Any) -> float:
     if isinstance(progress, numbers.Real) and 0.0 <= float(progress) <= 1.0:
         return float(progress)
-    raise ConfigError(f"progress must be in 0 ... 1, got {progress!r:.40}")
+    raise ConfigError(f"progress must be from 0 to 1, got {progress!r:.40}")

@@ -1,4 +1,4 @@
-"""Tools for testing environments and engines: laws, and small envs that make mistakes visible."""
+"""Tools for testing environments and engines: checks of laws, and small envs that make mistakes visible."""
 
 from vecenv.testing._check_kernel import check_kernel
 from vecenv.testing._check_programs import check_machine, check_same

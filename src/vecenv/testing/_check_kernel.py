@@ -1,4 +1,4 @@
-"""Whether native code does what Python does."""
+"""Check that a kernel's native code computes what Python computes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ def check_kernel(
 
     Args:
         definition: the class, or an id.
-        num_envs: envs that are compared.
-        steps: steps of each.
-        seed: of the first env, and of the actions.
-        tolerance: None compares bits. A number compares `precision="fast"` as far as an absolute or relative difference
-            of that size, and stops at the first flag that differs, because an episode may then end a step sooner.
-        **kwargs: parameters.
+        num_envs: number of envs.
+        steps: steps of each env.
+        seed: seed of the first env, and of the actions.
+        tolerance: None compares bits. A number allows an absolute or relative difference of that size, for
+            `precision="fast"`, and stops at the first flag that differs, because an episode may then end a step
+            earlier.
+        **kwargs: parameters of the kernel.
 
     Raises:
-        AssertionError: naming the first step, env and value that differs.
+        AssertionError: names the first step, env and value that differs.
     """
     kernel, _ = find_build(definition)
     if kernel is None:
@@ -85,7 +86,7 @@ def _same(where: str, theirs: tuple[Any, ...], mine: tuple[Any, ...], tolerance:
 
 
 def _pairs(path: str, expected: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
-    """All leaves of two nested results, side by side."""
+    """All pairs of leaves of two nested results."""
     if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
         for key in expected:
             yield from _pairs(f"{path}[{key!r}]", expected[key], found[key])

@@ -22,39 +22,39 @@ def check_machine(
     seed: int | None = None,
     shrink: bool = True,
 ) -> Counter[str]:
-    """Call a vector env in any order and compare every answer with a model of its envs.
+    """Call a vector env in random order and compare every result with a model of its envs.
 
-    Random programs of calls: reset of all and of some, step, send, recv, each also where it is not possible or with
-    arguments that cannot be right; timeouts that expire, interrupts in the middle of a call, attributes, processes
-    that are killed, close, pickle. The envs are `ObedientEnv`s: every observation says which env, episode, step and
-    action it comes from, and some actions make them raise, wait or end their process. What must hold:
+    The random programs contain: reset of all and of some envs, step, send and recv, also when they are not possible or
+    with wrong arguments; timeouts that expire, interrupts during a call, attributes, killed processes, close and
+    pickle. The envs are `ObedientEnv`s: every observation contains its env, episode, step and action, and some actions
+    make the env raise, wait or end its process. The laws:
 
-    - *Rows.* Every row that is delivered is the one that the model says, to the last bit, infos and totals included.
+    - *Rows.* Every row that is returned equals the model's, to the last bit, infos and totals included.
     - *Order.* A call that is not possible raises the documented error and changes nothing.
-    - *Errors.* Failures come as the documented errors, exactly where envs fail.
+    - *Errors.* Failures are raised as the documented errors, exactly when envs fail.
     - *Bound.* Every call returns in time.
-    - *Processes, remains.* As many processes as at first; after close no process, thread or open file is left.
-    - *Ownership.* What was handed out is never written to again.
+    - *Processes, remains.* The number of processes stays the same; after close no process, thread or open file is left.
+    - *Ownership.* Arrays that were returned are never written to again.
 
     Args:
-        build: makes the vector env of these four factories in this autoreset mode, e.g.
+        build: makes the vector env from these four factories in this autoreset mode, e.g.
             `lambda factories, mode: vecenv.make(factories, engine="thread", workers=2, autoreset=mode)`. It is called
             once per program.
-        native: the envs are four twins of LawEnv in native code, with the parameters `index` and `bonus`; without
-            infos and methods, and they cannot fail. The factories are not used.
-        interrupts: raise KeyboardInterrupt inside calls; only in the main thread of Python 3.11 or later.
+        native: whether the envs are four kernel versions of LawEnv, with the parameters `index` and `bonus`; they have
+            no infos and methods and cannot fail. The factories are not used.
+        interrupts: whether to raise KeyboardInterrupt inside calls; only in the main thread of Python 3.11 or later.
         modes: autoreset modes to try.
         examples: number of programs.
         steps: number of calls in each.
         bound: seconds that a call may take.
-        seed: of the programs; None: always the same ones.
-        shrink: look for the shortest program that fails, which takes a while.
+        seed: seed of the programs; None: always the same programs.
+        shrink: whether to search for the shortest failing program, which takes a while.
 
     Returns:
-        How often what happened: "programs", "calls", "rows", "refusals", errors by name, "interrupts of step", ...
+        Counts of what happened: "programs", "calls", "rows", "refusals", errors by name, "interrupts of step", ...
 
     Raises:
-        AssertionError: naming the law that does not hold; Hypothesis prints the shortest program it has found.
+        AssertionError: names the law that does not hold; Hypothesis prints the shortest program it has found.
         MissingExtra: Hypothesis is not installed.
     """
     programs = _programs()
@@ -76,28 +76,28 @@ def check_same(
     seed: int | None = None,
     shrink: bool = True,
 ) -> Counter[str]:
-    """Make the same random calls on two vector envs of any envs: everything that comes back must be the same.
+    """Make the same random calls on two vector envs of any envs; all results must be equal.
 
     Arrays are compared bit by bit, with dtype and shape; infos, totals and errors too: type, text, env, phase, action
-    and seed, but not which worker it was. What an env does must depend on its seed and its actions alone.
+    and seed, but not the worker. The behaviour of an env must depend only on its seed and its actions.
 
     Args:
-        one: makes a vector env of a variant, by custom the reference with engine="sync".
+        one: makes a vector env of a variant, usually the reference with engine="sync".
         other: makes the same envs with another engine.
-        variants: every program is about one of these: an autoreset mode, a kind of env, what you like.
-        calls: what to `call`, as (name, argument, ...).
-        attributes: what to `set_attr`, and the values to choose from.
-        asynchronous: they have `send` and `recv` and partial steps; False for vector envs of others.
+        variants: every program uses one of these: an autoreset mode, a kind of env, or anything else.
+        calls: arguments of `call`, as (name, argument, ...).
+        attributes: names for `set_attr`, and the values to choose from.
+        asynchronous: whether they have `send`, `recv` and partial steps; False for vector envs of other libraries.
         examples: number of programs.
         steps: number of calls in each.
-        seed: of the programs; None: always the same ones.
-        shrink: look for the shortest program that fails, which takes a while.
+        seed: seed of the programs; None: always the same programs.
+        shrink: whether to search for the shortest failing program, which takes a while.
 
     Returns:
-        How often what happened: "programs", "calls", "errors", "wrong calls".
+        Counts of what happened: "programs", "calls", "errors", "wrong calls".
 
     Raises:
-        AssertionError: naming the first difference.
+        AssertionError: names the first difference.
         MissingExtra: Hypothesis is not installed.
     """
     programs = _programs()

@@ -1,4 +1,4 @@
-"""The laws of wrappers, as checks that anybody can run on their own."""
+"""The laws of wrappers, as checks for your own wrappers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from vecenv._batch.leaf import Leaf
 from vecenv.wrappers._observations import map_space
 
 Wrap = Callable[[Any], Any]
-"""Puts wrappers around a vector env."""
+"""Wraps a vector env."""
 Make = Callable[[int, str], Any]
-"""Builds a vector env of so many envs in an autoreset mode. What an env does depends on its seed and actions alone."""
+"""Makes a vector env with a number of envs and an autoreset mode. Its envs must depend only on seeds and actions."""
 MODES = ("next-step", "same-step", "disabled")
 _WAYS = ("whole", "partial", "sent")
 
@@ -30,25 +30,25 @@ def check_transform(
     steps: int = 40,
     modes: Sequence[str] = MODES,
 ) -> None:
-    """Run the laws of wrappers on one that treats every env by itself.
+    """Run the laws of wrappers on a wrapper that handles every env separately.
 
     - *Alone.* In steps of all envs, of some in any order, sent and received in parts, and with resets of some: every
-      env sees what it would see if the wrapper were around it alone.
-    - *Ends.* The `final_obs` of "same-step" mode is the observation that "next-step" mode shows.
-    - *Spaces.* Observations have the shapes and types that the spaces say.
-    - *Ownership.* What was handed out is never written to again.
-    - *States.* A new wrapper that is given the state of another continues as that one does.
+      env gets the same results as if it were the only env in the wrapper.
+    - *Ends.* The `final_obs` of "same-step" mode is the observation that "next-step" mode returns.
+    - *Spaces.* Observations have the shapes and dtypes of the spaces.
+    - *Ownership.* Arrays that were returned are never written to again.
+    - *States.* A new wrapper that loads the state of another continues as that one does.
 
     Args:
-        wrap: puts the wrapper around a vector env of vecenv, e.g. `lambda envs: FrameStackObservation(envs, 4)`.
-        make: builds the vector env; default: CartPole-v1 with engine="sync".
-        alone: builds the single env that envs are compared with; default: `make`.
+        wrap: wraps a vecenv vector env, e.g. `lambda envs: FrameStackObservation(envs, 4)`.
+        make: makes the vector env; default: CartPole-v1 with engine="sync".
+        alone: makes the single env that envs are compared with; default: `make`.
         count: number of envs.
         steps: number of exchanges in every run.
         modes: autoreset modes to try.
 
     Raises:
-        AssertionError: naming the law that does not hold.
+        AssertionError: names the law that does not hold.
     """
     make = make or _cart_poles
     for mode in modes:
@@ -60,10 +60,10 @@ def check_transform(
 
 
 class Driver:
-    """Runs wrapped envs by chance and notes what each of them was told and what it said.
+    """Steps wrapped envs at random and stores the actions and results of each env.
 
     Attributes:
-        streams: for every env, a list of (action, answer), the action None for a reset.
+        streams: for every env, a list of (action, results); the action is None for a reset.
     """
 
     def __init__(self, envs: Any, mode: str, seed: int) -> None:
@@ -84,7 +84,7 @@ class Driver:
         self._note(np.arange(count), [None] * count, obs, None, infos)
 
     def go(self, steps: int, way: str) -> None:
-        """Step; now and then, and where nobody else does it, reset some."""
+        """Step; sometimes, and in "disabled" mode where episodes have ended, reset some envs."""
         for _ in range(steps):
             ended = self._done & (self._mode == "disabled")
             mask = ended | (self._rng.random(len(ended)) < 0.04)
@@ -93,9 +93,9 @@ class Driver:
             getattr(self, f"_{way}")()
 
     def check_ownership(self) -> None:
-        """Compare all arrays with the copies that were made when they came."""
+        """Compare all arrays with the copies that were made when they were returned."""
         for array, kept in self._kept:
-            _law("ownership", _equal(array, kept), "an array was changed after it had been handed out")
+            _law("ownership", _equal(array, kept), "an array was changed after it was returned")
 
     def _reset(self, mask: np.ndarray) -> None:
         options = {"reset_mask": mask.copy()}
@@ -157,7 +157,7 @@ class Driver:
     def _rows(self, obs: Any, count: int) -> list[Any]:
         def check(leaf: Leaf, column: Any) -> None:
             wanted, found = ((count, *leaf.shape), leaf.dtype), (column.shape, column.dtype)
-            _law("spaces", found == wanted, f"observations are {found}, the space says {wanted}")
+            _law("spaces", found == wanted, f"observations are {found}, the space has {wanted}")
 
         map_tree(check, self._observations, obs)
         return [map_tree(lambda leaf, at=place: leaf[at].copy(), obs) for place in range(count)]
@@ -183,7 +183,7 @@ def _alone(wrap: Wrap, make: Make, alone: Make, count: int, steps: int, mode: st
 
 
 def _replay(envs: Any, stream: list[tuple[Any, dict[str, Any]]], row: int, where: str) -> None:
-    """Tell one env what it was told among others."""
+    """Repeat the actions of one env without the other envs, and compare the results."""
     for place, (action, answer) in enumerate(stream):
         if action is None:
             obs, infos = envs.reset(seed=[100 + row] if place == 0 else None)
@@ -200,11 +200,11 @@ def _replay(envs: Any, stream: list[tuple[Any, dict[str, Any]]], row: int, where
 
 
 def _states(wrap: Wrap, make: Make, count: int, steps: int, mode: str) -> None:
-    """Run twice alike, but halfway through the second run put another wrapper in the place of the first."""
+    """Run twice in the same way, but halfway through the second run replace the wrapper by a new one."""
     streams = []
     for exchanged in (False, True):
         inner = make(count, mode)
-        first = wrap(inner)  # kept: before Gymnasium 1.3, a wrapper that is forgotten closes what is inside
+        first = wrap(inner)  # keep a reference: before Gymnasium 1.3, a deleted wrapper closes its env
         driver = Driver(first, mode, seed=2)
         try:
             driver.begin()
@@ -215,7 +215,7 @@ def _states(wrap: Wrap, make: Make, count: int, steps: int, mode: str) -> None:
                 driver.envs = wrap(inner)
                 driver.envs.load_state_dict(state)
             driver.go(steps - steps // 2, "partial")
-            _law("states", _equal(state, kept), "a state changed after it had been handed out or loaded")
+            _law("states", _equal(state, kept), "a state changed after it was returned or loaded")
         finally:
             driver.envs.close()
         streams.append(driver.streams)
@@ -240,7 +240,7 @@ def _ends(wrap: Wrap, make: Make, steps: int) -> None:
                 continue
             final = infos["final_obs"][0]
             same = _equal(final, next(iter(iterate(two.observation_space, shown))))
-            _law("ends", same, "final_obs is not what next-step mode shows")
+            _law("ends", same, "final_obs is not the observation of next-step mode")
             shown, *_ = two.step(action)
             _law("ends", _equal(obs, shown), "first observations of a later episode differ")
     finally:

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def difference(one: Any, other: Any, path: str = "result") -> str | None:
-    """Where two nested results differ first: structure, type, dtype, shape or any bit; None if nowhere."""
+    """The first difference of two nested results: structure, type, dtype, shape or any bit; None if they are equal."""
     if type(one) is not type(other):
         return f"{path}: {_short(one)} and {_short(other)}"
     if isinstance(one, Mapping):

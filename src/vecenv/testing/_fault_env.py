@@ -1,4 +1,4 @@
-"""An env that tells exactly which transition it returns, and that fails when told to."""
+"""An env whose observations identify each transition, and that fails on request."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ Where = Literal["make", "reset", "step", "call", "close"]
 
 
 class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
-    """Observations say where they come from, so a stale, torn or misrouted row is found by arithmetic.
+    """Observations contain their origin, so that a stale, torn or misrouted row is found by arithmetic.
 
     The observation is `(index, episode, step, last action, noise)`: `episode` counts the resets of this object, `step`
-    those since the last of them, `noise` is drawn from `np_random` with every observation. The reward is
-    `1000 * index + step`. Episodes end after `length + index` steps. What goes wrong changes none of these, unless it
-    is a wrong observation or reward.
+    the steps since the last of them, `noise` is drawn from `np_random` with every observation. The reward is `1000 *
+    index + step`. Episodes end after `length + index` steps. A fault changes none of these, unless the fault is a wrong
+    observation or reward.
 
-    With `p` faults are random: each call of `where` fails with this probability. The random stream is a function of
-    `seed`, the index and the seed of the last seeded reset, so a run can be repeated, and an env that is built again
-    and gets a new seed does not fail at the same call again. Random faults of "make" are the same in every life.
+    With `p` faults are random: each call of `where` fails with this probability. The random stream depends on `seed`,
+    the index and the seed of the last seeded reset, so a run can be repeated, and an env that is built again with a new
+    seed does not fail at the same call again. Random faults of "make" are the same each time the env is built.
 
     Args:
         index: number of the env.
-        kind: what goes wrong; or a mixture, the weight of each kind.
-        where: in which call.
-        at: in the how manyth such call of this object.
-        env: index of the env in which it goes wrong, None for all.
+        kind: kind of fault; or several kinds with their weights.
+        where: the method that fails.
+        at: the number of the call of that method that fails, counted for this object.
+        env: index of the env that fails, None for all.
         length: steps of an episode of env 0.
-        seconds: how long a hang takes, and a child lives.
-        talks: infos are `{"at": step}`; else they are empty.
-        fuse: a path; it goes wrong only while no such file exists, and then the file is made. So a fault happens once,
-            however often the env is built again.
+        seconds: duration of a hang, and lifetime of a child process.
+        talks: whether infos are `{"at": step}` rather than empty.
+        fuse: a path; the fault happens only if this file does not exist, and creates it. So it happens once, however
+            often the env is built again.
         p: probability of a fault in each call, instead of `at`.
-        seed: of the faults.
-        pause: mean seconds of a "slow" call; they are distributed exponentially.
+        seed: seed of the random faults.
+        pause: mean duration of a "slow" call in seconds, distributed exponentially.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  # Gymnasium reads it from the class
@@ -82,7 +82,7 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     @classmethod
     def many(cls, count: int, **options: Any) -> list[partial[FaultEnv]]:
-        """Factories of `count` envs, of which one fails, or each."""
+        """Factories of `count` envs; the options say which of them fail."""
         return [partial(cls, index, **options) for index in range(count)]
 
     def reset(
@@ -95,14 +95,14 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         self.episode += 1
         self.steps, self.last_action = 0, -1
         kind = self._fail_if_due("reset")
-        return _spoilt(kind, {"obs": self._observation(), "info": self._info()})
+        return _faulty(kind, {"obs": self._observation(), "info": self._info()})
 
     def step(self, action: np.int64) -> Any:
         """Count a step."""
         self.steps += 1
         self.last_action = int(action)
         kind = self._fail_if_due("step")
-        return _spoilt(
+        return _faulty(
             kind,
             {
                 "obs": self._observation(),
@@ -114,17 +114,17 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         )
 
     def poke(self, value: int = 0) -> int:
-        """Something to `call`: answers with the env's index plus `value`."""
+        """A method for `call`: returns the env's index plus `value`."""
         self._fail_if_due("call")
         return self.index + value
 
     def arm(self, kind: Kind = "none", where: Where = "step", at: int = 1, env: int = 1, seconds: float = 60.0) -> None:
-        """Something to `call`: from now on go wrong like this, in the `at`-th such call from now."""
+        """A method for `call`: set the fault to this one, in the `at`-th such call from now."""
         self.fails, self.kinds, self.where, self.at, self.seconds = self.index == env, [kind], where, at, seconds
         self._calls[where] = 0
 
     def worker_pid(self) -> int:
-        """The process this env lives in."""
+        """The id of the process that runs this env."""
         return os.getpid()
 
     def close(self) -> None:
@@ -139,9 +139,9 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         return {"at": self.steps} if self.talks else {}
 
     def _fail_if_due(self, where: str) -> str | None:
-        """Count a call, and fail if it is time for that. Returns the kind of a fault that did not end the call."""
+        """Count a call, and fail if the fault is due. Returns the kind of a fault that did not end the call."""
         self._calls[where] += 1
-        if not (self.fails and self.where == where and self._due(where) and self._lit()):
+        if not (self.fails and self.where == where and self._due(where) and self._fuse_allows()):
             return None
         kind = self.kinds[0] if len(self.kinds) == 1 else self.chance.choice(self.kinds, p=self.weights)
         if kind in FAILURES:
@@ -151,7 +151,7 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
     def _due(self, where: str) -> bool:
         return self._calls[where] == self.at if self.p is None else self.chance.random() < self.p
 
-    def _lit(self) -> bool:
+    def _fuse_allows(self) -> bool:
         if self.fuse is None:
             return True
         try:
@@ -161,6 +161,6 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         return True
 
 
-def _spoilt(kind: str | None, result: dict[str, Any]) -> Any:
-    """The values of a result, or what is returned in their stead."""
+def _faulty(kind: str | None, result: dict[str, Any]) -> Any:
+    """The values of a result, or the wrong result of this kind of fault."""
     return SPOILERS[kind](result) if kind in SPOILERS else tuple(result.values())

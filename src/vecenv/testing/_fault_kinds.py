@@ -1,4 +1,4 @@
-"""What can go wrong in an env: failures of a call, and results that are wrong."""
+"""Kinds of faults of an env: failing calls, and wrong results."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ Kind = Literal[
 ]
 
 Result = dict[str, Any]
-"""What `step` or `reset` is about to return, by name."""
+"""The values that `step` or `reset` is about to return, by name."""
 
 BIG = 8_000_000
-"""Bytes of a big info."""
+"""Bytes of a large info."""
 SLEEPER = ("import time; time.sleep(60)",)
 
 
 class TwoArgumentsError(Exception):
-    """An exception that pickle cannot build again: its arguments are not what its constructor takes."""
+    """An exception that cannot be unpickled: its arguments are not those of its constructor."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} and {second}")
@@ -133,7 +133,7 @@ def _hang(env: FaultEnv) -> None:
 
 def _hang_with_gil(env: FaultEnv) -> None:
     deadline = time.monotonic() + env.seconds
-    while (left := deadline - time.monotonic()) > 0:  # a signal ends one sleep
+    while (left := deadline - time.monotonic()) > 0:  # a signal may end a sleep early
         ctypes.PyDLL(None).usleep(int(left * 1e6) + 1)
 
 
@@ -191,7 +191,7 @@ FAILURES: dict[str, Callable[[FaultEnv], None]] = {
     "fd-leak": _fd_leak,
     "print": _print,
 }
-"""What goes wrong inside a call."""
+"""Faults inside a call."""
 
 
 def _drop_truncated(result: Result) -> tuple[Any, ...]:
@@ -203,7 +203,7 @@ def _one_wrong(name: str, wrong: Callable[[Any], Any]) -> Callable[[Result], tup
 
 
 def _with(value: float) -> Callable[[np.ndarray], np.ndarray]:
-    """The observation with its noise replaced: what it says of its origin stays."""
+    """Replaces the noise of an observation; the other entries, which identify its origin, are kept."""
     return lambda obs: np.array([*obs[:-1], value])
 
 
@@ -227,4 +227,4 @@ SPOILERS: dict[str, Callable[[Result], Any]] = {
     "info-unpicklable": _one_wrong("info", lambda info: {**info, "lock": threading.Lock(), "fine": 1}),
     "info-big": _one_wrong("info", lambda info: {**info, "big": np.arange(BIG // 8)}),
 }
-"""Results that are wrong. Those of an observation or info can be the result of `reset` too."""
+"""Wrong results. Those of an observation or info can be results of `reset` too."""

@@ -1,4 +1,4 @@
-"""Ctrl-C at a chosen moment."""
+"""Raise KeyboardInterrupt at a chosen moment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Interrupted(Exception):
 
 
 def call_and_interrupt(call: Callable[[], Any], seconds: float, box: list[Any]) -> None:
-    """Put the result of a call into the box, but raise KeyboardInterrupt inside it after this time.
+    """Store the result of a call in `box`, but raise KeyboardInterrupt inside the call after this time.
 
     Raises:
         Interrupted: the interrupt came before the result.
@@ -25,7 +25,7 @@ def call_and_interrupt(call: Callable[[], Any], seconds: float, box: list[Any]) 
             inside[0] = False
             raise KeyboardInterrupt
 
-    gc.disable()  # an interrupt of a finalizer would be lost
+    gc.disable()  # an interrupt inside a finalizer would be lost
     before = signal.signal(signal.SIGALRM, handler)
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -1,4 +1,4 @@
-"""A small env whose observations say where they come from."""
+"""A small env whose observations contain their origin."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gymnasium import spaces
 
 
 class LawEnv(gymnasium.Env[np.ndarray, Any]):
-    """Observes [index, episode, step, a random number, last action] in one buffer that it uses again and again.
+    """Observes [index, episode, step, a random number, last action], always in the same array.
 
-    Episodes of env i last 3 + i steps, ending by turns in termination and truncation. The reward is random too.
+    Episodes of env i have 3 + i steps and end alternately in termination and truncation. The reward is random too.
 
     Args:
-        index: the env's own number.
+        index: number of the env.
         fail_at: the step of the first episode in which it raises, None for never.
     """
 
@@ -39,10 +39,10 @@ class LawEnv(gymnasium.Env[np.ndarray, Any]):
         return self._buffer, {"began": self._episode}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One step; the info is empty on most of them."""
+        """One step; most infos are empty."""
         step = int(self._buffer[2]) + 1
         if step == self._fail_at and self._episode == 1:
-            raise ValueError(f"env {self._index} was told to fail")
+            raise ValueError(f"env {self._index} fails at this step on purpose")
         self._buffer[2:] = step, self.np_random.random(), action
         ended = step >= 3 + self._index
         info = {"ended": self._episode} if ended else {}

@@ -17,7 +17,7 @@ from vecenv.kernel.rng import random
 
 
 class LawKernel:
-    """What LawEnv does, but for its infos: native code says the same of every env at every step."""
+    """LawEnv without its infos: infos of native code have the same keys in every env and step."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (5,), np.float64)
     action_space = spaces.Discrete(3)
@@ -52,6 +52,6 @@ class LawKernel:
 
 
 def law_kernel_engine(factories: Sequence[Factory], **options: Any) -> CompiledEngine:
-    """A compiled engine of as many rows as there are factories, which are not called."""
+    """A compiled engine with one row per factory; the factories are not called."""
     kernel = build("vecenv-law", LawKernel, None, {})
     return CompiledEngine(kernel, len(factories), kwargs={"index": np.arange(len(factories))}, **options)

@@ -1,4 +1,4 @@
-"""The six laws of engines, as checks that anybody can run on their own engine."""
+"""The six laws of engines, as checks for your own engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vecenv.errors import EnvError
 from vecenv.testing._law_env import LawEnv
 
 EngineFactory = Callable[[Sequence[Factory]], Engine]
-"""Builds an engine over one env per factory."""
+"""Makes an engine with one env per factory."""
 
 _COUNT = 5
 _STEPS = 40
@@ -25,13 +25,13 @@ def check_engine(factory: EngineFactory, *, infos: bool = True, failures: bool =
     """Run the six laws (see `vecenv.engines.Engine`) on an engine.
 
     Args:
-        factory: builds the engine over given env factories, e.g. `lambda fns: MyEngine(fns, workers=2)`. It is called
-            several times; every engine it returns is closed again.
-        infos: False if the engine's envs are twins of LawEnv without its infos.
+        factory: makes the engine from env factories, e.g. `lambda fns: MyEngine(fns, workers=2)`. It is called several
+            times; every engine it returns is closed.
+        infos: False if the engine's envs are versions of LawEnv without infos.
         failures: False if no env of the engine can raise, as in native code.
 
     Raises:
-        AssertionError: naming the law that does not hold.
+        AssertionError: names the law that does not hold.
     """
     for law in (ownership, exactness, completeness, seeds):
         law(factory)
@@ -41,7 +41,7 @@ def check_engine(factory: EngineFactory, *, infos: bool = True, failures: bool =
 
 
 def ownership(factory: EngineFactory) -> None:
-    """The front owns a row until it is sent: while some rows run, the others may be written and are left alone."""
+    """The front owns a row until it is sent: while some rows run, it may write the others, and the engine does not."""
     with _opened(factory) as engine:
         _reset(engine)
         batch, mine, others = engine.batch, np.array([1, 3]), np.array([0, 2, 4])
@@ -117,7 +117,7 @@ def seeds(factory: EngineFactory) -> None:
 
 
 def failure(factory: EngineFactory) -> None:
-    """An exception leaves `recv` as an EnvError that names the row; the other rows stay pending and can be had."""
+    """An exception leaves `recv` as an EnvError that names the row; the other rows stay pending and can be received."""
     with _opened(factory, failing=2) as engine:
         _reset(engine)
         everyone = np.arange(_COUNT)
@@ -133,7 +133,7 @@ def failure(factory: EngineFactory) -> None:
         _law("failure", others.tolist() == [0, 1, 3, 4], f"the rows after a failure are {others.tolist()}")
         first = _reset(engine)
         _law("failure", bool(np.isfinite(first).all()), "a RESET after a failure did not work")
-    engine.close()  # twice is fine
+    engine.close()  # closing twice is allowed
 
 
 def sameness(factory: EngineFactory, *, infos: bool = True) -> None:
@@ -180,7 +180,7 @@ def _columns(engine: Engine) -> list[np.ndarray]:
 
 
 def _reset(engine: Engine) -> np.ndarray:
-    """Seed and reset all rows; the random part of their observations."""
+    """Seed and reset all rows; return the random part of their observations."""
     everyone = np.arange(_COUNT)
     engine.batch.seed[everyone] = 10 + everyone
     engine.batch.op[everyone] = Op.RESET
@@ -196,7 +196,7 @@ def _write(engine: Engine, rows: Rows, op: Op) -> None:
 
 
 class _opened:
-    """An engine over LawEnvs, closed at the end."""
+    """An engine over LawEnvs that is closed at the end."""
 
     def __init__(self, factory: EngineFactory, failing: int | None = None) -> None:
         self.engine = factory([_LawEnvFactory(row, row == failing) for row in range(_COUNT)])

@@ -1,4 +1,4 @@
-"""Calls of a vector env, each compared with the model: what the rules of the state machine are made of."""
+"""Calls of a vector env, each compared with the model; the rules of the state machine use them."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from vecenv.testing._remains import Remains
 COUNT = 4
 EVERYONE = tuple(range(COUNT))
 _SOON = 0.005
-"""Seconds that a hurried call waits; a slow env takes longer."""
+"""Timeout in seconds of a call with `hurry`; a slow env takes longer."""
 
 
 @dataclass
 class Setting:
-    """What a run of the machine is about.
+    """Settings of a run of the machine.
 
     Attributes:
-        build: makes the vector env of factories in an autoreset mode.
-        native: the envs are twins of LawEnv in native code: no infos, no orders, nothing to call.
+        build: makes the vector env from factories in an autoreset mode.
+        native: whether the envs are kernel versions of LawEnv: no infos, no order actions, no methods to call.
         interrupts: whether KeyboardInterrupt may be raised inside calls.
         bound: seconds that any call may take.
-        tally: how often what happened.
+        tally: counts of what happened.
     """
 
     build: Callable[[Sequence[Any], str], Any]
@@ -57,7 +57,7 @@ class Setting:
 
 
 class Calls(RuleBasedStateMachine):
-    """A vector env, the model of its envs, and the calls that compare the two."""
+    """A vector env, the model of its envs, and calls that compare the two."""
 
     setting: Setting
 
@@ -73,20 +73,20 @@ class Calls(RuleBasedStateMachine):
         self.setting.tally["programs"] += 1
 
     def teardown(self) -> None:
-        """Close, and look at what is left."""
+        """Close, and check that nothing is left."""
         if not hasattr(self, "envs"):
             return
         self._close()
-        del self.envs  # what is mapped goes with it
+        del self.envs  # releases its shared memory
         for array, copied in self.kept:
-            _law("ownership", np.array_equal(array, copied), "an array was changed after it had been handed out")
-        if sys.exc_info()[1] is None:  # or its traceback would hold everything
+            _law("ownership", np.array_equal(array, copied), "an array was changed after it was returned")
+        if sys.exc_info()[1] is None:  # otherwise the traceback keeps everything alive
             self.remains.check(self.pids)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
     def _reset(self, seed: int | None, mask: Sequence[int] | None, or_pending: bool = False) -> None:
-        """Reset. `or_pending`: an interrupt may have come before the last call began; then nothing may be discarded."""
+        """Reset. `or_pending`: an interrupt may have come before the previous call; then nothing may be discarded."""
         model, refusal = self.model, self.model.refuse_reset(mask)
         options = None if mask is None else {"reset_mask": np.isin(EVERYONE, mask)}
         result, error = self._call("reset", lambda: self.envs.reset(seed=seed, options=options), refusal)
@@ -97,18 +97,18 @@ class Calls(RuleBasedStateMachine):
             self._receive_all()
             return
         if isinstance(error, WorkerTimeout) and model.impatient:
-            return  # it may not kill what it waits for: nothing has changed
+            return  # reset must not kill workers it still waits for: nothing has changed
         model.discard()
         model.sent(model.plan_reset(chosen, seed))
         if error is not None:
             self._failed(error)
             return
         obs, infos = result
-        told = rows_of_arrays(infos, COUNT)
+        env_infos = rows_of_arrays(infos, COUNT)
         _law("rows", obs.shape == (COUNT, 5) and obs.dtype == np.float64, f"obs are {obs.dtype} of shape {obs.shape}")
         for row in EVERYONE:
             if row in chosen:
-                self._check_row(row, obs[row], told[row])
+                self._check_row(row, obs[row], env_infos[row])
             elif model.rows[row].ready:
                 _law("rows", agree(model.rows[row].obs, obs[row]), f"a reset of others changed env {row}: {obs[row]}")
         self._keep(obs)
@@ -155,17 +155,17 @@ class Calls(RuleBasedStateMachine):
         _law("rows", step.valid.tolist() == valid, f"valid is {step.valid}, want {valid}")
         self._deliver(ids, *step)
         totals = [(self.model.rows[row].total, self.model.rows[row].length) for row in ids]
-        told = list(zip(step.episode_return.tolist(), step.episode_length.tolist(), strict=True))
-        _law("rows", told == totals, f"totals of envs {ids} are {told}, want {totals}")
+        found = list(zip(step.episode_return.tolist(), step.episode_length.tolist(), strict=True))
+        _law("rows", found == totals, f"totals of envs {ids} are {found}, want {totals}")
 
     def _deliver(self, ids: Sequence[int], obs: Any, reward: Any, terminated: Any, truncated: Any, infos: Any) -> None:
-        """Compare what came with the model, row by row."""
-        told = rows_of_arrays(infos, len(ids))
+        """Compare the results with the model, row by row."""
+        env_infos = rows_of_arrays(infos, len(ids))
         shapes = [np.shape(column) for column in (obs, reward, terminated, truncated)]
         _law("rows", shapes == [(len(ids), 5), *[(len(ids),)] * 3], f"{len(ids)} envs came with shapes {shapes}")
         for position, row in enumerate(ids):
             flags = bool(terminated[position]), bool(truncated[position])
-            self._check_row(row, obs[position], told[position], float(reward[position]), flags)
+            self._check_row(row, obs[position], env_infos[position], float(reward[position]), flags)
         self._keep(obs, reward, terminated, truncated)
         self._check_totals()
 
@@ -173,31 +173,31 @@ class Calls(RuleBasedStateMachine):
         self,
         row: int,
         obs: np.ndarray,
-        told: dict[str, Any],
+        info: dict[str, Any],
         reward: float = 0.0,
         flags: tuple[bool, bool] = (False, False),
     ) -> None:
         model, counters = self.model, self.model.rows[row]
-        _law("rows", row in model.pending, f"env {row} was delivered, and nobody had asked")
+        _law("rows", row in model.pending, f"env {row} was returned without having been sent")
         work, first = model.pending[row], counters.done
-        _law("errors", not work.is_order(RAISE), f"env {row} raised, and nobody was told")
-        _law("errors", not work.is_order(EXIT), f"the process of env {row} ended, and nobody was told")
-        _law("errors", not work.to_the_dead, f"env {row} was delivered by a process that was dead")
+        _law("errors", not work.is_order(RAISE), f"env {row} raised, and the error was not reported")
+        _law("errors", not work.is_order(EXIT), f"the process of env {row} ended, and the error was not reported")
+        _law("errors", not work.to_the_dead, f"env {row} was returned although its process was dead")
         del model.pending[row]
         shown = counters.run(work)
         if work.op.name == "RESET" or shown.final_obs is not None:
             problem = counters.saw(obs)
             _law("rows", problem is None, problem or "")
-        self._compare(row, shown, obs, told, reward, flags)
+        self._compare(row, shown, obs, info, reward, flags)
         counters.gained(work, reward, first)
         model.delivered(row, obs.copy())
         self.setting.tally["rows"] += 1
 
     def _compare(
-        self, row: int, shown: Shown, obs: np.ndarray, told: dict[str, Any], reward: float, flags: tuple[bool, bool]
+        self, row: int, shown: Shown, obs: np.ndarray, info: dict[str, Any], reward: float, flags: tuple[bool, bool]
     ) -> None:
-        final_obs, final_info = told.pop("final_obs", None), told.pop("final_info", {})
-        _law("rows", agree(shown.obs, obs), f"env {row} shows {obs.tolist()}, want {shown.obs}")
+        final_obs, final_info = info.pop("final_obs", None), info.pop("final_info", {})
+        _law("rows", agree(shown.obs, obs), f"env {row} observes {obs.tolist()}, want {shown.obs}")
         _law("rows", agree([shown.reward], [reward]), f"the reward of env {row} is {reward}, want {shown.reward}")
         wanted = shown.terminated, shown.truncated
         _law("rows", flags == wanted, f"env {row} is (terminated, truncated) = {flags}, want {wanted}")
@@ -205,39 +205,41 @@ class Calls(RuleBasedStateMachine):
         if shown.final_obs is not None:
             _law("rows", agree(shown.final_obs, final_obs), f"final_obs of {row}: {final_obs}, want {shown.final_obs}")
         if not self.setting.native:
-            infos = [(shown.info, told), (shown.final_info, final_info)]
+            infos = [(shown.info, info), (shown.final_info, final_info)]
             right = all(a.keys() == b.keys() and agree(list(a.values()), list(b.values())) for a, b in infos)
-            _law("infos", right, f"infos of env {row} are {told}, {final_info}; want {shown.info}, {shown.final_info}")
+            _law("infos", right, f"infos of env {row} are {info}, {final_info}; want {shown.info}, {shown.final_info}")
 
     def _check_totals(self) -> None:
         sums, lengths = self.envs.episode_return, self.envs.episode_length
         for row in self.model.rows:
             if row.ready and row.index not in self.model.pending:
-                told = sums[row.index], lengths[row.index]
-                _law("rows", told == (row.total, row.length), f"totals {told} of {row.index}: {row.total, row.length}")
+                found = sums[row.index], lengths[row.index]
+                _law(
+                    "rows", found == (row.total, row.length), f"totals of {row.index}: {found}, {row.total, row.length}"
+                )
 
     def _failed(self, error: VecenvError, hurry: bool = False, struck: bool = False) -> None:
-        """An error that came instead of results: one that had to come, and the model goes on from there."""
+        """Check that an error was due, and update the model."""
         model = self.model
-        _law("errors", isinstance(error, EnvError), f"{type(error).__name__} is no failure of an env: {error}")
+        _law("errors", isinstance(error, EnvError), f"{type(error).__name__} is not an EnvError: {error}")
         rows = error.rows  # type: ignore[attr-defined]  # see above
         self.setting.tally[type(error).__name__] += 1
         if isinstance(error, WorkerTimeout):
-            _law("errors", hurry, f"nobody was in a hurry: {error}")
+            _law("errors", hurry, f"a call without a timeout timed out: {error}")
             model.broken = model.impatient = True
         elif isinstance(error, WorkerDied):
-            _law("errors", rows in model.blocks and model.may_die(rows), f"envs {rows} did not die: {error}")
+            _law("errors", rows in model.blocks and model.may_die(rows), f"envs {rows} were not killed: {error}")
             model.died(rows)
         elif struck and "KeyboardInterrupt" in str(error):
             for row in rows:
                 model.struck(row)
         else:
             right = isinstance(error, ValueError) and len(rows) == 1 and model.must_raise(rows[0])
-            _law("errors", right, f"envs {rows} were not told to fail: {error!r}")
+            _law("errors", right, f"envs {rows} had no order to fail: {error!r}")
             model.failed(rows[0])
 
     def _receive_all(self) -> None:
-        """Receive until nothing is pending; what stays in `model.pending` was never sent, or is lost."""
+        """Receive until nothing is pending; rows that stay in `model.pending` were never sent, or are lost."""
         for _ in range(3 * COUNT):
             step, error = self._call("recv", self.envs.recv)
             if isinstance(error, NothingPendingError):
@@ -246,12 +248,12 @@ class Calls(RuleBasedStateMachine):
                 self._failed(error, struck=True)
             else:
                 self._deliver(step.env_ids.tolist(), *step)
-        _law("bound", False, "after an interrupt recv() goes on for ever")
+        _law("bound", False, "after an interrupt recv() does not end")
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
     def _look_at_processes(self) -> None:
-        """Ask where every env lives: as many processes as before, and the old ones are gone."""
+        """Ask every env for its process: as many processes as before, and the old ones are gone."""
         before = self.pids
         pids, error = self._call("call", lambda: self.envs.call("worker_pid"))
         if error is not None:
@@ -259,7 +261,7 @@ class Calls(RuleBasedStateMachine):
             return
         self.pids = pids
         homes = sorted(tuple(row for row in EVERYONE if pids[row] == pid) for pid in set(pids) - {os.getpid()})
-        _law("processes", homes == self.model.blocks, f"envs live together as {homes}, want {self.model.blocks}")
+        _law("processes", homes == self.model.blocks, f"envs share processes as {homes}, want {self.model.blocks}")
         self.remains.replaced(set(before) - set(pids))
 
     def _close(self) -> None:
@@ -269,7 +271,7 @@ class Calls(RuleBasedStateMachine):
         self._check_bound("close", started)
 
     def _call(self, name: str, call: Callable[[], Any], refusal: Any = None) -> tuple[Any, Any]:
-        """Result and error of a call, which must come in time and be of a documented type."""
+        """Result and error of a call, which must return in time and raise only documented errors."""
         refusal = (
             ClosedError if self.closed and refusal is not UnsupportedError and type(refusal) is not tuple else refusal
         )
@@ -288,7 +290,7 @@ class Calls(RuleBasedStateMachine):
         result = box[0]
         self._check_bound(name, started)
         if refusal is not None:
-            _law("order", isinstance(error, refusal), f"{name} must raise {refusal}, and it gave {error or result!r}")
+            _law("order", isinstance(error, refusal), f"{name} must raise {refusal}, got {error or result!r}")
             self.setting.tally["refusals"] += 1
         self.setting.tally["calls"] += 1
         return result, error
@@ -302,5 +304,5 @@ class Calls(RuleBasedStateMachine):
 
 
 def agree(wanted: Sequence[float], found: Any) -> bool:
-    """Equal where something is known."""
+    """Whether the numbers are equal, NaN in `wanted` meaning unknown."""
     return len(wanted) == len(found) and all(a != a or a == b for a, b in zip(wanted, found, strict=True))

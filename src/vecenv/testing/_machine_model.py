@@ -1,4 +1,4 @@
-"""What envs must show, as arithmetic: counters per env, and which calls are possible."""
+"""A model of the envs: counters per env, and which calls are possible."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from vecenv.testing._obedient_env import EXIT, RAISE, SLOW
 
 UNKNOWN = float("nan")
 Block = tuple[int, ...]
-"""Envs that live in one process and die with it."""
+"""Envs that share a process."""
 
 
 @dataclass
 class Work:
-    """What an env was asked for and has not delivered."""
+    """A request to an env whose result was not returned yet."""
 
     op: Op
     action: int = 0
     seed: int | None = None
     to_the_dead: bool = False
-    """Its process was dead before it was asked."""
+    """The process was dead before the request."""
     unsure: bool = False
-    """An interrupt came, and nobody knows whether it was asked at all."""
+    """An interrupt came, so it is unknown whether the request was made."""
 
     def is_order(self, order: int) -> bool:
-        """Whether the env will see this action."""
+        """Whether the env will get this action."""
         return self.op is not Op.RESET and self.action == order
 
 
 @dataclass
 class Shown:
-    """What one env must deliver; NaN is unknown."""
+    """The expected results of one env; NaN is unknown."""
 
     obs: list[float]
     reward: float = 0.0
@@ -50,7 +50,7 @@ class Shown:
 
 @dataclass
 class Row:
-    """The counters of one LawEnv. After an interrupt the number of its episode is known as a range only."""
+    """The counters of one LawEnv. After an interrupt only a range of its episode number is known."""
 
     index: int
     low: int = 0
@@ -58,23 +58,23 @@ class Row:
     step: int = 0
     last: int = -1
     random: np.random.Generator | None = None
-    """None: nobody knows."""
+    """None: unknown."""
     bonus: float = 0.0
     paid: float = 0.0
     done: bool = False
     ready: bool = False
     seen: bool = False
     may_be_new: bool = False
-    """It may have been killed and built again; below, how many episodes it then has begun."""
+    """It may have been killed and built again; `young` is the number of episodes it has begun in that case."""
     young: int = 0
     total: float = 0.0
-    """Sum of the rewards of its episode, and below their number: of the ended one while its last step is the latest."""
+    """Sum of the rewards of its episode; `length` is their number. After the last step, those of the ended episode."""
     length: int = 0
     obs: Sequence[float] = ()
-    """The observation that was delivered last."""
+    """The last observation that was returned."""
 
     def run(self, work: Work) -> Shown:
-        """The next op; what it must show."""
+        """Run the next op; return the expected results."""
         if work.op is Op.RESET:
             return self._begin(work.seed)
         shown = self._step(work.action)
@@ -87,29 +87,29 @@ class Row:
         return shown
 
     def gained(self, work: Work, reward: float, first: bool) -> None:
-        """Count a reward that was delivered; `first`: the one before ended an episode."""
+        """Add a reward that was returned; `first`: the previous one ended an episode."""
         if work.op is Op.RESET:
             self.total, self.length = 0.0, 0
         else:
             self.total, self.length = (reward, 1) if first else (self.total + reward, self.length + 1)
 
     def renew(self) -> None:
-        """Its process is gone; what comes next is a new env."""
+        """The process is gone; the next request builds a new env."""
         self.__dict__.update(Row(self.index, seen=self.seen).__dict__)
 
     def loosen(self, work: Work | None) -> None:
-        """This op may have run, or half of it, or not."""
+        """The request may have been run completely, partly or not at all."""
         begun = work is not None and work.op is not Op.STEP
         self.high, self.young = self.high + begun, self.young + begun
         self.random, self.ready = None, False
 
     def suspect(self) -> None:
-        """It may have been killed, and built again."""
+        """The env may have been killed and built again."""
         self.young = self.young if self.may_be_new else 0
         self.may_be_new, self.random = True, None
 
     def saw(self, obs: np.ndarray) -> str | None:
-        """Take the number of the episode from an observation that began it; says what is wrong with it."""
+        """Set the episode number from the first observation of an episode; return what is wrong with it, or None."""
         episode = int(obs[1])
         old, new = self.low <= episode <= self.high, self.may_be_new and 1 <= episode <= self.young
         if not old and not new:
@@ -146,24 +146,24 @@ class Row:
 
 
 class Model:
-    """All envs, what is pending, and what a call must answer: each `refuse_...` is the error it must raise, or None."""
+    """All envs, pending requests, and possible calls: each `refuse_...` is the error a call must raise, or None."""
 
     def __init__(self, count: int, mode: str, blocks: Sequence[Block]) -> None:
         self.count, self.mode, self.blocks = count, mode, list(blocks)
         self.rows = [Row(index) for index in range(count)]
         self.pending: dict[int, Work] = {}
         self.broken = False
-        """An error left results behind: `reset` may discard them."""
+        """An error left results that were not received: `reset` may discard them."""
         self.impatient = False
-        """A call gave up waiting: `reset` does not wait longer, and kills."""
+        """A call timed out: `reset` does not wait again, and kills the worker."""
         self.dead: set[Block] = set()
-        """Blocks whose process was killed, and nobody has noticed."""
+        """Blocks whose process was killed, before any call noticed."""
         self.gone: set[Block] = set()
-        """Blocks that were noticed to be dead and not built again."""
+        """Blocks that are known to be dead and were not built again."""
         self.perhaps: set[Block] = set()
-        """Blocks that are dead, and only the vector env knows whether it has noticed."""
+        """Dead blocks of which it is unknown whether the vector env has noticed."""
         self.unheard: set[Block] = set()
-        """Of the killed blocks those that were noticed, perhaps, when an interrupt came before anybody was told."""
+        """Killed blocks that a call may have noticed when an interrupt came before it could report them."""
 
     def refuse_idle(self) -> type[VecenvError] | None:
         return PendingError if self.pending else None
@@ -172,7 +172,7 @@ class Model:
         return self.refuse_idle() or (NotResetError if self.gone else None)
 
     def refuse_step(self, ids: Sequence[int] | None, *, partial: bool = False) -> type[VecenvError] | None:
-        """Of `step`, and with `partial` of `send`, which may be called while others are pending."""
+        """For `step`; with `partial` for `send`, which may be called while others are pending."""
         chosen = range(self.count) if ids is None else ids
         if self.pending and (ids is None or not partial or any(row in self.pending for row in chosen)):
             return PendingError
@@ -194,28 +194,28 @@ class Model:
         return None if count is None or 1 <= count <= len(self.pending) else SpaceError
 
     def plan_step(self, ids: Sequence[int], actions: Sequence[int]) -> dict[int, Work]:
-        """The work that a step of these envs is."""
+        """The requests of a step of these envs."""
         return {
             row: Work(self._op(self.rows[row]), action, to_the_dead=self._is_dead(row))
             for row, action in zip(ids, actions, strict=True)
         }
 
     def plan_reset(self, ids: Iterable[int], seed: int | None) -> dict[int, Work]:
-        """The work that a reset of these envs is."""
+        """The requests of a reset of these envs."""
         return {
             row: Work(Op.RESET, seed=None if seed is None else seed + row, to_the_dead=self._is_dead(row))
             for row in ids
         }
 
     def sent(self, work: dict[int, Work]) -> None:
-        """These envs were asked. A reset builds anew what is known to be gone."""
+        """These requests were sent. A reset builds envs again that are known to be gone."""
         if not self.pending:
             self.broken = self.impatient = False
         self.pending.update(work)
         self.gone = {block for block in self.gone if not any(row in work for row in block)}
 
     def delivered(self, row: int, obs: np.ndarray) -> None:
-        """The env is ready again."""
+        """The env's result was returned; it is ready again."""
         counters = self.rows[row]
         counters.ready = counters.seen = True
         counters.obs = obs.tolist()
@@ -223,23 +223,23 @@ class Model:
         self.settle()
 
     def settle(self) -> None:
-        """Nothing is broken once nothing is pending."""
+        """When nothing is pending, no error is left over."""
         if not self.pending:
             self.broken = self.impatient = False
 
     def failed(self, row: int) -> None:
-        """Its env raised; the others are still to come."""
+        """The env raised; the others are still pending."""
         del self.pending[row]
         self.rows[row].ready = False
         self.broken = bool(self.pending)
 
     def struck(self, row: int) -> None:
-        """An interrupt came while this env was at work."""
+        """An interrupt came while this env was running."""
         self.rows[row].loosen(self.pending.pop(row, None))
         self.broken = bool(self.pending)
 
     def died(self, block: Block) -> None:
-        """A process is known to be gone."""
+        """A process is known to be dead."""
         for row in block:
             self.pending.pop(row, None)
             self.rows[row].renew()
@@ -249,7 +249,7 @@ class Model:
         self.broken = bool(self.pending)
 
     def may_die(self, block: Block) -> bool:
-        """Whether this block's process was killed, or was told to end itself."""
+        """Whether this block's process was killed, or had an order to end itself."""
         return block in self.dead | self.perhaps or any(
             row in self.pending and self.pending[row].is_order(EXIT) for row in block
         )
@@ -258,7 +258,7 @@ class Model:
         return row in self.pending and self.pending[row].is_order(RAISE)
 
     def lose(self, *, certainly: bool) -> None:
-        """A reset begins to throw away what is pending, or may have begun: who dies of what it was asked for?"""
+        """A reset discards what is pending, or may have begun to: which processes end because of their requests?"""
         for block in self.blocks:
             waiting = [self.pending[row] for row in block if row in self.pending]
             exits = [work for work in waiting if work.is_order(EXIT)]
@@ -272,7 +272,7 @@ class Model:
                     self.rows[row].suspect()
 
     def discard(self) -> None:
-        """A reset throws away what is pending; who is still at work in a process may be killed for it."""
+        """A reset discards what is pending; processes that are still running a request may be killed."""
         self.lose(certainly=True)
         doubtful = {row for block in self.perhaps for row in block}
         for row, work in self.pending.items():
@@ -284,7 +284,7 @@ class Model:
         self.settle()
 
     def copies(self, rows: Iterable[int]) -> dict[int, Row]:
-        """What these envs are now."""
+        """Copies of the counters of these envs."""
         return {row: copy.deepcopy(self.rows[row]) for row in rows}
 
     def _op(self, row: Row) -> Op:

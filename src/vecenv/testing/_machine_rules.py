@@ -1,4 +1,4 @@
-"""The state machine that calls a vector env in any order."""
+"""The state machine that calls a vector env in random order."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ IDS = st.none() | st.lists(st.sampled_from(EVERYONE), min_size=1, max_size=COUNT
 SEED = st.none() | st.integers(0, 1000)
 HURRY = st.sampled_from([False, False, False, True])
 MOMENT = st.floats(-5.5, -1.5).map(lambda exponent: 10**exponent)
-"""When an interrupt comes: in 3 us to 30 ms."""
+"""When an interrupt comes: after 3 us to 30 ms."""
 CALLS = st.sampled_from(["step", "reset", "send", "recv"])
 WAYS = st.sampled_from(["recv", "reset", "step"])
 
 
 class Machine(Calls):
-    """Any call at any time. No rule has a precondition: the model knows what a call must answer.
+    """Any call at any time. Rules have no preconditions: the model says what a call must return.
 
-    What is drawn never depends on what the envs did, so a run can be repeated although processes differ in speed.
+    Random choices never depend on results, so a run can be repeated although processes differ in speed.
     """
 
     @initialize(mode=st.integers(0, 2), begun=st.sampled_from([True] * 7 + [False]))
@@ -66,7 +66,7 @@ class Machine(Calls):
 
     @rule(times=st.integers(1, 6), actions=ACTIONS)
     def go_on(self, times: int, actions: list[int]) -> None:
-        """What a careful user does: receive what is pending, reset what needs it, else step."""
+        """What a careful user does: receive what is pending, reset envs that need it, else step."""
         for _ in range(times):
             model = self.model
             if model.pending:
@@ -90,7 +90,7 @@ class Machine(Calls):
     def interrupt(
         self, call: str, actions: list[int], ids: list[int] | None, seed: int | None, moment: float, way: str
     ) -> None:
-        """Ctrl-C in the middle of a call; then go on in some way."""
+        """KeyboardInterrupt during a call; then continue in one of several ways."""
         if not self.setting.interrupts or self.closed:
             return
         actions = self._allowed(actions, ids)
@@ -105,7 +105,7 @@ class Machine(Calls):
             }[call]()
         except Interrupted:
             self.setting.tally[f"interrupts of {call}"] += 1
-            self._go_on(way, work, seed)
+            self._continue(way, work, seed)
         finally:
             self.moment = None
 
@@ -138,7 +138,7 @@ class Machine(Calls):
 
     @rule(row=st.sampled_from(EVERYONE))
     def kill(self, row: int) -> None:
-        """End the process of an env from outside, whatever it is doing."""
+        """Kill the process of an env from outside, whatever it is doing."""
         block = next((block for block in self.model.blocks if row in block), None)
         if self.closed or block is None or block in self.model.dead | self.model.gone | self.model.perhaps:
             return
@@ -155,7 +155,7 @@ class Machine(Calls):
 
     @rule(which=st.integers(0, 13))
     def wrong(self, which: int) -> None:
-        """A call that cannot be right changes nothing."""
+        """A call with wrong arguments changes nothing."""
         envs, zeros, model = self.envs, np.zeros(COUNT, np.int64), self.model
         calls: list[tuple[Callable[[], Any], type[VecenvError], Any]] = [
             (lambda: envs.step(zeros + 6), SpaceError, model.refuse_step(None)),
@@ -180,20 +180,20 @@ class Machine(Calls):
 
     @rule()
     def copy(self) -> None:
-        """A vector env holds processes, threads and memory: it is not pickled, and says so."""
+        """A vector env has processes, threads and shared memory: pickling it raises an error that says so."""
         if not self.setting.native:
             self._call("pickle", lambda: pickle.dumps(self.envs), UnsupportedError)
 
     @rule(really=st.sampled_from([*[False] * 7, True]))
     def close(self, really: bool) -> None:
-        """Close; whatever follows must say that it is closed."""
+        """Close; every later call must raise ClosedError."""
         if really:
             self._close()
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
     def _allowed(self, actions: list[int], ids: list[int] | None) -> list[int]:
-        """Leave out the orders that these envs cannot obey, such as the end of a process, if it is this one."""
+        """Leave out orders that these envs cannot follow, such as ending a process that is this one."""
         if self.setting.native:
             return [action % 3 for action in actions]
         others = {row for block in self.model.blocks for row in block}
@@ -201,7 +201,7 @@ class Machine(Calls):
         return [SLOW if action == EXIT and row not in others else action for row, action in zip(chosen, actions)]  # noqa: B905
 
     def _work_of(self, call: str, actions: list[int], ids: list[int] | None, seed: int | None) -> dict[int, Work]:
-        """What a call asks for."""
+        """The requests of a call."""
         chosen = EVERYONE if ids is None else ids
         if call == "reset":
             return {} if self.model.refuse_reset(ids) else self.model.plan_reset(chosen, seed)
@@ -211,8 +211,8 @@ class Machine(Calls):
 
     # --- after an interrupt ------------------------------------------------------------------------------------------
 
-    def _go_on(self, way: str, work: dict[int, Work], seed: int | None) -> None:
-        """After an interrupt: receive what is owed, or begin anew, or try a step. Nothing may be stale or torn."""
+    def _continue(self, way: str, work: dict[int, Work], seed: int | None) -> None:
+        """After an interrupt: receive what is pending, or reset, or try a step. No result may be stale or torn."""
         model, self.moment = self.model, None
         if model.dead:
             model.unheard |= model.dead
@@ -228,13 +228,13 @@ class Machine(Calls):
             return
         if way == "reset":
             model.pending = {row: replace(asked, unsure=True) for row, asked in model.pending.items()}
-            self._begin_anew(seed)
+            self._reset_everything(seed)
         else:
             self._receive_all()
-            self._bring_back(work)
+            self._reset_missing(work)
 
     def _try_a_step(self, work: dict[int, Work]) -> bool:
-        """A step straight after an interrupt works as if nothing had been asked, or says what is in its way."""
+        """A step right after an interrupt works as if nothing was sent, or its error names what is pending or lost."""
         model, asked = self.model, self.model.pending
         zeros = np.zeros(COUNT, np.int64)
         result, error = self._call("step", lambda: self.envs.step(zeros))
@@ -242,7 +242,7 @@ class Machine(Calls):
             return False
         model.pending = {}
         free = asked.keys() <= work.keys() and model.refuse_step(None) is None
-        _law("order", free, "a step after an interrupt passed over what is pending or lost")
+        _law("order", free, "a step after an interrupt ignored what is pending or lost")
         model.sent(model.plan_step(EVERYONE, zeros.tolist()))
         if error is None:
             self._deliver(EVERYONE, *result)
@@ -250,8 +250,8 @@ class Machine(Calls):
             self._failed(error)
         return True
 
-    def _bring_back(self, work: dict[int, Work]) -> None:
-        """Envs that delivered nothing after an interrupt were not asked, or need a reset."""
+    def _reset_missing(self, work: dict[int, Work]) -> None:
+        """Envs that returned nothing after an interrupt were not sent, or need a reset."""
         model, left = self.model, self.model.pending
         model.pending = {}
         model.settle()
@@ -268,10 +268,10 @@ class Machine(Calls):
                     self._failed(error)
                 return
         model.pending = left
-        self._begin_anew(None)
+        self._reset_everything(None)
 
-    def _begin_anew(self, seed: int | None) -> None:
-        """Reset everything, as often as dead or slow processes make it necessary."""
+    def _reset_everything(self, seed: int | None) -> None:
+        """Reset all envs, as often as dead or slow processes make it necessary."""
         model, first = self.model, True
         for _ in range(20):
             model.broken = True
@@ -279,4 +279,4 @@ class Machine(Calls):
             if not model.pending and all(row.ready for row in model.rows):
                 return
             first = False
-        _law("bound", False, "after an interrupt no reset comes to its end")
+        _law("bound", False, "after an interrupt no reset ends")

@@ -1,4 +1,4 @@
-"""An env that fails, waits or dies when its action says so."""
+"""An env that fails, waits or ends its process when its action says so."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SLOW_SECONDS = 0.02
 
 
 class ObedientEnv(LawEnv):
-    """LawEnv with three more actions: 3 raises, 4 takes its time, 5 ends the process it runs in.
+    """LawEnv with three more actions: 3 raises, 4 waits, 5 ends the process it runs in.
 
     Attributes:
-        index: the env's own number.
+        index: number of the env.
         bonus: added to every reward from the next episode on.
     """
 
@@ -44,9 +44,9 @@ class ObedientEnv(LawEnv):
         return super().reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Do as told."""
+        """Follow the action's order, or step."""
         if action == RAISE:
-            raise ValueError(f"env {self.index} was told to fail")
+            raise ValueError(f"env {self.index} fails because of its action")
         if action == EXIT:
             os._exit(9)
         if action == SLOW:
@@ -55,9 +55,9 @@ class ObedientEnv(LawEnv):
         return obs, reward + self._paid, terminated, truncated, info
 
     def poke(self, value: int = 0) -> int:
-        """Something to `call`: answers with the env's index plus `value`."""
+        """A method for `call`: returns the env's index plus `value`."""
         return self.index + value
 
     def worker_pid(self) -> int:
-        """The process this env lives in."""
+        """The id of the process that runs this env."""
         return os.getpid()

@@ -1,4 +1,4 @@
-"""Running random programs: the one place that sets Hypothesis up."""
+"""Run random programs: the only place that configures Hypothesis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vecenv.testing._same_rules import Pair, SameMachine
 
 def run_machine(setting: Setting, **size: Any) -> None:
     """Compare one vector env with the model."""
-    # What is made once and stays, such as a server of processes, is no remains of a program.
+    # Things that are created once and stay, such as a fork server, are not leaks of a program.
     setting.build(ObedientEnv.many(COUNT), setting.modes[0]).close()
     _run(type("Machine", (Machine,), {"setting": setting}), **size)
 

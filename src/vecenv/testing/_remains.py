@@ -1,4 +1,4 @@
-"""What a closed vector env leaves behind: processes, threads, open files."""
+"""Check what a closed vector env leaves behind: processes, threads, open files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATIENCE = 2.0
 
 
 class Remains:
-    """Remembers what there is now, to compare with it later. Where there is no /proc, processes and threads alone."""
+    """Stores what exists now, to compare later. Without /proc, only processes and threads are compared."""
 
     def __init__(self) -> None:
         self._threads = set(threading.enumerate())
@@ -28,12 +28,12 @@ class Remains:
         self._replaced |= set(pids)
 
     def check(self, pids: Iterable[int]) -> None:
-        """Nothing is left that was not there before: these processes are gone, and those that they replaced."""
+        """Check that nothing new is left: these processes and those that they replaced are gone."""
         ended = self._replaced | set(pids) - {os.getpid()}
-        _law("remains", _soon(lambda: not any(map(is_alive, ended))), f"of the processes {sorted(ended)} some are left")
+        _law("remains", _soon(lambda: not any(map(is_alive, ended))), f"some processes of {sorted(ended)} still run")
         _law("remains", _soon(lambda: not self._new_threads()), f"threads are left: {self._new_threads()}")
         if self._new_descriptors():
-            gc.collect()  # shared memory is given back with the last array in it
+            gc.collect()  # shared memory is released with the last array in it
         left = self._new_descriptors()
         _law("remains", not left, f"open files are left: {left}")
 
@@ -45,7 +45,7 @@ class Remains:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
+    """Whether a process is running; a zombie is not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -59,12 +59,12 @@ def is_alive(pid: int) -> bool:
 
 
 def _descriptors() -> dict[str, str]:
-    """Open files of this process, and what they are."""
+    """Open files of this process, and their targets."""
     found = {}
     for number in os.listdir("/proc/self/fd") if _PROC.is_dir() else ():
         try:
             found[number] = os.readlink(f"/proc/self/fd/{number}")
-        except FileNotFoundError:  # the one that lists them
+        except FileNotFoundError:  # the descriptor of the listing itself
             continue
     return found
 

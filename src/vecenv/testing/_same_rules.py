@@ -1,4 +1,4 @@
-"""The state machine that makes the same calls on two vector envs and compares what comes back."""
+"""The state machine that makes the same calls on two vector envs and compares the results."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from vecenv.testing._laws import _law
 
 SEED = st.integers(0, 2**32 - 1)
 _HOME = re.compile(r" \((?:worker|thread|actor)[^)]*\)|; after [^ ]+ s(?=;)")
-"""Which worker ran an env and how long it took is for one engine alone to say."""
+"""Worker and elapsed time in error messages: they differ between engines."""
 Rows = dict[int, Any]
-"""Of every env what it delivered, or the error it failed with."""
+"""For every env, its results or its error."""
 
 
 @dataclass
 class Pair:
-    """What a run of the machine is about.
+    """Settings of a run of the machine.
 
     Attributes:
-        builds: make the two vector envs of a variant.
-        variants: what they are called with.
+        builds: functions that make the two vector envs of a variant.
+        variants: arguments of these functions.
         calls: names and arguments of calls to make.
-        attributes: what to set, and the values.
-        asynchronous: whether they can send and receive.
-        tally: how often what happened.
+        attributes: attributes to set, and their values.
+        asynchronous: whether they have `send` and `recv`.
+        tally: counts of what happened.
     """
 
     builds: tuple[Callable[[Any], Any], Callable[[Any], Any]]
@@ -48,7 +48,7 @@ class Pair:
 
 
 class SameMachine(RuleBasedStateMachine):
-    """Every rule makes one call on both. What is drawn never depends on what came back."""
+    """Every rule makes one call on both vector envs. Random choices never depend on results."""
 
     pair: Pair
 
@@ -80,7 +80,7 @@ class SameMachine(RuleBasedStateMachine):
 
     @rule(seed=SEED, times=st.integers(1, 8))
     def step(self, seed: int, times: int) -> None:
-        """Step; where that needs a reset, reset and go on."""
+        """Step; if an env needs a reset, reset and continue."""
         for number in range(times):
             actions = self._actions(self.count, seed + number)
             if self._exchange("step", lambda envs, actions=actions: envs.step(actions)) == "NotResetError":
@@ -95,7 +95,7 @@ class SameMachine(RuleBasedStateMachine):
 
     @rule(seed=SEED, chosen=SEED, cut=st.integers(1, 8), count=st.integers(1, 8))
     def send(self, seed: int, chosen: int, cut: int, count: int) -> None:
-        """Send some envs in two parts, receive them in parts, whoever is ready; in the end all must be the same."""
+        """Send some envs in two parts and receive them in parts, in any order; in the end all results must be equal."""
         if not self.pair.asynchronous:
             return
         ids = self._ids(chosen)
@@ -111,7 +111,7 @@ class SameMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 10))
     def wrong(self, which: int) -> None:
-        """A call that cannot be right: the same error on both, and nothing has changed."""
+        """A call with wrong arguments: the same error on both, and nothing has changed."""
         actions, count = self._actions(self.count, which), self.count
         calls: list[Callable[[Any], Any]] = [
             lambda envs: envs.step(self._actions(count + 1, which)),
@@ -163,10 +163,10 @@ class SameMachine(RuleBasedStateMachine):
         return space.sample()
 
     def _exchange(self, name: str, call: Callable[[Any], Any], ids: Sequence[int] | None = None) -> str | None:
-        """A call that delivers: equal results; or, if any env failed, the same from every env one by one.
+        """A call that returns results: they must be equal; if any env failed, compare env by env.
 
         Returns:
-            The name of the error.
+            The name of the error, or None.
         """
         outcomes = [_outcome(lambda e=envs: call(e)) for envs in self.both]
         if self.pair.asynchronous and any(error is not None and error[0] == "EnvError" for _, error in outcomes):
@@ -183,28 +183,28 @@ class SameMachine(RuleBasedStateMachine):
         return outcomes[0][1] and outcomes[0][1][0]
 
     def _receive(self, envs: Any, count: int | None) -> Rows:
-        """Receive until nothing is pending, `count` envs at a time if there are as many."""
+        """Receive until nothing is pending, `count` envs at a time as long as that many are pending."""
         rows: Rows = {}
         for _ in range(4 * self.count + 4):
             step, error = _outcome(lambda count=count: envs.recv(count))
             if error is not None and error[0] == NothingPendingError.__name__:
                 return rows
             if error is not None and error[0] != "EnvError":
-                if error[0] != "SpaceError":  # more than there are
+                if error[0] != "SpaceError":  # count is more than are pending
                     return {**rows, -1: error}
                 count = None
                 continue
             ids = () if step is None else step.env_ids.tolist()
             rows.update(self._by_row(ids, step and tuple(step), error))
-        raise AssertionError("recv() goes on for ever")
+        raise AssertionError("recv() does not end")
 
     def _by_row(self, ids: Sequence[int], result: Any, error: Any) -> Rows:
         if error is not None:
             return dict.fromkeys(error[2] if error[0] == "EnvError" else [-1], error)
         obs, *columns, infos = result
-        told, space = rows_of_arrays(infos, len(ids)), self.both[0].single_observation_space
+        env_infos, space = rows_of_arrays(infos, len(ids)), self.both[0].single_observation_space
         return {
-            row: (_row_of(space, obs, position), *(column[position] for column in columns), told[position])
+            row: (_row_of(space, obs, position), *(column[position] for column in columns), env_infos[position])
             for position, row in enumerate(ids)
         }
 
@@ -218,7 +218,7 @@ class SameMachine(RuleBasedStateMachine):
 
 
 def _outcome(call: Callable[[], Any]) -> tuple[Any, Any]:
-    """The result of a call, or what its error says but for where it was raised."""
+    """The result of a call, or its error without where it was raised."""
     try:
         return call(), None
     except EnvError as error:

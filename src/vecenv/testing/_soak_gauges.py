@@ -1,4 +1,4 @@
-"""What a process and its children take: memory, descriptors, threads, shared memory. Read from /proc."""
+"""Resources of a process and its children: memory, descriptors, threads, shared memory. Read from /proc."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Gauges:
-    """Of this process and all its descendants together.
+    """Resources of this process and all its descendants together.
 
     Attributes:
-        processes: how many.
-        memory: bytes of RAM, with what they share counted once (the sum of proportional set sizes).
-        rss: bytes of RAM as the system counts them for each (the sum of resident set sizes).
-        descriptors: that are open.
-        threads: how many.
+        processes: number of processes.
+        memory: bytes of RAM, with shared pages counted once (the sum of proportional set sizes).
+        rss: bytes of RAM as the system counts them per process (the sum of resident set sizes).
+        descriptors: number of open descriptors.
+        threads: number of threads.
         shared: bytes of vecenv's shared memory.
     """
 
@@ -32,7 +32,7 @@ class Gauges:
 
     @classmethod
     def read(cls) -> Gauges:
-        """As they are now."""
+        """The current values."""
         found = [_of_process(pid) for pid in family()]
         known = [one for one in found if one is not None]
         blocks = {key: size for *_, shared in known for key, size in shared.items()}
@@ -47,7 +47,7 @@ class Gauges:
 
 
 def family() -> list[int]:
-    """This process and all its descendants, except those that are dead and wait to be noticed."""
+    """This process and all its descendants, except zombies."""
     parents: dict[int, list[int]] = {}
     for entry in PROC.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError):
@@ -55,13 +55,13 @@ def family() -> list[int]:
             if words[0] not in "ZX":
                 parents.setdefault(int(words[1]), []).append(int(entry.parent.name))
     found = [os.getpid()]
-    for pid in found:  # it grows
+    for pid in found:  # the loop appends to it
         found += parents.get(pid, [])
     return found
 
 
 def _of_process(pid: int) -> tuple[int, int, int, int, dict[tuple[int, int], int]] | None:
-    """Memory, RSS, descriptors, threads and blocks of shared memory of a process; None if it is gone."""
+    """Memory, RSS, descriptors, threads and blocks of shared memory of a process; None if it has ended."""
     place = PROC / str(pid)
     try:
         status = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines() if ":" in line)
@@ -79,7 +79,7 @@ def _of_process(pid: int) -> tuple[int, int, int, int, dict[tuple[int, int], int
 
 
 def _memory(place: Path, otherwise: int) -> int:
-    """Proportional set size, or what is known if the system does not tell it."""
+    """Proportional set size; `otherwise` if the system does not report it."""
     with contextlib.suppress(OSError):
         for line in (place / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

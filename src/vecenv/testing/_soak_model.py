@@ -1,4 +1,4 @@
-"""What every row of many FaultEnvs must be, computed beside them."""
+"""A model that computes the expected rows of many FaultEnvs."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from gymnasium.utils import seeding
 from vecenv._batch.faults import restart_seed
 
 _AHEAD = 1024
-"""Draws of each env's random stream that are made at once."""
+"""Number of values that are drawn at once from each env's random stream."""
 _NOISE = 4
-"""Place of the noise in an observation."""
+"""Position of the noise in an observation."""
 FAULTS = ("ValueError", "WorkerDied", "WorkerTimeout")
-"""What the faults of a soak are called in infos; others are wrong."""
+"""Names of a soak's faults in infos; any other is an error."""
 
 
 class WrongRow(Exception):
-    """A row that is not what its env must have returned."""
+    """A row differs from what its env must have returned."""
 
 
 class Model:
     """Follows `count` FaultEnvs in same-step mode through steps, ends of episodes and restarts, to the last bit.
 
     Args:
-        count: of envs.
-        length: of the episodes of env 0; those of env i are longer by i steps.
+        count: number of envs.
+        length: length of the episodes of env 0; those of env i have i more steps.
 
     Attributes:
-        faults: how often each was reported, by name; "NaN" is a number that was none.
-        rows: how many were looked at.
+        faults: number of reports of each fault, by name; "NaN" counts values that are not numbers.
+        rows: number of rows that were checked.
     """
 
     def __init__(self, count: int, length: int) -> None:
@@ -45,7 +45,7 @@ class Model:
         self._delivered = np.zeros((count, _NOISE + 1))
 
     def reset(self, obs: np.ndarray, seed: int, again: bool = False) -> None:
-        """All envs were reset with `seed`, `again` after a step that failed: who knows how many episodes it began."""
+        """All envs were reset with `seed`; `again`: after a failed step, which may have begun some episodes."""
         self._episode = obs[:, 1].astype(np.int64) if again else np.ones_like(self._episode)
         self._step[:] = 0
         for row in self._index.tolist():
@@ -54,10 +54,10 @@ class Model:
         self._delivered = obs.copy()
 
     def step(self, actions: np.ndarray, result: tuple[Any, ...]) -> None:
-        """Look at what a step of all envs returned.
+        """Check the results of a step of all envs.
 
         Raises:
-            WrongRow: it is not what it must be.
+            WrongRow: a row differs from the expected one.
         """
         obs, reward, terminated, truncated, infos = result
         failed = np.asarray(infos.get("_fault", np.zeros(len(actions), np.bool_)))
@@ -84,14 +84,14 @@ class Model:
         self._episode[ended] += 1
         self._episode[failed] = 1
         self._step[ended] = self._step[failed] = 0
-        told = set()
+        reported = set()
         for row in failed.tolist():
             report = {name: reports[name][row] for name in ("kind", "env", "restarts", "message")}
             if report["env"] != row or report["kind"] not in FAULTS:
                 raise WrongRow(f"env {row} reports a fault that is not its own: {report}")
-            told.add((report["kind"], report["message"]))
+            reported.add((report["kind"], report["message"]))
             self._begin_stream(row, restart_seed(self._seeds[row], row, int(report["restarts"])))
-        self.faults.update(kind for kind, _ in told)
+        self.faults.update(kind for kind, _ in reported)
 
     def _begin_stream(self, row: int, seed: int) -> None:
         self._seeds[row] = seed
@@ -99,7 +99,7 @@ class Model:
         self._noise[row], self._drawn[row] = self._streams[row].random(_AHEAD), 0
 
     def _expected(self, rows: np.ndarray, actions: Any) -> np.ndarray:
-        """Observations after these actions."""
+        """The expected observations after these actions."""
         for row in rows[self._drawn[rows] == _AHEAD].tolist():
             self._noise[row], self._drawn[row] = self._streams[row].random(_AHEAD), 0
         noise = self._noise[rows, self._drawn[rows]]
@@ -112,7 +112,7 @@ class Model:
         if not wrong.any():
             return
         spoilt = np.isnan(got) if got.dtype.kind == "f" and name != "final_obs" else np.zeros_like(wrong)
-        if spoilt.any():  # the env's own doing: in rewards, and in the noise of observations
+        if spoilt.any():  # these are faults of the env: NaN in rewards and in the noise
             if got.ndim == 2:
                 spoilt[:, :_NOISE] = False
             self.faults["NaN"] += int(spoilt.sum())

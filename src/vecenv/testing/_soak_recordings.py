@@ -1,4 +1,4 @@
-"""What a soak with a recorder left in its folder."""
+"""Check the recordings that a soak with a recorder has written."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from vecenv.errors import VecenvError
 from vecenv.recording import Recording
 
 _UNRECORDED = ("NaN", "RestartLimit")
-"""Faults without a file of their own: envs may return NaN here, and the limit is told with the last failure's."""
+"""Faults without a file of their own: NaN is allowed here, and the limit is reported with the last failure."""
 
 
 @contextlib.contextmanager
 def temporary(wanted: bool) -> Iterator[Path | None]:
-    """A folder for recordings, if they are wanted, that is gone afterwards."""
+    """A temporary folder for recordings, if wanted."""
     if not wanted:
         yield None
         return
@@ -26,7 +26,7 @@ def temporary(wanted: bool) -> Iterator[Path | None]:
 
 
 def look(folder: Path, faults: Mapping[str, int]) -> tuple[list[str], str]:
-    """What is wrong with the recordings of these faults, and one line about them."""
+    """What is wrong with the recordings of these faults, and a line that sums them up."""
     files = sorted(folder.glob("*.npz"))
     recorded = sum(count for name, count in faults.items() if name not in _UNRECORDED)
     wrong = []

@@ -1,4 +1,4 @@
-"""What a soak found: whether anything grew, and the record and picture of it."""
+"""The result of a soak: whether anything grew, and its files and plot."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from vecenv.errors import MissingExtra
 from vecenv.testing._soak_gauges import Gauges
 
 MEMORY_PER_MINUTE, MEMORY_AT_LEAST = 1 << 20, 6 << 20
-"""Memory grows if it does so by more than this per minute, and by more than this in all: heaps breathe. With a
-recorder, both with shared pages counted once and without: a page that a forked worker shares no more is there twice."""
+"""Limits of memory growth, per minute and in total; smaller changes are normal. With a recorder, both the memory with
+shared pages counted once and the RSS must grow: a page that a forked worker no longer shares is counted twice."""
 COUNTED = ("processes", "descriptors", "threads", "shared")
-"""What must not grow by one."""
+"""Gauges that must not grow at all."""
 FEWEST = 8
-"""Samples after the warm-up from which growth can be told."""
+"""Number of samples after the warm-up that are needed to detect growth."""
 _BLUE, _RED, _GREY, _GREEN, _ORANGE, _PURPLE = "#2b6cb0", "#c53030", "#a0aec0", "#2f855a", "#c05621", "#6b46c1"
 
 
 @dataclass
 class Sample:
-    """The gauges at a moment, and what happened until then.
+    """The gauges at one moment, and what happened until then.
 
     Attributes:
-        seconds: since the start.
-        gauges: of all processes.
+        seconds: seconds since the start.
+        gauges: gauges of all processes.
         rows: steps of envs so far.
         rate: steps per second since the last sample.
-        faults: so far, by name.
+        faults: number of faults so far, by name.
     """
 
     seconds: float
@@ -42,21 +42,21 @@ class Sample:
     faults: dict[str, int]
 
     def flat(self) -> dict[str, float]:
-        """As a row of a table."""
+        """The sample as a row of a table."""
         own = {"seconds": round(self.seconds, 2), "rows": self.rows, "rate": round(self.rate), **asdict(self.gauges)}
         return {**own, "faults": sum(self.faults.values())}
 
 
 @dataclass
 class Report:
-    """A soak so far.
+    """The state of a soak.
 
     Attributes:
-        settings: what was asked for.
+        settings: the arguments of `soak`.
         samples: in order of time.
-        warm_up: seconds that do not count.
+        warm_up: seconds at the start that do not count.
         failures: what is wrong; empty if nothing is.
-        notes: what happened besides.
+        notes: other remarks.
     """
 
     settings: dict[str, Any]
@@ -66,14 +66,14 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def judge(self) -> None:
-        """Add to `failures` what grew, and to `notes` if there are too few samples to tell."""
+        """Add to `failures` what grew, and to `notes` if there are too few samples to detect growth."""
         count = len(self._late())
         if count < FEWEST:
-            self.notes.append(f"{count} samples after the warm-up are too few to tell growth; run longer")
+            self.notes.append(f"{count} samples after the warm-up are too few to detect growth; run longer")
         self.failures += self.grown()
 
     def grown(self) -> list[str]:
-        """What grew after the warm-up; empty as long as there are too few samples to tell."""
+        """What grew after the warm-up; empty if there are too few samples to detect growth."""
         late = self._late()
         if len(late) < FEWEST:
             return []
@@ -84,14 +84,14 @@ class Report:
             if last > first:
                 found.append(f"{name} grew from {first:g} to {last:g}")
         slope, growth = self.slope("memory")
-        if self.settings.get("record"):  # the recorder's own pages part from those of forked workers: both must grow
+        if self.settings.get("record"):  # pages that forked workers no longer share count twice: both must grow
             slope, growth = min((slope, growth), self.slope("rss"))
         if slope > MEMORY_PER_MINUTE and growth > MEMORY_AT_LEAST:
             found.append(f"memory grew by {_mib(slope)} MiB per minute, {_mib(growth)} MiB in all")
         return found
 
     def slope(self, name: str) -> tuple[float, float]:
-        """Growth of a gauge after the warm-up, per minute and in all: the median slope between two samples."""
+        """Growth of a gauge after the warm-up, per minute and in total, by the median slope between two samples."""
         late = self._late()
         times = np.array([sample.seconds for sample in late]) / 60
         values = np.array([getattr(sample.gauges, name) for sample in late], float)
@@ -102,7 +102,7 @@ class Report:
         return slope, slope * (times[-1] - times[0])
 
     def summary(self) -> dict[str, Any]:
-        """The figures."""
+        """The main figures, for soak.json."""
         if not self.samples:
             return {}
         last, rates = self.samples[-1], [sample.rate for sample in self.samples[1:]] or [0.0]
@@ -118,7 +118,7 @@ class Report:
         }
 
     def write(self, folder: Path) -> list[Path]:
-        """soak.json, soak.csv and, if Matplotlib is there, soak.png; what was written."""
+        """Write soak.json, soak.csv and, if Matplotlib is installed, soak.png; return their paths."""
         content = {
             "ok": not self.failures,
             "failures": self.failures,
@@ -140,7 +140,7 @@ class Report:
         return made
 
     def lines(self) -> list[str]:
-        """The result in words."""
+        """The result as lines of text."""
         about = self.summary()
         if not about:
             return ["nothing was measured", *self.failures]

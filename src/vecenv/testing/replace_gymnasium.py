@@ -1,4 +1,4 @@
-"""A pytest plugin that puts our vector envs in the place of Gymnasium's, to run Gymnasium's own tests on them.
+"""A pytest plugin that replaces Gymnasium's vector envs by vecenv's, to run Gymnasium's own tests on them.
 
 In a checkout of Gymnasium: `pytest -p vecenv.testing.replace_gymnasium tests/vector`.
 """
@@ -9,6 +9,6 @@ import gymnasium.vector.sync_vector_env
 from vecenv.gymnasium import AsyncVectorEnv, SyncVectorEnv
 
 for module in (gymnasium.vector, gymnasium.vector.sync_vector_env):
-    module.SyncVectorEnv = SyncVectorEnv  # type: ignore[misc]  # that is the point
+    module.SyncVectorEnv = SyncVectorEnv  # type: ignore[misc]  # replaced on purpose
 for module in (gymnasium.vector, gymnasium.vector.async_vector_env):
-    module.AsyncVectorEnv = AsyncVectorEnv  # type: ignore[misc]  # that is the point
+    module.AsyncVectorEnv = AsyncVectorEnv  # type: ignore[misc]  # replaced on purpose

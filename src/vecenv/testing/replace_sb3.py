@@ -1,4 +1,4 @@
-"""A pytest plugin that puts `vecenv.sb3` in the place of Stable-Baselines3's vector envs, to run its own tests on ours.
+"""A pytest plugin that replaces Stable-Baselines3's vector envs by `vecenv.sb3`, to run its own tests on them.
 
 In a source distribution of Stable-Baselines3: `pytest -p vecenv.testing.replace_sb3 tests`.
 """
@@ -36,7 +36,7 @@ _MODULES = {
 
 
 def replace() -> None:
-    """Make imports of Stable-Baselines3's modules find ours. Nothing of Stable-Baselines3 may have been imported."""
+    """Redirect imports of Stable-Baselines3's modules to vecenv's. Nothing of it may have been imported before."""
     assert "stable_baselines3" not in sys.modules, "stable_baselines3 was imported before it could be replaced"
     sys.modules["stable_baselines3"] = None  # type: ignore[assignment]  # not installed, so ours inherit from nothing
     replaced = {theirs: importlib.import_module(ours) for theirs, ours in _MODULES.items()}
@@ -49,8 +49,8 @@ def replace() -> None:
 
 
 def _bind(package: ModuleType, name: str, module: ModuleType) -> None:
-    """Make `package.name` the module, as the import of a submodule would have done."""
-    if "." not in name:  # submodules of ours are bound already
+    """Set `package.name` to the module, as the import of a submodule does."""
+    if "." not in name:  # vecenv's own submodules are already bound
         setattr(package, name, module)
 
 

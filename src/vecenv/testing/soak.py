@@ -1,10 +1,10 @@
-"""Runs envs that fail at random for a long time, and looks at every row and at everything that could pile up.
+"""Run envs that fail at random for a long time, and check every row and everything that could leak.
 
     python -m vecenv.testing.soak --minutes 30 --out soak
 
-Envs raise, are killed, hang, crash and return NaN, and are restarted. Every row is compared with what its env must
-have returned. Memory, descriptors, threads, shared memory, steps per second and faults are recorded, written to
-soak.json and soak.csv and drawn to soak.png. The exit code is 1 if a row was wrong or anything grew, 130 after Ctrl-C.
+Envs raise, are killed, hang, crash and return NaN, and are restarted. Every row is compared with the expected one.
+Memory, descriptors, threads, shared memory, steps per second and faults are recorded, written to soak.json and soak.csv
+and plotted in soak.png. The exit code is 1 if a row was wrong or anything grew, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ TIMEOUT = 1.0
 _EASY = {"raise": 4.0, "obs-nan": 1.0, "reward-nan": 1.0}
 _HARD = {"kill": 1.5, "segfault": 1.5, "hang": 1.0}
 _CALIBRATION = 2.0
-"""Seconds without faults, at most, to see how fast the envs are."""
+"""At most this many seconds without faults, to measure how fast the envs are."""
 LEAKS = ("none", "descriptors", "memory", "threads", "shared")
 
 
 class LeakingEnv(FaultEnv):
-    """A FaultEnv that lets go of nothing: twice a second it takes one more of `leak`."""
+    """A FaultEnv that leaks: twice a second it takes one more of `leak` and never releases it."""
 
     def __init__(self, index: int, leak: str, **options: Any) -> None:
         super().__init__(index, **options)
@@ -96,26 +96,26 @@ def soak(
     sample_every: float | None = None,
     warm_up: float | None = None,
 ) -> Report:
-    """Run envs that fail at random, and look at everything.
+    """Run envs that fail at random, and check every row and all resources.
 
     Args:
-        minutes: how long, at most.
-        out: folder for the record; None writes none.
-        envs, engine, workers, context: as of `vecenv.make`. Only processes can be killed or hang: other engines get the
+        minutes: duration, at most.
+        out: folder for the files; None writes none.
+        envs, engine, workers, context: as in `vecenv.make`. Only processes can be killed or hang: other engines get the
             other faults.
-        seed: of envs and actions.
-        faults_per_minute: about how many; the envs' speed is measured first.
-        leak: leak on purpose: "descriptors", "memory", "threads" or "shared", to see that it is noticed.
-        record: have a recorder write the episodes that failed, to a temporary folder.
-        tell: is given lines about progress.
-        make_envs: makes the vector env, instead of `vecenv.make`.
-        until: looks at the report after each sample; True ends the soak before its time.
-        sample_every: seconds between samples; None takes 180 samples, 0.5 to 10 seconds apart.
-        warm_up: seconds in which growth does not count; None takes a sixth of the time, or 15 seconds if that is more,
-            but at most half of it.
+        seed: seed of envs and actions.
+        faults_per_minute: about how many faults; the speed of the envs is measured first.
+        leak: leak "descriptors", "memory", "threads" or "shared" on purpose, to test that the soak notices.
+        record: whether a recorder writes the failed episodes to a temporary folder.
+        tell: called with lines about progress.
+        make_envs: makes the vector env instead of `vecenv.make`.
+        until: called with the report after each sample; True ends the soak early.
+        sample_every: seconds between samples; None: 180 samples, 0.5 to 10 seconds apart.
+        warm_up: seconds in which growth does not count; None: a sixth of the time, at least 15 seconds, but at most
+            half of it.
 
     Returns:
-        The report; `failures` is empty if all is well.
+        The report; `failures` is empty if nothing is wrong.
     """
     settings = {"minutes": minutes, "envs": envs, "engine": engine, "workers": workers, "context": context,
                 "seed": seed, "faults_per_minute": faults_per_minute, "leak": leak, "record": record}  # fmt: skip
@@ -145,7 +145,7 @@ def soak(
         except KeyboardInterrupt:
             report.notes.append("interrupted: this is the report so far")
             report.settings["interrupted"] = True
-        except Exception as error:  # whatever it is, what was found until then is worth having
+        except Exception as error:  # report what was found before the error
             report.failures.append(f"{type(error).__name__}: {error}")
         if folder is not None and report.samples:
             wrong, said = look(folder, report.samples[-1].faults)
@@ -161,7 +161,7 @@ def soak(
 
 
 class _Run:
-    """One after the other: envs without faults, to see how fast they are; envs with faults, to see what they do."""
+    """First runs envs without faults, to measure their speed, then envs with faults."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class _Run:
         self._actions = np.random.default_rng(seed)
 
     def speed(self, seconds: float) -> float:
-        """Steps per second without faults, looked at as well."""
+        """Steps per second without faults; rows are checked too."""
         model = Model(self._count, LENGTH)
         with contextlib.closing(self._make(FaultEnv.many(self._count, length=LENGTH))) as envs:
             self._reset(envs, model)
@@ -188,12 +188,12 @@ class _Run:
         return rows / passed
 
     def steps(self, factories: Sequence[Any], seconds: float, every: float) -> None:
-        """Step for this many seconds, look at every row, take samples."""
+        """Step for this many seconds, check every row, take samples."""
         model = Model(self._count, LENGTH)
         with contextlib.closing(self._make(factories)) as envs:
             started = time.monotonic()
             self._reset(envs, model)
-            self._age(envs, model)
+            self._restart_workers(envs, model)
             self._sample(model, started)
             self._tell(f"{self._count} envs run for {seconds / 60:g} minutes; Ctrl-C ends this with a report")
             due, said = started + every, started
@@ -201,7 +201,7 @@ class _Run:
                 try:
                     self._step(envs, model)
                 except RestartLimit:
-                    self._begin_anew(envs, model)
+                    self._reset_after_limit(envs, model)
                 if now >= due:
                     self._sample(model, started)
                     due = max(due + every, now)
@@ -209,7 +209,7 @@ class _Run:
                         return
                 if now - said >= 10:
                     said = now
-                    self._say()
+                    self._print_progress()
             self._sample(model, started)
 
     def _reset(self, envs: Any, model: Model, again: bool = False) -> None:
@@ -219,8 +219,8 @@ class _Run:
         actions = self._actions.integers(0, 1000, self._count)
         model.step(actions, envs.step(actions))
 
-    def _age(self, envs: Any, model: Model) -> None:
-        """Kill every worker once: a forked one that is started again inherits more descriptors than the first did."""
+    def _restart_workers(self, envs: Any, model: Model) -> None:
+        """Kill every worker once: a forked worker that is restarted inherits more descriptors than the first one."""
         engine = envs.unwrapped.engine
         if isinstance(engine, SupportsKill):
             pids = envs.call("worker_pid")
@@ -228,8 +228,8 @@ class _Run:
                 engine.kill(pids.index(pid))
                 self._step(envs, model)
 
-    def _begin_anew(self, envs: Any, model: Model) -> None:
-        """Several faults of one env in a short time: that may be, and then a reset must help."""
+    def _reset_after_limit(self, envs: Any, model: Model) -> None:
+        """Handle several faults of one env in a short time: that can happen, and then a reset must help."""
         model.faults["RestartLimit"] += 1
         self._seed += self._count
         self._reset(envs, model, again=True)
@@ -241,7 +241,7 @@ class _Run:
         rate = (model.rows - last.rows) / passed if last and passed else 0.0
         samples.append(Sample(seconds, gauges, model.rows, rate, dict(model.faults)))
 
-    def _say(self) -> None:
+    def _print_progress(self) -> None:
         sample = self._report.samples[-1]
         self._tell(
             f"{sample.seconds / 60:6.1f} min  {sample.rows:>13,} rows  {sample.rate:>9,.0f} steps/s  "
@@ -252,7 +252,7 @@ class _Run:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """SIGTERM is like Ctrl-C."""
+    """Handle SIGTERM like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -268,8 +268,8 @@ def _interruptible() -> Iterator[None]:
 
 
 def _left_behind(before: Gauges, seconds: float = 3.0) -> list[str]:
-    """What is still there although everything is closed."""
-    gc.collect()  # blocks of memory live as long as arrays of them
+    """Resources that are still in use after everything was closed."""
+    gc.collect()  # shared memory is released with the last array in it
     deadline = time.monotonic() + seconds
     while len(family()) > before.processes and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -283,16 +283,16 @@ def _left_behind(before: Gauges, seconds: float = 3.0) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code."""
+    """Run the command; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m vecenv.testing.soak", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--minutes", type=float, required=True, help="how long")
-    parser.add_argument("--envs", type=int, default=64, help="how many (64)")
-    parser.add_argument("--engine", choices=registry.python_engines(), default="process", help="what runs them")
-    parser.add_argument("--workers", type=int, default=4, help="processes or threads (4)")
+    parser.add_argument("--envs", type=int, default=64, help="number of envs (64)")
+    parser.add_argument("--engine", choices=registry.python_engines(), default="process", help="engine to test")
+    parser.add_argument("--workers", type=int, default=4, help="number of processes or threads (4)")
     parser.add_argument("--context", choices=("fork", "forkserver", "spawn"), default="fork", help="start method")
-    parser.add_argument("--seed", type=int, default=0, help="of envs and actions (0)")
-    parser.add_argument("--faults-per-minute", type=float, default=30.0, help="about how many (30)")
-    parser.add_argument("--leak", choices=LEAKS, default="none", help="leak on purpose, to see it noticed")
+    parser.add_argument("--seed", type=int, default=0, help="seed of envs and actions (0)")
+    parser.add_argument("--faults-per-minute", type=float, default=30.0, help="about how many faults (30)")
+    parser.add_argument("--leak", choices=LEAKS, default="none", help="leak on purpose, to test that it is noticed")
     parser.add_argument("--record", action="store_true", help="record the episodes that fail, to a temporary folder")
     parser.add_argument(
         "--out", type=Path, default=Path("soak"), help="folder for soak.json, soak.csv, soak.png (soak)"

@@ -7,7 +7,7 @@ from vecenv.errors import MissingExtra as _MissingExtra
 if _importlib_util.find_spec("torch") is None:
     raise _MissingExtra("trainers need torch: pip install 'vecenv[torch]'")
 
-from vecenv.trainers._policy import Policy  # after the check, all of them
+from vecenv.trainers._policy import Policy  # this and the next imports must come after the check
 from vecenv.trainers._ppo_config import PPOConfig, a2c
 from vecenv.trainers._progress import Progress
 from vecenv.trainers._trainer import Trainer

@@ -16,7 +16,7 @@ from vecenv.trainers._ppo_config import PPOConfig
 
 
 class ActorCritic(nn.Module):
-    """Policy and value, with layers of their own over the same features.
+    """Policy and value function, with separate layers over shared features.
 
     Attributes:
         head: the distribution over actions.
@@ -35,32 +35,32 @@ class ActorCritic(nn.Module):
         self.critic = orthogonal(nn.Linear(self.stacks.features, 1), gain=1.0)
 
     def forward(self, obs: Any, state: Any = None, began: Tensor | None = None) -> tuple[Tensor, Tensor, Any]:
-        """What the head needs, values, and the memory after these observations.
+        """Inputs of the head, values, and the LSTM state after these observations.
 
         Args:
-            obs: a batch.
-            state: the memory before them; None: empty.
-            began: where an episode begins, so that the memory is empty.
+            obs: a batch of observations.
+            state: LSTM state before them; None: zeros.
+            began: where an episode begins, so that its LSTM state is zero.
         """
         features = self.encoder(obs)
         if self.memory is not None:
-            features, state = self._remember(features, state, began)
+            features, state = self._step_lstm(features, state, began)
         return *self._outputs(features), state
 
     def sequences(self, obs: Any, state: Any, began: Tensor) -> tuple[Tensor, Tensor]:
-        """The same for observations [T, n, ...] in the order of time, flattened to [T * n, ...]."""
+        """Inputs of the head and values for observations [T, n, ...] in order of time, flattened to [T * n, ...]."""
         length, count = began.shape
         encoded = self.encoder(map_tree(lambda leaf: leaf.flatten(0, 1), obs)).unflatten(0, (length, count))
         features = []
         for moment in range(length):
-            feature, state = self._remember(encoded[moment], state, began[moment])
+            feature, state = self._step_lstm(encoded[moment], state, began[moment])
             features.append(feature)
         return self._outputs(torch.cat(features))
 
     def act(
         self, obs: Any, state: Any, began: Tensor | None, mask: Tensor | None, generator: torch.Generator | None
     ) -> tuple[Tensor, Any]:
-        """Actions, the most probable ones without a generator."""
+        """Actions and the new LSTM state; without a generator, the most probable actions."""
         outputs, _, state = self(obs, state, began)
         if generator is None:
             return self.head.mode(outputs, mask), state
@@ -70,12 +70,12 @@ class ActorCritic(nn.Module):
         for_actor, for_critic = self.stacks(features).unbind()
         return self.actor(for_actor), self.critic(for_critic).squeeze(-1)
 
-    def _remember(self, features: Tensor, state: Any, began: Tensor | None) -> tuple[Tensor, Any]:
+    def _step_lstm(self, features: Tensor, state: Any, began: Tensor | None) -> tuple[Tensor, Any]:
         assert self.memory is not None
         if state is not None and len(state[0]) != len(features):
             raise CallOrderError(
                 f"the memory is of {len(state[0])} rows, there are {len(features)} observations; call reset() before "
-                "other envs are acted for, or keep their states and pass them to predict()"
+                "acting for other envs, or pass their states to predict()"
             )
         if state is None:
             state = (features.new_zeros(len(features), self.memory.hidden_size),) * 2

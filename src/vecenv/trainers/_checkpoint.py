@@ -16,31 +16,31 @@ _USUAL_FEATURES = 4096
 
 
 def save_tree(path: str | Path, tree: Any) -> None:
-    """Write a tree of dicts, lists, tensors, arrays and plain values. The file appears whole or not at all."""
+    """Write a tree of dicts, lists, tensors, arrays and plain values. The file appears complete or not at all."""
     arrays: list[np.ndarray] = []
     about = {"format": FORMAT, "tree": _packed(tree, arrays)}
     write_arrays(path, about, {f"a{place}": array for place, array in enumerate(arrays)})
 
 
 def load_tree(path: str | Path) -> Any:
-    """What `save_tree` wrote; tensors come back as arrays, tuples as lists.
+    """Read what `save_tree` wrote; tensors come back as arrays, tuples as lists.
 
     Raises:
-        UnsafeFile: it is damaged, or no such file.
+        UnsafeFile: the file is damaged or of another kind.
     """
     about, arrays = read_arrays(path, "checkpoint")
     if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise UnsafeFile(f"{path} is no checkpoint of format {FORMAT}, which is what this version of vecenv reads")
+        raise UnsafeFile(f"{path} is not a checkpoint of format {FORMAT}, which this version of vecenv reads")
     try:
         return _unpacked(about["tree"], arrays)
-    except Exception as error:  # a file can be wrong in any way
+    except Exception as error:  # a damaged file can raise anything
         raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error!s:.200}); nothing was loaded") from error
 
 
 def check_sizes(config: Any, tree: Any) -> None:
     """Raise ConfigError if settings ask for networks or buffers that are larger than all the numbers in a checkpoint.
 
-    So nobody's memory is filled by a small file.
+    Otherwise a small file could make the process allocate any amount of memory.
     """
     stored = _count(tree)
     layers = [getattr(config, "lstm", 0), *config.hidden]
@@ -48,11 +48,11 @@ def check_sizes(config: Any, tree: Any) -> None:
     wanted += [*config.hidden, layers[0] ** 2, config.num_envs, getattr(config, "capacity", 0) - config.num_envs]
     wanted.append(config.image_features if config.image_features > _USUAL_FEATURES else 0)
     if max(wanted) > stored or min(config.hidden, default=1) < 1:
-        raise ConfigError(f"they ask for {max(wanted)} numbers, the file has {stored}")
+        raise ConfigError(f"the settings need {max(wanted)} numbers, the file has {stored}")
 
 
 def _count(tree: Any) -> int:
-    """Numbers in all arrays of a tree."""
+    """Number of elements in all arrays of a tree."""
     if isinstance(tree, np.ndarray):
         return tree.size
     parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
@@ -60,7 +60,7 @@ def _count(tree: Any) -> int:
 
 
 def tensors(tree: Any) -> Any:
-    """Arrays in a tree as tensors, as `load_state_dict` of torch wants them. Single numbers stay what they are."""
+    """A tree with its arrays as tensors, as torch's `load_state_dict` expects. Single numbers are not changed."""
     if isinstance(tree, dict):
         return {key: tensors(value) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -69,7 +69,7 @@ def tensors(tree: Any) -> Any:
 
 
 def _packed(tree: Any, arrays: list[np.ndarray]) -> Any:
-    """JSON; arrays are put aside, dicts become lists of pairs because their keys may be numbers."""
+    """The tree as JSON; arrays are appended to `arrays`. Dicts become lists of pairs: their keys may be numbers."""
     if isinstance(tree, dict):
         return {"d": [[key, _packed(value, arrays)] for key, value in tree.items()]}
     if isinstance(tree, (list, tuple)):

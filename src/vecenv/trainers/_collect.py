@@ -1,4 +1,4 @@
-"""Envs as trainers see them: one or several groups, normalized, with their episodes counted."""
+"""The envs of a trainer: one or several groups, normalized, with statistics of their episodes."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from vecenv.wrappers._normalize_observation import Normalize
 from vecenv.wrappers._rewards import RewardScale
 
 _MANY = 1 << 21
-"""From about here on a second thread of torch pays."""
+"""From about this much work on, a second torch thread is faster."""
 Envs = str | gymnasium.vector.VectorEnv | Sequence[gymnasium.vector.VectorEnv]
 
 
 class Collector:
-    """Steps groups of envs and hands out `Step`s, whose env ids count from the first env of the first group.
+    """Steps groups of envs and returns `Step`s, whose env ids count within their group.
 
     Args:
         envs: an id; a vector env; or several, which are stepped in turn: while one group steps, the policy acts for
-            another. That pays with engines that run elsewhere ("process").
-        num_envs, groups: with an id, how many envs, and of how many groups.
-        normalize_obs, normalize_reward: whether to.
-        gamma: discount of the returns that rewards are divided by the spread of.
-        clip: of normalized observations and rewards.
-        mask: name of the info that holds action masks; None: there are none.
+            another. That is faster with engines that run in other processes ("process").
+        num_envs, groups: with an id, the number of envs and the number of groups they are split into.
+        normalize_obs, normalize_reward: whether to normalize by running statistics.
+        gamma: discount factor of the returns; rewards are divided by their standard deviation.
+        clip: limit of normalized observations and rewards.
+        mask: name of the info that holds action masks; None: no masks.
     """
 
     def __init__(
@@ -63,10 +63,7 @@ class Collector:
             envs = [envs]
         self.envs = [env if isinstance(env, (VectorEnv, Wrapper)) else Wrapper(env, Transform()) for env in envs]
         if any(env.autoreset_mode == AutoresetMode.DISABLED for env in self.envs):
-            raise ConfigError(
-                'trainers need envs that begin new episodes themselves; make them with autoreset="same-step", '
-                'not "disabled"'
-            )
+            raise ConfigError('trainers need envs with autoreset; make them with autoreset="same-step", not "disabled"')
         counts = [env.num_envs for env in self.envs]
         self.parts = [(sum(counts[:place]), count) for place, count in enumerate(counts)]
         self.num_envs = sum(counts)
@@ -84,7 +81,7 @@ class Collector:
         self.episodes = Episodes(self.num_envs)
 
     def reset(self, seed: int | None) -> list[Any]:
-        """Reset all groups, whatever they were doing; their observations."""
+        """Reset all groups, discarding steps that are still pending; return their observations."""
         first = []
         self.episodes.begin()
         for number, (env, (begin, _)) in enumerate(zip(self.envs, self.parts, strict=True)):
@@ -104,7 +101,7 @@ class Collector:
             self.envs[group].send(actions)
 
     def receive(self, group: int) -> Step:
-        """Finish the step of a group. Env ids count within it."""
+        """Finish the step of a group. Env ids count within the group."""
         env, (begin, count) = self.envs[group], self.parts[group]
         exchange = env._exchange_step(self._waiting, None) if len(self.envs) == 1 else env._exchange_recv(count, None)
         own = exchange.rows
@@ -118,7 +115,7 @@ class Collector:
         )  # fmt: skip
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that is remembered, and the envs' own state if they can tell it (kernels)."""
+        """Statistics, masks and the state of the envs, where the engine can return it (kernels)."""
         return {
             "normalize": self.normalize and self.normalize.state_dict(),
             "scale": self.scale and self.scale.state_dict(),
@@ -128,14 +125,14 @@ class Collector:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
-        """Bring it back; whether the envs are what they were. If not they must be reset.
+        """Restore `state_dict`; return whether the envs' state was restored too. If not, they must be reset.
 
         Raises:
-            ConfigError: it is of another number of envs.
+            ConfigError: the state is of another number of envs.
         """
         stored = len(state["episodes"]["totals"])
         if stored != self.num_envs:
-            raise ConfigError(f"the checkpoint is of {stored} envs, these are {self.num_envs}; pass as many")
+            raise ConfigError(f"the checkpoint is of {stored} envs, these are {self.num_envs}; pass {stored}")
         for transform, own in ((self.normalize, state["normalize"]), (self.scale, state["scale"])):
             if transform is not None:
                 transform.load_state_dict(own)
@@ -171,17 +168,17 @@ class Collector:
     def _note_masks(self, group: int, exchange: Exchange, begin: int) -> None:
         if self.mask is None:
             return
-        acting = ~exchange.done | exchange.rolled  # what is sent to the others resets them
+        acting = ~exchange.done | exchange.rolled  # the other rows are reset by the next step
         masks = action_masks(exchange.infos, self.mask, exchange.rows + begin, acting)
         self.masks[group] = np.ascontiguousarray(masks, np.bool_)
 
 
 @contextlib.contextmanager
 def torch_threads(count: int | None, numbers: int) -> Iterator[None]:
-    """Run torch on so many threads, by default one unless there is much to compute at once.
+    """Run torch on `count` threads; by default one, unless there is much to compute at once.
 
-    Envs that run on threads or processes of their own work while torch waits and the other way round, so that both may
-    have all processors; what costs is waking threads for matrices that one of them multiplies faster.
+    Envs on other threads or processes run while torch waits and the other way round, so both may use all processors.
+    The cost of more threads is waking them for matrices that one thread multiplies faster.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count or (usable_cpus() if numbers >= _MANY else 1))
@@ -192,9 +189,9 @@ def torch_threads(count: int | None, numbers: int) -> Iterator[None]:
 
 
 def _drop_pending(env: Any) -> None:
-    """Wait for steps whose results nobody will take: of a rollout that was broken off."""
+    """Wait for the pending steps of an interrupted rollout, and discard their results."""
     if isinstance(env.unwrapped, VectorEnv):
-        with contextlib.suppress(NothingPendingError, EnvError):  # after an env's error, a reset does the rest
+        with contextlib.suppress(NothingPendingError, EnvError):  # the reset that follows clears an env's error
             while True:
                 env.unwrapped.recv()
 

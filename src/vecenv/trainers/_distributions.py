@@ -1,4 +1,4 @@
-"""Distributions over actions: what a policy's head means. Plain tensors, no checks, one class per kind of space."""
+"""Distributions over actions, one class per kind of space. Plain tensors, without checks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from torch.nn import functional
 from vecenv.errors import SpaceError
 
 _FORBIDDEN = -1e8
-"""The logit of an action that a mask forbids; not infinity, whose product with a probability of zero is no number."""
+"""The logit of an action that a mask forbids; not minus infinity: times a probability of zero, that would be NaN."""
 
 
 class Choices(nn.Module):
     """One or several independent choices: Discrete, MultiDiscrete, MultiBinary.
 
     Attributes:
-        inputs: how many numbers the network has to give.
-        drawn_space: of what is drawn, before it is made fit for the envs.
+        inputs: number of network outputs that the distribution needs.
+        drawn_space: space of the sampled actions, before `to_env`.
     """
 
     def __init__(self, space: Space[Any]) -> None:
@@ -39,10 +39,10 @@ class Choices(nn.Module):
         self._start, self._shape, self._dtype = start, tuple(space.shape or ()), space.dtype
 
     def draw(self, logits: Tensor, mask: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Actions, as numbers from zero [batch, choices], and the logarithms of their probabilities."""
+        """Sample actions, as numbers from zero [batch, choices], and their log probabilities."""
         picks, chances = [], []
         for log in self._logs(logits, mask):
-            # argmax(p / e) with e exponentially distributed is a draw from p.
+            # argmax(p / e) with e exponentially distributed is a sample from p.
             pick = (log.exp() / torch.empty_like(log).exponential_(generator=generator)).argmax(-1, keepdim=True)
             picks.append(pick)
             chances.append(log.gather(-1, pick))
@@ -53,7 +53,7 @@ class Choices(nn.Module):
         return _joined([log.argmax(-1, keepdim=True) for log in self._logs(logits, mask)])
 
     def judge(self, logits: Tensor, mask: Tensor | None, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Logarithms of the probabilities of actions, and the entropy."""
+        """Log probabilities of actions, and the entropy."""
         chances, entropy = [], []
         for log, pick in zip(self._logs(logits, mask), actions.split(1, -1), strict=True):
             chances.append(log.gather(-1, pick).squeeze(-1))
@@ -61,7 +61,7 @@ class Choices(nn.Module):
         return _total(chances), _total(entropy)
 
     def to_env(self, actions: Tensor) -> np.ndarray:
-        """As the envs take them."""
+        """The actions in the form of the envs' action space."""
         return (actions.numpy().reshape(-1, *self._shape) + self._start).astype(self._dtype, copy=False)
 
     def _logs(self, logits: Tensor, mask: Tensor | None) -> list[Tensor]:
@@ -73,11 +73,12 @@ class Choices(nn.Module):
 
 
 class Gaussian(nn.Module):
-    """Independent normal distributions whose widths do not depend on the state: Box. Envs get them clipped.
+    """Independent normal distributions with standard deviations that do not depend on the state: Box. Envs get clipped
+    actions.
 
     Attributes:
-        inputs: how many numbers the network has to give.
-        drawn_space: of what is drawn, before it is made fit for the envs.
+        inputs: number of network outputs that the distribution needs.
+        drawn_space: space of the sampled actions, before `to_env`.
     """
 
     def __init__(self, space: spaces.Box, log_std: float) -> None:
@@ -88,7 +89,7 @@ class Gaussian(nn.Module):
         self._low, self._high, self._dtype = space.low, space.high, space.dtype
 
     def draw(self, mean: Tensor, mask: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Actions, not clipped, and the logarithms of their densities."""
+        """Sample actions, not clipped, and their log densities."""
         noise = torch.empty_like(mean).normal_(generator=generator)
         actions = mean + noise * self.log_std.exp()
         return actions, self.judge(mean, mask, actions)[0]
@@ -98,14 +99,14 @@ class Gaussian(nn.Module):
         return mean
 
     def judge(self, mean: Tensor, mask: Tensor | None, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Logarithms of the densities of actions, and the entropy."""
+        """Log densities of actions, and the entropy."""
         distance = (actions - mean) * (-self.log_std).exp()
         width = self.log_std.sum() + 0.5 * self.inputs * math.log(2 * math.pi)
         log_prob = -0.5 * distance.square().sum(-1) - width
         return log_prob, (width + 0.5 * self.inputs).expand_as(log_prob)
 
     def to_env(self, actions: Tensor) -> np.ndarray:
-        """As the envs take them."""
+        """The actions in the form of the envs' action space."""
         numbers = actions.numpy().reshape(-1, *self._low.shape)
         return np.clip(numbers, self._low, self._high).astype(self._dtype, copy=False)
 
@@ -122,10 +123,10 @@ def head_of(space: Space[Any], log_std: float = 0.0) -> Choices | Gaussian:
     """The distribution for an action space.
 
     Raises:
-        SpaceError: there is none.
+        SpaceError: no distribution supports the space.
     """
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         return Choices(space)
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         return Gaussian(space, log_std)
-    raise SpaceError(f"PPO acts in Discrete, MultiDiscrete, MultiBinary and float Box spaces, got {space}")
+    raise SpaceError(f"PPO supports Discrete, MultiDiscrete, MultiBinary and float Box action spaces, got {space}")

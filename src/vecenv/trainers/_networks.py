@@ -1,4 +1,4 @@
-"""Networks: from observations of any space to features, and stacks of layers."""
+"""Networks: an encoder from observations of any space to features, and stacks of layers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
 
 
 class Encoder(nn.Module):
-    """Features of observations: numbers as they are, choices as one-hot vectors, images through convolutions.
+    """Features of observations: numbers unchanged, choices as one-hot vectors, images through convolutions.
 
     Attributes:
-        features: how many numbers come out.
+        features: number of outputs.
     """
 
     def __init__(self, space: Space[Any], image_features: int = 512) -> None:
@@ -42,7 +42,7 @@ class Encoder(nn.Module):
 
 
 class Numbers(nn.Module):
-    """Flat float32."""
+    """Numbers as one flat float32 vector."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class OneHot(nn.Module):
 class Pixels(nn.Module):
     """Convolutions over images [batch, channels, height, width], or with the channels last.
 
-    Big images take the three layers of Mnih et al. 2015, small ones two layers of 3 x 3.
+    Large images take the three layers of Mnih et al. 2015, small ones two layers of 3 x 3.
     """
 
     def __init__(self, shape: tuple[int, ...], features: int) -> None:
@@ -93,12 +93,12 @@ class Pixels(nn.Module):
 
 
 class Stacks(nn.Module):
-    """Several stacks of fully connected layers side by side, each layer of all of them in one multiplication.
+    """Several stacks of fully connected layers; each layer of all stacks is computed in one multiplication.
 
     Args:
-        count: of stacks.
-        inputs: the same for all.
-        hidden: sizes of the layers; each has the activation behind it.
+        count: number of stacks.
+        inputs: number of input features, the same for all stacks.
+        hidden: sizes of the layers; the activation follows each of them.
         activation: "tanh" or "relu".
     """
 
@@ -116,7 +116,7 @@ class Stacks(nn.Module):
             inputs = size
 
     def forward(self, features: Tensor) -> Tensor:
-        """[stacks, batch, hidden[-1]] of features [batch, inputs]."""
+        """Outputs [stacks, batch, hidden[-1]] for features [batch, inputs]."""
         hidden = features.expand(self._count, *features.shape)
         for weight, bias in zip(self.weights, self.biases, strict=True):
             hidden = self._activation(torch.baddbmm(bias, hidden, weight))
@@ -124,7 +124,7 @@ class Stacks(nn.Module):
 
 
 def orthogonal(layer: Any, gain: float) -> Any:
-    """The layer, with orthogonal weights and a bias of zero."""
+    """Initialise the layer with orthogonal weights and zero bias, and return it."""
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
     return layer

@@ -1,4 +1,4 @@
-"""Optimizers over all parameters at once: small networks spend most of their time in the overhead of each tensor."""
+"""Optimizers over all parameters at once: for small networks, the overhead per tensor takes most of the time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 
 class Flat:
-    """Parameters that are views of one vector, and gradients as another one.
+    """Parameters as views of one vector, and their gradients as another.
 
     Args:
-        parameters: they are moved into the vector, and stay what they are to their modules.
+        parameters: their data is moved into the vector; their modules keep using them.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -26,7 +26,7 @@ class Flat:
             begin += part.numel()
 
     def gradient(self, loss: Tensor, max_norm: float = math.inf) -> Tensor:
-        """Of a loss, all in one vector, scaled down to a norm."""
+        """The gradient of a loss as one vector, scaled down to at most `max_norm`."""
         parts = torch.autograd.grad(loss, self.parameters)
         gradient = torch.cat([part.reshape(-1) for part in parts])
         if max_norm < math.inf:
@@ -51,11 +51,11 @@ class Adam:
         self._flat.vector.addcdiv_(self._mean, width, value=-self.learning_rate / (1 - 0.9**self._count))
 
     def state_dict(self) -> dict[str, Any]:
-        """To go on with later."""
+        """The state to continue from."""
         return {"count": self._count, "mean": self._mean, "square": self._square}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on."""
+        """Continue from a stored state."""
         self._count = state["count"]
         self._mean.copy_(state["mean"])
         self._square.copy_(state["square"])
@@ -74,11 +74,11 @@ class RMSprop:
         self._flat.vector.addcdiv_(gradient, self._square.sqrt().add_(self._eps), value=-self.learning_rate)
 
     def state_dict(self) -> dict[str, Any]:
-        """To go on with later."""
+        """The state to continue from."""
         return {"square": self._square}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on."""
+        """Continue from a stored state."""
         self._square.copy_(state["square"])
 
 

@@ -1,4 +1,4 @@
-"""What was learnt: a function from observations to actions."""
+"""A trained policy: a function from observations to actions."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from vecenv.wrappers._normalize_observation import Normalize
 
 
 class Policy:
-    """Actions for batches of observations, as the envs give them: normalization is part of it. Can be pickled.
+    """Actions for batches of observations as the envs return them: normalization is included. Can be pickled.
 
-    A network with a memory keeps one state per row of the batch; `reset` begins anew.
+    A recurrent network keeps one state per row of the batch; `reset` clears it.
 
     Args:
         network: has `act(obs, state, began, mask, generator)` and `head.to_env(actions)`; see PPO and SAC.
-        normalize: of observations, or None.
-        seed: of actions that are drawn.
-        mask_name: of the info that held action masks in training; None: there were none.
+        normalize: normalization of observations, or None.
+        seed: seed of sampled actions.
+        mask_name: name of the info that held action masks in training; None: no masks.
 
     Attributes:
-        mask_name: likewise; `evaluate` and `vecenv play` mask actions by that info.
+        mask_name: as given; `evaluate` and `vecenv play` mask actions by that info.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class Policy:
 
     @property
     def recurrent(self) -> bool:
-        """Whether it has a memory, and needs to be told of new episodes by `reset`."""
+        """Whether the policy has a state, so that `reset` must be called when episodes begin."""
         return bool(getattr(self._network, "recurrent", False))
 
     def reset(self, began: np.ndarray | None = None) -> None:
-        """Forget what was seen, of all rows or of those where a new episode began."""
+        """Clear the state of all rows, or of those where a new episode began."""
         if began is None:
             self._state, self._began = None, None
         else:
@@ -52,7 +52,7 @@ class Policy:
 
         Args:
             obs: batched and nested like the space.
-            deterministic: the most probable actions; False draws them.
+            deterministic: whether to return the most probable actions; False samples them.
             mask: which actions are allowed, [batch, actions].
         """
         actions, self._state = self.predict(obs, self._state, self._began, deterministic, mask)
@@ -67,19 +67,19 @@ class Policy:
         deterministic: bool = True,
         action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, Any]:
-        """Actions and memories, for those who keep the memories themselves; what `reset` and calls know is not used.
+        """Actions and new states, for callers that keep the states themselves. The policy's own state is not used.
 
         Args:
             obs: batched and nested like the space.
-            state: memories of these rows, as the last call returned them; None at the beginning.
+            state: states of these rows, as the last call returned them; None at the beginning.
             episode_start: which rows begin an episode with `obs`.
-            deterministic: the most probable actions; False draws them.
+            deterministic: whether to return the most probable actions; False samples them.
             action_masks: which actions are allowed, [batch, actions].
         """
         if self._normalize is not None:
             obs = self._normalize.normalize(obs)
         with torch.inference_mode():
-            actions, state = self._network.act(  # type: ignore[operator]  # the networks of PPO and SAC have it
+            actions, state = self._network.act(  # type: ignore[operator]  # the networks of PPO and SAC have `act`
                 map_tree(torch.as_tensor, obs),
                 state,
                 None if episode_start is None else torch.as_tensor(np.asarray(episode_start, np.bool_)),
@@ -97,6 +97,6 @@ class Policy:
 
 
 def _masks(given: Any) -> np.ndarray:
-    """As booleans, from numbers of any type or one object per row."""
+    """Masks as booleans, from numbers of any dtype or from one object per row."""
     given = np.asarray(given)
     return np.asarray(np.stack(given.tolist()) if given.dtype == object else given, np.bool_)

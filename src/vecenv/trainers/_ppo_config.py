@@ -13,30 +13,30 @@ class PPOConfig:
     """Settings of PPO.
 
     Attributes:
-        num_envs: envs, if an id is given.
-        groups: of envs that step in turn, if an id is given; 2 overlaps stepping and acting where envs are slow.
+        num_envs: number of envs, if an id is given.
+        groups: groups of envs that step in turn, if an id is given; 2 overlaps stepping and acting where envs are slow.
         rollout_steps: steps of each env between updates.
-        epochs: how often each rollout is gone through.
-        minibatch: transitions of a gradient step; 0: the whole rollout. With an LSTM, whole sequences of this many.
-        learning_rate: of the optimizer.
-        anneal: whether learning rate and clip range go to zero at the end.
-        clip_range: how far probabilities may change.
-        gamma: discount.
+        epochs: passes over each rollout.
+        minibatch: transitions per gradient step; 0: the whole rollout. With an LSTM, whole sequences of this many.
+        learning_rate: learning rate of the optimizer.
+        anneal: whether learning rate and clip range decrease to zero at the end.
+        clip_range: limit of the change of action probabilities.
+        gamma: discount factor.
         lam: lambda of generalized advantage estimation.
         entropy: weight of the entropy bonus.
         value_weight: weight of the value loss.
-        max_grad_norm: gradients are scaled down to this.
-        normalize_advantage: within each minibatch.
-        target_kl: stop an update where the policy has changed more; None never does.
-        hidden: sizes of the layers, of policy and value each.
+        max_grad_norm: gradients are scaled down to this norm.
+        normalize_advantage: whether to normalize advantages within each minibatch.
+        target_kl: stop an update when the KL divergence exceeds this; None: no limit.
+        hidden: sizes of the layers, for policy and value function each.
         activation: "tanh" or "relu".
-        image_features: numbers that convolutions make of an image.
-        lstm: size of a memory between observations and layers; 0 for none.
-        log_std: logarithm of the first standard deviation of continuous actions.
-        normalize_obs, normalize_reward: by running statistics.
+        image_features: number of features that the convolutions compute from an image.
+        lstm: size of an LSTM between encoder and layers; 0: none.
+        log_std: initial log standard deviation of continuous actions.
+        normalize_obs, normalize_reward: whether to normalize by running statistics.
         mask: name of the info that holds action masks, such as "action_mask"; None: no masks.
         optimizer: "adam" or "rmsprop".
-        torch_threads: None decides by size.
+        torch_threads: number of torch threads; None decides by the size of the networks.
     """
 
     num_envs: int = 8
@@ -83,11 +83,11 @@ PRESETS: dict[str, dict[str, Any]] = {
                     "gamma": 0.9, "normalize_obs": True, "normalize_reward": True},
     "Taxi-v3": {"num_envs": 32, "rollout_steps": 128, "learning_rate": 1e-3, "mask": "action_mask"},
 }  # fmt: skip
-"""Settings that work for an env, as changes of the defaults."""
+"""Settings for particular envs, as changes to the defaults."""
 
 
 def a2c(**changes: Any) -> PPOConfig:
-    """A2C (Mnih et al. 2016) as settings of PPO: one pass over the whole rollout, with which clipping never happens."""
+    """A2C (Mnih et al. 2016) as settings of PPO: one pass over the whole rollout, in which clipping has no effect."""
     usual: dict[str, Any] = {"num_envs": 16, "rollout_steps": 5, "epochs": 1, "minibatch": 0, "learning_rate": 7e-4,
                              "lam": 1.0, "normalize_advantage": False, "optimizer": "rmsprop"}  # fmt: skip
     return PPOConfig(**{**usual, **changes})

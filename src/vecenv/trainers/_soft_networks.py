@@ -1,4 +1,4 @@
-"""The networks of SAC: an actor whose actions are squashed, and two critics side by side."""
+"""The networks of SAC: an actor with squashed actions, and two critics."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from vecenv.trainers._networks import Encoder, Stacks
 
 
 class Squashed:
-    """Actions between -1 and 1, and how envs take them."""
+    """Actions between -1 and 1, and their conversion to the envs' action space."""
 
     def __init__(self, space: Space[Any]) -> None:
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-            raise SpaceError(f"SAC acts in float Box spaces, got {space}; use PPO")
+            raise SpaceError(f"SAC needs a float Box action space, got {space}; use PPO")
         if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-            raise SpaceError(f"SAC needs bounds of all actions, got {space}; use RescaleAction or ClipAction")
+            raise SpaceError(f"SAC needs finite bounds for all actions, got {space}; use RescaleAction or ClipAction")
         self.size = int(np.prod(space.shape))
         self.drawn_space = spaces.Box(-1, 1, (self.size,), np.float32)
         self._low, self._high, self._dtype = space.low, space.high, space.dtype
 
     def to_env(self, actions: Tensor) -> np.ndarray:
-        """As the envs take them."""
+        """The actions in the form of the envs' action space."""
         numbers = actions.numpy().reshape(-1, *self._low.shape)
         return (self._low + (numbers + 1) * 0.5 * (self._high - self._low)).astype(self._dtype, copy=False)
 
 
 class SoftActor(nn.Module):
-    """Means and widths of normal distributions, of which tanh is taken."""
+    """Means and standard deviations of normal distributions; actions are the tanh of their samples."""
 
     recurrent = False
 
@@ -46,24 +46,24 @@ class SoftActor(nn.Module):
         self.outputs = nn.Linear(self.stack.features, 2 * self.head.size)
 
     def forward(self, obs: Any) -> tuple[Tensor, Tensor]:
-        """Means and logarithms of widths."""
+        """Means and log standard deviations."""
         mean, log_std = self.outputs(self.stack(self.encoder(obs))[0]).chunk(2, -1)
         return mean, log_std.clamp(-20, 2)
 
     def draw(self, obs: Any, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Actions between -1 and 1, and the logarithms of their densities."""
+        """Sample actions between -1 and 1, and their log densities."""
         mean, log_std = self(obs)
         noise = torch.empty_like(mean).normal_(generator=generator)
         raw = mean + noise * log_std.exp()
         density = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
-        # log(1 - tanh(x)^2), exact far from zero too
+        # log(1 - tanh(x)^2), in a form that is exact far from zero too
         squash = 2 * (math.log(2) - raw - functional.softplus(-2 * raw))
         return raw.tanh(), (density - squash).sum(-1)
 
     def act(
         self, obs: Any, state: Any, began: Tensor | None, mask: Tensor | None, generator: torch.Generator | None
     ) -> tuple[Tensor, Any]:
-        """Actions, the most probable ones without a generator."""
+        """Actions; without a generator, the most probable ones."""
         return (self(obs)[0].tanh() if generator is None else self.draw(obs, generator)[0]), None
 
 
@@ -79,6 +79,6 @@ class TwinCritic(nn.Module):
         self.bias = nn.Parameter(torch.zeros(2, 1, 1))
 
     def forward(self, obs: Any, actions: Tensor) -> Tensor:
-        """[2, batch]."""
+        """Both estimates, [2, batch]."""
         features = torch.cat([self.encoder(obs), actions], -1)
         return torch.baddbmm(self.bias, self.stacks(features), self.weight).squeeze(-1)

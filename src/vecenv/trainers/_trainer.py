@@ -1,4 +1,4 @@
-"""What all trainers share: what was learnt, and checkpoints."""
+"""What all trainers share: the learn loop's interface, the policy, and checkpoints."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from vecenv.trainers._progress import Callback
 
 
 class Trainer:
-    """Something that learns.
+    """Base class of the trainers.
 
     Attributes:
         config: settings, a frozen dataclass.
-        network: what acts.
-        collector: the envs.
-        steps: steps of envs so far, all together.
+        network: the network that acts.
+        collector: steps the envs.
+        steps: steps of all envs together so far.
         updates: gradient steps so far.
     """
 
@@ -41,8 +41,8 @@ class Trainer:
         """Train until `total_steps` steps of envs have been made since the first call.
 
         Args:
-            total_steps: all together; a loaded trainer that had made some makes the rest.
-            callback: called with a `Progress` now and then; returning False stops.
+            total_steps: steps of all envs together; a trainer loaded from a checkpoint makes the remaining ones.
+            callback: called with a `Progress` from time to time; returning False stops training.
 
         Returns:
             The trainer itself.
@@ -51,7 +51,7 @@ class Trainer:
 
     @property
     def policy(self) -> Policy:
-        """What was learnt so far; training goes on without changing it."""
+        """A copy of the current policy; further training does not change it."""
         collector = self.collector
         return Policy(copy.deepcopy(self.network), copy.deepcopy(collector.normalize), self.seed, collector.mask)
 
@@ -60,10 +60,10 @@ class Trainer:
         self.collector.close()
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint: plain data.
+        """Write a checkpoint of plain data.
 
-        Training that is loaded from it ends with the same weights, bit for bit, as if it had never stopped, if the envs
-        can be stored (kernels, engine="compiled"). Other envs begin new episodes.
+        If the state of the envs can be stored (kernels, engine="compiled"), training that continues from the checkpoint
+        ends with the same weights, bit for bit, as training that was never stopped. Other envs begin new episodes.
         """
         save_tree(
             path,
@@ -82,30 +82,30 @@ class Trainer:
 
     @classmethod
     def load(cls, path: str | Path, envs: Envs | None = None) -> Any:
-        """Go on with a checkpoint.
+        """Continue from a checkpoint.
 
-        Loading runs no code of the file, whoever wrote it. Training on from it steps envs whose states, if they are
-        kernels, are taken from the file as they are, and native code trusts them: do that with files of your own.
+        Loading never runs code from the file. If the envs are kernels, however, their states are taken from the file
+        unchecked when training continues, and native code relies on them: continue only from files that you trust.
 
         Args:
-            path: of the file. Reading it runs no code.
-            envs: to train on; default: made by the id that training began with.
+            path: path of the file.
+            envs: envs to train on; default: made from the id that training began with.
 
         Raises:
-            UnsafeFile: it is damaged, or no checkpoint.
-            ConfigError: it is of another algorithm, of envs that were given as such, or of an id whose module is not
-                imported: a checkpoint may come from anyone, so the caller names the envs.
+            UnsafeFile: the file is damaged, or is not a checkpoint.
+            ConfigError: the checkpoint is of another algorithm; or it does not name its envs; or the module of its env
+                id is not imported. A checkpoint may come from anyone, so the caller has to name such envs.
         """
         state = read_checkpoint(path)
         config = cls._config(path, state)
         if envs is None:
             envs = _trusted_id(path, state["env_id"])
             if config.num_envs != len(state["collector"]["episodes"]["totals"]):
-                raise UnsafeFile(f"{path} is damaged: its settings and its envs are of different numbers")
+                raise UnsafeFile(f"{path} is damaged: its settings and its envs have different numbers of envs")
         trainer: Any = None
         try:
-            trainer = cls(envs, config, state["seed"])  # type: ignore[call-arg]  # every trainer is made so
-            trainer._bring_back(state)
+            trainer = cls(envs, config, state["seed"])  # type: ignore[call-arg]  # every trainer takes these arguments
+            trainer._restore(state)
         except BaseException as error:
             if trainer is not None and isinstance(envs, str):
                 trainer.close()
@@ -120,26 +120,26 @@ class Trainer:
 
     @classmethod
     def config_of(cls, path: str | Path) -> Any:
-        """The settings that a checkpoint was trained with; raises what `load` raises."""
+        """The settings in a checkpoint; raises the same errors as `load`."""
         return cls._config(path, read_checkpoint(path))
 
     @classmethod
     def _config(cls, path: str | Path, state: dict[str, Any]) -> Any:
         if state["algorithm"] != cls.__name__:
             raise ConfigError(
-                f"{path} is of {state['algorithm']}, not of {cls.__name__}; use {state['algorithm']}.load"
+                f"{path} is a checkpoint of {state['algorithm']}, not of {cls.__name__}; use {state['algorithm']}.load"
             )
         try:
             config = cls.Config(**state["config"])
             check_sizes(config, state)
         except Exception as error:
             raise UnsafeFile(
-                f"{path} is damaged: its settings cannot be ({error!s:.200}); nothing was loaded"
+                f"{path} is damaged: its settings are not valid ({error!s:.200}); nothing was loaded"
             ) from error
         return config
 
-    def _bring_back(self, state: dict[str, Any]) -> None:
-        """Everything that `save` wrote. If that fails the envs, which may be the caller's, are what they were."""
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Restore everything that `save` wrote. If that fails, the envs (perhaps the caller's) are left unchanged."""
         before = self.collector.state_dict()
         try:
             self.steps, self.updates = state["steps"], state["updates"]
@@ -150,11 +150,11 @@ class Trainer:
             raise
 
     def _state(self) -> dict[str, Any]:
-        """Everything else that training goes on with."""
+        """The part of the checkpoint that is specific to the algorithm."""
         raise NotImplementedError
 
     def _load_state(self, state: dict[str, Any], same_envs: bool) -> None:
-        """Bring it back; `same_envs` if the envs are what they were."""
+        """Restore what `_state` returned; `same_envs`: whether the state of the envs was restored too."""
         raise NotImplementedError
 
 
@@ -171,15 +171,15 @@ _PARTS: dict[str, Any] = {
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """What `Trainer.save` wrote.
+    """Read what `Trainer.save` wrote.
 
     Raises:
-        UnsafeFile: it is damaged, or no checkpoint of a trainer.
+        UnsafeFile: the file is damaged, or is not a trainer's checkpoint.
     """
     state = load_tree(path)
     for name, kind in _PARTS.items():
         if not isinstance(state, dict) or name not in state or not isinstance(state[name], kind):
-            raise UnsafeFile(f"{path} is no checkpoint of a trainer, or damaged: {name!r} is missing or wrong")
+            raise UnsafeFile(f"{path} is not a trainer's checkpoint, or is damaged: {name!r} is missing or wrong")
     if state["algorithm"] not in ("PPO", "SAC"):
         raise UnsafeFile(f"{path} is of {state['algorithm']!r:.80}, which this version of vecenv does not have")
     return state

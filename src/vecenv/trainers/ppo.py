@@ -1,4 +1,4 @@
-"""Proximal policy optimization (Schulman et al. 2017). Read from top to bottom: act, collect, update, keep."""
+"""Proximal policy optimization (Schulman et al. 2017). Read from top to bottom: act, collect, update, store."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from vecenv.trainers._trainer import Trainer
 
 
 class PPO(Trainer):
-    """Learns to act from rollouts, each used a few times.
+    """PPO: on-policy learning; each rollout is used for a few epochs.
 
     The same seed, settings and engine give the same weights, bit for bit, on the same machine.
 
     Args:
         envs: an id, a vector env, or several vector envs that step in turn.
         config: settings; default: `PPO.defaults_for(id)`.
-        seed: of the network, of actions and minibatches, and of the envs.
+        seed: seed of the network, of actions and minibatches, and of the envs.
 
     Attributes:
         network: the policy and value network.
-        steps: steps of envs so far, all together.
+        steps: steps of all envs together so far.
         updates: gradient steps so far.
     """
 
@@ -47,7 +47,7 @@ class PPO(Trainer):
             envs, config.num_envs, config.groups, normalize_obs=config.normalize_obs,
             normalize_reward=config.normalize_reward, gamma=config.gamma, mask=config.mask,
         )  # fmt: skip
-        with torch.random.fork_rng(devices=[]), torch_threads(1, 0):  # the same bits on any number of processors
+        with torch.random.fork_rng(devices=[]), torch_threads(1, 0):  # same weights on any number of processors
             torch.manual_seed(seed)
             self.network = ActorCritic(collector.observation_space, collector.action_space, config)
         self.generator = torch.Generator().manual_seed(seed)
@@ -65,20 +65,20 @@ class PPO(Trainer):
         self._parts = [self.buffer.part(*part) for part in collector.parts]
         self._memory: list[Any] = [None] * len(self._parts)
         self._final_value = np.zeros((config.rollout_steps, collector.num_envs), np.float32)
-        """Of observations that ended an episode, where the memory of that moment is needed to tell."""
+        """Values of last observations of episodes; with an LSTM they need its state at that moment."""
 
     @staticmethod
     def defaults_for(env_id: str) -> PPOConfig:
-        """Settings that work for an env, or the general ones."""
+        """Settings for a known env id, or the defaults."""
         return PPOConfig(**PRESETS.get(env_id, {}))
 
     def learn(self, total_steps: int, callback: Callback | None = None) -> PPO:
-        """As of every trainer; the callback is called after every update."""
+        """See `Trainer.learn`; the callback is called after every update."""
         clock, steps_before = Clock(), self.steps
         rows = self.config.minibatch or self.config.rollout_steps * self.collector.num_envs
         with torch_threads(self.config.torch_threads, self._numbers_at_once(rows)):
             if not self._began:
-                self._begin(self.seed + self.steps)  # not the same episodes again
+                self._begin(self.seed + self.steps)  # a new seed, so that earlier episodes are not repeated
             while self.steps < total_steps:
                 left = 1.0 - self.steps / total_steps if self.config.anneal else 1.0
                 memory = self._collect(clock)
@@ -94,18 +94,18 @@ class PPO(Trainer):
     def _begin(self, seed: int) -> None:
         for part, obs in zip(self._parts, self.collector.reset(seed), strict=True):
             part.begin(obs)
-        self._memory, self._began = [self._nothing(count) for _, count in self.collector.parts], True
+        self._memory, self._began = [self._zero_state(count) for _, count in self.collector.parts], True
 
-    def _nothing(self, count: int) -> Any:
-        """The memory of envs that have seen nothing."""
+    def _zero_state(self, count: int) -> Any:
+        """The LSTM state of envs at the start of an episode."""
         return (torch.zeros(count, self.config.lstm),) * 2 if self.network.recurrent else None
 
     def _collect(self, clock: Clock) -> list[Any]:
-        """Fill the buffer, the groups in turn; the memories that the rollout begins with."""
+        """Fill the buffer, the groups in turn; return the LSTM states at the start of the rollout."""
         if self.buffer.full:
             with clock.measure("buffer"):
                 self.buffer.restart()
-        memory, self._began = list(self._memory), False  # one that is broken off is begun anew
+        memory, self._began = list(self._memory), False  # after an interrupted rollout, learn() resets the envs
         with torch_threads(self.config.torch_threads, self._numbers_at_once(self.collector.num_envs)):
             self._run(clock)
         self._began = True
@@ -113,20 +113,20 @@ class PPO(Trainer):
         return memory
 
     def _run(self, clock: Clock) -> None:
-        told = [self._act(group, 0, clock) for group in range(len(self._parts))]
+        acted = [self._act(group, 0, clock) for group in range(len(self._parts))]
         for moment in range(self.config.rollout_steps):
             for group, part in enumerate(self._parts):
                 with clock.measure("env"):
                     step = self.collector.receive(group)
                 with clock.measure("buffer"):
-                    part.add(step=step, **told[group])
+                    part.add(step=step, **acted[group])
                 if self.network.recurrent:
                     self._value_finals(group, moment, step)
                 if moment + 1 < self.config.rollout_steps:
-                    told[group] = self._act(group, moment + 1, clock)
+                    acted[group] = self._act(group, moment + 1, clock)
 
     def _act(self, group: int, moment: int, clock: Clock) -> dict[str, np.ndarray]:
-        """Choose actions for a group and send them; what the buffer is to be told about them."""
+        """Choose actions for a group and send them; return the columns that the buffer stores about them."""
         part, head, mask = self._parts[group], self.network.head, self.collector.masks.get(group)
         with clock.measure("forward"), torch.inference_mode():
             obs = map_tree(torch.from_numpy, part.obs_at(moment))
@@ -136,11 +136,11 @@ class PPO(Trainer):
             actions = head.to_env(drawn)
         with clock.measure("env"):
             self.collector.send(group, actions)
-        told = {"actions": drawn.numpy(), "value": value.numpy(), "log_prob": log_prob.numpy()}
-        return told if mask is None else {**told, "mask": mask}
+        columns = {"actions": drawn.numpy(), "value": value.numpy(), "log_prob": log_prob.numpy()}
+        return columns if mask is None else {**columns, "mask": mask}
 
     def _value_finals(self, group: int, moment: int, step: Step) -> None:
-        """Values of observations that ended an episode, with the memory of that episode."""
+        """Compute values of last observations of episodes, with the LSTM state of that episode."""
         rows = np.flatnonzero(step.truncated & step.rolled)
         if len(rows):
             begin, _ = self.collector.parts[group]
@@ -150,7 +150,7 @@ class PPO(Trainer):
                 self._final_value[moment, begin + rows] = self.network(final, memory)[1].numpy()
 
     def _advantages(self) -> tuple[np.ndarray, np.ndarray]:
-        """Advantages and returns of the rollout; a truncated episode goes on with the value of where it ended."""
+        """Advantages and returns of the rollout; a truncated episode is bootstrapped from its last observation."""
         buffer = self.buffer
         times, envs, finals = buffer.finals()
         with torch.inference_mode():
@@ -168,7 +168,7 @@ class PPO(Trainer):
     # --- update ------------------------------------------------------------------------------------------------------
 
     def _update(self, memory: list[Any], left: float) -> None:
-        """Go through the rollout some times. `left` is the share of training that is still to come."""
+        """Learn from the rollout for several epochs. `left` is the remaining share of training."""
         config = self.config
         self.optimizer.learning_rate = config.learning_rate * left
         advantages, returns = self._advantages()
@@ -189,13 +189,13 @@ class PPO(Trainer):
             batches = self._rows(map_tree(lambda leaf: leaf.flatten(0, 1), columns), config.minibatch or length * count)
         losses: dict[str, Tensor] = {}
         for batch in batches:
-            losses = self._descend(batch, config.clip_range * left)
+            losses = self._gradient_step(batch, config.clip_range * left)
             if config.target_kl is not None and losses["kl"] > 1.5 * config.target_kl:
                 break
         self._losses = {name: float(loss.detach()) for name, loss in losses.items()}
 
     def _rows(self, columns: dict[str, Any], size: int) -> Any:
-        """Minibatches of transitions, shuffled anew in every epoch."""
+        """Minibatches of transitions, shuffled in every epoch."""
         kept = torch.nonzero(columns.pop("valid")).squeeze(-1)
         for _ in range(self.config.epochs):
             order = kept[torch.randperm(len(kept), generator=self.generator)]
@@ -204,7 +204,7 @@ class PPO(Trainer):
                 yield map_tree(lambda leaf, begin=begin: leaf[begin : begin + size], shuffled)
 
     def _sequences(self, columns: dict[str, Any], size: int) -> Any:
-        """Minibatches of whole sequences of some envs, shuffled anew in every epoch."""
+        """Minibatches of whole sequences of some envs, shuffled in every epoch."""
         memory = columns.pop("memory")
         count = columns["valid"].shape[1]
         for _ in range(self.config.epochs):
@@ -213,7 +213,7 @@ class PPO(Trainer):
                 some = map_tree(lambda leaf, envs=envs: leaf.index_select(1, envs), columns)
                 yield {**some, "memory": tuple(part[envs] for part in memory)}
 
-    def _descend(self, batch: dict[str, Any], clip_range: float) -> dict[str, Tensor]:
+    def _gradient_step(self, batch: dict[str, Any], clip_range: float) -> dict[str, Tensor]:
         """One gradient step."""
         config = self.config
         if self.network.recurrent:
@@ -239,10 +239,10 @@ class PPO(Trainer):
         return {"policy": policy_loss, "value": value_loss, "entropy": entropy, "kl": kl}
 
     def _numbers_at_once(self, rows: int) -> int:
-        """About how much there is to compute for so many observations: whether a second thread pays."""
+        """About how much there is to compute for this many observations: decides whether a second thread is faster."""
         return rows * max((part.numel() for part in self.network.parameters()), default=0) // 16
 
-    # --- keep --------------------------------------------------------------------------------------------------------
+    # --- store -------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
         obs, began = self.buffer.latest()
@@ -266,7 +266,7 @@ class PPO(Trainer):
 
 
 def ppo_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip_range: float) -> tuple[Tensor, Tensor]:
-    """The clipped objective, as a loss, and an estimate of how far the policy is from the one that acted."""
+    """The clipped objective, as a loss, and an estimate of the KL divergence from the policy that acted."""
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
     loss = -torch.min(advantage * ratio, advantage * ratio.clamp(1 - clip_range, 1 + clip_range)).mean()

@@ -1,4 +1,4 @@
-"""Soft actor-critic (Haarnoja et al. 2018). Read from top to bottom: settings, act, update, keep."""
+"""Soft actor-critic (Haarnoja et al. 2018). Read from top to bottom: settings, act, update, store."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class SACConfig:
     """Settings of SAC.
 
     Attributes:
-        num_envs: envs, if an id is given.
-        capacity: transitions that are kept.
+        num_envs: number of envs, if an id is given.
+        capacity: number of transitions in the replay buffer.
         warmup: steps of random actions before learning begins.
         updates_per_step: gradient steps for each step of an env.
-        minibatch: transitions of a gradient step.
-        learning_rate: of all optimizers.
-        gamma: discount.
-        tau: how fast the target critics follow.
-        entropy: weight of the entropy; None learns it.
-        target_entropy: what it is learnt to keep; None: minus the number of actions.
-        n_step: rewards of so many steps are added up.
-        priority: exponent of prioritized replay; None draws uniformly.
+        minibatch: transitions per gradient step.
+        learning_rate: learning rate of all optimizers.
+        gamma: discount factor.
+        tau: how fast the target critics follow the critics.
+        entropy: weight of the entropy; None: it is learnt.
+        target_entropy: entropy at which the learnt weight aims; None: minus the number of actions.
+        n_step: number of steps whose rewards are added up.
+        priority: exponent of prioritized replay; None samples uniformly.
         hidden: sizes of the layers.
-        image_features: numbers that convolutions make of an image.
-        normalize_obs, normalize_reward: by running statistics; transitions are stored as they were seen.
+        image_features: number of features that the convolutions compute from an image.
+        normalize_obs, normalize_reward: whether to normalize by running statistics; transitions are stored normalized.
         report: steps between calls of the callback.
-        torch_threads: None decides by size.
+        torch_threads: number of torch threads; None decides by the size of the networks.
     """
 
     num_envs: int = 1
@@ -77,23 +77,23 @@ PRESETS: dict[str, dict[str, Any]] = {
                     "learning_rate": 2e-3, "hidden": (64, 64), "gamma": 0.98, "tau": 0.01},
     "MountainCarContinuous-v0": {"num_envs": 4, "capacity": 100_000, "updates_per_step": 0.5, "tau": 0.01},
 }  # fmt: skip
-"""Settings that work for an env, as changes of the defaults."""
+"""Settings for particular envs, as changes to the defaults."""
 
 
 class SAC(Trainer):
-    """Learns to act from all that was seen, again and again; for continuous actions.
+    """SAC: off-policy learning from a replay buffer, for continuous actions.
 
     The same seed, settings and engine give the same weights, bit for bit, on the same machine.
 
     Args:
         envs: an id, or a vector env.
         config: settings; default: `SAC.defaults_for(id)`.
-        seed: of the networks, of actions and minibatches, and of the envs.
+        seed: seed of the networks, of actions and minibatches, and of the envs.
 
     Attributes:
         network: the actor.
-        critic, target: two critics, and those that follow them slowly.
-        buffer: what was seen.
+        critic, target: the two critics, and their slowly following copies.
+        buffer: the replay buffer.
     """
 
     Config = SACConfig
@@ -108,7 +108,7 @@ class SAC(Trainer):
         if len(collector.envs) > 1:
             raise ConfigError(f"SAC trains on one vector env, got {len(collector.envs)}")
         spaces = collector.observation_space, collector.action_space
-        with torch.random.fork_rng(devices=[]), torch_threads(1, 0):  # the same bits on any number of processors
+        with torch.random.fork_rng(devices=[]), torch_threads(1, 0):  # same weights on any number of processors
             torch.manual_seed(seed)
             self.network = SoftActor(*spaces, config.hidden, config.image_features)
             size = self.network.head.size
@@ -118,7 +118,7 @@ class SAC(Trainer):
         self.flat_target = Flat(self.target.parameters())
         first = 0.0 if config.entropy is None else float(np.log(config.entropy))
         self.flat_entropy = Flat([torch.nn.Parameter(torch.full((1,), first))])
-        """The logarithm of the entropy's weight."""
+        """The logarithm of the entropy weight."""
         self.target_entropy = -float(size) if config.target_entropy is None else config.target_entropy
         self.actor_optimizer = Adam(self.flat_actor, config.learning_rate, eps=1e-8)
         self.critic_optimizer = Adam(self.flat_critic, config.learning_rate, eps=1e-8)
@@ -129,31 +129,31 @@ class SAC(Trainer):
             gamma=config.gamma, alpha=config.priority, seed=seed,
         )  # fmt: skip
         self.steps = self.updates = 0
-        self._owed = 0.0
-        """Gradient steps that are due."""
+        self._updates_due = 0.0
+        """Gradient steps that are due; may have a fraction."""
         self._obs: Any = None
         self._losses: dict[str, Tensor] = {}
 
     @staticmethod
     def defaults_for(env_id: str) -> SACConfig:
-        """Settings that work for an env, or the general ones."""
+        """Settings for a known env id, or the defaults."""
         return SACConfig(**PRESETS.get(env_id, {}))
 
     def learn(self, total_steps: int, callback: Callback | None = None) -> SAC:
-        """As of every trainer; the callback is called every `config.report` steps."""
+        """See `Trainer.learn`; the callback is called every `config.report` steps."""
         clock, steps_before, config = Clock(), self.steps, self.config
         reported = self.steps
         with torch_threads(config.torch_threads, config.minibatch * max(config.hidden, default=1) ** 2 // 16):
             if self._obs is None:
                 self.buffer.cut()
-                # Not the same episodes again.
+                # A new seed, so that earlier episodes are not repeated.
                 self._obs = map_tree(np.array, self.collector.reset(self.seed + self.steps)[0])
             while self.steps < total_steps:
                 self._step(clock)
                 with clock.measure("update"):
-                    while self._owed >= 1:
+                    while self._updates_due >= 1:
                         self._update(self.buffer.sample(config.minibatch))
-                        self._owed -= 1
+                        self._updates_due -= 1
                 if callback is None or (self.steps - reported < config.report and self.steps < total_steps):
                     continue
                 reported = self.steps
@@ -165,9 +165,9 @@ class SAC(Trainer):
     # --- act ---------------------------------------------------------------------------------------------------------
 
     def _step(self, clock: Clock) -> None:
-        """One step of all envs; random ones at first."""
+        """One step of all envs; with random actions during warmup."""
         count, size = self.collector.num_envs, self.network.head.size
-        obs, self._obs = self._obs, None  # a step that is broken off is followed by new episodes
+        obs, self._obs = self._obs, None  # after an interrupted step, learn() resets the envs
         with clock.measure("forward"), torch.inference_mode():
             if self.steps < self.config.warmup:
                 drawn = torch.rand(count, size, generator=self.generator) * 2 - 1
@@ -182,12 +182,12 @@ class SAC(Trainer):
             self._obs = map_tree(np.array, step.obs)
         self.steps += count
         if self.steps >= self.config.warmup and len(self.buffer):
-            self._owed += self.config.updates_per_step * count
+            self._updates_due += self.config.updates_per_step * count
 
     # --- update ------------------------------------------------------------------------------------------------------
 
     def _update(self, drawn: Transitions) -> None:
-        """One gradient step of everything."""
+        """One gradient step of critics, actor and entropy weight."""
         batch, config = drawn.torch(), self.config
         actions, log_prob = self.network.draw(batch.obs, self.generator)
         weight = self.flat_entropy.vector.exp()
@@ -212,13 +212,19 @@ class SAC(Trainer):
         self.updates += 1
         self._losses = {"actor": actor_loss.detach(), "critic": critic_loss.detach(), "entropy_weight": weight}
 
-    # --- keep --------------------------------------------------------------------------------------------------------
+    # --- store -------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
         own = {name: getattr(self, name).vector for name in _VECTORS}
         optimizers = {name: getattr(self, name).state_dict() for name in _OPTIMIZERS}
         leaves = None if self._obs is None else Storage(self.collector.observation_space, (0,)).flat(self._obs)
-        return {**own, **optimizers, "buffer": self.buffer.state_dict(), "owed": self._owed, "obs": leaves}
+        return {
+            **own,
+            **optimizers,
+            "buffer": self.buffer.state_dict(),
+            "updates_due": self._updates_due,
+            "obs": leaves,
+        }
 
     def _load_state(self, state: dict[str, Any], same_envs: bool) -> None:
         for name in _VECTORS:
@@ -226,7 +232,7 @@ class SAC(Trainer):
         for name in _OPTIMIZERS:
             getattr(self, name).load_state_dict(tensors(state[name]))
         self.buffer.load_state_dict(state["buffer"])
-        self._owed = state["owed"]
+        self._updates_due = state["updates_due"]
         if same_envs and state["obs"] is not None:
             self._obs = Storage(self.collector.observation_space, (0,)).nest(state["obs"])
 

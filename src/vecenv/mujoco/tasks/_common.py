@@ -18,16 +18,16 @@ def unbounded(size: int) -> Box:
 
 
 def positions_and_velocities(model: Any, left_out: int) -> Box:
-    """The observation space of all positions but some, and all velocities."""
+    """The observation space of all positions except the first `left_out`, and all velocities."""
     return unbounded(model.nq + model.nv - left_out)
 
 
 def body_id(model: Any, body: Any) -> Any:
-    """The number of a body that is given by it or by its name; of several, one per env. Raises ConfigError."""
+    """The number of a body, given its number or its name; of several, one per env. Raises ConfigError."""
     if np.ndim(body):
         return [body_id(model, one) for one in body]
     if isinstance(body, bool) or not isinstance(body, (int, np.integer, str)):
-        raise ConfigTypeError(f"a body is given by its name or its number, got {body!r:.60}")
+        raise ConfigTypeError(f"a body must be a name or a number, got {body!r:.60}")
     try:
         return int(model.body(body if isinstance(body, str) else int(body)).id)
     except (KeyError, IndexError) as error:
@@ -35,19 +35,19 @@ def body_id(model: Any, body: Any) -> Any:
 
 
 def add_uniform(values: Any, rng: Any, scale: float) -> None:
-    """Noise in [-scale, scale) for every number."""
+    """Add noise in [-scale, scale) to every number."""
     for k in range(len(values)):
         values[k] = values[k] + uniform(rng, -scale, scale)
 
 
 def add_normal(values: Any, rng: Any, scale: float) -> None:
-    """Normal noise for every number."""
+    """Add normal noise to every number."""
     for k in range(len(values)):
         values[k] = values[k] + scale * normal(rng)
 
 
 def put(obs: Any, at: int, values: Any, begin: int) -> int:
-    """Write the numbers from `begin` on into the observation; the place after them."""
+    """Write the numbers from `begin` on into the observation; return the position after them."""
     for k in range(begin, len(values)):
         obs[at + k - begin] = values[k]
     return at + len(values) - begin
@@ -61,7 +61,7 @@ def put_clipped(obs: Any, at: int, values: Any, limit: float) -> int:
 
 
 def put_bodies(obs: Any, at: int, values: Any, low: float, high: float) -> int:
-    """Write the rows of all bodies but the world, clipped."""
+    """Write the rows of all bodies except the world, clipped."""
     for body in range(1, len(values)):
         for k in range(len(values[body])):
             obs[at] = clip(values[body, k], low, high)

@@ -88,12 +88,12 @@ class Ant(Task, id="Ant-v5", max_episode_steps=1000):
 
 
 def is_healthy(s: Any, p: Any) -> bool:
-    """Whether it is neither flat on the ground nor in the air."""
+    """Whether the ant is neither flat on the ground nor in the air."""
     return p.healthy_z_range[0] <= s.qpos[2] <= p.healthy_z_range[1]
 
 
 def note_position(s: Any) -> None:
-    """Where it is, for infos."""
+    """Store the position for infos."""
     s.x_position = s.qpos[0]
     s.y_position = s.qpos[1]
     s.distance_from_origin = norm_2(s.qpos[0], s.qpos[1])

@@ -49,7 +49,7 @@ class HalfCheetah(Task, id="HalfCheetah-v5", max_episode_steps=1000):
 
 
 class HalfCheetah4(HalfCheetah, id="HalfCheetah-v4", max_episode_steps=1000):
-    """Gymnasium's HalfCheetah-v4: other infos."""
+    """Gymnasium's HalfCheetah-v4: with other infos."""
 
     info = {}
     step_info = {"x_position": float, "x_velocity": float, "reward_run": float, "reward_ctrl": np.float32}

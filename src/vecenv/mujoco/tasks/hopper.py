@@ -63,7 +63,7 @@ class Hopper(Task, id="Hopper-v5", max_episode_steps=1000):
 
 
 def is_healthy(s: Any, p: Any) -> bool:
-    """Whether it stands."""
+    """Whether the hopper stands."""
     for k in range(2, len(s.qpos)):
         if not p.healthy_state_range[0] < s.qpos[k] < p.healthy_state_range[1]:
             return False

@@ -13,7 +13,7 @@ from vecenv.mujoco.tasks._common import add_uniform, put, put_bodies, unbounded
 
 
 class _Observations:
-    """Switches of what is observed."""
+    """Switches for the parts of the observation."""
 
     exclude_current_positions_from_observation = True
     include_cinert_in_observation = True
@@ -23,7 +23,7 @@ class _Observations:
 
 
 def observation_space(model: Any, p: Any) -> Any:
-    """Of both tasks."""
+    """The observation space of both tasks."""
     size = model.nq + model.nv - (2 if p.exclude_current_positions_from_observation else 0)
     size += 10 * (model.nbody - 1) if p.include_cinert_in_observation else 0
     size += 6 * (model.nbody - 1) if p.include_cvel_in_observation else 0
@@ -32,7 +32,7 @@ def observation_space(model: Any, p: Any) -> Any:
 
 
 def observe(s: Any, obs: Any, p: Any) -> None:
-    """Of both tasks."""
+    """The observation of both tasks."""
     at = put(obs, 0, s.qpos, 2 if p.exclude_current_positions_from_observation else 0)
     at = put(obs, at, s.qvel, 0)
     if p.include_cinert_in_observation:
@@ -46,7 +46,7 @@ def observe(s: Any, obs: Any, p: Any) -> None:
 
 
 def reset(s: Any, rng: Any, p: Any) -> None:
-    """Of both tasks."""
+    """The reset of both tasks."""
     s.z_origin = s.qpos[2]
     add_uniform(s.qpos, rng, p.reset_noise_scale)
     add_uniform(s.qvel, rng, p.reset_noise_scale)
@@ -126,7 +126,7 @@ class HumanoidStandup(Task, id="HumanoidStandup-v5", max_episode_steps=1000):
     step_info = {"reward_linup": float, "reward_quadctrl": float, "reward_impact": float}
 
     class Params(_Observations):
-        uph_cost_weight = 1.0  # Gymnasium takes it and does not use it
+        uph_cost_weight = 1.0  # Gymnasium accepts it and does not use it
         ctrl_cost_weight = 0.1
         impact_cost_weight = 0.5e-6
         impact_cost_range = (-math.inf, 10.0)
@@ -156,7 +156,7 @@ class HumanoidStandup(Task, id="HumanoidStandup-v5", max_episode_steps=1000):
 
 
 def is_healthy(s: Any, p: Any) -> bool:
-    """Whether it stands."""
+    """Whether the humanoid stands."""
     return p.healthy_z_range[0] < s.qpos[2] < p.healthy_z_range[1]
 
 
@@ -169,7 +169,7 @@ def centre(s: Any, p: Any, axis: int) -> float:
 
 
 def note_position(s: Any) -> None:
-    """Where it is, for infos."""
+    """Store the position for infos."""
     s.x_position = s.qpos[0]
     s.y_position = s.qpos[1]
     s.tendon_length[:] = s.ten_length

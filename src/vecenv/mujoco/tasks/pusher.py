@@ -67,5 +67,5 @@ class Pusher(Task, id="Pusher-v5", max_episode_steps=100):
 
 
 def distance(first: Any, second: Any) -> float:
-    """Between two places."""
+    """Distance between two places."""
     return norm_3(first[0] - second[0], first[1] - second[1], first[2] - second[2])

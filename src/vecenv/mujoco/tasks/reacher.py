@@ -65,5 +65,5 @@ class Reacher(Task, id="Reacher-v5", max_episode_steps=50):
 
 
 def apart(s: Any, p: Any, axis: int) -> float:
-    """From the target to the fingertip, along an axis."""
+    """Distance from the target to the fingertip along an axis."""
     return s.xpos[p.fingertip, axis] - s.xpos[p.target, axis]

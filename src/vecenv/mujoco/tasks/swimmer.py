@@ -54,7 +54,7 @@ class Swimmer(Task, id="Swimmer-v5", max_episode_steps=1000):
 
 
 class Swimmer4(Swimmer, id="Swimmer-v4", max_episode_steps=1000):
-    """Gymnasium's Swimmer-v4: other infos."""
+    """Gymnasium's Swimmer-v4: with other infos."""
 
     info = {}
     step_info = {

@@ -1,4 +1,4 @@
-"""Walker2d: a Hopper with two legs, whose state may be anything."""
+"""Walker2d: a Hopper with two legs and no bounds on its state."""
 
 from __future__ import annotations
 

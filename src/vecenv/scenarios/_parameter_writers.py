@@ -1,4 +1,4 @@
-"""How parameter sets reach envs: columns of kernels, constructor arguments and reset options of Python envs."""
+"""How parameter sets reach envs: columns of kernels; constructor arguments and reset options of Python envs."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ from vecenv.scenarios._noise import Noise
 from vecenv.scenarios._sets import ABSENT, Columns, Scenarios, Values, sets_of
 
 
-class Room(Protocol):
-    """Where parameter sets of a vector env go."""
+class ParameterWriter(Protocol):
+    """Writes parameter sets to the envs of a vector env."""
 
     def prime(self, rows: np.ndarray, columns: Columns, noise: Noise) -> None:
-        """Make these the parameters of the next episode of `rows`, whichever op begins it."""
+        """Set the parameters of the next episode of `rows`, whichever op starts it."""
         ...
 
     def reset_options(self, given: ResetOptions, sets: Sequence[Values]) -> Any:
-        """Options for a reset of the vector env: what a user gave, beside each row's parameter set."""
+        """Options for a reset of the vector env: the user's options together with each row's parameter set."""
         ...
 
 
-def room_of(
+def parameter_writer(
     envs: VectorEnv, scenarios: Iterable[Scenarios], source: Any = None, kwargs: Collection[str] | None = None
-) -> Room:
-    """Find where the parameters of scenarios go, and check that there is such a place.
+) -> ParameterWriter:
+    """The writer for the parameters of scenarios, after checking that the envs have these parameters.
 
     Args:
-        envs: the vector env itself, without wrappers.
-        scenarios: all that are to be used.
-        source: what makes its envs, if it is not in `envs.spec`.
-        kwargs: names of parameters that are constructor arguments; None: as the constructor's signature says.
+        envs: the vector env, without wrappers.
+        scenarios: all scenarios that will be used.
+        source: what its envs are made from, if it is not in `envs.spec`.
+        kwargs: names of parameters that are constructor arguments; None: those in the constructor's signature.
 
     Raises:
-        ConfigError: the env has no such parameter, or cannot have such a value.
+        ConfigError: the env has no such parameter, or a value is not valid for it.
     """
     scenarios = list(scenarios)
     if isinstance(envs.engine, CompiledEngine):
-        return KernelRoom(envs.engine, scenarios)
+        return KernelParameters(envs.engine, scenarios)
     names = list(dict.fromkeys(name for one in scenarios for name in one.names))
-    return PythonRoom(envs, _sorted_out(source if envs.spec is None else envs.spec, names, kwargs))
+    return PythonParameters(envs, _constructor_names(source if envs.spec is None else envs.spec, names, kwargs))
 
 
-class KernelRoom:
-    """A kernel's parameters are columns; those that an episode's set does not have are as the envs were made."""
+class KernelParameters:
+    """Writes the parameter columns of a kernel. Parameters that are not in a set keep the values of `make`."""
 
     def __init__(self, engine: CompiledEngine, scenarios: Iterable[Scenarios]) -> None:
         self._engine = engine
@@ -72,7 +72,7 @@ class KernelRoom:
             self._engine.set_parameters(rows, made)
 
     def _filled(self, name: str, rows: np.ndarray, column: np.ndarray | None) -> np.ndarray:
-        if name not in self._made:  # a curriculum came up with it
+        if name not in self._made:  # a later stage of a curriculum introduced the name
             _check_names(self._engine.kernel, [name], self._engine.kernel.params)
         general = self._made[name][rows]
         if column is None:
@@ -88,10 +88,10 @@ class KernelRoom:
         return given
 
 
-class PythonRoom:
-    """Python envs take reset options, and constructor arguments by being built again.
+class PythonParameters:
+    """Passes parameters to Python envs: as reset options, or as constructor arguments of a newly built env.
 
-    An env that was built again has a new random stream, so each of its episodes is seeded.
+    A newly built env has a new random generator, so each of its episodes is seeded.
     """
 
     def __init__(self, envs: VectorEnv, kwargs: frozenset[str]) -> None:
@@ -112,7 +112,7 @@ class PythonRoom:
         return Renewal({name: value for name, value in values.items() if name in self._kwargs}, merged)
 
 
-def _sorted_out(source: Any, names: list[str], kwargs: Collection[str] | None) -> frozenset[str]:
+def _constructor_names(source: Any, names: list[str], kwargs: Collection[str] | None) -> frozenset[str]:
     """Which of the names are constructor arguments."""
     kernel, source = _kernel_of(source)
     arguments = _arguments(source)
@@ -127,19 +127,19 @@ def _sorted_out(source: Any, names: list[str], kwargs: Collection[str] | None) -
         hint = did_you_mean(name, arguments, cutoff=0.8)
         if hint and name not in arguments:
             raise ConfigError(
-                f"scenario parameter {name!r} is no argument of this env{hint} (if it is a reset option, say so: "
+                f"scenario parameter {name!r} is not an argument of this env{hint} (if it is a reset option, say so: "
                 "kwargs=[] names the parameters that are constructor arguments)"
             )
     return frozenset(names) & frozenset(arguments)
 
 
 def _kernel_of(source: Any) -> tuple[Kernel | None, Any]:
-    """The kernel that says which parameters there are, and where a Python env of it takes constructor arguments."""
+    """The kernel that defines the parameters, if any, and what a Python env's constructor arguments are read from."""
     if not isinstance(source, EnvSpec):
         return None, source
     entry = source.entry_point
     if isinstance(entry, functools.partial) and entry.args and isinstance(entry.args[0], Kernel):
-        return entry.args[0], None  # the kernel in plain Python: its parameters are reset options
+        return entry.args[0], None  # the kernel runs in Python: its parameters are reset options
     return find_build(source.id)[0], source
 
 
@@ -154,7 +154,7 @@ def _arguments(source: Any) -> list[str]:
         return []
     try:
         parameters = inspect.signature(source).parameters.values()
-    except (TypeError, ValueError):  # it is not written in Python
+    except (TypeError, ValueError):  # not a Python function
         return []
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [parameter.name for parameter in parameters if parameter.kind in named]
