@@ -22,7 +22,9 @@ from vecenv.errors import ConfigError, EngineRefused
 _PROBE_SECONDS = 0.02
 
 
-def choose(engine: Any, options: Mapping[str, Any], source: Source, request: Request) -> tuple[EngineBuilder, str]:
+def choose(
+    engine: Any, options: Mapping[str, Any], source: Source, request: Request
+) -> tuple[EngineBuilder | EngineOptions, str]:
     """The engine to build and why.
 
     Args:
@@ -44,7 +46,7 @@ def choose(engine: Any, options: Mapping[str, Any], source: Source, request: Req
     return asked, f"engine={asked.name!r} was asked for"
 
 
-def find_engine(engine: Any, options: Mapping[str, Any]) -> EngineBuilder:
+def find_engine(engine: Any, options: Mapping[str, Any]) -> EngineBuilder | EngineOptions:
     """The engine object that a name and options, or an object and options, stand for."""
     if isinstance(engine, (str, type)) or not _is_engine(engine):
         kind = registry.find(engine)

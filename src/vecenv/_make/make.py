@@ -17,7 +17,7 @@ from vecenv._make.decorate import decorate
 from vecenv._make.options import check_request, of_rows, split_options
 from vecenv._make.source import resolve
 from vecenv.engines import Engine, SupportsSummary
-from vecenv.engines.options import EngineBuilder
+from vecenv.engines.options import EngineBuilder, EngineOptions
 from vecenv.engines.python.factories import Wrapper
 from vecenv.errors import ConfigTypeError
 
@@ -26,7 +26,7 @@ def make(
     env: Any,
     num_envs: int = 1,
     *,
-    engine: str | EngineBuilder = "auto",
+    engine: str | EngineBuilder | EngineOptions = "auto",
     workers: int | None = None,
     batch_size: int | None = None,
     autoreset: str | AutoresetMode = "next-step",
@@ -124,7 +124,7 @@ def make(
     return envs
 
 
-def _checked(asked: EngineBuilder, built: Any) -> Engine:
+def _checked(asked: object, built: Any) -> Engine:
     """The engine that an object of others built, if it is one."""
     missing = [
         name for name in ("name", "batch", "facts", "send", "recv", "pending", "close") if not hasattr(built, name)

@@ -13,7 +13,8 @@ from gymnasium.envs.registration import EnvSpec
 from vecenv._make.make import make
 from vecenv._make.source import find_build
 from vecenv._util.checks import positive_int
-from vecenv.engines import EngineBuilder, registry
+from vecenv.engines import registry
+from vecenv.engines.options import EngineBuilder, EngineOptions
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.evaluation._background import Running
 from vecenv.evaluation._jobs import Jobs, plan_jobs
@@ -40,7 +41,7 @@ def evaluate(
     seeds: int | Sequence[int] = ...,
     scenarios: Any = ...,
     num_envs: int | None = ...,
-    engine: str | EngineBuilder = ...,
+    engine: str | EngineBuilder | EngineOptions = ...,
     deterministic: bool = ...,
     background: Literal[False] = ...,
     confidence: float = ...,
@@ -60,7 +61,7 @@ def evaluate(
     seeds: int | Sequence[int] = 1,
     scenarios: Any = None,
     num_envs: int | None = None,
-    engine: str | EngineBuilder = "auto",
+    engine: str | EngineBuilder | EngineOptions = "auto",
     deterministic: bool = True,
     background: bool = False,
     confidence: float = 0.95,
