@@ -149,10 +149,10 @@ class PythonRow:
         self.env.params = self.env._own_params
 
 
-@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+@pytest.mark.parametrize("mode", ["next-step", "same-step"])
 def test_the_transition_as_it_is_written_is_what_native_code_does(mode):
     count, limit = 5, 12
-    alive, done = (Op.STEP, Op.RESET) if mode == "next_step" else (Op.ROLL, Op.ROLL)
+    alive, done = (Op.STEP, Op.RESET) if mode == "next-step" else (Op.ROLL, Op.ROLL)
     envs = vecenv.make("CartPole-v1", count, engine="compiled", autoreset=mode, max_episode_steps=limit)
     kernel, *layouts = kernel_and_layouts("CartPole-v1")
     rows = [PythonRow(kernel, slots_of(kernel, *layouts), limit) for _ in range(count)]
@@ -186,9 +186,9 @@ def test_the_transition_as_it_is_written_is_what_native_code_does(mode):
             row.run(alive, done)
         same()
         for number, row in enumerate(rows):
-            if (row.columns["TERMINATED"] or row.columns["TRUNCATED"]) and mode == "same_step":
+            if (row.columns["TERMINATED"] or row.columns["TRUNCATED"]) and mode == "same-step":
                 ended += 1
                 assert batch.final_obs[0][number].tobytes() == row.columns["obs"]["F"].tobytes()
-    assert ended > 5 or mode == "next_step"
+    assert ended > 5 or mode == "next-step"
     assert sum(row.columns["count"] for row in rows) > 5
     envs.close()

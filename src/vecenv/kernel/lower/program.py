@@ -76,7 +76,7 @@ class Program:
 
 def _text_of(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        return f"array({value.dtype}, {value.shape}, {np.ascontiguousarray(value).tobytes().hex()})"
+        return f"array('{value.dtype}', {value.shape}, '{np.ascontiguousarray(value).tobytes().hex()}')"
     if isinstance(value, tuple):
         return f"({', '.join(map(_text_of, value))})"
     if isinstance(value, np.generic):
