@@ -50,7 +50,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
         unknown -= names
     if unknown and [Path(argument).resolve() for argument in config.args] == [Path(__file__).parent]:
-        raise pytest.UsageError(f"tests/long_tests.txt names tests that do not exist: {sorted(unknown)}")
+        message = f"tests/long_tests.txt names tests that do not exist: {sorted(unknown)}"
+        os.write(_stderr, f"{message}\n".encode())  # xdist does not report what its processes raise here
+        raise pytest.UsageError(message)
 
 
 def _left_to_sync(item: Any) -> bool:

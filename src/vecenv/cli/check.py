@@ -83,8 +83,8 @@ def run(options: Options, screen: Screen) -> int:
 def _show_native(source: Source, screen: Screen) -> int:
     """Print the functions of a kernel and the row loop around them, as the compiler gets them."""
     from vecenv._batch.layout import Layout
-    from vecenv._make.builds import compiled_kwargs, find_build
-    from vecenv._make.tasks import task_kernel
+    from vecenv._make.source import find_build, task_kernel
+    from vecenv.engines.native.options import split_kwargs
     from vecenv.kernel.backend import find_backend, native_text
     from vecenv.mujoco._registry import find_task
 
@@ -95,7 +95,7 @@ def _show_native(source: Source, screen: Screen) -> int:
             f"{source.name} has no kernel, so there is no native code to show; write it as a class with @vecenv.kernel "
             "(see docs/kernels.md), or check it without --show-native"
         )
-    kwargs = compiled_kwargs(kernel, source.kwargs)[0]
+    kwargs = split_kwargs(kernel, source.kwargs)[0]
     if task is not None:
         kwargs = {name: value for name, value in kwargs.items() if name in kernel.params}
     observation, action = kernel.spaces(kernel.record(kernel.parameters(kwargs, 1)))
