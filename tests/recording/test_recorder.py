@@ -719,7 +719,7 @@ def test_builds_are_ids_references_or_named_as_unknown(tmp_path):
     assert (by_id["kind"], by_id["id"], by_id["kwargs"]) == ("id", "Acrobot-v1", {"render_mode": "rgb_array"})
     assert by_id["entry_point"] == "gymnasium.envs.classic_control.acrobot:AcrobotEnv"
     assert [part["kind"] for part in by_id["wrappers"]] == ["reference", "unknown"]
-    assert by_id["wrappers"][0]["where"] == "test_recorder:wrapped"
+    assert by_id["wrappers"][0]["where"] == f"{__name__}:wrapped"
     assert build(Diary, length=2.0)["kwargs"] == {"length": 2.0}
     partial = build(functools.partial(functools.partial(Diary, 3.0), how="kill"))
     assert (partial["args"], partial["kwargs"]) == ([3.0], {"how": "kill"})
