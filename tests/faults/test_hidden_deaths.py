@@ -77,7 +77,7 @@ def test_nor_are_they_stepped_if_a_second_interrupt_comes_when_the_first_is_deal
         with (
             pytest.raises(KeyboardInterrupt),
             interrupted(engine, "gone"),
-            interrupted(engine._staff, "_give_up", "after"),
+            interrupted(engine._pool, "_give_up", "after"),
         ):
             envs.step([SLOW], [2])
         envs.recv()
