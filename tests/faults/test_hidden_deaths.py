@@ -57,7 +57,7 @@ def test_its_idle_envs_need_a_reset(moment: str, call: str) -> None:
     with vecenv.make(ObedientEnv.many(4), **FORKED) as envs:
         envs.reset(seed=0)
         kill_worker_of(envs, 0)
-        with pytest.raises(KeyboardInterrupt), interrupted(envs.engine._staff, "_give_up", moment):  # type: ignore[attr-defined]  # of this engine
+        with pytest.raises(KeyboardInterrupt), interrupted(envs.engine._pool, "_give_up", moment):  # type: ignore[attr-defined]  # of this engine
             # Env 2 is in another worker; the death is seen meanwhile.
             envs.step([SLOW], [2]) if call == "step" else envs.call("poke")
         if call == "step":
@@ -77,7 +77,7 @@ def test_nor_are_they_stepped_if_a_second_interrupt_comes_when_the_first_is_deal
         with (
             pytest.raises(KeyboardInterrupt),
             interrupted(engine, "gone"),
-            interrupted(engine._staff, "_give_up", "after"),
+            interrupted(engine._pool, "_give_up", "after"),
         ):
             envs.step([SLOW], [2])
         envs.recv()
@@ -91,7 +91,7 @@ def test_a_restart_makes_up_for_it(call: str) -> None:
     with vecenv.make(ObedientEnv.many(4), **FORKED, on_error="restart") as envs:
         envs.reset(seed=0)
         kill_worker_of(envs, 0)
-        with pytest.raises(KeyboardInterrupt), interrupted(envs.engine._staff, "_restart"):  # type: ignore[attr-defined]  # of this engine
+        with pytest.raises(KeyboardInterrupt), interrupted(envs.engine._pool, "_restart"):  # type: ignore[attr-defined]  # of this engine
             envs.step([SLOW], [2])
         envs.recv()
         if call == "call":
@@ -104,7 +104,7 @@ def test_a_call_that_was_given_up_is_not_made_in_the_worker_that_is_started_next
     with vecenv.make(ObedientEnv.many(4), **FORKED, on_error="restart") as envs:
         envs.reset(seed=0)
         kill_worker_of(envs, 0)
-        with pytest.raises(KeyboardInterrupt), interrupted(envs.engine._staff, "_restart"):  # type: ignore[attr-defined]
+        with pytest.raises(KeyboardInterrupt), interrupted(envs.engine._pool, "_restart"):  # type: ignore[attr-defined]
             envs.set_attr("bonus", 5.0)
         assert envs.call("poke", 10) == (10, 11, 12, 13)
         assert envs.get_attr("bonus")[:2] == (0.0, 0.0)
@@ -116,7 +116,7 @@ def test_a_call_that_nobody_will_answer_is_not_waited_for(moment: str) -> None:
         envs.reset(seed=0)
         kill_worker_of(envs, 0)
         envs.call_async("poke")
-        with pytest.raises(KeyboardInterrupt), interrupted(envs.engine._staff, "_give_up", moment):  # type: ignore[attr-defined]  # of this engine
+        with pytest.raises(KeyboardInterrupt), interrupted(envs.engine._pool, "_give_up", moment):  # type: ignore[attr-defined]  # of this engine
             envs.call_wait()
         with within(5.0), pytest.raises(WorkerDied):
             envs.call_wait()
@@ -155,7 +155,7 @@ def test_rows_that_were_held_back_go_with_their_worker(interrupt: bool) -> None:
         os.kill(envs.engine.processes[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]  # of this engine
         envs.send([0], [0])
         if interrupt:
-            with pytest.raises(KeyboardInterrupt), interrupted(envs.engine._staff, "_give_up", "after"):  # type: ignore[attr-defined]
+            with pytest.raises(KeyboardInterrupt), interrupted(envs.engine._pool, "_give_up", "after"):  # type: ignore[attr-defined]
                 envs.recv(3)
         else:
             with pytest.raises(WorkerDied):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
@@ -37,7 +38,7 @@ Order = Literal["first-ready", "fixed"]
 _NOT_CALLABLE = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
 
 
-class VectorEnv(Transport):
+class VectorEnv(Transport, gymnasium.vector.VectorEnv):
     """Many environments as one.
 
     Use `vecenv.make` to build one. `step` and `reset` are Gymnasium's; `send` and `recv` work with the envs that are
