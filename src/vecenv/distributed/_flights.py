@@ -118,9 +118,9 @@ class Flights:
         """The actor, started again if it had failed."""
         if actor.error is None:
             return actor
-        return self._pool.revive(actor.number, self._life(actor, Fault.of(actor.error, "step", error=actor.error)))
+        return self._pool.restart(actor.number, self._last_seen_of(actor, Fault.of(actor.error, "step", error=actor.error)))
 
-    def _life(self, actor: RemoteActor, fault: Fault) -> LastSeen:
+    def _last_seen_of(self, actor: RemoteActor, fault: Fault) -> LastSeen:
         """The state from which the rows of a lost actor continue."""
         seen = self._seen[actor.number]
         kept = {**seen.kept, "restarts": seen.kept["restarts"] + 1}
@@ -154,7 +154,7 @@ class Flights:
             raise error
         try:
             flight.actor = self._pool.restart(
-                actor, error, self._steps[actor.number], lambda fault: self._life(actor, fault)
+                actor, error, self._steps[actor.number], lambda fault: self._last_seen_of(actor, fault)
             )
         except RestartLimit as limit:
             actor.error = limit

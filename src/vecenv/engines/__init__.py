@@ -256,7 +256,7 @@ class SupportsWarnings(Protocol):
 
     Attributes:
         warnings: texts. At the end of a call the front makes warnings of them and empties this very list. Then nothing
-            is pending: Python can be told to raise warnings as errors.
+            is pending: a warning filter may raise them as errors.
     """
 
     warnings: list[str]
