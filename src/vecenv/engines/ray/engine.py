@@ -110,7 +110,7 @@ class RayEngine:
             mine = rows[self._worker_of[rows] == actor.number]
             if len(mine):
                 check_resets(self.batch, mine)
-                self._pool.restart(actor.number, None)
+                self._pool.replace(actor.number, None)
         rows = np.sort(rows)
         self._unlaunched = [self._flight(int(number), rows) for number in np.unique(self._worker_of[rows])]
         self._pending.open(rows)  # if an interrupt comes from here on, the next call sends the requests

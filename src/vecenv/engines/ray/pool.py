@@ -64,7 +64,7 @@ class Pool:
         self.actors.extend(self._create(number, None) for number in range(len(self._bounds)))
         return self._build(self.actors)
 
-    def restart(self, number: int, last_seen: Any) -> RemoteActor:
+    def replace(self, number: int, last_seen: Any) -> RemoteActor:
         """A new actor in the place of a lost one. Raises EnvError if it cannot be had."""
         dead = self.actors[number]
         self.kill(dead)
@@ -102,7 +102,7 @@ class Pool:
         while True:
             try:
                 self._policies[actor.number].allow(fault, now)
-                return self.restart(actor.number, last_seen(reported))
+                return self.replace(actor.number, last_seen(reported))
             except RestartLimit as limit:
                 limit.rows = actor.rows
                 raise
