@@ -118,7 +118,9 @@ class Flights:
         """The actor, started again if it had failed."""
         if actor.error is None:
             return actor
-        return self._pool.replace(actor.number, self._last_seen_of(actor, Fault.of(actor.error, "step", error=actor.error)))
+        return self._pool.replace(
+            actor.number, self._last_seen_of(actor, Fault.of(actor.error, "step", error=actor.error))
+        )
 
     def _last_seen_of(self, actor: RemoteActor, fault: Fault) -> LastSeen:
         """The state from which the rows of a lost actor continue."""
