@@ -55,6 +55,7 @@ def test_a_test_that_hangs_or_crashes_leaves_the_others_alone(ignored: list[sign
     (tmp_path / "test_all.py").write_text(TESTS)
     (tmp_path / "rllib").mkdir()
     (tmp_path / "rllib" / "test_ray.py").write_text(WITH_RAY)
+    (tmp_path / "long_tests.txt").write_text("")
     (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text().replace("+ 20", "+ 2"))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n", "3", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, tmp_path],

@@ -127,13 +127,13 @@ def test_what_is_left_of_it_does_not_keep_the_front_awake() -> None:
     with vecenv.make(ObedientEnv.many(4), **FORKED) as envs:
         envs.reset(seed=0)
         kill_worker_of(envs, 0)
-        world: Any = envs.engine._world  # type: ignore[attr-defined]  # of this engine
-        with pytest.raises(KeyboardInterrupt), interrupted(world, "unwatch"):
+        backend: Any = envs.engine._backend  # type: ignore[attr-defined]  # of this engine
+        with pytest.raises(KeyboardInterrupt), interrupted(backend, "unwatch"):
             envs.step([SLOW], [2])
         envs.recv()
-        assert world._poll.poll(0) == []
+        assert backend._poll.poll(0) == []
         envs.reset(seed=1)
-        assert world._poll.poll(0) == []
+        assert backend._poll.poll(0) == []
 
 
 class NotANumber(ObedientEnv):
