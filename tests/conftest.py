@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import warnings
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def _left_to_sync(item: Any) -> bool:
     """Whether this is one of the five cases in six that `mostly_on_sync` (tests/twins.py) tries on sync alone."""
     if item.get_closest_marker("mostly_on_sync") is None or item.callspec.params["engine"] == "sync":
         return False
-    return sum(item.callspec.indices.values()) % 6 > 0
+    return zlib.crc32(item.nodeid.encode()) % 6 > 0
 
 
 @pytest.hookimpl(optionalhook=True)
