@@ -91,7 +91,14 @@ def test_an_argument_that_the_engine_cannot_honour_is_refused(engine, name):
 @pytest.mark.parametrize("name", ASKED)
 def test_an_argument_that_the_engine_can_honour_is_accepted(engine, name, tmp_path):
     if (engine, name) not in CANNOT:
-        made(engine, record_folder=tmp_path, **{name: ASKED[name]}).close()
+        folder = {"record_folder": tmp_path} if name == "record" else {}
+        made(engine, **folder, **{name: ASKED[name]}).close()
+
+
+@pytest.mark.parametrize("given", [{"record_folder": "elsewhere"}, {"record_limit": 1000}])
+def test_where_and_how_much_to_record_is_refused_without_a_recorder(given):
+    with pytest.raises(ConfigError, match=f"{next(iter(given))}=.* is for record='last-episode', which was not given"):
+        made("sync", **given)
 
 
 @pytest.mark.parametrize("engine", ["compiled", "sync", "thread"])

@@ -258,7 +258,7 @@ def test_packed_actions_are_what_gymnasium_would_hand_to_each_env(kind, count):
         actions = batched.sample()
         packed = layout.pack(actions, count)
         assert [column.dtype for column in packed] == [leaf.dtype for leaf in layout.leaves]
-        assert_same(list(layout.lister(packed)(slice(None), count)), list(iterate(batched, actions)))
+        assert_same(list(layout.read_many(packed)(slice(None), count)), list(iterate(batched, actions)))
 
 
 def test_a_tuple_that_could_be_a_batch_is_the_batch_as_in_gymnasium():

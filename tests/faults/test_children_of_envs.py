@@ -12,7 +12,7 @@ import pytest
 from tests.faults.faulty import START_METHODS, actions, fails, faulty, until, walk, with_every_start_method
 from tests.faults.programs import program
 from tests.sampling import product
-from vecenv.engines.process.reaper import GUARD
+from vecenv.engines.process.reaper import REAPER
 from vecenv.errors import WorkerDied
 
 CHILDREN = ("fork-child", "session-child")
@@ -20,8 +20,8 @@ of_every_child = pytest.mark.parametrize("kind", CHILDREN)
 BODY = """
 envs = start({context!r}, {kind!r})
 envs.step([0] * 4)
-from vecenv.engines.process.reaper import GUARD
-print(GUARD.token)
+from vecenv.engines.process.reaper import REAPER
+print(REAPER.token)
 ready()
 """
 
@@ -112,7 +112,7 @@ def test_a_forked_child_of_the_front_does_not_keep_the_guard(tmp_path: Path) -> 
 def test_a_guard_that_is_gone_or_cannot_be_had_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     with faulty("process") as envs:
         envs.reset(seed=40)
-        for pid in guards(GUARD.token):
+        for pid in guards(REAPER.token):
             os.kill(pid, signal.SIGKILL)
         envs.engine.kill(1)  # type: ignore[attr-defined]
         fails(envs, 1, WorkerDied)

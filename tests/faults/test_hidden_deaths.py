@@ -14,7 +14,7 @@ import pytest
 
 import vecenv
 from tests.faults.faulty import within
-from vecenv.engines.process.reaper import GUARD
+from vecenv.engines.process.reaper import REAPER
 from vecenv.errors import NotFiniteError, NotResetError, WorkerDied
 from vecenv.gymnasium import AsyncVectorEnv
 from vecenv.testing import ObedientEnv
@@ -173,7 +173,7 @@ def test_a_descriptor_that_somebody_closed_keeps_nothing_else_open() -> None:
     os.close(liveness)
     envs.close()
     assert not worker._open
-    assert not GUARD._watched
+    assert not REAPER._watched
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(trace)
 

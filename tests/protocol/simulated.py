@@ -22,7 +22,7 @@ from vecenv._batch.faults import Fault
 from vecenv._batch.layout import Layout
 from vecenv.engines.facts import EnvFacts
 from vecenv.engines.process.ledger import WorkerLedger
-from vecenv.engines.process.shared import DONE, EAGER, MAILS, MESSAGES, PARKED, RING, WAITING, Control, SharedBlock
+from vecenv.engines.process.shared import DONE, EAGER, MAILS, MESSAGES, PARKED, RINGS, WAITING, Control, SharedBlock
 from vecenv.errors import WorkerDied, WorkerError, WorkerTimeout
 
 FACTS = EnvFacts(
@@ -331,7 +331,7 @@ class SimWorker:
     # --- as the front sees it ----------------------------------------------------------------------------------------
 
     def ring(self) -> None:
-        self.control.parent[RING] += 1
+        self.control.parent[RINGS] += 1
         self._backend.point()
         if self.control.worker[PARKED] and not self._backend.unlucky("drops"):
             self.wakes_at = 0.0
@@ -339,7 +339,7 @@ class SimWorker:
     def post(self, payload: bytes) -> None:
         self._backend.point()
         self.control.parent[MESSAGES] += 1
-        self.control.parent[RING] += 1
+        self.control.parent[RINGS] += 1
         self.channel.unsent.append(payload)
         if self._backend.random.random() < 0.7:  # else the socket is full
             self.channel.flush()
@@ -409,7 +409,7 @@ class SimWorker:
         ring = 0
         while True:
             yield from self._wait(ring)
-            ring = self._front[RING]
+            ring = self._front[RINGS]
             yield
             while self._read < self._front[MESSAGES]:
                 yield from self._block_for(lambda: self.channel.sent)
@@ -423,12 +423,12 @@ class SimWorker:
 
     def _wait(self, ring: int) -> Iterator[None]:
         for _ in range(self._backend.random.randrange(4)):
-            if self._front[RING] != ring:
+            if self._front[RINGS] != ring:
                 return
             yield
         self._words[PARKED] = 1
         yield
-        while self._front[RING] == ring:
+        while self._front[RINGS] == ring:
             self.wakes_at = self._backend.now + 1.0
             yield
         self._words[PARKED] = 0

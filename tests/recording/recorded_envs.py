@@ -143,7 +143,7 @@ def run_again(recording, factory):
     """
     env = factory()
     layouts = Layout(env.observation_space), Layout(env.action_space)
-    list_actions = layouts[1].lister([_column(column) for column in recording.actions])
+    list_actions = layouts[1].read_many([_column(column) for column in recording.actions])
     actions = list_actions(slice(None), recording.steps) if recording.steps else []
     how = {"seed": recording.start["seed"]} if recording.start["kind"] == "seed" else {}
     if recording.start["kind"] == "random-state":

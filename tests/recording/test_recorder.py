@@ -200,6 +200,23 @@ def test_the_episode_outlives_the_worker(tmp_path, context, wrong, how, autorese
     assert len(os.listdir(tmp_path)) == 1
 
 
+def test_ctrl_c_while_a_hang_is_written_loses_neither_the_hang_nor_the_interrupt(tmp_path, monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with make(tmp_path, "process") as envs:
+        player = Player(envs)
+        envs.reset(seed=1)
+        player.until_fresh()
+        with monkeypatch.context() as patch:
+            patch.setattr(files.Folder, "write", interrupt)
+            envs.send([0, HANG, 0, 0, 0])
+            with pytest.raises(KeyboardInterrupt):
+                envs.recv(timeout=0.5)
+        envs.reset()  # kills the worker that hangs, because the front knows that a recv timed out
+        assert envs.recording(1).steps == 0
+
+
 @pytest.mark.parametrize("engine", ["thread", "process"])
 def test_a_hang_is_recorded_once(tmp_path, engine):
     with make(tmp_path, engine, timeout=0.7) as envs:

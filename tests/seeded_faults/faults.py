@@ -240,7 +240,7 @@ RESTART = (
         breaks="A worker that is started again waits for no message that its predecessor was sent.",
         mechanism="restart",
         file="engines/process/pool.py",
-        old="self._block.parent[worker.number, [RING, MESSAGES]] = 0",
+        old="self._block.parent[worker.number, [RINGS, MESSAGES]] = 0",
         new="self._block.parent[worker.number, RING] = 0",
         near=("faults/test_calls.py", "faults/test_hidden_deaths.py"),
     ),

@@ -84,7 +84,7 @@ class Layout:
         """A function `(row)` that returns one env's value. Arrays in it are views of the columns."""
         return _tree_reader(self.space, iter(columns), observation=True)
 
-    def lister(self, columns: Columns) -> Callable[[Any, int], Sequence[Any]]:
+    def read_many(self, columns: Columns) -> Callable[[Any, int], Sequence[Any]]:
         """A function `(index, count)` that returns copies of the values of the `count` rows that `index` picks."""
         if self._flat:
             (column,) = columns

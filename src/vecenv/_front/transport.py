@@ -244,12 +244,14 @@ class Transport(gymnasium.vector.VectorEnv):
         started = time.perf_counter()
         try:
             self._undelivered = rows = self._decorated.recv(count, timeout)
-        except EnvError as error:
-            self._call_order.broken = True
-            if isinstance(error, WorkerTimeout):
-                self._timed_out_after = timeout
-            else:
-                self._call_order.failed(np.array(error.rows))
+        except BaseException as error:
+            failure = error if isinstance(error, EnvError) else error.__context__  # Ctrl-C while it was being recorded
+            if isinstance(failure, EnvError):
+                self._call_order.broken = True
+                if isinstance(failure, WorkerTimeout):
+                    self._timed_out_after = timeout
+                else:
+                    self._call_order.failed(np.array(failure.rows))
             raise
         self._last_exchange = time.perf_counter()
         self._seconds_waiting += self._last_exchange - started

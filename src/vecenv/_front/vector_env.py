@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from vecenv.engines.recording.recording import Recording
 
 T = TypeVar("T")
-Order = Literal["first-ready", "fixed"]
 _NOT_CALLABLE = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
 
 

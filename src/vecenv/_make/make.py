@@ -18,7 +18,7 @@ from vecenv._make.options import check_request, of_rows, split_options
 from vecenv._make.source import resolve
 from vecenv.engines import Engine, SupportsSummary
 from vecenv.engines.options import EngineBuilder, EngineOptions
-from vecenv.engines.python.factories import Wrapper
+from vecenv.engines.python.factories import EnvWrapper
 from vecenv.errors import ConfigTypeError
 
 
@@ -37,7 +37,7 @@ def make(
     check_finite: Policy | Mapping[str, Policy] | None = None,
     observation_mode: Any = "same",
     env_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
-    wrappers: Sequence[Wrapper] | None = None,
+    wrappers: Sequence[EnvWrapper] | None = None,
     preprocessing: Any = None,
     record: Literal["last-episode"] | None = None,
     record_folder: str | os.PathLike[str] = "recordings",

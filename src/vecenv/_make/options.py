@@ -101,8 +101,15 @@ def check_request(
         wrappers=check_wrappers(wrappers),
         record=record,
         record_folder=_check_folder(record, record_folder),
-        record_limit=positive_int("record_limit", record_limit),
+        record_limit=_check_limit(record, record_limit),
     )
+
+
+def _check_limit(record: Any, limit: Any) -> int:
+    """Bytes of recordings to keep in memory."""
+    if record is None and not _same(limit, Request.record_limit):
+        raise ConfigError(f"record_limit={limit!r:.40} is for record='last-episode', which was not given")
+    return positive_int("record_limit", limit)
 
 
 def of_rows(request: Request, count: int) -> Request:
@@ -122,6 +129,8 @@ def _check_folder(record: Any, folder: Any) -> Path:
         raise ConfigTypeError(f"record_folder must be a path, got {type(folder).__name__} {folder!r:.40}")
     path = Path(os.fsdecode(folder)).absolute()
     if record is None:
+        if not _same(folder, Request.record_folder) and not _same(folder, str(Request.record_folder)):
+            raise ConfigError(f"record_folder={str(folder)!r} is for record='last-episode', which was not given")
         return path
     if not isinstance(record, str) or record != "last-episode":
         raise ConfigError(f"record must be 'last-episode' or None, got {record!r:.40}")

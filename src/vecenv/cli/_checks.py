@@ -18,7 +18,7 @@ import numpy as np
 
 from vecenv._batch.layout import Layout
 from vecenv.cli._screen import short
-from vecenv.cli._sources import Source, space_words
+from vecenv.cli._sources import EnvSource, space_words
 from vecenv.cli._values import bare, bits, misfit, not_finite
 from vecenv.engines import Sync, registry
 
@@ -44,7 +44,7 @@ class Subject:
         engine: the engine that suits best, and why; set by the last check.
     """
 
-    def __init__(self, source: Source, steps: int, seed: int) -> None:
+    def __init__(self, source: EnvSource, steps: int, seed: int) -> None:
         self.source, self.steps, self.seed = source, steps, seed
         self.engine: dict[str, Any] = {}
 

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv.cli._sources import Source
+from vecenv.cli._sources import EnvSource
 from vecenv.engines import Compiled, registry
 
 PROCESSES = 64
@@ -33,11 +33,11 @@ class Contestant:
     """
 
     name: str
-    build: Callable[[Source, int], Running]
+    build: Callable[[EnvSource, int], Running]
     most: int = 1 << 20
 
 
-def contestants(source: Source) -> tuple[list[Contestant], dict[str, str]]:
+def contestants(source: EnvSource) -> tuple[list[Contestant], dict[str, str]]:
     """The contestants that can run this env, and the reasons why others cannot."""
     found, missing = [], {}
     for kind in registry.classes():
@@ -64,7 +64,7 @@ def contestants(source: Source) -> tuple[list[Contestant], dict[str, str]]:
     return found, missing
 
 
-def _reason(module: str, source: Source) -> str | None:
+def _reason(module: str, source: EnvSource) -> str | None:
     """Why a library cannot run this env, None if it can."""
     if importlib.util.find_spec(module) is None:
         return "not installed"
@@ -82,7 +82,7 @@ def _reason(module: str, source: Source) -> str | None:
     return None
 
 
-def _factory(source: Source) -> Callable[[], Any]:
+def _factory(source: EnvSource) -> Callable[[], Any]:
     """One Python env."""
     from vecenv._make.source import find_build
     from vecenv.engines.python.factories import factories
@@ -102,19 +102,19 @@ def _stepping(envs: Any, space: gymnasium.Space[Any], count: int) -> Running:
     return lambda turn: envs.step(actions[turn % len(actions)]), envs.close
 
 
-def _ours(source: Source, count: int, **options: Any) -> Running:
+def _ours(source: EnvSource, count: int, **options: Any) -> Running:
     envs = source.make(count, **options)
     envs.reset(seed=0)
     return _stepping(envs, envs.single_action_space, count)
 
 
-def _gymnasium_sync(source: Source, count: int) -> Running:
+def _gymnasium_sync(source: EnvSource, count: int) -> Running:
     envs = gymnasium.vector.SyncVectorEnv([_factory(source)] * count)
     envs.reset(seed=0)
     return _stepping(envs, envs.single_action_space, count)
 
 
-def _gymnasium_async(source: Source, count: int) -> Running:
+def _gymnasium_async(source: EnvSource, count: int) -> Running:
     envs = gymnasium.vector.AsyncVectorEnv([_factory(source)] * count)
     envs.reset(seed=0)
     return _stepping(envs, envs.single_action_space, count)
@@ -127,19 +127,19 @@ def _sb3(envs: Any, count: int) -> Running:
     return lambda turn: envs.step(actions[turn % len(actions)]), envs.close
 
 
-def _sb3_dummy(source: Source, count: int) -> Running:
+def _sb3_dummy(source: EnvSource, count: int) -> Running:
     from stable_baselines3.common.vec_env import DummyVecEnv  # pyright: ignore[reportMissingImports]  # optional
 
     return _sb3(DummyVecEnv([_factory(source)] * count), count)
 
 
-def _sb3_subproc(source: Source, count: int) -> Running:
+def _sb3_subproc(source: EnvSource, count: int) -> Running:
     from stable_baselines3.common.vec_env import SubprocVecEnv  # pyright: ignore[reportMissingImports]  # optional
 
     return _sb3(SubprocVecEnv([_factory(source)] * count), count)
 
 
-def _envpool(source: Source, count: int) -> Running:
+def _envpool(source: EnvSource, count: int) -> Running:
     import envpool  # pyright: ignore[reportMissingImports]  # optional
 
     envs: Any = envpool.make_gymnasium(str(source.id), num_envs=count, seed=0)
@@ -148,7 +148,7 @@ def _envpool(source: Source, count: int) -> Running:
     return lambda turn: envs.step(actions[turn % len(actions)]), envs.close
 
 
-def _pufferlib(source: Source, count: int) -> Running:
+def _pufferlib(source: EnvSource, count: int) -> Running:
     import pufferlib.emulation  # pyright: ignore[reportMissingImports]  # optional
     import pufferlib.vector  # pyright: ignore[reportMissingImports]  # optional
 

@@ -10,7 +10,7 @@ import numpy as np
 from vecenv.cli._films import FPS, checked_frame, drawing
 from vecenv.cli._policies import Random
 from vecenv.cli._screen import Bar
-from vecenv.cli._sources import Source
+from vecenv.cli._sources import EnvSource
 from vecenv.evaluation._policies import Actor
 
 
@@ -33,7 +33,7 @@ class Sink(Protocol):
 
 
 def play(
-    source: Source,
+    source: EnvSource,
     policy: Any,
     open_sink: Callable[[float], Sink],
     *,
@@ -92,7 +92,7 @@ def _episode(
     return {"seed": seed, "return": total, "length": length, "ended": done}
 
 
-def _drawn(source: Source) -> Any:
+def _drawn(source: EnvSource) -> Any:
     """One env that can be rendered."""
     with drawing(source.name):
         return source.make(1, engine="sync", autoreset="disabled", env_kwargs={"render_mode": "rgb_array"})

@@ -28,7 +28,7 @@ _CONFIG = {"env": str, "algo": str, "kwargs": dict, "engine": str, "steps": int}
 
 
 @dataclass(frozen=True)
-class Source:
+class EnvSource:
     """An env named on the command line.
 
     Attributes:
@@ -77,7 +77,7 @@ class Checkpoint:
     config: dict[str, Any]
 
 
-def find_env(name: str, kwargs: Mapping[str, Any] | None = None) -> Source:
+def find_env(name: str, kwargs: Mapping[str, Any] | None = None) -> EnvSource:
     """The env of an id, of `module:Class`, or of `path/file.py:Class`.
 
     Raises:
@@ -88,7 +88,7 @@ def find_env(name: str, kwargs: Mapping[str, Any] | None = None) -> Source:
     if sign and not name.startswith(f"{NAMESPACE}:"):
         found = _imported(name, module, attribute)
         if found is not None:
-            return Source(name, found, kwargs)
+            return EnvSource(name, found, kwargs)
     kernel, _ = find_build(name)
     if kernel is None:
         try:
@@ -97,7 +97,7 @@ def find_env(name: str, kwargs: Mapping[str, Any] | None = None) -> Source:
             ids = [*kernel_ids(), *(id for id in gymnasium.registry if not id.startswith(f"{NAMESPACE}/"))]
             hint = did_you_mean(name, ids, "see `vecenv list`, or name a class: module:Class")
             raise UnknownEnv(f"there is no env {name!r}{hint}") from error
-    return Source(name, name, kwargs)
+    return EnvSource(name, name, kwargs)
 
 
 def _imported(name: str, module: str, attribute: str) -> Any:
@@ -190,7 +190,7 @@ def read_run(run: Path) -> tuple[Path | None, dict[str, Any]]:
     return run, found
 
 
-def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any]) -> Source:
+def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any]) -> EnvSource:
     """The env that a checkpoint was trained on, or the env named by --env."""
     name = env or checkpoint.config.get("env") or _stored(checkpoint)["env_id"]
     if name is None:
@@ -236,7 +236,7 @@ def _check_harmless(name: str, checkpoint: Checkpoint) -> None:
         raise ConfigError(f"{run} would run its own code, {place}; if you trust it, pass --env {name}")
 
 
-def _check_is_env(source: Source, checkpoint: Checkpoint) -> None:
+def _check_is_env(source: EnvSource, checkpoint: Checkpoint) -> None:
     """Raise ConfigError if a file names an arbitrary function: it would be called with arguments from that file."""
     env = source.env
     is_env = (

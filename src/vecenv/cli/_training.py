@@ -18,7 +18,7 @@ from vecenv.cli._policies import acting
 from vecenv.cli._run_files import RunFiles, new_run
 from vecenv.cli._screen import Screen, short, sparkline
 from vecenv.cli._signals import StopRequest, stop_request
-from vecenv.cli._sources import Checkpoint, Source, env_of, find_checkpoint, find_env, load_trainer
+from vecenv.cli._sources import Checkpoint, EnvSource, env_of, find_checkpoint, find_env, load_trainer
 from vecenv.errors import ConfigError, VecenvError
 from vecenv.evaluation._plot import need_matplotlib
 from vecenv.trainers import PPO, SAC, a2c
@@ -39,7 +39,7 @@ class Job:
     """A run that starts or continues."""
 
     trainer: Any
-    source: Source
+    source: EnvSource
     files: RunFiles
     algo: str
     steps: int
@@ -215,7 +215,7 @@ def _describe(job: Job) -> str:
     return f"{job.algo.upper()} on {envs.num_envs} {job.source.title}, {job.steps:,} steps ({reason})"
 
 
-def _envs(source: Source, engine: Any, config: Any) -> Any:
+def _envs(source: EnvSource, engine: Any, config: Any) -> Any:
     """The trainer's envs: the id, which it stores in checkpoints, or vector envs."""
     if source.id is not None and engine == "auto":
         return source.id
@@ -226,7 +226,7 @@ def _envs(source: Source, engine: Any, config: Any) -> Any:
     return [source.make(count, engine=engine, autoreset="same-step", copy=False) for _ in range(groups)]
 
 
-def _settings(options: Any, source: Source) -> Any:
+def _settings(options: Any, source: EnvSource) -> Any:
     """The trainer's settings: the defaults for this env, with the options."""
     if options.algo == "sac":
         usual = SAC.defaults_for(source.name)

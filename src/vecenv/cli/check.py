@@ -22,7 +22,7 @@ from rich.text import Text
 
 from vecenv.cli._options import Flag, Pairs, pairs
 from vecenv.cli._screen import Screen
-from vecenv.cli._sources import Source, find_env
+from vecenv.cli._sources import EnvSource, find_env
 from vecenv.errors import ConfigError
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
@@ -80,7 +80,7 @@ def run(options: Options, screen: Screen) -> int:
     return 1 if bad else 0
 
 
-def _show_native(source: Source, screen: Screen) -> int:
+def _show_native(source: EnvSource, screen: Screen) -> int:
     """Print the functions of a kernel and the row loop around them, as the compiler gets them."""
     from vecenv._batch.layout import Layout
     from vecenv._make.source import find_build, task_kernel

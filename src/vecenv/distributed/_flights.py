@@ -13,7 +13,7 @@ from vecenv._front.rollout import Rollout
 from vecenv.distributed._actor import Collected
 from vecenv.distributed._fragment import Fragment
 from vecenv.engines.ray.actor import LastSeen, Seen
-from vecenv.engines.ray.pool import Pool
+from vecenv.engines.ray.pool import ActorPool
 from vecenv.engines.ray.remote import RemoteActor
 from vecenv.errors import RestartLimit, WorkerDied, env_error
 
@@ -37,7 +37,7 @@ class Flights:
         timeout: seconds to wait for a fragment; None: no limit.
     """
 
-    def __init__(self, pool: Pool, seen: list[Any], on_error: OnError, timeout: float | None) -> None:
+    def __init__(self, pool: ActorPool, seen: list[Any], on_error: OnError, timeout: float | None) -> None:
         self._pool = pool
         self._seen = seen
         self._on_error: OnError = on_error

@@ -21,7 +21,7 @@ from vecenv.engines import Ray, Request
 from vecenv.engines.facts import merge_facts
 from vecenv.engines.python.factories import check_wrappers
 from vecenv.engines.python.local import split
-from vecenv.engines.ray.pool import Pool
+from vecenv.engines.ray.pool import ActorPool
 from vecenv.engines.ray.remote import ActorLoad, load_of, summary_of
 from vecenv.errors import ClosedError, ConfigError, EngineRefused
 
@@ -110,7 +110,7 @@ class Rollouts:
         self._weights: Any = None
         self._updates = 0
         self._closed = False
-        self._pool = Pool(
+        self._pool = ActorPool(
             FragmentActor,
             bounds,
             lambda number, life: (builds[number], sys.path, bounds[number][0], life, self._plan),

@@ -32,7 +32,7 @@ class CheckFinite(Wrapper):
         keep: how many of the last actions of each env's episode the report has.
     """
 
-    transform: FiniteCheck
+    transform: FiniteTransform
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class CheckFinite(Wrapper):
         check_inf: bool = True,
         keep: int = 100,
     ) -> None:
-        super().__init__(env, FiniteCheck(action, check_inf, keep))
+        super().__init__(env, FiniteTransform(action, check_inf, keep))
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
         if seed is not None:
@@ -50,7 +50,7 @@ class CheckFinite(Wrapper):
         return super()._exchange_reset(seed, options)
 
 
-class FiniteCheck(Transform):
+class FiniteTransform(Transform):
     """Looks for NaN and infinity, and keeps the last actions.
 
     Attributes:

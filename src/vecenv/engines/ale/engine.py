@@ -17,7 +17,7 @@ from vecenv._batch.layout import Layout
 from vecenv._batch.seeding import NO_SEED
 from vecenv.atari._preprocessing import Preprocessing, ale_seed, frame_limit
 from vecenv.engines.ale.games import Games, GameSpec
-from vecenv.engines.ale.pool import Pool
+from vecenv.engines.ale.pool import GamePool
 from vecenv.engines.facts import BatchFacts
 from vecenv.engines.pending import PendingRows
 from vecenv.errors import InvalidAction, SpaceError, UnsupportedError
@@ -52,7 +52,7 @@ class AleEngine:
         threads: int | None = None,
     ) -> None:
         self.specs, self._options = list(specs), preprocessing
-        self._games: Any = Games(specs, preprocessing) if threads is None else Pool(specs, preprocessing, threads)
+        self._games: Any = Games(specs, preprocessing) if threads is None else GamePool(specs, preprocessing, threads)
         counts = [len(actions) for actions in self._games.actions]
         for row, actions in enumerate(counts):
             if actions != counts[0]:

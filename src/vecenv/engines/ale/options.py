@@ -33,7 +33,7 @@ class Ale(EngineOptions):
 
     Attributes:
         workers: None for one thread per game; a number for one pool of that many threads, which steps all games at
-            once. AtariGames of a pool must be the same, and their episodes must end with the game.
+            once. Games of a pool must be the same, and their episodes must end with the game.
         order: "first-ready", or "fixed": `recv` returns envs in the order of their sends, those of one send by id.
     """
 

@@ -10,7 +10,7 @@ from vecenv.atari._preprocessing import Preprocessing
 from vecenv.engines.ale.games import GameSpec, alive, native
 
 
-class Pool:
+class GamePool:
     """The same as `Games`, with less to do for each step; but steps are of all rows, and rows finish together.
 
     Attributes:

@@ -26,8 +26,8 @@ from vecenv.kernel.language.snapshot import generator, snapshot, try_out
 from vecenv.kernel.lower.columns import RNG_WORDS, fill_table, table_size
 from vecenv.kernel.lower.transition import FRESH, STALE
 
-RING = 4
-"""Buffers that observations rotate through with `copy=False`: an array stays as it is for the next RING - 1 steps."""
+BUFFERS = 4
+"""Buffers that observations rotate through with `copy=False`: an array is unchanged for the next BUFFERS - 1 steps."""
 _ROLL = int(Op.ROLL)
 _TRIALS = 4
 _clock = time.perf_counter_ns
@@ -105,7 +105,7 @@ class CompiledEngine:
         self._calls = [self._native.caller() for _ in range(threads)]
         self._native_threads = NativeThreads(threads)
         self._block = self._native.block
-        self._pace = _ThreadTuner(threads > 1 and count >= 2 * self._block)
+        self._tuner = _ThreadTuner(threads > 1 and count >= 2 * self._block)
         self._rings: list[_Ring] = []
         self._turn = 0
         self._busy = 0
@@ -142,14 +142,14 @@ class CompiledEngine:
     @property
     def checks_actions(self) -> bool:
         """Whether `exchange_all` looks at the actions itself before it runs anything; several threads cannot."""
-        return not self._pace.together
+        return not self._tuner.together
 
     def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
         """Run every row at once: `alive` where an episode goes on, `done` where the last op ended one.
 
         Args:
             alive, done: ops.
-            rotate: observations go to the next of RING buffers, and `batch.obs` is that one.
+            rotate: observations go to the next of BUFFERS buffers, and `batch.obs` is that one.
 
         Returns:
             How many rows this ended an episode of; -1 if an action is not in its space and nothing was run.
@@ -160,15 +160,15 @@ class CompiledEngine:
             self._planned = alive, done
             self._whole[4:] = alive, done, 1, alive != 0
         started = _clock()
-        if self._pace.together:
+        if self._tuner.together:
             ended = self._together(self._calls, self._whole, self._tables)
         else:
             ended = self._calls[0](self._whole_at)
         took = _clock() - started
         self._busy += took
         self._rows_run += self._count
-        if self._pace.trying:
-            self._pace.note(took * 1e-9)
+        if self._tuner.trying:
+            self._tuner.note(took * 1e-9)
         if ended < 0 and rotate:
             self._rotate(-1)  # nothing was run: the observations of before are the current ones
         return ended
@@ -460,7 +460,7 @@ class CompiledEngine:
                 _Ring(column, 2 * names.index(f"O_{number}"), 2 * names.index(f"C_{number}"))
                 for number, column in enumerate(obs)
             ]
-        self._turn = (self._turn + by) % RING
+        self._turn = (self._turn + by) % BUFFERS
         for number, ring in enumerate(self._rings):
             column = obs[number] = ring.columns[self._turn]
             self._columns[f"O_{number}"] = self._columns[f"C_{number}"] = column
@@ -501,7 +501,7 @@ class _Ring:
     """Buffers of one observation column, and where their addresses go in the table."""
 
     def __init__(self, column: np.ndarray, *places: int) -> None:
-        self.columns = [column, *(np.empty_like(column) for _ in range(RING - 1))]
+        self.columns = [column, *(np.empty_like(column) for _ in range(BUFFERS - 1))]
         self.addresses = [buffer.ctypes.data for buffer in self.columns]
         self.places = list(places)
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-Task = Callable[[int, int], int]
+NativeCall = Callable[[int, int], int]
 """Runs rows start ... stop - 1 and returns a count; it releases the GIL."""
 
 CHUNKS_EACH = 4
@@ -27,7 +27,7 @@ class NativeThreads:
         self._pid = 0
         self._helpers: list[_Helper] = []
 
-    def run(self, tasks: Sequence[Task], count: int, align: int) -> int:
+    def run(self, tasks: Sequence[NativeCall], count: int, align: int) -> int:
         """Run rows 0 ... count - 1 in parts, one task per thread, and return the sum of what they return.
 
         Args:
@@ -76,7 +76,7 @@ class NativeThreads:
 
 
 def _share(
-    task: Task, starts: Iterator[int], part: int, count: int, totals: list[int], place: int
+    task: NativeCall, starts: Iterator[int], part: int, count: int, totals: list[int], place: int
 ) -> Callable[[], None]:
     def work() -> None:
         for start in starts:  # a range iterator: the GIL hands every start to one thread alone

@@ -35,7 +35,7 @@ from vecenv.engines.process.shared import (
     MAILS,
     MESSAGES,
     PARKED,
-    RING,
+    RINGS,
     WAITING,
     WORKER_SPIN_SECONDS,
     SharedBlock,
@@ -225,7 +225,7 @@ class Server:
         try:
             while self._open:
                 self._wait(ring)
-                ring = self._control.parent[RING]
+                ring = self._control.parent[RINGS]
                 rows = self._ledger.asked()
                 # Only now: what a row needs beyond its columns was posted before it was asked for. A row that is asked
                 # for meanwhile rings again.
@@ -245,13 +245,13 @@ class Server:
     def _wait(self, ring: int) -> None:
         """Return when the doorbell was rung since `ring`: spin for a while, then park."""
         parent, worker = self._control.parent, self._control.worker
-        if spin(parent, RING, ring, WORKER_SPIN_SECONDS):
+        if spin(parent, RINGS, ring, WORKER_SPIN_SECONDS):
             return
         worker[PARKED] = 1
         fence()
         poll = select.poll()
         poll.register(self._channel.fileno(), select.POLLIN)
-        while parent[RING] == ring and self._open:
+        while parent[RINGS] == ring and self._open:
             if poll.poll(_PARKED_MILLISECONDS):
                 message = self._channel.consume_wake()
                 if message is not None:

@@ -18,8 +18,8 @@ from vecenv._batch.memory import out_of_memory_kills
 from vecenv.engines.process.channel import Channel, wait
 from vecenv.engines.process.child import Assignment, main
 from vecenv.engines.process.launch import no_main_module, start
-from vecenv.engines.process.reaper import GUARD
-from vecenv.engines.process.shared import CLOSING, MESSAGES, PARKED, RING, Control, fence
+from vecenv.engines.process.reaper import REAPER
+from vecenv.engines.process.shared import CLOSING, MESSAGES, PARKED, RINGS, Control, fence
 from vecenv.errors import EnvError, Phase, WorkerDied, WorkerTimeout
 
 _TERMINATE_SECONDS = 0.5
@@ -58,7 +58,7 @@ class Worker:
         self._open: list[int] = []
         """Descriptors that are this worker's own: of its stack, and of its liveness."""
         self.liveness = -1
-        self._mark = GUARD.new_mark()
+        self._mark = REAPER.new_mark()
         assignment = replace(assignment, mark=self._mark)
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours, blocking=False)
@@ -83,7 +83,7 @@ class Worker:
         self._asked_at = time.monotonic()
         """When it was last asked for something: first to build its envs."""
         self._memory_kills = out_of_memory_kills()
-        GUARD.watch(self.process.pid)
+        REAPER.watch(self.process.pid)
 
     def _liveness(self) -> int:
         """A descriptor that becomes readable when the process dies, even if children of it live on."""
@@ -106,7 +106,7 @@ class Worker:
         assert self.control is not None
         parent = self.control.parent
         self._asked_at = time.monotonic()
-        parent[RING] += 1
+        parent[RINGS] += 1
         fence()
         if self.control.worker[PARKED]:
             self.channel.wake()
@@ -118,7 +118,7 @@ class Worker:
         self._asked_at = time.monotonic()
         # No call between these lines: a signal handler must not separate the counter from the message.
         parent[MESSAGES] += 1
-        parent[RING] += 1
+        parent[RINGS] += 1
         self.channel.unsent += framed
         self.channel.flush()
 
@@ -226,7 +226,7 @@ class Worker:
         self.liveness = -1
         _close(self._open)
         with contextlib.suppress(ValueError):
-            GUARD.forget(self.process.pid, self._mark, ended_well=self.process.exitcode == 0)
+            REAPER.forget(self.process.pid, self._mark, ended_well=self.process.exitcode == 0)
         with contextlib.suppress(ValueError):
             self.process.close()
 

@@ -18,7 +18,7 @@ from vecenv.engines.process.child import Assignment, Attachment
 from vecenv.engines.process.handle import Worker
 from vecenv.engines.process.ledger import Ledger
 from vecenv.engines.process.messages import MessageReader
-from vecenv.engines.process.shared import MESSAGES, RING, SharedBlock
+from vecenv.engines.process.shared import MESSAGES, RINGS, SharedBlock
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.local import check_resets
 from vecenv.errors import EnvError, RestartLimit
@@ -99,7 +99,7 @@ class WorkerPool:
 
     def _attach(self, worker: Worker, deadline: float, lost: dict[int, Fault]) -> None:
         """Give a worker whose envs are built the shared block."""
-        self._block.parent[worker.number, [RING, MESSAGES]] = 0  # the other words are about the parent
+        self._block.parent[worker.number, [RINGS, MESSAGES]] = 0  # the other words are about the parent
         self._block.worker[worker.number] = 0
         worker.control = self._backend.control(self._block, worker.number)
         worker.current = self._block.clocks[worker.number].current

@@ -105,7 +105,7 @@ def _start(token: str) -> int:
     try:
         # Its environment is empty: else, in a worker of another vector env, it would have that one's mark.
         subprocess.run(
-            [_SHELL, "-c", _SCRIPT, "vecenv-guard", token],
+            [_SHELL, "-c", _SCRIPT, "vecenv-reaper", token],
             stdin=theirs,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -124,6 +124,6 @@ def _start(token: str) -> int:
     return ours
 
 
-GUARD = OrphanReaper()
-"""The guard of this process."""
-os.register_at_fork(after_in_child=GUARD.begin)
+REAPER = OrphanReaper()
+"""The reaper of this process."""
+os.register_at_fork(after_in_child=REAPER.begin)

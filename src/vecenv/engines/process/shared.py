@@ -21,7 +21,7 @@ from vecenv._batch.memory import MeasuringMemory, Memory
 
 _WORDS = 16
 """Words of 8 bytes per worker and side: two cache lines."""
-RING, MESSAGES, WAITING, EAGER = range(4)
+RINGS, MESSAGES, WAITING, EAGER = range(4)
 """Words of the parent: wake-ups, messages sent, whether it sleeps in poll(), whether it wants rows one by one."""
 DONE, MAILS, PARKED, CLOSING = range(4)
 """Words of a worker: rows finished since it started, messages sent, whether it sleeps, whether it closes its envs."""

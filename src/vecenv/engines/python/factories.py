@@ -14,7 +14,7 @@ from vecenv._util.specs import find_spec
 from vecenv.engines.python.envs import Factory, close_quietly
 from vecenv.errors import ConfigError, ConfigTypeError, SpaceError
 
-Wrapper = Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]
+EnvWrapper = Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class MakeEnv:
 
     source: EnvSpec | Callable[..., gymnasium.Env[Any, Any]]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    wrappers: tuple[Wrapper, ...] = ()
+    wrappers: tuple[EnvWrapper, ...] = ()
 
     def __call__(self) -> gymnasium.Env[Any, Any]:
         if isinstance(self.source, EnvSpec):
@@ -68,7 +68,7 @@ def factories(
     env: Any,
     num_envs: int,
     env_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
-    wrappers: Sequence[Wrapper] | None = None,
+    wrappers: Sequence[EnvWrapper] | None = None,
 ) -> tuple[list[Factory], EnvSpec | None]:
     """One factory per row, and Gymnasium's spec if the env has one.
 
@@ -137,7 +137,7 @@ def kwargs_per_env(env_kwargs: Any, count: int) -> list[Mapping[str, Any]]:
     return [kwargs or {} for kwargs in env_kwargs]
 
 
-def check_wrappers(wrappers: Any) -> tuple[Wrapper, ...]:
+def check_wrappers(wrappers: Any) -> tuple[EnvWrapper, ...]:
     """Single-env wrappers as a tuple; raises if something else is among them."""
     if wrappers is None:
         return ()

@@ -110,7 +110,7 @@ class RowRunner(EnvCalls):
         self._write_all_obs = batch.observation_layout.bulk_writer(batch.obs)
         self._write_obs = batch.observation_layout.writer(batch.obs)
         self._write_final = batch.observation_layout.writer(batch.final_obs)
-        self._read_actions = batch.action_layout.lister(batch.actions)
+        self._read_actions = batch.action_layout.read_many(batch.actions)
         self._ops, self._seeds = item_view(batch.op), item_view(batch.seed)
         self._returns, self._lengths = item_view(batch.episode_return), item_view(batch.episode_length)
         self._rewards = item_view(batch.reward)

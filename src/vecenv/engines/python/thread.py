@@ -19,7 +19,7 @@ from vecenv.engines.python.local import LocalEngine, hand_over, warn_of
 from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import Phase, WorkerTimeout
 
-Task: TypeAlias = tuple[int, list[int]]
+SentRows: TypeAlias = tuple[int, list[int]]
 """Number of the `send`, and rows local to the runner."""
 
 
@@ -55,7 +55,7 @@ class ThreadEngine(LocalEngine):
         """Held while a thread closes its envs: libraries that draw and play sound crash if two shut them down."""
         self._turn_seconds = 0.0
         """How long a thread waits for that lock before it closes its envs without it: another close() may hang."""
-        self._queues: list[queue.SimpleQueue[Task | None]] = [queue.SimpleQueue() for _ in self._runners]
+        self._queues: list[queue.SimpleQueue[SentRows | None]] = [queue.SimpleQueue() for _ in self._runners]
         self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in self._bounds])
         self._threads = [
             threading.Thread(target=self._serve, args=pair, name=f"vecenv-thread-{number}", daemon=True)
@@ -128,7 +128,7 @@ class ThreadEngine(LocalEngine):
                 )
         warn_of(self._complaints)
 
-    def _serve(self, runner: RowRunner, inbox: queue.SimpleQueue[Task | None]) -> None:
+    def _serve(self, runner: RowRunner, inbox: queue.SimpleQueue[SentRows | None]) -> None:
         while (task := inbox.get()) is not None and not self._closed:
             number, rows = task
             for row in rows:

@@ -20,7 +20,7 @@ from vecenv.engines.pending import PendingRows
 from vecenv.engines.process.sendable import pickled
 from vecenv.engines.python.local import check_resets, hand_over, results_or_raise, split
 from vecenv.engines.ray.actor import Answer, Build, LastSeen, Request, RowActor, Seen
-from vecenv.engines.ray.pool import Pool
+from vecenv.engines.ray.pool import ActorPool
 from vecenv.engines.ray.remote import ActorLoad, RemoteActor, load_of, summary_of
 from vecenv.errors import EnvError, NotResetError, Phase, RestartLimit, WorkerDied, WorkerTimeout
 
@@ -81,7 +81,7 @@ class RayEngine:
         self._watched = False
         self._begun: dict[int, Any] = {}
         builds = [cloudpickle.dumps(build(start, stop)) for start, stop in bounds]
-        self._pool = Pool(
+        self._pool = ActorPool(
             RowActor,
             bounds,
             lambda number, last_seen: (builds[number], sys.path, bounds[number][0], last_seen),

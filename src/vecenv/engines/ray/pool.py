@@ -17,7 +17,7 @@ from vecenv.engines.ray.remote import RemoteActor
 from vecenv.errors import EnvError, NoResources, Phase, RestartLimit, WorkerDied
 
 
-class Pool:
+class ActorPool:
     """Actors over parts of the rows, and the connection that they need.
 
     Args:
