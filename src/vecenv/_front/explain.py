@@ -1,4 +1,4 @@
-"""`envs.explain()`: where time goes, who is slow, and what to do about it."""
+"""`envs.explain()`: where time is spent, which envs are slow, and one line of advice."""
 
 from __future__ import annotations
 

@@ -56,7 +56,8 @@ def make(
             `Process(workers=4)`, an engine object of your own (docs/engines.md), or "auto": the fastest on this machine
             that is faithful, see `engine_reason`.
         workers: threads, processes or actors; the short form of the engine's option of that name.
-        batch_size: how many envs `recv` waits for by default; fewer than `num_envs` means whoever is ready first.
+        batch_size: how many envs `recv` waits for by default; with fewer than `num_envs`, `recv` returns the envs
+            that are ready first.
         autoreset: "next-step", "same-step" or "disabled", or Gymnasium's AutoresetMode.
         copy: False hands out views of the batch that the next step overwrites; those of kernels stay as they are during
             the next three steps.

@@ -110,7 +110,7 @@ class EngineOptions:
         raise NotImplementedError
 
     def count_workers(self, num_envs: int) -> int:
-        """How many workers to start for so many envs: as given, else one per processor."""
+        """The number of workers to start for this number of envs: as given, else one per processor."""
         workers: int | None = getattr(self, "workers", None)
         return min(usable_cpus(), self._most_workers(num_envs)) if workers is None else int(workers)
 

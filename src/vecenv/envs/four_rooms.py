@@ -1,4 +1,4 @@
-"""FourRooms: find the goal in a house of which the agent sees only the part in front of it."""
+"""FourRooms: find the goal in a house; the agent sees only the part in front of it."""
 
 # pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
 # The first parameter of a kernel is the state of one env, not an object of the class.

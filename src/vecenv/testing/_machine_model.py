@@ -161,7 +161,7 @@ class Model:
         self.gone: set[Block] = set()
         """Blocks that are known to be dead and were not built again."""
         self.perhaps: set[Block] = set()
-        """Dead blocks of which it is unknown whether the vector env has noticed."""
+        """Dead blocks that the vector env may or may not have noticed."""
         self.unheard: set[Block] = set()
         """Killed blocks that a call may have noticed when an interrupt came before it could report them."""
 

@@ -46,7 +46,7 @@ class Ale(EngineOptions):
     needs: ClassVar[tuple[str, str] | None] = ("ale_py", "vecenv[atari]")
     native: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = {
-        "wrappers": "wrappers wrap Python envs, and native games are none",
+        "wrappers": "wrappers wrap Python envs, and native games are not Python envs",
         "observation_mode": "native games all have the same spaces",
         "timeout": "native games cannot be interrupted when they hang",
         "on_error": "native games do not raise, so there is no failed env to build again",

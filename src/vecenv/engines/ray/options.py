@@ -126,7 +126,7 @@ class Ray(EngineOptions):
 
 
 def _inside(request: Request) -> Request:
-    """What the engine of an actor is asked for: failures and timeouts are the front's matter."""
+    """The request for the engine inside an actor. The front handles failures and timeouts."""
     return replace(request, timeout=None, on_error="raise", record=None)
 
 

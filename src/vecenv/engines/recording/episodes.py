@@ -70,7 +70,7 @@ class Episodes:
         return self.unbegun(row, not_noted(self.seeds.get(row)), True, complete)
 
     def unbegun(self, row: int, start: dict[str, Any], had_options: bool, complete: bool = True) -> Recording:
-        """An episode of which no results were received."""
+        """An episode without any received results."""
         options = self._options.of_next(row) if had_options else self._options.of_none(row)
         return self._assembled(row, complete, [], [], start, options)
 

@@ -182,7 +182,7 @@ def _check_types(recording: Recording) -> None:
     _demand(0 <= recording.row < recording.num_envs, f"env {recording.row} of {recording.num_envs}")
     for column in (*recording.actions, *recording.obs):
         wanted = column is None or type(column) is tuple or (isinstance(column, np.ndarray) and column.ndim > 0)
-        _demand(wanted, "a column that is none")
+        _demand(wanted, "an entry that is not a column")
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -203,7 +203,7 @@ def _check_kinds(recording: Recording) -> None:
         _check_reference(wrapper, ("reference", "unknown"))
     _demand(start["kind"] in _STARTS, f"start of kind {start['kind']!r:.60}")
     if start["kind"] == "seed":
-        _demand(type(start["seed"]) is int and start["seed"] >= 0, "a seed that is none")
+        _demand(type(start["seed"]) is int and start["seed"] >= 0, "a seed that is not a number")
     if start["kind"] == "random-state":
         words = start["words"]
         _demand(isinstance(words, np.ndarray) and words.dtype == np.uint64 and words.shape == (WORDS,), "words")

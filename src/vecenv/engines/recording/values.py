@@ -73,5 +73,5 @@ def unpack(packed: Any, arrays: list[np.ndarray]) -> Any:
 
 def _plain(key: Any) -> Any:
     if type(key) not in _PLAIN:
-        raise ValueError(f"no key of ours: {key!r:.60}")
+        raise ValueError(f"unknown key {key!r:.60}")
     return key
