@@ -51,8 +51,8 @@ class Source:
 class Request:
     """What `make` was asked for that concerns every engine. All values are checked.
 
-    The vector env handles `batch_size`, `autoreset`, `copy`, `seeding`, `check_finite` and `record_*`. An engine handles
-    `on_error`, `timeout` (as an argument of `recv`) and `observation_mode`, or refuses them.
+    The vector env handles `batch_size`, `autoreset`, `copy`, `seeding`, `check_finite` and `record_*`. An engine
+    handles `on_error`, `timeout` (as an argument of `recv`) and `observation_mode`, or refuses them.
 
     Attributes:
         num_envs: number of rows.
