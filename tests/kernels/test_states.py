@@ -166,7 +166,7 @@ def test_wrong_rollouts_are_refused():
 
 def together(envs):
     """Use all threads, however small the work is."""
-    envs.engine._pace.trying, envs.engine._pace.together = False, True
+    envs.engine._tuner.trying, envs.engine._tuner.together = False, True
     return envs
 
 
@@ -198,10 +198,10 @@ def test_threads_end_with_the_envs():
 def test_which_way_is_faster_is_measured():
     envs = vecenv.make(Uneven, 8192, workers=2, turns=100)
     envs.reset(seed=0)
-    assert envs.engine._pace.trying
+    assert envs.engine._tuner.trying
     play(envs, actions_of(envs, 12))
-    assert not envs.engine._pace.trying
-    assert set(envs.engine._pace._best.values()) != {float("inf")}
+    assert not envs.engine._tuner.trying
+    assert set(envs.engine._tuner._best.values()) != {float("inf")}
 
 
 def test_a_forked_child_goes_on_with_its_copy():
@@ -262,7 +262,7 @@ def test_ctrl_c_during_native_code_leaves_nothing_hanging():
         f"sys.path.insert(0, {str(ROOT)!r})\n"
         "from tests.kernels.native_kernels import Uneven\n"
         "envs = vecenv.make(Uneven, 4096, workers=2, turns=100000)\n"
-        "envs.engine._pace.trying, envs.engine._pace.together = False, True\n"
+        "envs.engine._tuner.trying, envs.engine._tuner.together = False, True\n"
         "envs.reset(seed=0)\n"
         "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "try:\n"

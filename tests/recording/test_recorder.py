@@ -58,7 +58,9 @@ def no_pauses(monkeypatch):
 
 def make(folder, engine="sync", env=Diary, count=COUNT, **options):
     workers = {} if engine in ("sync", "compiled") else {"workers": 2}
-    return vecenv.make(env, count, engine=engine, record="last-episode", record_folder=folder, **workers, **options)
+    if engine == "process":
+        workers["context"] = "fork"  # starts in milliseconds
+    return vecenv.make(env, count, engine=engine, record="last-episode", record_folder=folder, **{**workers, **options})
 
 
 class Player:

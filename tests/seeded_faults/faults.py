@@ -241,7 +241,7 @@ RESTART = (
         mechanism="restart",
         file="engines/process/pool.py",
         old="self._block.parent[worker.number, [RINGS, MESSAGES]] = 0",
-        new="self._block.parent[worker.number, RING] = 0",
+        new="self._block.parent[worker.number, RINGS] = 0",
         near=("faults/test_calls.py", "faults/test_hidden_deaths.py"),
     ),
 )

@@ -41,7 +41,7 @@ class MujocoEngine(CompiledEngine):
         self.warnings: list[str] = []
         super().__init__(kernel, count, threads=threads, **options)
         self.batch.step_info, self.batch.elapsed = kernel.step_info, self._columns["ELAPSED"]
-        self._pace.together, self._pace.trying = threads > 1, False
+        self._tuner.together, self._tuner.trying = threads > 1, False
         self._diverged = self._columns["S_diverged"]
 
     def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
