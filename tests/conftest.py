@@ -42,12 +42,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Raises:
         UsageError: a line of the list names no test. This is checked when all tests are collected.
     """
-    text = Path(__file__).with_name("long_tests.txt").read_text()
-    lines = {line for line in text.splitlines() if line and not line.startswith("#")}
-    unknown = set(lines)
+    lines = Path(__file__).with_name("long_tests.txt").read_text().splitlines()
+    parsed = (line.partition(" 1/")[::2] for line in lines if line and not line.startswith("#"))
+    listed = {name: int(share) if share else 0 for name, share in parsed}
+    unknown = set(listed)
     for item in items:
         names = {item.nodeid, item.nodeid.partition("[")[0]}
-        if not names.isdisjoint(lines) or _left_to_sync(item):
+        if any(_is_left_out(item, listed[name]) for name in names & listed.keys()) or _left_to_sync(item):
             item.add_marker(pytest.mark.slow)
         unknown -= names
     if unknown and [Path(argument).resolve() for argument in config.args] == [Path(__file__).parent]:
@@ -56,11 +57,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(message)
 
 
+def _is_left_out(item: pytest.Item, share: int) -> bool:
+    """Whether `make test` leaves out a listed test; with a share of 4 it runs one parameter in four."""
+    return not share or zlib.crc32(item.nodeid.encode()) % share > 0
+
+
 def _left_to_sync(item: Any) -> bool:
     """Whether this is one of the five cases in six that `mostly_on_sync` (tests/twins.py) tries on sync alone."""
     if item.get_closest_marker("mostly_on_sync") is None or item.callspec.params["engine"] == "sync":
         return False
-    return zlib.crc32(item.nodeid.encode()) % 6 > 0
+    return _is_left_out(item, 6)
 
 
 @pytest.hookimpl(optionalhook=True)
