@@ -26,8 +26,8 @@ class Scheduler(LoadScopeScheduling):
         return nodeid if RAY_FOLDERS.isdisjoint(folders) else RAY
 
     def _reschedule(self, node: Any) -> None:
-        if node.shutting_down:
-            return
+        if node.shutting_down or node not in self.registered_collections:
+            return  # one that replaces a crashed process has not collected its tests yet; it is asked again when it has
         if RAY in self.assigned_work[node]:
             node.shutdown()  # once it has run what it was sent
             return
