@@ -370,3 +370,100 @@ def test_an_env_spec_is_as_good_as_its_id():
     with vecenv.make(gymnasium.spec("CartPole-v1"), 2, engine="sync") as envs:
         assert envs.spec.id == "CartPole-v1"
         assert np.array_equal(envs.reset(seed=0)[0], vecenv.make("CartPole-v1", 2).reset(seed=0)[0])
+
+
+class EndsBothWays(LawEnv):
+    """Its third step terminates the episode, and truncates it."""
+
+    def reset(self, *, seed=None, options=None):
+        self._left = 3
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self._left -= 1
+        obs, reward, _, _, info = super().step(action)
+        return obs, reward, self._left == 0, self._left == 0, info
+
+
+@pytest.mark.parametrize("mode", ["next-step", "same-step"])
+def test_an_episode_that_terminates_and_is_truncated_in_one_step_is_over(engine, mode):
+    fns = [lambda row=row: EndsBothWays(row) for row in range(4)]
+    reference = SyncVectorEnv(fns, autoreset_mode=MODES[mode])
+    with vecenv.make(fns, autoreset=mode, **engine) as envs:
+        assert np.array_equal(envs.reset(seed=1)[0], reference.reset(seed=1)[0])
+        for _ in range(9):
+            ours, theirs = envs.step(np.ones(4, int)), reference.step(np.ones(4, int))
+            assert all(np.array_equal(mine, wanted) for mine, wanted in zip(ours[:4], theirs[:4]))
+
+
+@pytest.mark.parametrize("name", ["sync", "process"])
+def test_final_observations_stay_the_users_without_copies_too(name):
+    with law_envs(ENGINES[name], 2, autoreset="same-step", copy=False) as envs:
+        envs.reset(seed=3)
+        kept = []
+        for _ in range(60):
+            infos = envs.step(np.ones(2, int))[4]
+            for row in np.flatnonzero(infos.get("_final_obs", [])):
+                kept.append((infos["final_obs"][row], infos["final_obs"][row].copy()))
+        assert len(kept) > 2
+        for held, copied in kept:
+            assert np.array_equal(held, copied)
+
+
+class ReusesItsInfo(LawEnv):
+    """Hands out one dict for ever, and changes it in every call."""
+
+    def __init__(self, row):
+        super().__init__(row)
+        self._info, self._calls = {"numbers": []}, 0
+
+    def _told(self):
+        self._calls += 1
+        self._info["numbers"][:] = [self._calls]
+        return self._info
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed, options=options)[0], self._told()
+
+    def step(self, action):
+        return *super().step(action)[:4], self._told()
+
+
+def test_the_final_info_stays_when_the_env_reuses_its_dict_for_the_reset(engine):
+    with vecenv.make([lambda: ReusesItsInfo(0)] * 2, autoreset="same-step", **engine) as envs:
+        envs.reset(seed=0)
+        ends = 0
+        for _ in range(40):
+            infos = envs.step(np.ones(2, int))[4]
+            for row in np.flatnonzero(infos.get("_final_info", [])):
+                (final,), (began,) = infos["final_info"]["numbers"][row], infos["numbers"][row]
+                assert began == final + 1
+                ends += 1
+        assert ends > 2
+
+
+class KeepsItsActions(gymnasium.Env):
+    """Its reward is the number of actions that are still what they were when they came."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Dict(
+        {"push": gymnasium.spaces.Box(-1, 1, (2,)), "turn": gymnasium.spaces.Discrete(9)}
+    )
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._kept = []
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self._kept.append((action, action["push"].copy(), int(action["turn"])))
+        same = [np.array_equal(held["push"], push) and held["turn"] == turn for held, push, turn in self._kept]
+        return np.zeros(1, np.float32), float(sum(same)), False, False, {}
+
+
+def test_an_env_may_keep_a_nested_action(engine):
+    with vecenv.make(KeepsItsActions, 3, **engine) as envs:
+        envs.reset(seed=0)
+        envs.action_space.seed(0)
+        for step in range(1, 6):
+            assert envs.step(envs.action_space.sample())[1].tolist() == [step] * 3

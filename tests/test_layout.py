@@ -330,3 +330,9 @@ def test_other_shapes_and_dtypes_are_refused_in_every_mode(mode, other):
 def test_other_action_bounds_are_refused_in_every_mode():
     with pytest.raises(SpaceMismatch, match="env 1 has"):
         check_same_spaces([FLOAT32, FLOAT32], [FLOAT32, spaces.Box(-2, 2, (2,))], "different")
+
+
+def test_an_action_that_is_infinite_in_the_dtype_of_its_space_is_refused():
+    layout = Layout(spaces.Box(-np.inf, np.inf, (2,), np.float32))
+    with pytest.raises(InvalidAction, match=r"env 1: action is 1e\+300 at component \[0\]"):
+        layout.pack(np.array([[0.0, 1.0], [1e300, 0.0]]), 2)

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import gc
+import multiprocessing
 import os
 import pickle
 import signal
@@ -346,17 +347,24 @@ class Words(gymnasium.Env):
 
 
 def test_a_row_that_is_asked_for_while_another_begins_gets_its_own_action(monkeypatch):
-    asked = WorkerLedger.asked
+    asked, fork = WorkerLedger.asked, multiprocessing.get_context("fork")
+    looks, second_was_sent = fork.Event(), fork.Event()
+    second_was_sent.set()
 
-    def late(docket):
-        time.sleep(0.002)  # the second send comes here
-        return asked(docket)
+    def late(ledger):
+        looks.set()
+        second_was_sent.wait(10)
+        return asked(ledger)
 
     monkeypatch.setattr(WorkerLedger, "asked", late)
     with vecenv.make(Words, 4, engine="process", workers=1, context="fork") as envs:
         envs.reset(seed=0)
         for turn in range(20):
             words = [f"{turn:x}z{row}" for row in range(4)]
+            looks.clear()
+            second_was_sent.clear()
             envs.send(words[:2], [0, 1])
+            assert looks.wait(10)
             envs.send(words[2:], [2, 3])
+            second_was_sent.set()
             assert envs.recv(4).reward.tolist() == [int(word, 36) for word in words]

@@ -217,6 +217,23 @@ def test_an_env_that_fails_in_reset_begins_with_its_draw_after_a_restart():
     assert not Shy.shy
 
 
+@pytest.mark.parametrize("engine", ["sync", "process"])
+def test_an_env_that_is_rebuilt_after_a_failure_has_the_constructor_arguments_of_its_scenario(engine, tmp_path):
+    class FailsOnce(Counted):
+        def step(self, action):
+            if self.left == 2 and not (tmp_path / "failed").exists():
+                (tmp_path / "failed").touch()
+                raise RuntimeError("once")
+            return super().step(action)
+
+    envs = make(engine, FailsOnce, 2, autoreset="next-step", on_error="restart")
+    varied = scenarios.VaryScenarios(envs, {"gain": 4.0}, kwargs=["gain"])
+    shown = begin_all(varied, 40)
+    varied.close()
+    assert (tmp_path / "failed").exists()
+    assert {gain for seen in shown for gain, _ in seen} == {4.0}
+
+
 @pytest.mark.parametrize("mode", ["next-step", "disabled"])
 def test_a_worker_that_died_is_told_again(mode, tmp_path):
     class Mortal(Counted):

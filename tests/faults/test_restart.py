@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from tests.faults.faulty import (
 from tests.sampling import product
 from vecenv._batch import faults
 from vecenv.errors import EnvError, RestartLimit, WorkerDied
+from vecenv.testing import LawEnv
 
 LENGTH, STEPS = 3, 12
 
@@ -268,3 +271,25 @@ def test_a_call_is_asked_again_of_a_worker_that_died_in_it(tmp_path: Path) -> No
         assert envs.call("poke", 1) == (1, 2, 3, 4)
         truncated = envs.step(actions(1))[3]
         assert truncated.tolist() == [True, True, False, False]
+
+
+def test_rows_of_a_worker_that_dies_amid_a_step_show_what_was_delivered_last() -> None:
+    class DiesThird(LawEnv):
+        """The second env of the worker ends it after the first has written its observation."""
+
+        steps = 0
+
+        def step(self, action: Any) -> Any:
+            DiesThird.steps += 1
+            if DiesThird.steps == 6:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().step(action)
+
+    with vecenv.make(DiesThird, 2, engine="process", workers=1, context="fork", on_error="restart") as envs:
+        envs.reset(seed=0)
+        envs.step(np.zeros(2, int))
+        delivered = envs.step(np.zeros(2, int))[0]
+        obs, _, _, truncated, infos = envs.step(np.zeros(2, int))
+        assert truncated.all()
+        assert infos["_fault"].all()
+        np.testing.assert_array_equal(obs, delivered)

@@ -109,6 +109,17 @@ def test_the_text_of_native_code_has_the_functions_and_the_row_loop():
     assert any(name.endswith("__scaled") for name in defined), "helpers too"
 
 
+@pytest.mark.parametrize("constant", ["{}", "(1.0, {})", "np.array([1.0, {}])"])
+def test_native_code_has_another_text_where_a_constant_has_another_last_digit(constant, tmp_path):
+    texts = set()
+    read = "SCALE" if constant == "{}" else "SCALE[1]"
+    for number in ("0.3", "0.1 + 0.2", "0.3"):
+        step = f"def step(s, action, rng, p):\n    return {read}, False"
+        with imported(written(tmp_path, step, before=f"SCALE = {constant.format(number)}")) as module:
+            texts.add("\n".join(resolve(*kernel_and_layouts(module.Wrong)).constants_text))
+    assert len(texts) == 2
+
+
 # --- the row transition ----------------------------------------------------------------------------------------------
 
 

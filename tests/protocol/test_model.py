@@ -9,7 +9,7 @@ import pytest
 
 from tests.protocol.model import Model, search
 from vecenv._batch.batch import Rows
-from vecenv.engines.process.ledger import Ledger
+from vecenv.engines.process.ledger import Ledger, WorkerLedger
 from vecenv.engines.process.shared import DONE
 
 TWO_WORKERS = ((0, 2), (2, 3))
@@ -149,3 +149,17 @@ def test_without_this_rule_the_search_finds_what_breaks(ledger: type[Ledger], re
     )
     print(found.broken, *found.trace, sep="\n")
     assert broken in found.broken
+
+
+def test_a_row_counts_as_done_only_after_its_answer_can_be_seen() -> None:
+    requests, answers = np.arange(1, 4), np.zeros(3, int)
+
+    class Words(dict[int, int]):
+        def __setitem__(self, word: int, value: int) -> None:
+            assert np.count_nonzero(requests == answers) >= value
+            super().__setitem__(word, value)
+
+    ledger = WorkerLedger(requests, answers, words := Words({DONE: 0}))
+    ledger.answer([1], 1)
+    ledger.answer([0, 2], 2)
+    assert words[DONE] == 3

@@ -253,7 +253,7 @@ INFOS = (
         file="engines/python/runner.py",
         old="final_info=copy.deepcopy(mail.info) if mail else {}",
         new="final_info=mail.info if mail else {}",
-        near=("test_spaces.py", "laws/test_same_answers.py", "sb3/test_vec_envs.py"),
+        near=("test_front.py", "laws/test_same_answers.py", "sb3/test_vec_envs.py"),
     ),
     SeededFault(
         breaks="Bools and numbers under one key of the infos are kept as they are, in an object array.",
@@ -420,7 +420,7 @@ KERNEL_LOWERING = (
         file="kernel/lower/program.py",
         old="    return repr(value)  # of a float: all its digits\n",
         new='    return f"{value:g}" if isinstance(value, float) else repr(value)\n',
-        near=("kernels/test_cache.py",),
+        near=("kernels/test_backend.py", "kernels/test_cache.py"),
     ),
     SeededFault(
         breaks="A cache of native code that is too large loses what was not used for the longest time.",
