@@ -201,6 +201,18 @@ def test_clipped_rewards_keep_the_raw_ones_beside_them():
         assert max(raw) > 1
 
 
+def test_the_raw_reward_of_a_first_observation_is_zero():
+    with vecenv.make("ALE/SpaceInvaders-v5", 4, autoreset="disabled", preprocessing={"clip_reward": True}) as envs:
+        envs.reset(seed=0)
+        for chosen in actions(4, 120, 6):
+            rewarded = envs.step(chosen)[4]["raw_reward"] != 0
+            if rewarded.any():
+                break
+        _, infos = envs.reset(options={"reset_mask": rewarded})
+        assert rewarded.any()
+        assert (infos["raw_reward"][rewarded] == 0).all()
+
+
 def test_several_games_share_one_vector_env():
     games = ["ALE/Pong-v5", "ALE/Breakout-v5", "ALE/AirRaid-v5", "ALE/Pong-v5"]  # Air Raid's screen is 250 high
     native, python = pair(games, 1, preprocessing=Preprocessing(noop_max=5))

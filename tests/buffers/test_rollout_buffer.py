@@ -53,6 +53,21 @@ def test_several_vector_envs_write_at_once():
         same(buffer.transitions(), env, by_hand(env % ENVS))
 
 
+def test_a_part_that_is_cleared_takes_nothing_of_its_neighbour_along():
+    with make("same-step") as envs:
+        buffer = buffer_of(envs, LENGTH, 2 * ENVS)
+        parts = [buffer.part(first, ENVS) for first in (0, ENVS)]
+
+        def add(obs, actions, step):
+            for part in parts:
+                part.add(actions, step)
+
+        play(envs, add, lambda obs, mask: [part.begin(obs) for part in parts])
+    parts[0].clear()
+    for env in range(ENVS):
+        same(parts[1].transitions(), env, by_hand(env))
+
+
 def test_restart_goes_on_where_it_was():
     with make("same-step") as envs:
         buffer, found = buffer_of(envs, LENGTH // 4), []

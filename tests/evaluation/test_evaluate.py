@@ -144,6 +144,30 @@ def test_observations_and_actions_of_many_parts(engine):
     assert many.returns.tolist() == one.returns.tolist()
 
 
+class CountsSteps(gymnasium.Env):
+    """Observes how many steps its episode has; an episode has one to five."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 5, (1,)), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps, self._length = 0, self.np_random.integers(1, 6)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self._steps += 1
+        return np.array([self._steps], np.float32), 1.0, self._steps == self._length, False, {}
+
+
+def test_a_recurrent_policy_is_told_of_each_env_whether_its_episode_has_just_begun():
+    def checking(obs, state, episode_start):
+        assert (obs[:, 0] == 0).tolist() == np.asarray(episode_start).tolist()
+        return np.zeros(len(obs), np.int64), np.zeros(len(obs))
+
+    result = vecenv.evaluate(checking, CountsSteps, episodes=40, num_envs=4, engine="sync", resamples=50)
+    assert len(result) == 40
+
+
 def test_a_recurrent_policy_keeps_one_memory_per_env():
     def counting(obs, state, episode_start):
         """Acts on the number of steps since its env's episode began."""

@@ -85,6 +85,12 @@ def test_python_envs_get_reset_options_and_constructor_arguments(engine, mode):
         assert len(seen) >= 3
 
 
+def test_a_reset_with_the_same_seed_draws_the_same_scenarios_again():
+    with make("sync", Counted, 3, autoreset="same-step") as envs:
+        varied = scenarios.VaryScenarios(envs, scenarios.uniform(start=(1.0, 2.0)), kwargs=[])
+        assert begin_all(varied, 20) == begin_all(varied, 20)
+
+
 def test_an_env_that_is_built_again_is_as_reproducible_as_any():
     def run():
         envs = make("sync", Counted, 3, autoreset="same-step")

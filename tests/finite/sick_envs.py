@@ -25,6 +25,7 @@ class Sick(gymnasium.Env):
         faults: (episode, step, place) of what is bad; step 0 is the first observation, places are "reward" and paths
             of leaves. Episodes are counted from 1.
         length: steps of an episode.
+        truncates: the last step truncates the episode; it terminates otherwise.
     """
 
     observation_space = spaces.Dict(
@@ -37,8 +38,15 @@ class Sick(gymnasium.Env):
     )
     action_space = spaces.Discrete(5)
 
-    def __init__(self, index: int = 0, bad: float = np.nan, faults: Sequence[tuple[int, int, str]] = (), length=LENGTH):
-        self.index, self.bad, self.faults, self.length = index, bad, set(faults), length
+    def __init__(
+        self,
+        index: int = 0,
+        bad: float = np.nan,
+        faults: Sequence[tuple[int, int, str]] = (),
+        length: int = LENGTH,
+        truncates: bool = False,
+    ):
+        self.index, self.bad, self.faults, self.length, self.truncates = index, bad, set(faults), length, truncates
         self.episode = self.steps = 0
 
     def reset(self, *, seed=None, options=None):
@@ -52,7 +60,8 @@ class Sick(gymnasium.Env):
         reward = 1.0 + self.index + 0.5 * self.steps
         if self.sick("reward"):
             reward = self.bad
-        return self.observe(), reward, self.steps == self.length, False, {"at": self.steps}
+        ended = self.steps == self.length
+        return self.observe(), reward, ended and not self.truncates, ended and self.truncates, {"at": self.steps}
 
     def sick(self, place: str) -> bool:
         return (self.episode, self.steps, place) in self.faults

@@ -187,9 +187,10 @@ def test_a_bad_first_observation_is_an_error_of_the_reset(engine, mode):
 
 
 @on_every_engine
-def test_a_bad_final_observation_and_a_bad_next_one_are_told_apart(engine):
+@pytest.mark.parametrize("truncates", [False, True])
+def test_a_bad_final_observation_and_a_bad_next_one_are_told_apart(engine, truncates):
     for faults, name, at in (([(1, LENGTH, "x")], "final_obs.x", LENGTH), ([(2, 0, "x")], "obs.x", 0)):
-        envs, _ = both(engine, "same-step", {2: faults}, "error")
+        envs, _ = both(engine, "same-step", {2: faults}, "error", truncates=truncates)
         for _ in range(LENGTH - 1):
             envs.step(ZEROS)
         with pytest.raises(NotFiniteError) as caught:
@@ -261,6 +262,18 @@ def test_truncate_ends_the_episode_and_goes_on(engine, mode, place):
             assert terminated[2] == (begun == LENGTH)
             assert envs.episode_length[2] == begun
             assert envs.episode_return[2] == sum(3 + 0.5 * k for k in range(1, begun + 1))
+    envs.close()
+
+
+@on_every_engine
+@in_every_mode
+def test_an_episode_that_is_cut_in_its_first_step_has_no_length(engine, mode):
+    envs, _ = both(engine, mode, {2: [(2, 1, "x")]}, "truncate")
+    for _ in range(LENGTH + (mode == "next-step")):
+        step(envs, mode)
+    assert step(envs, mode)[3].tolist() == only(2).tolist()
+    assert envs.episode_length[2] == 0
+    assert envs.episode_return[2] == 0
     envs.close()
 
 

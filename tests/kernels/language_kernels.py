@@ -16,7 +16,7 @@ def scaled(x, factor=SCALE, parts=3):
 
 
 def lowered(s, factor=SCALE):
-    s.total -= 0.25
+    s.total -= 0.25 + s.share * s.share
     return s.total * factor
 
 
@@ -126,7 +126,10 @@ class Narrow:
 
 @vecenv.kernel("ReadsObs-v0")
 class ReadsObs:
-    """Writes every element, but reads one before: it must be zero also where the buffer was used before."""
+    """Writes every element, but reads one before: it must be zero also where the buffer was used before.
+
+    Its step draws a number but has no branch: rows that begin an episode must not draw it.
+    """
 
     observation_space, action_space = spaces.Box(-np.inf, np.inf, (3,), np.float64), spaces.Discrete(2)
     state = {"x": float}
@@ -136,7 +139,7 @@ class ReadsObs:
 
     def step(s, action, rng, p):
         s.x += 1.0
-        return 0.0, s.x > 9.0
+        return rng.random(), s.x > 9.0
 
     def observe(s, obs, p):
         obs[0] = obs[1] + s.x

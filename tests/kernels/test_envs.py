@@ -165,6 +165,19 @@ def test_spaces_are_those_of_gymnasium(id: str, options: dict[str, Any]) -> None
     assert ours.action_space == theirs.action_space
 
 
+def test_a_natural_of_blackjack_pays_more_only_if_it_wins() -> None:
+    ours, theirs = (make("Blackjack-v1", natural=True, sab=False) for make in (vecenv.make_env, gymnasium.make))
+    rewards = set()
+    for seed in range(1500):
+        assert ours.reset(seed=seed)[0] == theirs.reset(seed=seed)[0]
+        player = theirs.unwrapped.player
+        reward = theirs.step(0)[1]
+        assert ours.step(0)[1] == reward
+        if sorted(player) == [1, 10]:
+            rewards.add(reward)
+    assert rewards == {0.0, 1.5}
+
+
 def compare_episodes(id: str, ours: Any, theirs: Any, seed: int, steps: int, options: Any = None) -> set[str]:
     """Play both side by side, resets without seed included; the ways in which episodes ended."""
     rng = np.random.default_rng(seed)

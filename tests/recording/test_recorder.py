@@ -607,6 +607,29 @@ def test_recordings_of_kernels_begin_with_their_state(tmp_path, autoreset, copy)
         run_kernel_again(Recording.load(recording.save(tmp_path / "one.npz")), kernel)
 
 
+def test_an_action_that_a_kernel_refused_is_not_part_of_the_recording(tmp_path):
+    with make(tmp_path, "compiled", env="CartPole-v1", count=3) as envs:
+        envs.reset(seed=3)
+        envs.step([0, 1, 1])
+        with pytest.raises(gymnasium.error.InvalidAction):
+            envs.step([0, 7, 1])
+        envs.step([1, 0, 0])
+        for row, actions in enumerate([[0, 1], [1, 0], [1, 0]]):
+            recording = envs.recording(row)
+            assert recording.actions[0].tolist() == actions
+            run_kernel_again(recording, find_kernel("CartPole-v1"))
+
+
+def test_a_long_episode_is_kept_beside_many_short_ones(tmp_path):
+    diaries = [functools.partial(Diary, length) for length in (1e9, 3.0)]
+    with vecenv.make(diaries, engine="sync", record="last-episode", record_folder=tmp_path) as envs:
+        envs.reset(seed=3)
+        for number in range(1500):
+            envs.step([number % FINE, 0])
+        recording = envs.recording(0)
+    assert recording.actions[0].tolist() == [number % FINE for number in range(1500)]
+
+
 def test_kernels_with_parameters_states_and_rollouts(tmp_path):
     kernel = find_kernel("CartPole-v1")
     with make(tmp_path, "compiled", env="CartPole-v1", count=4, max_episode_steps=25) as envs:
