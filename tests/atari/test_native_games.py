@@ -213,6 +213,19 @@ def test_the_raw_reward_of_a_first_observation_is_zero():
         assert (infos["raw_reward"][rewarded] == 0).all()
 
 
+def test_a_life_that_is_lost_when_the_time_is_up_ends_the_game():
+    """The native env reports the end of a life and the end of time alike."""
+    with vecenv.make(BREAKOUT, 3, max_num_frames_per_episode=130, preprocessing="dqn") as envs:
+        _, infos = envs.reset(seed=0)
+        lives, begun = infos["lives"].copy(), infos["frame_number"].copy()
+        lives[:2] -= 1  # two envs have lost a life, the second of them in its last frame
+        frames = begun + [8, 130, 8]
+        ended = np.array([True, True, False])
+        told = {"lives": lives, "frame_number": frames}
+        over = envs.engine._natively_over(np.arange(3), ended, np.zeros(3, bool), told)
+        assert over.tolist() == [False, True, False]
+
+
 def test_several_games_share_one_vector_env():
     games = ["ALE/Pong-v5", "ALE/Breakout-v5", "ALE/AirRaid-v5", "ALE/Pong-v5"]  # Air Raid's screen is 250 high
     native, python = pair(games, 1, preprocessing=Preprocessing(noop_max=5))

@@ -13,6 +13,7 @@ from PIL import Image
 
 import vecenv
 from vecenv.cli._curves import curve_of, read_episodes
+from vecenv.cli._sources import find_checkpoint
 from vecenv.trainers import PPO
 
 
@@ -167,3 +168,23 @@ def test_a_curve_is_the_mean_of_the_episodes_of_each_stretch(tmp_path):
     several = curve_of("x", [read_episodes(tmp_path)] * 3)
     assert np.array_equal(several.mean, several.low)
     assert np.array_equal(several.mean, curve.mean)
+
+
+def test_the_newest_checkpoint_is_the_one_with_the_largest_number(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    for number in (9, 100, 20):
+        (tmp_path / "checkpoints" / f"step-{number}.npz").touch()
+    assert find_checkpoint(str(tmp_path)).path.name == "step-100.npz"
+
+
+def test_episodes_of_several_monitor_files_are_in_order_of_time(tmp_path):
+    for name, rows in {"0": ["1.0,5,0.1", "3.0,6,0.3"], "1": ["2.0,7,0.2", "4.0,8,0.4"]}.items():
+        (tmp_path / f"{name}.monitor.csv").write_text("\n".join(['#{"t_start": 0}', "r,l,t", *rows, ""]))
+    episodes = read_episodes(tmp_path)
+    assert episodes.returns.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert episodes.steps.tolist() == [5, 12, 18, 26]
+
+
+def test_episodes_that_are_played_one_after_the_other_have_seeds_that_count_up(inside):
+    out, _ = inside("play", "CartPole-v1", "--episodes", 3, "--seed", 5, "--max-steps", 4, "--out", "a.gif", "--json")
+    assert [episode["seed"] for episode in json.loads(out)["episodes"]] == [5, 6, 7]

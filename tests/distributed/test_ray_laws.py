@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import vecenv
 from tests.sampling import slow
 from vecenv._batch.batch import Op
 from vecenv.engines import Request, registry
@@ -16,7 +17,7 @@ from vecenv.engines.process.launch import pickled_factories
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.ray.engine import RayEngine
 from vecenv.engines.ray.options import build_part
-from vecenv.testing import _laws, check_engine
+from vecenv.testing import LawEnv, _laws, check_engine
 from vecenv.testing._law_kernel import law_kernel_engine
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -71,3 +72,24 @@ def test_an_ordered_engine_returns_rows_in_the_order_they_were_sent() -> None:
             _laws._write(engine, np.array(rows), Op.STEP)
             engine.send(np.array(rows))
         assert [engine.recv(1, 10.0).item() for _ in range(5)] == [3, 0, 4, 1, 2]
+
+
+def test_final_observations_of_some_envs_of_an_actor_are_those_of_the_sync_engine() -> None:
+    factories = [partial(LawEnv, row) for row in range(4)]
+    with (
+        vecenv.make(factories, engine="ray", workers=2, autoreset="same-step") as mine,
+        vecenv.make(factories, engine="sync", autoreset="same-step") as wanted,
+    ):
+        for envs in (mine, wanted):
+            envs.reset(seed=3)
+        ends = 0
+        for _ in range(8):
+            for envs in (mine, wanted):
+                envs.send([1, 1], [1, 3])  # the second env of each actor
+            ours, theirs = mine.recv(2), wanted.recv(2)
+            place = np.argsort(ours.env_ids)
+            assert ours.rolled[place].tolist() == theirs.rolled.tolist()
+            if theirs.rolled.any():
+                ends += 1
+                np.testing.assert_array_equal(ours.final_obs[place][theirs.rolled], theirs.final_obs[theirs.rolled])
+        assert ends > 1

@@ -17,7 +17,7 @@ from tests.faults.faulty import START_METHODS, actions, fails, faulty, on_every_
 from tests.sampling import product
 from tests.twins import options_of
 from vecenv.errors import ClosedError, EnvError
-from vecenv.testing import FaultEnv
+from vecenv.testing import FaultEnv, LawEnv
 
 
 def children() -> set[int]:
@@ -105,6 +105,22 @@ class ClosesAlone(FaultEnv):
         time.sleep(0.05)
         self.together.append(set(self.closing))
         self.closing.discard(self.index)
+
+
+@pytest.mark.parametrize("engine", ["sync", "thread"])
+def test_envs_after_one_that_raises_in_close_are_closed_too(engine: str) -> None:
+    closed = []
+
+    class Closing(LawEnv):
+        def close(self) -> None:
+            closed.append(self._index)
+            if self._index == 0:
+                raise ValueError("not now")
+
+    envs = vecenv.make([lambda row=row: Closing(row) for row in range(3)], engine=engine)
+    with pytest.warns(RuntimeWarning, match="env 0 raised in close"):
+        envs.close()
+    assert sorted(closed) == [0, 1, 2]
 
 
 def test_threads_close_their_envs_one_after_another() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 import threading
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.faults.faulty import actions, fails, faulty, on_every_engine, until
 from tests.sampling import slow
+from vecenv.engines.process.reaper import OrphanReaper
 from vecenv.errors import WorkerDied
 
 
@@ -20,8 +22,9 @@ def counts() -> tuple[int, int, int]:
 
 
 @on_every_engine
-def test_thirty_lives_leave_no_descriptor_process_or_thread(engine: str) -> None:
-    for life in range(31):
+@pytest.mark.parametrize("lives", [4, *slow(30)])
+def test_lives_leave_no_descriptor_process_or_thread(engine: str, lives: int) -> None:
+    for life in range(lives + 1):
         with faulty(engine) as envs:
             envs.reset(seed=40)
             envs.step(actions(1))
@@ -58,6 +61,27 @@ def test_a_failed_start_leaves_no_descriptor_or_process() -> None:
         if life == 0:
             before = counts()
     assert until(lambda: counts() <= before), (before, counts())
+
+
+def test_the_reaper_ends_when_its_last_worker_is_gone() -> None:
+    reaper = OrphanReaper()
+    marks = [reaper.new_mark() for _ in range(2)]
+    workers = [subprocess.Popen(["sleep", "60"], process_group=0) for _ in marks]
+    for worker in workers:
+        reaper.watch(worker.pid)
+    for worker, mark in zip(workers, marks, strict=True):
+        assert until(lambda: reapers(reaper.token) == 1, 10)
+        worker.kill()
+        worker.wait()
+        reaper.forget(worker.pid, mark, ended_well=True)
+    assert until(lambda: reapers(reaper.token) == 0, 10)
+
+
+def reapers(token: str) -> int:
+    """Number of processes of a reaper."""
+    return sum(
+        token in process.info["cmdline"] for process in psutil.process_iter(["cmdline"]) if process.info["cmdline"]
+    )
 
 
 def test_shared_memory_has_no_name() -> None:

@@ -612,7 +612,7 @@ def test_an_action_that_a_kernel_refused_is_not_part_of_the_recording(tmp_path):
         envs.reset(seed=3)
         envs.step([0, 1, 1])
         with pytest.raises(gymnasium.error.InvalidAction):
-            envs.step([0, 7, 1])
+            envs.step(np.array([0, 7, 1]))  # an array is checked in native code
         envs.step([1, 0, 0])
         for row, actions in enumerate([[0, 1], [1, 0], [1, 0]]):
             recording = envs.recording(row)

@@ -34,10 +34,10 @@ def configured(env, num_envs=8, mode="native", config=None, *, train_batch=256, 
     )
 
 
-def runner_of(config):
+def runner_of(config, worker_index=0):
     """The runner alone, as an actor would hold it."""
     config = config.copy(copy_frozen=False)
-    return (config.env_runner_cls or SingleAgentEnvRunner)(config=config, worker_index=0)
+    return (config.env_runner_cls or SingleAgentEnvRunner)(config=config, worker_index=worker_index)
 
 
 def packed(samples):

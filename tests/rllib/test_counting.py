@@ -87,6 +87,14 @@ def test_a_batch_that_the_envs_do_not_divide(mode):
     assert [len(rollout) for rollout in rollouts] == [288, 288, 288]
 
 
+@pytest.mark.parametrize("mode", PACKED)
+def test_shares_of_runners_that_do_not_divide_the_batch_are_rounded_up(mode):
+    runner = runner_of(configured(CountingEnv, 1, mode=mode, env_runners=3), worker_index=1)
+    (rollout,) = packed(runner.sample())
+    runner.stop()
+    assert len(rollout) == 86
+
+
 @pytest.mark.parametrize("mode", ["packed_vec", *slow("native")])
 def test_actors_merge_their_episodes_exactly(mode):
     """Runners with different numbers of episodes: the mean is over episodes, not over runners."""

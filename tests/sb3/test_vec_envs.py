@@ -361,6 +361,19 @@ def test_subproc_masks_follow_what_is_set():
     venv.close()
 
 
+def test_subproc_masks_follow_what_a_method_does():
+    venv = OURS["Subproc"]([Masked] * 2)
+    venv.reset()
+    venv.set_attr("steps", 1)
+    venv.env_method("action_masks")
+    venv.env_method("skip")
+    np.testing.assert_array_equal(venv.env_method("action_masks"), [[False, False, True, False]] * 2)
+    venv.step(np.array([2, 2]))
+    venv.env_method("skip")  # after masks that came with observations
+    np.testing.assert_array_equal(venv.env_method("action_masks"), [[True, False, False, False]] * 2)
+    venv.close()
+
+
 def test_workers_import_neither_sb3_nor_torch():
     script = """
 import sys

@@ -90,6 +90,8 @@ def test_numbers_are_those_of_stable_baselines3(case):
         assert_equal(mine.get_original_reward(), oracle.get_original_reward())
         assert_equal(mine.unnormalize_obs(obs), oracle.unnormalize_obs(obs))
         assert_equal(mine.returns, oracle.returns)
+    assert_equal(mine.reset(), oracle.reset())
+    assert_equal(mine.returns, oracle.returns)
 
 
 def test_what_is_handed_out_is_nobody_elses():

@@ -412,7 +412,7 @@ KERNEL_LOWERING = (
         new="""\
         self.program.draws.add(name)
 """,
-        near=("kernels/test_envs.py", "kernels/test_native.py"),
+        near=("kernels/test_language.py", "kernels/test_envs.py"),
     ),
     SeededFault(
         breaks="Native code is compiled again when a constant changes in its last digit.",
@@ -900,7 +900,7 @@ RAY = (
         file="engines/ray/actor.py",
         old="if self._answered is None or self._answered[0] != request.number:",
         new="if self._answered is None or self._answered[0] <= request.number:",
-        near=("distributed/test_ray_faults.py",),
+        near=("test_actors.py", "distributed/test_ray_faults.py"),
     ),
     SeededFault(
         breaks="In same-step mode the totals of the first episode in a restarted actor begin at zero.",
@@ -913,7 +913,7 @@ RAY = (
         new="""\
             batch.episode_return[row], batch.episode_length[row] = total, length
 """,
-        near=("distributed/test_ray_faults.py", "distributed/test_ray_rollouts.py"),
+        near=("test_actors.py", "distributed/test_ray_faults.py"),
     ),
     SeededFault(
         breaks="Final observations of a step of some envs of an actor belong to the envs whose episode ended.",
@@ -929,7 +929,7 @@ RAY = (
         file="distributed/_actor.py",
         old="spawn_key=(self._first, restarts)",
         new="spawn_key=(self._first,)",
-        near=("distributed/test_ray_rollouts.py",),
+        near=("test_actors.py", "distributed/test_ray_rollouts.py"),
     ),
 )
 
@@ -1029,7 +1029,7 @@ COMMAND_LINE = (
         file="cli/_sources.py",
         old='files = sorted(numbered, key=lambda file: int(file.stem.partition("-")[2]))',
         new="files = sorted(numbered)",
-        near=("cli/test_train.py", "cli/test_command_line.py"),
+        near=("cli/test_watch.py", "cli/test_train.py"),
     ),
     SeededFault(
         breaks="The curve of a run with several monitor files has their episodes in order of time.",
@@ -1090,7 +1090,7 @@ CLOSING = (
         file="engines/process/reaper.py",
         old="                self._watched.discard(pid)\n",
         new="",
-        near=("faults/test_children_of_envs.py", "faults/test_many_pools.py", "faults/test_leaks.py"),
+        near=("faults/test_leaks.py", "faults/test_children_of_envs.py"),
     ),
     SeededFault(
         breaks="The descriptor of the shared memory is given back by close().",

@@ -1,0 +1,86 @@
+"""What runs in a Ray actor, without Ray: requests, restarted rows, random numbers of policies."""
+
+import functools
+import pickle
+
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+import vecenv
+from vecenv._batch.batch import Op
+from vecenv._batch.faults import Fault
+from vecenv._batch.seeding import NO_SEED
+from vecenv.distributed._actor import FragmentActor, Plan
+from vecenv.engines.ray.actor import LastSeen, Request, RowActor, Seen
+from vecenv.testing import LawEnv
+
+COUNT = 3
+
+
+def build_engine():
+    return vecenv.make([functools.partial(LawEnv, row) for row in range(COUNT)], engine="sync").engine
+
+
+BUILD = pickle.dumps(build_engine)
+
+
+def asked(op, number, seed=NO_SEED):
+    return Request(None, np.full(COUNT, op, np.uint8), np.full(COUNT, seed), [np.ones(COUNT, np.int64)], number=number)
+
+
+def started(*arguments):
+    actor = RowActor(BUILD, [], 0, *arguments)
+    actor.build()
+    return actor
+
+
+def lost(actor):
+    return LastSeen(Fault.of(RuntimeError("its machine is gone"), "step"), Seen.of(actor._engine.batch))
+
+
+def test_a_request_that_comes_twice_is_run_once():
+    actor = started()
+    actor.run(asked(Op.RESET, 1, seed=5))
+    first = actor.run(asked(Op.STEP, 2))
+    assert actor.run(asked(Op.STEP, 2)) is first
+    assert actor.run(asked(Op.STEP, 3)).obs[0][:, 2].tolist() == [2] * COUNT
+
+
+@pytest.mark.parametrize("op", [Op.ROLL, Op.STEP])
+def test_totals_of_the_first_episode_after_a_restart_begin_at_zero(op):
+    actor = started()
+    actor.run(asked(Op.RESET, 1, seed=5))
+    before = actor.run(asked(op, 2))
+    other = started(lost(actor))
+    report = other.run(asked(op, 3))
+    assert report.kept["truncated"].all()
+    assert report.kept["episode_length"].tolist() == [1] * COUNT
+    assert report.kept["episode_return"].tolist() == before.kept["episode_return"].tolist()
+    if op == Op.STEP:
+        other.run(asked(Op.RESET, 4))
+    step = other.run(asked(op, 5))
+    assert step.kept["episode_length"].tolist() == [1] * COUNT
+    assert step.kept["episode_return"].tolist() == step.kept["reward"].tolist()
+
+
+def draws(obs, rng):
+    return rng.integers(0, 3, len(obs))
+
+
+def test_a_policy_draws_other_numbers_in_every_actor_and_after_every_restart():
+    plan = Plan(pickle.dumps(draws), False, AutoresetMode.NEXT_STEP, np.arange(2 * COUNT), 7)
+
+    def numbers(first, last_seen=None):
+        actor = FragmentActor(BUILD, [], first, last_seen, plan)
+        actor.build()
+        actions = actor.fragment(20).rollout.actions.tolist()
+        actor._engine.batch.restarts[:] += 1
+        return actions, lost(actor)
+
+    once, last_seen = numbers(0)
+    assert numbers(0)[0] == once
+    assert numbers(COUNT)[0] != once
+    again, last_seen = numbers(0, last_seen)
+    assert again != once
+    assert numbers(0, last_seen)[0] not in (once, again)
