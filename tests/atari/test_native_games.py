@@ -219,7 +219,7 @@ def test_a_life_that_is_lost_when_the_time_is_up_ends_the_game():
         _, infos = envs.reset(seed=0)
         lives, begun = infos["lives"].copy(), infos["frame_number"].copy()
         lives[:2] -= 1  # two envs have lost a life, the second of them in its last frame
-        frames = begun + [8, 130, 8]
+        frames = np.add(begun, [8, 130, 8])
         ended = np.array([True, True, False])
         told = {"lives": lives, "frame_number": frames}
         over = envs.engine._natively_over(np.arange(3), ended, np.zeros(3, bool), told)
