@@ -140,7 +140,7 @@ def test_facts() -> None:
 
 
 def test_a_registered_spec_is_its_id_and_a_changed_one_is_not() -> None:
-    spec = gymnasium.spec("Swimmer-v5")
+    spec = gymnasium.spec("Hopper-v5")
     with vecenv.make(spec, 2) as envs:
         assert envs.engine.name == "mujoco"
     changed = copy.deepcopy(spec)
