@@ -12,7 +12,6 @@ from gymnasium import Space
 from vecenv._batch.seeding import spread
 from vecenv._front.faces import check_given_spaces, transition_dicts
 from vecenv._front.step import Step
-from vecenv._front.vector_env import VectorEnv as Front
 from vecenv._make.make import make
 from vecenv.errors import ConfigError, NothingPendingError, PendingError, UnsupportedError, WorkerTimeout
 from vecenv.gym._infos import flat_arrays, with_final
@@ -45,9 +44,16 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     is_vector_env = True
     reward_range = (-math.inf, math.inf)
 
-    def __init__(self, front: Front, env_fns: Sequence[Any], *, step_tuple: StepTuple, infos: Infos) -> None:
-        self._front = front
-        self.env_fns = env_fns
+    def __init__(
+        self, env_fns: _EnvFns, spaces: tuple[Any, Any], *, step_tuple: StepTuple, infos: Infos, **options: Any
+    ) -> None:
+        if step_tuple not in (4, 5):
+            raise ConfigError(f"step_tuple must be 4 or 5, got {step_tuple!r}")
+        if infos not in ("dict", "list"):
+            raise ConfigError(f"infos must be 'dict' or 'list', got {infos!r}")
+        self.env_fns = list(env_fns)
+        self._front = front = make(self.env_fns, autoreset="same-step", **options)
+        check_given_spaces(front, *spaces)
         self.step_tuple = step_tuple
         self.infos = infos
         self.num_envs = front.num_envs
@@ -131,7 +137,6 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     def call_async(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Prepare a call; it is made by `call_wait`."""
-        self._check_no_call("call_async")
         if self._pending is not None:
             raise _pending_error("call_async", self._pending)
         self._call = (name, args, kwargs)
@@ -207,12 +212,9 @@ class SyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
 
     Args:
         env_fns: functions that create the environments.
-        observation_space: space of a single env; None: as the envs have it. A different space is an error.
-        action_space: space of a single env; None: as the envs have it. A different space is an error.
+        observation_space, action_space: of a single env; None: as the envs have them. Different ones are an error.
         copy: False returns views that the next step overwrites.
-        step_tuple: number of values that a step returns, see `vecenv.gym.make`.
-        infos: "dict" or "list", see `vecenv.gym.make`.
-        check_finite: as in `vecenv.make`; gym had no such check.
+        step_tuple, infos, check_finite: see `vecenv.gym.make`.
     """
 
     def __init__(
@@ -226,12 +228,10 @@ class SyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
         infos: Infos = "dict",
         check_finite: Any = "off",
     ) -> None:
-        _check_options(step_tuple, infos)
-        env_fns = list(env_fns)
-        front = make(env_fns, engine="sync", autoreset="same-step", copy=copy, check_finite=check_finite)
-        check_given_spaces(front, observation_space, action_space)
-        super().__init__(front, env_fns, step_tuple=step_tuple, infos=infos)
-        self.envs = cast("SyncEngine", front.engine).envs
+        spaces = (observation_space, action_space)
+        options: Any = {"engine": "sync", "copy": copy, "check_finite": check_finite}
+        super().__init__(env_fns, spaces, step_tuple=step_tuple, infos=infos, **options)
+        self.envs = cast("SyncEngine", self._front.engine).envs
 
 
 class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
@@ -239,16 +239,13 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
 
     Args:
         env_fns: functions that create the environments.
-        observation_space: space of a single env; None: as the envs have it. A different space is an error.
-        action_space: space of a single env; None: as the envs have it. A different space is an error.
+        observation_space, action_space: of a single env; None: as the envs have them. Different ones are an error.
         shared_memory: accepted for compatibility: observations of a fixed size are always in shared memory.
         copy: False returns views that the next step overwrites.
         context: start method; None: "forkserver" where available.
         daemon: accepted for compatibility: workers never outlive this process and may have children.
         worker: not supported: vecenv does not use gym's pipes.
-        step_tuple: number of values that a step returns, see `vecenv.gym.make`.
-        infos: "dict" or "list", see `vecenv.gym.make`.
-        check_finite: as in `vecenv.make`; gym had no such check.
+        step_tuple, infos, check_finite: see `vecenv.gym.make`.
 
     Raises:
         UnsupportedError: a `worker` was given.
@@ -269,36 +266,20 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
         infos: Infos = "dict",
         check_finite: Any = "off",
     ) -> None:
-        _check_options(step_tuple, infos)
         if worker is not None:
             raise UnsupportedError(
                 f"worker={worker!r}: custom workers need gym's protocol of one pipe per env, not used here; put its "
                 "behaviour into a wrapper around each env"
             )
-        env_fns = list(env_fns)
-        front = make(
-            env_fns,
-            engine="process",
-            autoreset="same-step",
-            copy=copy,
-            context=context,
-            check_finite=check_finite,
-        )
-        check_given_spaces(front, observation_space, action_space)
-        super().__init__(front, env_fns, step_tuple=step_tuple, infos=infos)
+        spaces = (observation_space, action_space)
+        options: Any = {"engine": "process", "copy": copy, "context": context, "check_finite": check_finite}
+        super().__init__(env_fns, spaces, step_tuple=step_tuple, infos=infos, **options)
         self.shared_memory = shared_memory
 
     @property
     def processes(self) -> list[Any]:
         """The worker processes."""
         return cast("ProcessEngine", self._front.engine).processes
-
-
-def _check_options(step_tuple: Any, infos: Any) -> None:
-    if step_tuple not in (4, 5):
-        raise ConfigError(f"step_tuple must be 4 or 5, got {step_tuple!r}")
-    if infos not in ("dict", "list"):
-        raise ConfigError(f"infos must be 'dict' or 'list', got {infos!r}")
 
 
 def _pending_error(call: str, pending: str) -> PendingError:

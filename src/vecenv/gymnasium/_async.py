@@ -173,10 +173,6 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         self._check_no_call("set_attr")
         super().set_attr(name, values)
 
-    def render(self) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]  # Gymnasium's
-        """One frame per env; as in Gymnasium, None where an env has no render mode."""
-        return self.call("render")
-
     def close_extras(self, timeout: float | None = None, terminate: bool = False, **kwargs: Any) -> None:
         """End the workers; at once if `terminate`, else within `timeout` seconds (default 5)."""
         if self._state is not AsyncState.DEFAULT:

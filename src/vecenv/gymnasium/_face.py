@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from vecenv._batch.batch import Rows
 from vecenv._batch.layout import SpaceMismatch
@@ -15,6 +16,10 @@ class GymnasiumFace(VectorEnv):
     """VectorEnv with Gymnasium's behaviour: fewer checks, and an env's error discards the results of the other envs."""
 
     _lenient = True
+
+    def render(self) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]  # Gymnasium's
+        """One frame per env; as in Gymnasium, None where an env has no render mode."""
+        return self.call("render")
 
     def _receive(self, count: int, timeout: float | None) -> Rows:
         """If envs fail, report each failure, discard the results of the others and raise the last error."""

@@ -42,7 +42,3 @@ class SyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: igno
         mode = parse_mode(autoreset_mode)
         decorated = decorate(engine, mode, check_finite)
         super().__init__(decorated, autoreset=mode, copy=copy, engine_reason="SyncVectorEnv")
-
-    def render(self) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]  # Gymnasium's
-        """One frame per env; as in Gymnasium, None where an env has no render mode."""
-        return self.call("render")
