@@ -993,14 +993,14 @@ GYM_FACES = (
     SeededFault(
         breaks="The picture that Baselines' face makes of all envs has at least as many rows as columns.",
         mechanism="gym faces",
-        file="baselines/_tools.py",
+        file="wrappers/_video.py",
         old="""\
-    rows = math.ceil(math.sqrt(count))
-    columns = math.ceil(count / rows)
+    rows = math.ceil(math.sqrt(len(frames)))
+    columns = math.ceil(len(frames) / rows)
 """,
         new="""\
-    columns = math.ceil(math.sqrt(count))
-    rows = math.ceil(count / columns)
+    columns = math.ceil(math.sqrt(len(frames)))
+    rows = math.ceil(len(frames) / columns)
 """,
         near=("faces/test_baselines.py",),
     ),

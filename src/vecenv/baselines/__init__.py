@@ -7,15 +7,16 @@ the last observation is not lost: where an episode ended, the info has "terminal
 
 from gymnasium.vector.utils import clear_mpi_env_vars
 
-from vecenv.baselines._tools import CloudpickleWrapper, tile_images
 from vecenv.baselines._vec_env import (
     AlreadySteppingError,
+    CloudpickleWrapper,
     NotSteppingError,
     VecEnv,
     VecEnvObservationWrapper,
     VecEnvWrapper,
 )
 from vecenv.baselines._vec_envs import DummyVecEnv, ShmemVecEnv, SubprocVecEnv
+from vecenv.wrappers._video import tile as tile_images
 
 __all__ = [
     "AlreadySteppingError",

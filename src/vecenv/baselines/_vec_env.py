@@ -1,15 +1,16 @@
-"""The abstract `VecEnv`, its errors and its wrappers."""
+"""The abstract `VecEnv`, its errors and wrappers, and the wrapper of what is pickled."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from gymnasium import Space
 
-from vecenv.baselines._tools import tile_images
 from vecenv.errors import NothingPendingError, PendingError, UnsupportedError
+from vecenv.wrappers._video import tile
 
 
 class AlreadySteppingError(PendingError):
@@ -90,7 +91,7 @@ class VecEnv(ABC):
         """All envs as one picture: returned if `mode` is "rgb_array", shown by the viewer if it is "human"."""
         if mode not in ("human", "rgb_array"):
             raise UnsupportedError(f"render(mode={mode!r}); use 'human' or 'rgb_array'")
-        picture = tile_images(self.get_images())
+        picture = tile(self.get_images())
         if mode == "rgb_array":
             return picture
         viewer = self.get_viewer()
@@ -163,3 +164,16 @@ class VecEnvObservationWrapper(VecEnvWrapper):
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         obs, rewards, dones, infos = self.venv.step_wait()
         return self.process(obs), rewards, dones, infos
+
+
+class CloudpickleWrapper:
+    """Holds `x` and is pickled with cloudpickle, so that lambdas and local classes reach other processes."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __getstate__(self) -> bytes:
+        return cloudpickle.dumps(self.x)
+
+    def __setstate__(self, state: bytes) -> None:
+        self.x = cloudpickle.loads(state)

@@ -10,7 +10,6 @@ import numpy as np
 from gymnasium import Space
 
 from vecenv._front.faces import check_given_spaces, transition_dicts
-from vecenv._front.vector_env import VectorEnv
 from vecenv._make.make import make
 from vecenv.baselines._vec_env import AlreadySteppingError, NotSteppingError, VecEnv
 from vecenv.errors import ConfigError
@@ -25,7 +24,8 @@ _Spaces = tuple[Space[Any] | None, Space[Any] | None]
 class _FrontVecEnv(VecEnv):
     """A VecEnv on one of vecenv's vector envs."""
 
-    def __init__(self, front: VectorEnv, spaces: _Spaces | None = None) -> None:
+    def __init__(self, env_fns: _EnvFns, spaces: _Spaces | None = None, **options: Any) -> None:
+        front = make(list(env_fns), autoreset="same-step", **options)
         check_given_spaces(front, *(spaces or (None, None)))
         super().__init__(front.num_envs, front.single_observation_space, front.single_action_space)
         self._front = front
@@ -65,9 +65,8 @@ class DummyVecEnv(_FrontVecEnv):
     """
 
     def __init__(self, env_fns: _EnvFns, *, check_finite: Any = "off") -> None:
-        front = make(list(env_fns), engine="sync", autoreset="same-step", check_finite=check_finite)
-        super().__init__(front)
-        self.envs = cast("SyncEngine", front.engine).envs
+        super().__init__(env_fns, engine="sync", check_finite=check_finite)
+        self.envs = cast("SyncEngine", self._front.engine).envs
 
     def step_async(self, actions: Any) -> None:
         alone = self.num_envs == 1 and np.shape(actions) == self.action_space.shape
@@ -97,10 +96,8 @@ class SubprocVecEnv(_FrontVecEnv):
         count = len(env_fns)
         if in_series < 1 or count % in_series:
             raise ConfigError(f"in_series={in_series} must divide the number of envs, which is {count}")
-        workers = count // in_series
-        asked: Any = {"autoreset": "same-step", "context": context, "check_finite": check_finite}
-        front = make(list(env_fns), engine="process", workers=workers, **asked)
-        super().__init__(front, spaces)
+        asked: Any = {"engine": "process", "context": context, "check_finite": check_finite}
+        super().__init__(env_fns, spaces, workers=count // in_series, **asked)
 
 
 class ShmemVecEnv(_FrontVecEnv):
@@ -121,6 +118,4 @@ class ShmemVecEnv(_FrontVecEnv):
         *,
         check_finite: Any = "off",
     ) -> None:
-        asked: Any = {"autoreset": "same-step", "context": context, "check_finite": check_finite}
-        front = make(list(env_fns), engine="process", **asked)
-        super().__init__(front, spaces)
+        super().__init__(env_fns, spaces, engine="process", context=context, check_finite=check_finite)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +19,6 @@ from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError
 from vecenv.sb3 import _served
 from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
-from vecenv.sb3.dummy_vec_env import no_images
 from vecenv.sb3.util import check_for_nested_spaces
 from vecenv.wrappers import Wrapper
 
@@ -154,17 +153,17 @@ class FrontVecEnv(VecEnv):
     # --- single envs -------------------------------------------------------------------------------------------------
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        if self.render_mode != "rgb_array":
-            warnings.warn(no_images(self.render_mode), stacklevel=2)
-            return [None] * self.num_envs
-        return list(self._inner.render() or ()) if self._kernels is not None else self.env_method("render")
+        if self._kernels is not None and self.render_mode == "rgb_array":
+            return list(self._inner.render() or ())
+        return super().get_images()
 
     def has_attr(self, attr_name: str) -> bool:
-        if attr_name == _MASKS and (self._carries_masks or self._kernel_masks()):
-            return True
-        if self._kernels is not None and attr_name in self._kernels.kernel.params:
-            return True
-        return all(self._reach(None if self._kernels is None else 0, _served.has, attr_name))
+        asked = operator.methodcaller("has_wrapper_attr", attr_name)
+        if self._kernels is None:
+            return (attr_name == _MASKS and self._carries_masks) or all(self._reach(None, asked))
+        has_masks = "action_mask" in self._kernels.batch.info
+        known = attr_name in self._kernels.kernel.params or (attr_name == _MASKS and has_masks)
+        return known or self._reach(0, asked)[0]
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         rows = self._rows(indices)
@@ -173,11 +172,11 @@ class FrontVecEnv(VecEnv):
             return [values[row] for row in rows]
         if self._kernels is not None and attr_name in _FACTS:
             return [getattr(self._inner, attr_name)] * len(rows)
-        return self._reach(rows, _served.read, attr_name)
+        return self._reach(rows, operator.methodcaller("get_wrapper_attr", attr_name))
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         if self._kernels is None:
-            self._reach(indices, _served.write, attr_name, value)
+            self._reach(indices, setattr, attr_name, value)
             self._masks = None
             return
         known = attr_name in self._kernels.kernel.params
@@ -204,26 +203,24 @@ class FrontVecEnv(VecEnv):
             return [False] * len(rows)
         return self._reach(rows, _served.is_wrapped, _served.name_of(wrapper_class))
 
-    def _kernel_masks(self) -> bool:
-        return self._kernels is not None and "action_mask" in self._kernels.batch.info
-
     def _rows(self, indices: VecEnvIndices) -> list[int]:
         everyone = range(self.num_envs)
         return [everyone[index] for index in self._get_indices(indices)]
 
-    def at_envs(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Call a function with each env, its index and the arguments, in the process of the env; empty for kernels."""
+    def at_envs(self, rows: list[int], function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Call a function with each of these envs and the arguments, in the process of the env; empty for kernels."""
+        if self._kernels is not None or not rows:
+            return []
         call: Any = self._inner.call
-        return [] if self._kernels is not None else list(call(function, *arguments))
+        results = call(_served.at_rows, frozenset(rows), function, *arguments)
+        return [results[row] for row in rows]
 
     def _reach(self, indices: VecEnvIndices, action: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Apply an action to single envs, in their processes; kernels are copied for it."""
         rows = self._rows(indices)
         if self._kernels is not None:
             return [action(self._kernels.copy_of(row), *arguments) for row in rows]
-        call: Any = self._inner.call
-        results = call(_served.reach, frozenset(rows), action, *arguments)
-        return [results[row] for row in rows]
+        return self.at_envs(rows, _served.reach, action, *arguments)
 
 
 def _check(envs: VectorEnv | Wrapper, inner: VectorEnv, compiled: bool) -> None:

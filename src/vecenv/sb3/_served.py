@@ -17,6 +17,12 @@ from vecenv.sb3.patch_gym import _patch_env
 _MARK = "_vecenv_is_served"
 _TWINS = ("stable_baselines3.common.", "vecenv.sb3.")
 """Packages of classes that Stable-Baselines3 and vecenv.sb3 both have, under the same names."""
+SAME_INSTANCE = (
+    "You tried to create multiple environments, but the function to create them returned the same instance "
+    "instead of creating different objects. You are probably using `make_vec_env(lambda: env)` or "
+    "`DummyVecEnv([lambda: env] * n_envs)`. You should replace `lambda: env` by a `make_env` function that "
+    "creates a new instance of the environment at every call (using `gym.make()` for instance)."
+)
 
 
 class WithMask(spaces.Tuple):
@@ -63,20 +69,10 @@ class ServedFactory:
     def __call__(self) -> Served:
         env = _patch_env(self._function())
         if getattr(env.unwrapped, _MARK, False):
-            raise ConfigError(same_instance())
+            raise ConfigError(SAME_INSTANCE)
         with contextlib.suppress(AttributeError):  # it has slots
             setattr(env.unwrapped, _MARK, True)
         return Served(env)
-
-
-def same_instance() -> str:
-    """The error message for functions that return the same env."""
-    return (
-        "You tried to create multiple environments, but the function to create them returned the same instance "
-        "instead of creating different objects. You are probably using `make_vec_env(lambda: env)` or "
-        "`DummyVecEnv([lambda: env] * n_envs)`. You should replace `lambda: env` by a `make_env` function that "
-        "creates a new instance of the environment at every call (using `gym.make()` for instance)."
-    )
 
 
 def mask_size(env: gymnasium.Env[Any, Any]) -> int | None:
@@ -103,32 +99,16 @@ def _choices(space: Space[Any]) -> int | None:
 # --- functions that vector envs call in the processes of their envs ---------------------------------------------------
 
 
-def reach(
-    env: gymnasium.Env[Any, Any], row: int, rows: Collection[int], action: Callable[..., Any], *arguments: Any
+def at_rows(
+    env: gymnasium.Env[Any, Any], row: int, rows: Collection[int], function: Callable[..., Any], *arguments: Any
 ) -> Any:
-    """Apply an action to the env if its row is one of `rows`."""
-    if row not in rows:
-        return None
+    """Call the function with the env if its row is one of `rows`."""
+    return function(env, *arguments) if row in rows else None
+
+
+def reach(env: gymnasium.Env[Any, Any], action: Callable[..., Any], *arguments: Any) -> Any:
+    """Apply an action to the env that the user's function made."""
     return action(env.env if isinstance(env, Served) else env, *arguments)
-
-
-def read(env: gymnasium.Env[Any, Any], name: str) -> Any:
-    """An attribute, searched through the wrappers."""
-    return env.get_wrapper_attr(name)
-
-
-def has(env: gymnasium.Env[Any, Any], name: str) -> bool:
-    """Whether the env or a wrapper has the attribute."""
-    try:
-        env.get_wrapper_attr(name)
-    except AttributeError:
-        return False
-    return True
-
-
-def write(env: gymnasium.Env[Any, Any], name: str, value: Any) -> None:
-    """Set an attribute of the outermost wrapper."""
-    setattr(env, name, value)
 
 
 def call(env: gymnasium.Env[Any, Any], name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -17,8 +17,8 @@ import gymnasium
 import numpy as np
 from gymnasium import Space
 
-from vecenv.baselines._tools import tile_images
 from vecenv.engines.process.reaper import MARK
+from vecenv.wrappers._video import tile as tile_images
 
 __all__ = [
     "CloudpickleWrapper",
@@ -197,7 +197,13 @@ class VecEnv(_Base):
 
     def get_images(self) -> Sequence[np.ndarray | None]:
         """One RGB image per env; None, with a warning, if the render mode is another than "rgb_array"."""
-        raise NotImplementedError(f"{type(self).__name__} has no images")
+        if self.render_mode == "rgb_array":
+            return self.env_method("render")
+        warnings.warn(
+            f"The render mode is {self.render_mode}, but this method assumes it is `rgb_array` to obtain images.",
+            stacklevel=2,
+        )
+        return [None] * self.num_envs
 
     def render(self, mode: str | None = None) -> np.ndarray | None:
         """All envs as one picture, returned for "rgb_array"; envs with another mode draw themselves.
@@ -266,7 +272,7 @@ def _inner(name: str) -> property:
 class VecEnvWrapper(VecEnv, _WrapperBase):
     """A VecEnv around another one: override `reset` and `step_wait`.
 
-    Attributes that it lacks are those of the inner ones, `reset_infos` is always the inner one's.
+    Attributes that it lacks are read from the inner one; `reset_infos` always is.
 
     Args:
         venv: to be wrapped, one of vecenv.sb3 or of Stable-Baselines3.
@@ -286,17 +292,11 @@ class VecEnvWrapper(VecEnv, _WrapperBase):
         self.class_attributes = dict(inspect.getmembers(type(self)))
 
     def _start_vec_env(self) -> None:
-        """Infos, seeds and options are the inner one's."""
+        """Nothing: infos, seeds and options are the inner one's."""
 
     reset_infos: Any = _inner("reset_infos")
     _seeds: Any = _inner("_seeds")
     _options: Any = _inner("_options")
-
-    @abstractmethod
-    def reset(self) -> VecEnvObs: ...
-
-    @abstractmethod
-    def step_wait(self) -> VecEnvStepReturn: ...
 
     def step_async(self, actions: Any) -> None:
         self.venv.step_async(actions)
@@ -335,7 +335,6 @@ class VecEnvWrapper(VecEnv, _WrapperBase):
 
     @property
     def unwrapped(self) -> VecEnv:
-        """The innermost vector env."""
         return self.venv.unwrapped
 
     def __getattr__(self, name: str) -> Any:
@@ -364,6 +363,24 @@ class VecEnvWrapper(VecEnv, _WrapperBase):
         if here and already_found:
             return _class_name(self)
         return self.venv.getattr_depth_check(name, already_found or here)
+
+
+class ObservationWrapper(VecEnvWrapper):
+    """A wrapper that changes nothing but observations: override `transformed`."""
+
+    @abstractmethod
+    def transformed(self, obs: Any) -> Any:
+        """What to return instead of the observations of all envs, or of one env's "terminal_observation"."""
+
+    def reset(self) -> Any:
+        return self.transformed(self.venv.reset())
+
+    def step_wait(self) -> VecEnvStepReturn:
+        obs, rewards, dones, infos = self.venv.step_wait()
+        for row in np.flatnonzero(dones).tolist():
+            if "terminal_observation" in infos[row]:
+                infos[row]["terminal_observation"] = self.transformed(infos[row]["terminal_observation"])
+        return self.transformed(obs), rewards, dones, infos
 
 
 class CloudpickleWrapper:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,7 +42,7 @@ class DummyVecEnv(VecEnv):
         if not self.envs:
             raise ConfigError("DummyVecEnv needs at least one function that creates an env, got none")
         if len({id(env.unwrapped) for env in self.envs}) != len(self.envs):
-            raise ConfigError(_served.same_instance())
+            raise ConfigError(_served.SAME_INSTANCE)
         first = self.envs[0]
         super().__init__(len(self.envs), first.observation_space, first.action_space)
         self.keys, shapes, dtypes = obs_space_info(first.observation_space)
@@ -105,18 +104,12 @@ class DummyVecEnv(VecEnv):
         for env in self.envs:
             env.close()
 
-    def get_images(self) -> Sequence[np.ndarray | None]:
-        if self.render_mode != "rgb_array":
-            warnings.warn(no_images(self.render_mode), stacklevel=2)
-            return [None] * self.num_envs
-        return [env.render() for env in self.envs]  # type: ignore[misc]  # arrays in this mode
-
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        return [_served.read(env, attr_name) for env in self._get_target_envs(indices)]
+        return [env.get_wrapper_attr(attr_name) for env in self._get_target_envs(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         for env in self._get_target_envs(indices):
-            _served.write(env, attr_name, value)
+            setattr(env, attr_name, value)
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
@@ -130,11 +123,6 @@ class DummyVecEnv(VecEnv):
 
     def _get_target_envs(self, indices: VecEnvIndices) -> list[gymnasium.Env[Any, Any]]:
         return [self.envs[index] for index in self._get_indices(indices)]
-
-
-def no_images(render_mode: str | None) -> str:
-    """The warning if images are requested from envs with another render mode."""
-    return f"The render mode is {render_mode}, but this method assumes it is `rgb_array` to obtain images."
 
 
 def _isolated(info: dict[str, Any]) -> dict[str, Any]:

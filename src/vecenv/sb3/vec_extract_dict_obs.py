@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper, registered
+from vecenv.sb3.base_vec_env import ObservationWrapper, VecEnv, registered
 
 
 @registered
-class VecExtractDictObs(VecEnvWrapper):
+class VecExtractDictObs(ObservationWrapper):
     """Observations that are one part of the inner env's.
 
     Args:
@@ -23,17 +23,5 @@ class VecExtractDictObs(VecEnvWrapper):
         self.key = key
         super().__init__(venv, observation_space=space.spaces[key])
 
-    def reset(self) -> np.ndarray:
-        """Begin an episode in every env."""
-        obs = self.venv.reset()
-        assert isinstance(obs, dict)
+    def transformed(self, obs: dict[str, np.ndarray]) -> np.ndarray:
         return obs[self.key]
-
-    def step_wait(self) -> VecEnvStepReturn:
-        """Wait for the step; "terminal_observation" is the same part."""
-        obs, rewards, dones, infos = self.venv.step_wait()
-        assert isinstance(obs, dict)
-        for info in infos:
-            if "terminal_observation" in info:
-                info["terminal_observation"] = info["terminal_observation"][self.key]
-        return obs[self.key], rewards, dones, infos

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvStepReturn, VecEnvWrapper, registered
+from vecenv.sb3.base_vec_env import ObservationWrapper, VecEnv, registered
 from vecenv.sb3.util import is_channels_first
 from vecenv.wrappers._observations import is_image
 
 
 @registered
-class VecTransposeImage(VecEnvWrapper):
+class VecTransposeImage(ObservationWrapper):
     """Images as [channels, height, width] instead of [height, width, channels].
 
     Results are views of the inner env's observations. Around `VecFrameStack`, whose stacks lie in memory with the
@@ -40,12 +40,8 @@ class VecTransposeImage(VecEnvWrapper):
             assert isinstance(space, spaces.Box)
             return self.transpose_space(space)
         parts: dict[str, Any] = dict(space.spaces)
-        return spaces.Dict(
-            {
-                key: self.transpose_space(part, key) if key in self.image_space_keys else part
-                for key, part in parts.items()
-            }
-        )
+        parts |= {key: self.transpose_space(parts[key], key) for key in self.image_space_keys}
+        return spaces.Dict(parts)
 
     @staticmethod
     def transpose_space(observation_space: spaces.Box, key: str = "") -> spaces.Box:
@@ -62,6 +58,9 @@ class VecTransposeImage(VecEnvWrapper):
         """A view of an image, or of a batch of images, with the channels before height and width."""
         return np.moveaxis(image, -1, -3)
 
+    def transformed(self, obs: Any) -> Any:
+        return self.transpose_observations(obs)
+
     def transpose_observations(self, observations: Any) -> Any:
         """Observations with their images transposed; the given ones stay as they are."""
         if self.skip:
@@ -69,15 +68,3 @@ class VecTransposeImage(VecEnvWrapper):
         if not isinstance(observations, dict):
             return self.transpose_image(observations)
         return observations | {key: self.transpose_image(observations[key]) for key in self.image_space_keys}
-
-    def reset(self) -> np.ndarray | dict[str, np.ndarray]:
-        """Begin an episode in every env."""
-        return self.transpose_observations(self.venv.reset())
-
-    def step_wait(self) -> VecEnvStepReturn:
-        """Wait for the step; "terminal_observation" is transposed as well."""
-        observations, rewards, dones, infos = self.venv.step_wait()
-        for row in np.flatnonzero(dones).tolist():
-            if "terminal_observation" in infos[row]:
-                infos[row]["terminal_observation"] = self.transpose_observations(infos[row]["terminal_observation"])
-        return self.transpose_observations(observations), rewards, dones, infos

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import logger
 
 from vecenv.errors import ConfigError, VecenvError
-from vecenv.sb3._final_frames import FinalFrames
+from vecenv.sb3._final_frames import at_envs, take, unwatch, watch
 from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, registered
 from vecenv.wrappers._video import VideoFile, tile
 
@@ -83,7 +83,6 @@ class VecVideoRecorder(VecEnvWrapper):
         # It makes no file without frames, and raises now if the encoder is missing.
         self._file = VideoFile(os.path.join(self.video_folder, "none.mp4"), self.frames_per_sec)
         self._file.close()
-        self._finals = FinalFrames(venv, self.env_ids)
         self.recording = False
 
     def reset(self) -> VecEnvObs:
@@ -133,7 +132,7 @@ class VecVideoRecorder(VecEnvWrapper):
         self._end = end
         self._file = VideoFile(self.video_path, self.frames_per_sec)
         self.recording = True
-        self._finals.start()
+        at_envs(self.venv, self.env_ids, watch)
         self._write(self._images())
 
     def _write(self, images: Sequence[Any]) -> None:
@@ -153,12 +152,14 @@ class VecVideoRecorder(VecEnvWrapper):
         self.recording = False
         self._file.close()
         with contextlib.suppress(VecenvError):  # the envs are closed
-            self._finals.stop()
+            at_envs(self.venv, self.env_ids, unwatch)
 
     def _images(self, dones: np.ndarray | None = None) -> list[Any]:
         """Frames of the recorded envs; where `dones`, the last frame of the episode."""
         images = self.venv.get_images()
-        finals = {} if dones is None else self._finals.take(np.flatnonzero(dones).tolist())
+        ended = [] if dones is None else [row for row in self.env_ids if dones[row]]
+        pairs = zip(ended, at_envs(self.venv, ended, take), strict=False)
+        finals = {row: frame for row, frame in pairs if frame is not None}
         return [finals.get(row, images[row]) for row in self.env_ids]
 
 
