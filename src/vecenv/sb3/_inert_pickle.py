@@ -185,14 +185,10 @@ def array(value: Any) -> np.ndarray:
 
 
 def _dtype(kind: Any) -> np.dtype:
-    if (
-        not isinstance(kind, Dtype)
-        or not kind.args
-        or not isinstance(kind.args[0], str)
-        or kind.args[0] not in _NUMBERS
-    ):
+    name = kind.args[0] if isinstance(kind, Dtype) and kind.args else None
+    if not isinstance(name, str) or name not in _NUMBERS:
         raise UnsafeFile("an array in the pickle is not of numbers")
-    dtype = np.dtype(kind.args[0])
+    dtype = np.dtype(name)
     return dtype.newbyteorder(">") if kind.state and kind.state[1] == ">" else dtype
 
 

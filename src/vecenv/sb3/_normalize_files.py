@@ -8,8 +8,8 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,6 +66,18 @@ class Contents:
     shapes: dict[str, tuple[int, ...] | None]
     obs: dict[str, Statistics]
     returns: Statistics
+
+
+_FLAGS = ("training", "norm_obs", "norm_reward")
+_NUMBERS = ("clip_obs", "clip_reward", "gamma", "epsilon")
+
+
+def settings_of(values: Mapping[str, Any], flag: Callable[[Any], bool], number: Callable[[Any], float]) -> Settings:
+    """Settings from the attributes of a VecNormalize, with the functions that convert their values."""
+    keys = values.get("norm_obs_keys")
+    plain: dict[str, Any] = {name: flag(values[name]) for name in _FLAGS}
+    plain |= {name: number(values[name]) for name in _NUMBERS}
+    return Settings(**plain, norm_obs_keys=None if keys is None else list(keys))
 
 
 def read(path: str | os.PathLike[str]) -> Contents:
@@ -153,10 +165,6 @@ class _VecNormalize(Record):
     pass
 
 
-class _RunningMeanStd(Record):
-    pass
-
-
 class _Space(Record):
     pass
 
@@ -174,7 +182,7 @@ _SPACES = {
 }
 _ADMITTED: dict[tuple[str, str], type[Record]] = {
     _VEC_NORMALIZE: _VecNormalize,
-    _RUNNING_MEAN_STD: _RunningMeanStd,
+    _RUNNING_MEAN_STD: Record,
     **{(f"{gym}.spaces.{module}", name): _Space for gym in ("gymnasium", "gym") for module, name in _SPACES.items()},
 }
 
@@ -187,18 +195,10 @@ def _read_pickle(data: bytes) -> Contents:
     parts = space["spaces"] if "spaces" in space.state else {_WHOLE: space}
     if not isinstance(parts, dict) or not all(isinstance(part, _Space) for part in parts.values()):
         raise UnsafeFile("the pickle's observation space is not a space")
-    keys = saved.state.get("norm_obs_keys")
-    norm_obs = _flag(saved["norm_obs"])
-    if norm_obs and keys is None and "spaces" in space.state:
-        keys = list(parts)  # an old file
-    settings = Settings(
-        training=_flag(saved["training"]),
-        norm_obs=norm_obs,
-        norm_reward=_flag(saved["norm_reward"]),
-        norm_obs_keys=None if keys is None else list(keys),
-        **{name: inert.number(saved[name]) for name in ("clip_obs", "clip_reward", "gamma", "epsilon")},
-    )
-    moments = saved["obs_rms"] if norm_obs else saved.state.get("obs_rms", {})
+    settings = settings_of(saved.state, lambda value: bool(inert.number(value)), inert.number)
+    if settings.norm_obs and settings.norm_obs_keys is None and "spaces" in space.state:
+        settings = replace(settings, norm_obs_keys=list(parts))  # an old file
+    moments = saved["obs_rms"] if settings.norm_obs else saved.state.get("obs_rms", {})
     by_key = moments if isinstance(moments, dict) else {_WHOLE: moments}
     if not all(isinstance(key, str) for key in (*by_key, *parts)):
         raise UnsafeFile("the pickle has statistics without a name")
@@ -215,11 +215,7 @@ def _shape(space: _Space) -> tuple[int, ...] | None:
     return None if shape is None else tuple(int(inert.number(length)) for length in shape)
 
 
-def _flag(value: Any) -> bool:
-    return bool(inert.number(value))
-
-
-def _statistics(moments: _RunningMeanStd) -> Statistics:
+def _statistics(moments: Record) -> Statistics:
     return Statistics(inert.array(moments["mean"]), inert.array(moments["var"]), inert.number(moments["count"]))
 
 

@@ -73,9 +73,7 @@ class VecNormalize(VecEnvWrapper):
         self.epsilon = epsilon
         self.norm_obs_keys = norm_obs_keys
         if norm_obs:
-            self.norm_obs_keys = _check_keys(self.observation_space, norm_obs_keys)
-            self.obs_rms = self._new_statistics()
-            self.observation_space = self._normalised_space()
+            self._normalise_spaces()
         self.ret_rms = RunningMeanStd(shape=())
         self.returns = np.zeros(self.num_envs)
         self.old_reward = np.array([])
@@ -157,26 +155,22 @@ class VecNormalize(VecEnvWrapper):
 
     # --- spaces ------------------------------------------------------------------------------------------------------
 
-    def _new_statistics(self) -> RunningMeanStd | dict[str, RunningMeanStd]:
+    def _normalise_spaces(self) -> None:
+        """Check which observations are normalised, and create their statistics."""
         space = self.observation_space
-        if isinstance(space, spaces.Dict):
-            return {key: RunningMeanStd(shape=space[key].shape or ()) for key in self.norm_obs_keys or ()}
-        return RunningMeanStd(shape=space.shape or ())
+        self.norm_obs_keys = keys = _check_keys(space, self.norm_obs_keys)
+        if keys is None:
+            self.obs_rms = RunningMeanStd(shape=space.shape or ())
+            self.observation_space = self._normalised(space)
+        else:
+            parts: dict[str, Any] = {key: space[key] for key in keys}  # type: ignore[index]  # a Dict
+            self.obs_rms = {key: RunningMeanStd(shape=part.shape) for key, part in parts.items()}
+            normalised = {key: self._normalised(part) for key, part in parts.items()}
+            self.observation_space = spaces.Dict({**space.spaces, **normalised})  # type: ignore[attr-defined]  # a Dict
 
-    def _normalised_space(self) -> Space[Any]:
+    def _normalised(self, space: Space[Any]) -> Space[Any]:
         """Images become floats; other bounds stay as they are, so that policies of Stable-Baselines3 still fit."""
-        space = self.observation_space
-        if isinstance(space, spaces.Dict):
-            keys = self.norm_obs_keys or ()
-            return spaces.Dict(
-                {key: self._normalised_box(part) if key in keys else part for key, part in space.spaces.items()}
-            )
-        return self._normalised_box(space)
-
-    def _normalised_box(self, space: Space[Any]) -> Space[Any]:
-        if not is_image(space):
-            return space
-        return spaces.Box(-self.clip_obs, self.clip_obs, space.shape, np.float32)
+        return spaces.Box(-self.clip_obs, self.clip_obs, space.shape, np.float32) if is_image(space) else space
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -233,16 +227,7 @@ class VecNormalize(VecEnvWrapper):
         self.returns = np.zeros(self.num_envs)
 
     def _contents(self) -> files.Contents:
-        settings = files.Settings(
-            training=bool(self.training),
-            norm_obs=bool(self.norm_obs),
-            norm_reward=bool(self.norm_reward),
-            clip_obs=float(self.clip_obs),
-            clip_reward=float(self.clip_reward),
-            gamma=float(self.gamma),
-            epsilon=float(self.epsilon),
-            norm_obs_keys=None if self.norm_obs_keys is None else list(self.norm_obs_keys),
-        )
+        settings = files.settings_of(vars(self), bool, float)
         known = vars(self).get("obs_rms", {})
         by_key = known if isinstance(known, dict) else {"": known}
         obs = {key: _statistics(statistics) for key, statistics in by_key.items()}
