@@ -9,6 +9,7 @@ so that training with them gives the same weights as with Stable-Baselines3's ow
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Generator
 from typing import Any
 
@@ -103,8 +104,8 @@ class RolloutBuffer(theirs.RolloutBuffer):
         obs = _shaped(self._obs.nest(leaves), self.obs_shape)
         values = [actions, *(column.reshape(-1).take(batch_inds) for column in columns)]
         kind = DictRolloutBufferSamples if isinstance(obs, dict) else RolloutBufferSamples
-        tensors = (torch.as_tensor(value, device=self.device) for value in values)
-        return kind(map_tree(lambda leaf: torch.as_tensor(leaf, device=self.device), obs), *tensors)
+        tensor = functools.partial(self.to_torch, copy=False)
+        return kind(map_tree(tensor, obs), *map(tensor, values))
 
 
 class ReplayBuffer(theirs.ReplayBuffer):
@@ -187,7 +188,6 @@ class ReplayBuffer(theirs.ReplayBuffer):
             raise ConfigError("episodes are too short to store each frame once; use optimize_memory_usage=False")
         drawn = self.ours.gather(batch_inds * self.n_envs + envs)
         several = self.ours.n_step > 1
-        reward = drawn.reward.reshape(-1, 1)
         if several and env is not None:
             raise ConfigError("n_steps > 1 adds up rewards before VecNormalize could scale them; use n_steps=1")
         obs, next_obs = (_shaped(tree, self.obs_shape) for tree in (drawn.obs, drawn.next_obs))
@@ -196,18 +196,15 @@ class ReplayBuffer(theirs.ReplayBuffer):
             drawn.actions,
             self._normalize_obs(next_obs, env),
             drawn.terminated.astype(np.float32).reshape(-1, 1),
-            self._normalize_reward(reward, env),
+            self._normalize_reward(drawn.reward.reshape(-1, 1), env),
         )
-        discounts = {}
         if several:
-            # Stable-Baselines3 multiplies by these where episodes did not terminate.
+            # Stable-Baselines3 multiplies by these discounts where episodes did not terminate.
             steps = self.ours.look_ahead(drawn.index, self.ours.n_step)[3]
-            discounts = {"discounts": self._tensor((self.ours.gamma**steps).astype(np.float32).reshape(-1, 1))}
+            values += ((self.ours.gamma**steps).astype(np.float32).reshape(-1, 1),)
         kind = DictReplayBufferSamples if isinstance(obs, dict) else ReplayBufferSamples
-        return kind(*(map_tree(self._tensor, value) for value in values), **discounts)
-
-    def _tensor(self, array: np.ndarray) -> torch.Tensor:
-        return torch.as_tensor(array, device=self.device)
+        tensor = functools.partial(self.to_torch, copy=False)
+        return kind(*(map_tree(tensor, value) for value in values))
 
 
 class _Dones:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, TypeVar
 
@@ -13,12 +14,7 @@ WrapperT = TypeVar("WrapperT", bound=VecEnvWrapper)
 
 def unwrap_vec_wrapper(env: VecEnv, vec_wrapper_class: type[WrapperT]) -> WrapperT | None:
     """The outermost wrapper of this class, or None. Wrappers of Stable-Baselines3 are searched too."""
-    layer: Any = env
-    while layer is not None:
-        if isinstance(layer, vec_wrapper_class):
-            return layer
-        layer = _inside(layer)
-    return None
+    return next((layer for layer in _layers(env) if isinstance(layer, vec_wrapper_class)), None)
 
 
 def unwrap_vec_normalize(env: VecEnv) -> VecNormalize | None:
@@ -38,7 +34,7 @@ def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
         AssertionError: the two are not wrapped alike.
     """
     kind: Any = counterpart(VecNormalize)  # ours is registered as one of these
-    ours, theirs = _layers(env), _layers(eval_env)
+    ours, theirs = list(_layers(env)), list(_layers(eval_env))
     for layer, twin in zip(ours, theirs, strict=False):
         if isinstance(layer, kind):
             assert isinstance(twin, kind), _unlike(twin, "a VecNormalize", layer)
@@ -48,19 +44,12 @@ def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
     assert len(theirs) >= len(ours), _unlike(eval_env.unwrapped, "a VecEnvWrapper", ours[len(theirs) :])
 
 
-def _layers(env: VecEnv) -> list[Any]:
+def _layers(env: VecEnv) -> Iterator[Any]:
     """All wrappers, from the outside in."""
-    layers = []
     layer: Any = env
-    while (inside := _inside(layer)) is not None:
-        layers.append(layer)
-        layer = inside
-    return layers
-
-
-def _inside(venv: Any) -> Any:
-    """The env inside a wrapper; None for anything else."""
-    return vars(venv).get("venv")
+    while layer is not None and "venv" in vars(layer):  # a wrapper that was unpickled has None inside
+        yield layer
+        layer = layer.venv
 
 
 def _unlike(got: Any, wanted: str, layer: Any) -> str:

@@ -29,9 +29,7 @@ def wrap(envs: VectorEnv | Wrapper) -> FrontVecEnv:
     """
     if isinstance(envs, (VectorEnv, Wrapper)):
         return FrontVecEnv(envs)
-    hint = (
-        "it is one already" if is_vec_env(envs) else "see vecenv.make, or use DummyVecEnv for functions that make envs"
-    )
+    hint = "it is one already" if is_vec_env(envs) else "see vecenv.make, or use DummyVecEnv for functions that do"
     raise ConfigTypeError(f"wrap() makes an SB3 VecEnv of a vector env of vecenv, got {type(envs).__name__}; {hint}")
 
 
@@ -80,9 +78,8 @@ class FromSB3(gymnasium.vector.VectorEnv):
             raise UnsupportedError("an SB3 VecEnv resets all envs together; leave options['reset_mask'] out")
         base = self.venv.unwrapped
         if seed is not None:
-            base._seeds = (
-                [seed + row for row in range(self.num_envs)] if isinstance(seed, (int, np.integer)) else [*seed]
-            )
+            is_one = isinstance(seed, (int, np.integer))
+            base._seeds = [seed + row for row in range(self.num_envs)] if is_one else [*seed]
         if options is not None:
             base.set_options([options or {} for options in given.per_env])
         obs = self.venv.reset()
@@ -98,23 +95,14 @@ class FromSB3(gymnasium.vector.VectorEnv):
         final: dict[str, Any] = {}
         ended = np.flatnonzero(dones).tolist()
         if ended:
-            final["final_obs"] = objects(
-                ended, (infos[row].pop("terminal_observation") for row in ended), self.num_envs
-            )
+            last = (infos[row].pop("terminal_observation") for row in ended)
+            final["final_obs"] = objects(ended, last, self.num_envs)
             final["final_info"] = as_arrays(((row, infos[row]) for row in ended), self.num_envs)
             final["_final_obs"], final["_final_info"] = dones.copy(), dones.copy()
             resets = self.venv.unwrapped.reset_infos
             infos = [resets[row] if done else info for row, (done, info) in enumerate(zip(dones, infos, strict=True))]
-        return (
-            obs,
-            np.asarray(rewards, np.float64),
-            dones & ~truncated,
-            truncated,
-            {
-                **as_arrays(enumerate(infos), self.num_envs),
-                **final,
-            },
-        )
+        rendered = as_arrays(enumerate(infos), self.num_envs) | final
+        return obs, np.asarray(rewards, np.float64), dones & ~truncated, truncated, rendered
 
     def render(self) -> tuple[Any, ...] | None:
         """One frame per env."""

@@ -26,7 +26,7 @@ def evaluate_policy(
     return_episode_rewards: bool = False,
     warn: bool = True,
 ) -> tuple[float, float] | tuple[list[float], list[int]]:
-    """Run a policy for some episodes; the mean and the standard deviation of their returns.
+    """Run a policy for some episodes; return the mean and the standard deviation of their returns.
 
     Every env runs a number of episodes that is fixed beforehand, so that short ones do not weigh more. Inside a Monitor
     or VecMonitor returns and lengths are those of whole episodes as the monitor saw them, whatever wrappers do to them.

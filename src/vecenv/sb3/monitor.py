@@ -137,8 +137,8 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.episode_times
 
 
-class ResultsWriter:
-    """A file with one row per episode.
+class ResultsWriter(ResultsFile):
+    """A file with one row per episode; `lost` counts those that could not be written, such as on a full disk.
 
     Args:
         filename: `.monitor.csv` is appended unless it ends with `monitor.csv`; a directory gets the file `monitor.csv`.
@@ -154,22 +154,13 @@ class ResultsWriter:
         extra_keys: tuple[str, ...] = (),
         override_existing: bool = True,
     ) -> None:
-        self._file = ResultsFile(filename, header, extra_keys, append=not override_existing)
-        self.file_handler = self._file._file
-        self.logger = self._file._writer
-
-    @property
-    def lost(self) -> int:
-        """Episodes that could not be written, such as on a full disk."""
-        return self._file.lost
+        super().__init__(filename, header, extra_keys, append=not override_existing)
+        self.file_handler = self._file
+        self.logger = self._writer
 
     def write_row(self, epinfo: dict[str, Any]) -> None:
         """Add an episode; it is on disk when this returns, or was counted as `lost`."""
-        self._file.write(epinfo)
-
-    def close(self) -> None:
-        """Close the file. May be called twice."""
-        self._file.close()
+        self.write(epinfo)
 
 
 def get_monitor_files(path: str) -> list[str]:

@@ -19,8 +19,7 @@ def _patch_env(env: Any) -> gymnasium.Env[Any, Any]:
     """
     if isinstance(env, gymnasium.Env):
         return env
-    _check_is_gyms(env, "Env", "environment")
-    shimmy = _shimmy("environment")
+    shimmy = _shimmy_for(env, "Env", "environment")
     warnings.warn(
         "You provided an OpenAI Gym environment; it is wrapped in shimmy's compatibility layer, which could "
         "potentially cause issues. We strongly recommend transitioning to Gymnasium environments.",
@@ -32,30 +31,22 @@ def _patch_env(env: Any) -> gymnasium.Env[Any, Any]:
 
 
 def _convert_space(space: Any) -> gymnasium.Space[Any]:
-    """The space itself if it is Gymnasium's; one of OpenAI Gym, converted by shimmy, with a warning.
-
-    Raises:
-        ValueError: it is neither.
-        ImportError: it is OpenAI Gym's, and shimmy is missing.
-    """
+    """As `_patch_env`, for a space."""
     if isinstance(space, gymnasium.Space):
         return space
-    _check_is_gyms(space, "Space", "space")
-    shimmy = _shimmy("space")
+    shimmy = _shimmy_for(space, "Space", "space")
     warnings.warn("You provided a space of OpenAI Gym; we recommend transitioning to Gymnasium.", stacklevel=3)
     return shimmy.openai_gym_compatibility._convert_space(space)
 
 
-def _check_is_gyms(thing: Any, class_name: str, kind: str) -> None:
+def _shimmy_for(thing: Any, class_name: str, kind: str) -> Any:
+    """The module that converts things of OpenAI Gym, if this is one."""
     gym = sys.modules.get("gym")  # a program that has an env of Gym has imported it
     if gym is None or not isinstance(thing, getattr(gym, class_name)):
         raise ValueError(
             f"The {kind} is of type {type(thing)}, not a Gymnasium {kind}. In this case, we expect OpenAI Gym to be "
             f"installed and the {kind} to be an OpenAI Gym {kind}."
         )
-
-
-def _shimmy(kind: str) -> Any:
     try:
         import shimmy  # type: ignore[import-not-found]  # optional
     except ImportError as error:

@@ -22,23 +22,15 @@ class RunningMeanStd(Moments):
         super().__init__(shape, epsilon)
         self._shown: dict[str, np.ndarray] = {}
 
-    @property
+    @Moments.mean.getter
     def mean(self) -> np.ndarray:
         """Not writable: assign another one to change it. The same array as long as the numbers are the same."""
         return self._show("mean", super().mean)
 
-    @mean.setter
-    def mean(self, mean: Any) -> None:
-        Moments.mean.__set__(self, mean)
-
-    @property
+    @Moments.var.getter
     def var(self) -> np.ndarray:
         """As `mean`."""
         return self._show("var", super().var)
-
-    @var.setter
-    def var(self, var: Any) -> None:
-        Moments.var.__set__(self, var)
 
     def update(self, batch: np.ndarray) -> None:
         """Add samples: [n, *shape]. Smaller samples, [n, ...], are broadcast."""

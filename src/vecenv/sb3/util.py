@@ -24,18 +24,6 @@ def check_for_nested_spaces(space: Space[Any]) -> None:
         )
 
 
-def subspaces_of(obs_space: Space[Any]) -> dict[Any, Space[Any]]:
-    """The parts of a space by key: those of a Dict, a Tuple's by index, and None for a space without parts."""
-    check_for_nested_spaces(obs_space)
-    if isinstance(obs_space, spaces.Dict):
-        return dict(obs_space.spaces)
-    if isinstance(obs_space, spaces.Tuple):
-        return dict(enumerate(obs_space.spaces))
-    if hasattr(obs_space, "spaces"):
-        raise SpaceError(f"{type(obs_space).__name__} spaces have no place in a batch of arrays; use Dict or Tuple")
-    return {None: obs_space}
-
-
 def dict_to_obs(obs_space: Space[Any], obs_dict: dict[Any, np.ndarray]) -> VecEnvObs:
     """Arrays by key as an observation: the dict itself for Dict, a tuple for Tuple, else the array of key None."""
     if isinstance(obs_space, spaces.Dict):
@@ -48,11 +36,17 @@ def dict_to_obs(obs_space: Space[Any], obs_dict: dict[Any, np.ndarray]) -> VecEn
 
 
 def obs_space_info(obs_space: Space[Any]) -> tuple[list[Any], dict[Any, tuple[int, ...]], dict[Any, np.dtype]]:
-    """The keys of a space's parts, and their shapes and dtypes by key."""
-    parts = subspaces_of(obs_space)
-    shapes: dict[Any, Any] = {key: part.shape for key, part in parts.items()}
-    dtypes: dict[Any, Any] = {key: part.dtype for key, part in parts.items()}
-    return list(parts), shapes, dtypes
+    """The keys of a space's parts (a Tuple's are numbers; None if it has no parts), their shapes and dtypes by key."""
+    check_for_nested_spaces(obs_space)
+    parts: dict[Any, Any] = {None: obs_space}
+    if isinstance(obs_space, spaces.Dict):
+        parts = dict(obs_space.spaces)
+    elif isinstance(obs_space, spaces.Tuple):
+        parts = dict(enumerate(obs_space.spaces))
+    elif hasattr(obs_space, "spaces"):
+        raise SpaceError(f"{type(obs_space).__name__} spaces have no place in a batch of arrays; use Dict or Tuple")
+    shapes = {key: part.shape for key, part in parts.items()}
+    return list(parts), shapes, {key: part.dtype for key, part in parts.items()}
 
 
 def is_channels_first(space: spaces.Box) -> bool:

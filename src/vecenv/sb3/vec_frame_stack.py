@@ -36,7 +36,6 @@ class VecFrameStack(VecEnvWrapper):
         super().__init__(venv, observation_space=self.stacked_obs.stacked_observation_space)
 
     def reset(self) -> np.ndarray | dict[str, np.ndarray]:
-        """Begin an episode in every env."""
         return self.stacked_obs.reset(self.venv.reset())
 
     def step_wait(self) -> VecEnvStepReturn:

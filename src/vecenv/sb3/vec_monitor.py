@@ -9,6 +9,7 @@ import numpy as np
 
 from vecenv._util.episodes import EpisodeTotals
 from vecenv.sb3.base_vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, registered
+from vecenv.sb3.monitor import Monitor
 from vecenv.wrappers._results_file import ResultsFile
 
 
@@ -26,8 +27,6 @@ class VecMonitor(VecEnvWrapper):
     """
 
     def __init__(self, venv: VecEnv, filename: str | None = None, info_keywords: tuple[str, ...] = ()) -> None:
-        from vecenv.sb3.monitor import Monitor
-
         try:
             monitored = venv.env_is_wrapped(Monitor)[0]
         except AttributeError:  # some vector envs, such as Procgen's, do not have this method
