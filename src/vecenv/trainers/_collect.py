@@ -67,17 +67,15 @@ class Collector:
         counts = [env.num_envs for env in self.envs]
         self.parts = [(sum(counts[:place]), count) for place, count in enumerate(counts)]
         self.num_envs = sum(counts)
-        self.observation_space, self.action_space = (
-            self.envs[0].single_observation_space,
-            self.envs[0].single_action_space,
-        )
+        self.observation_space = self.envs[0].single_observation_space
+        self.action_space = self.envs[0].single_action_space
         self.normalize = Normalize(1e-8, clip) if normalize_obs else None
         self.scale = RewardScale(gamma, 1e-8) if normalize_reward else None
         self._clip, self.mask, self.masks = clip, mask, {}
+        self._waiting: Any = None
         for transform in (self.normalize, self.scale):
             if transform is not None:
-                bound = transform.bind(self.observation_space, self.action_space, self.num_envs)
-                self.observation_space = bound[0]
+                self.observation_space, _ = transform.bind(self.observation_space, self.action_space, self.num_envs)
         self.episodes = Episodes(self.num_envs)
 
     def reset(self, seed: int | None) -> list[Any]:

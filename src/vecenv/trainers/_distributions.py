@@ -73,12 +73,9 @@ class Choices(nn.Module):
 
 
 class Gaussian(nn.Module):
-    """Independent normal distributions with standard deviations that do not depend on the state: Box. Envs get clipped
-    actions.
+    """Independent normal distributions with standard deviations that do not depend on the state: Box.
 
-    Attributes:
-        inputs: number of network outputs that the distribution needs.
-        drawn_space: space of the sampled actions, before `to_env`.
+    Envs get clipped actions. For the attributes see `Choices`.
     """
 
     def __init__(self, space: spaces.Box, log_std: float) -> None:

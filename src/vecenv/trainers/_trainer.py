@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 
@@ -16,9 +16,18 @@ from vecenv.trainers._collect import Collector, Envs
 from vecenv.trainers._policy import Policy
 from vecenv.trainers._progress import Callback
 
+ConfigT = TypeVar("ConfigT")
 
-class Trainer:
+
+class Trainer(Generic[ConfigT]):
     """Base class of the trainers.
+
+    The same seed, settings and engine give the same weights, bit for bit, on the same machine.
+
+    Args:
+        envs: an id, or a vector env.
+        config: settings; default: `defaults_for(id)`.
+        seed: seed of the networks, of actions and minibatches, and of the envs.
 
     Attributes:
         config: settings, a frozen dataclass.
@@ -28,14 +37,31 @@ class Trainer:
         updates: gradient steps so far.
     """
 
-    Config: type[Any]
-    config: Any
+    Config: type[ConfigT]
     network: Any
-    collector: Collector
-    generator: torch.Generator
-    seed: int
-    steps: int
-    updates: int
+    _presets: ClassVar[dict[str, dict[str, Any]]]
+    """Settings for particular env ids, as changes to the defaults."""
+
+    def __init__(self, envs: Envs, config: ConfigT | None = None, seed: int = 0) -> None:
+        settings: Any = config or self.defaults_for(envs if isinstance(envs, str) else "")
+        self.config: ConfigT = settings
+        self.seed = seed
+        self.collector = Collector(
+            envs,
+            settings.num_envs,
+            getattr(settings, "groups", 1),
+            normalize_obs=settings.normalize_obs,
+            normalize_reward=settings.normalize_reward,
+            gamma=settings.gamma,
+            mask=getattr(settings, "mask", None),
+        )
+        self.generator = torch.Generator().manual_seed(seed)
+        self.steps = self.updates = 0
+
+    @classmethod
+    def defaults_for(cls, env_id: str) -> ConfigT:
+        """Settings for a known env id, or the defaults."""
+        return cls.Config(**cls._presets.get(env_id, {}))
 
     def learn(self, total_steps: int, callback: Callback | None = None) -> Any:
         """Train until `total_steps` steps of envs have been made since the first call.
@@ -70,7 +96,7 @@ class Trainer:
             {
                 "algorithm": type(self).__name__,
                 "env_id": self.collector.env_id,
-                "config": dataclasses.asdict(self.config),
+                "config": dataclasses.asdict(self.config),  # type: ignore[call-overload]  # a dataclass
                 "seed": self.seed,
                 "steps": self.steps,
                 "updates": self.updates,
@@ -104,7 +130,7 @@ class Trainer:
                 raise UnsafeFile(f"{path} is damaged: its settings and its envs have different numbers of envs")
         trainer: Any = None
         try:
-            trainer = cls(envs, config, state["seed"])  # type: ignore[call-arg]  # every trainer takes these arguments
+            trainer = cls(envs, config, state["seed"])
             trainer._restore(state)
         except BaseException as error:
             if trainer is not None and isinstance(envs, str):

@@ -15,45 +15,30 @@ from vecenv.buffers import RolloutBuffer
 from vecenv.buffers._storage import Storage
 from vecenv.trainers._actor_critic import ActorCritic
 from vecenv.trainers._checkpoint import tensors
-from vecenv.trainers._collect import Collector, Envs, torch_threads
+from vecenv.trainers._collect import Envs, torch_threads
 from vecenv.trainers._optimizer import OPTIMIZERS, Flat
 from vecenv.trainers._ppo_config import PRESETS, PPOConfig
 from vecenv.trainers._progress import Callback, Clock
 from vecenv.trainers._trainer import Trainer
 
 
-class PPO(Trainer):
+class PPO(Trainer[PPOConfig]):
     """PPO: on-policy learning; each rollout is used for a few epochs.
 
-    The same seed, settings and engine give the same weights, bit for bit, on the same machine.
-
-    Args:
-        envs: an id, a vector env, or several vector envs that step in turn.
-        config: settings; default: `PPO.defaults_for(id)`.
-        seed: seed of the network, of actions and minibatches, and of the envs.
-
-    Attributes:
-        network: the policy and value network.
-        steps: steps of all envs together so far.
-        updates: gradient steps so far.
+    For arguments and attributes see `Trainer`. `envs` may be several vector envs, which step in turn.
     """
 
     Config = PPOConfig
+    _presets = PRESETS
 
     def __init__(self, envs: Envs, config: PPOConfig | None = None, seed: int = 0) -> None:
-        config = config or self.defaults_for(envs if isinstance(envs, str) else "")
-        self.config, self.seed = config, seed
-        self.collector = collector = Collector(
-            envs, config.num_envs, config.groups, normalize_obs=config.normalize_obs,
-            normalize_reward=config.normalize_reward, gamma=config.gamma, mask=config.mask,
-        )  # fmt: skip
+        super().__init__(envs, config, seed)
+        config, collector = self.config, self.collector
         with torch.random.fork_rng(devices=[]), torch_threads(1, 0):  # same weights on any number of processors
             torch.manual_seed(seed)
             self.network = ActorCritic(collector.observation_space, collector.action_space, config)
-        self.generator = torch.Generator().manual_seed(seed)
         self.flat = Flat(self.network.parameters())
         self.optimizer = OPTIMIZERS[config.optimizer](self.flat, config.learning_rate, eps=1e-5)
-        self.steps = self.updates = 0
         self._losses: dict[str, float] = {}
         self._began = False
         masked = ((self.network.head.inputs,), np.bool_)
@@ -66,11 +51,6 @@ class PPO(Trainer):
         self._memory: list[Any] = [None] * len(self._parts)
         self._final_value = np.zeros((config.rollout_steps, collector.num_envs), np.float32)
         """Values of last observations of episodes; with an LSTM they need its state at that moment."""
-
-    @staticmethod
-    def defaults_for(env_id: str) -> PPOConfig:
-        """Settings for a known env id, or the defaults."""
-        return PPOConfig(**PRESETS.get(env_id, {}))
 
     def learn(self, total_steps: int, callback: Callback | None = None) -> PPO:
         """See `Trainer.learn`; the callback is called after every update."""

@@ -15,7 +15,7 @@ from vecenv.buffers import ReplayBuffer, Transitions
 from vecenv.buffers._storage import Storage
 from vecenv.errors import ConfigError
 from vecenv.trainers._checkpoint import tensors
-from vecenv.trainers._collect import Collector, Envs, torch_threads
+from vecenv.trainers._collect import Envs, torch_threads
 from vecenv.trainers._optimizer import Adam, Flat
 from vecenv.trainers._progress import Callback, Clock
 from vecenv.trainers._soft_networks import SoftActor, TwinCritic
@@ -80,31 +80,22 @@ PRESETS: dict[str, dict[str, Any]] = {
 """Settings for particular envs, as changes to the defaults."""
 
 
-class SAC(Trainer):
+class SAC(Trainer[SACConfig]):
     """SAC: off-policy learning from a replay buffer, for continuous actions.
 
-    The same seed, settings and engine give the same weights, bit for bit, on the same machine.
-
-    Args:
-        envs: an id, or a vector env.
-        config: settings; default: `SAC.defaults_for(id)`.
-        seed: seed of the networks, of actions and minibatches, and of the envs.
+    For arguments and further attributes see `Trainer`.
 
     Attributes:
-        network: the actor.
         critic, target: the two critics, and their slowly following copies.
         buffer: the replay buffer.
     """
 
     Config = SACConfig
+    _presets = PRESETS
 
     def __init__(self, envs: Envs, config: SACConfig | None = None, seed: int = 0) -> None:
-        config = config or self.defaults_for(envs if isinstance(envs, str) else "")
-        self.config, self.seed = config, seed
-        self.collector = collector = Collector(
-            envs, config.num_envs, 1, normalize_obs=config.normalize_obs, normalize_reward=config.normalize_reward,
-            gamma=config.gamma,
-        )  # fmt: skip
+        super().__init__(envs, config, seed)
+        config, collector = self.config, self.collector
         if len(collector.envs) > 1:
             raise ConfigError(f"SAC trains on one vector env, got {len(collector.envs)}")
         spaces = collector.observation_space, collector.action_space
@@ -123,21 +114,14 @@ class SAC(Trainer):
         self.actor_optimizer = Adam(self.flat_actor, config.learning_rate, eps=1e-8)
         self.critic_optimizer = Adam(self.flat_critic, config.learning_rate, eps=1e-8)
         self.entropy_optimizer = Adam(self.flat_entropy, config.learning_rate, eps=1e-8)
-        self.generator = torch.Generator().manual_seed(seed)
         self.buffer = ReplayBuffer(
             spaces[0], self.network.head.drawn_space, config.capacity, collector.num_envs, n_step=config.n_step,
             gamma=config.gamma, alpha=config.priority, seed=seed,
         )  # fmt: skip
-        self.steps = self.updates = 0
         self._updates_due = 0.0
         """Gradient steps that are due; may have a fraction."""
         self._obs: Any = None
         self._losses: dict[str, Tensor] = {}
-
-    @staticmethod
-    def defaults_for(env_id: str) -> SACConfig:
-        """Settings for a known env id, or the defaults."""
-        return SACConfig(**PRESETS.get(env_id, {}))
 
     def learn(self, total_steps: int, callback: Callback | None = None) -> SAC:
         """See `Trainer.learn`; the callback is called every `config.report` steps."""
