@@ -54,14 +54,14 @@ Callback = Callable[[Progress], Any]
 
 
 class Clock:
-    """Seconds by name."""
+    """How long `learn` has been running, and the seconds that its parts took, by name."""
 
     def __init__(self) -> None:
         self.spent: dict[str, float] = dict.fromkeys(("env", "forward", "buffer", "update"), 0.0)
         self.started = time.perf_counter()
 
     def progress(self, trainer: Any, steps_before: int, total_steps: int, losses: dict[str, float]) -> Progress:
-        """A record of now."""
+        """The progress at this moment."""
         seconds = time.perf_counter() - self.started
         episodes: Episodes = trainer.collector.episodes
         mean_return, mean_length = episodes.mean()
