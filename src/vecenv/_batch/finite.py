@@ -79,7 +79,7 @@ class Finding:
 
     Attributes:
         row: of the env.
-        name: "reward", or "obs" or "final_obs" with the path of the leaf.
+        name: "reward", or "actions", "obs" or "final_obs" with the path of the leaf.
         value: what it is.
         policy: what to do about it.
         first: it is in the first observation of an episode.
@@ -95,6 +95,48 @@ class Finding:
 
 
 class Finder:
+    """Finds NaN and infinity in batched values, and describes them.
+
+    Args:
+        last_seed, episode_length: a number per env, read when something is described.
+        infinity: whether infinity counts.
+    """
+
+    def __init__(self, last_seed: np.ndarray, episode_length: np.ndarray, infinity: bool = True) -> None:
+        self._last_seed, self._episode_length, self._infinity = last_seed, episode_length, infinity
+
+    def in_column(
+        self, name: str, column: Any, rows: Rows, policy: Policy = "error", where: Any = None, first: Any = None
+    ) -> list[Finding]:
+        """What is not finite in a leaf that has, as in `unfit_rows`, one value for each of `rows`.
+
+        `where` says which values are looked at (None: all), `first` which begin an episode (None: none).
+        """
+        unfit = unfit_rows(column, self._infinity)
+        if unfit is None:
+            return []
+        if where is not None:
+            unfit &= where
+        return [
+            Finding(int(rows[place]), name, _plain(column[place]), policy, first is not None and bool(first[place]))
+            for place in np.flatnonzero(unfit).tolist()
+        ]
+
+    def error(self, finding: Finding, **about: Any) -> NotFiniteError:
+        """The error for it; `about` has further arguments of NotFiniteError."""
+        seed = int(self._last_seed[finding.row])
+        return NotFiniteError(
+            finding.name,
+            row=finding.row,
+            value=finding.value,
+            seed=None if seed == NO_SEED else seed,
+            step=0 if finding.first else int(self._episode_length[finding.row]),
+            when=finding.when,
+            **about,
+        )
+
+
+class BatchFinder(Finder):
     """Looks at the results in a batch.
 
     Args:
@@ -107,6 +149,7 @@ class Finder:
     """
 
     def __init__(self, batch: Batch, policies: Policies, rolls: bool) -> None:
+        super().__init__(batch.last_seed, batch.episode_length)
         self._batch, self._policies, self._rolls = batch, policies, rolls
         self._count = len(batch)
         layout, looks = batch.observation_layout, policies.obs != "off"
@@ -137,10 +180,9 @@ class Finder:
         batch, found = self._batch, []
         done = batch.terminated[rows] | batch.truncated[rows]
         if self._rolls and done.any():
-            found += self._in_obs("final_obs", batch.final_obs, rows[done], np.zeros(int(done.sum()), np.bool_))
+            found += self._in_obs("final_obs", batch.final_obs, rows[done], None)
         if self._looks_at_reward:
-            bad = rows[~np.isfinite(batch.reward[rows])]
-            found += [Finding(row, "reward", batch.reward.item(row), self._policies.reward) for row in bad.tolist()]
+            found += self.in_column("reward", batch.reward[rows], rows, self._policies.reward)
         first = done if self._rolls else np.zeros(len(rows), np.bool_)
         found += self._in_obs("obs", batch.obs, rows, first | (~done & (batch.episode_length[rows] == 0)))
         return sorted(found, key=lambda finding: finding.row)
@@ -163,23 +205,17 @@ class Finder:
                 unfit &= rolled
             for row in np.flatnonzero(unfit.any(axis=0)).tolist():
                 step = int(unfit[:, row].argmax())
-                yield Finding(row, name, np.array(column[step, row])[()], policy, when=f"step {step} of the rollout")
+                yield Finding(row, name, _plain(column[step, row]), policy, when=f"step {step} of the rollout")
 
-    def error(self, finding: Finding, fix: str, rows: tuple[int, ...] = ()) -> NotFiniteError:
-        """The error for it; `rows` need a reset, by default its own."""
-        batch, row = self._batch, finding.row
-        seed = int(batch.last_seed[row])
+    def error_of_row(self, finding: Finding, fix: str, rows: tuple[int, ...] = ()) -> NotFiniteError:
+        """The error for it, with the row's last action; `rows` need a reset, by default its own."""
+        batch = self._batch
         read = batch.action_layout.reader([column.copy() for column in batch.actions])
-        return NotFiniteError(
-            finding.name,
-            row=row,
-            value=finding.value,
-            seed=None if seed == NO_SEED else seed,
-            step=0 if finding.first else int(batch.episode_length[row]),
+        return self.error(
+            finding,
             phase="reset" if finding.first else "step",
-            action=None if finding.first or finding.when else read(row),
-            rows=rows or (row,),
-            when=finding.when,
+            action=None if finding.first or finding.when else read(finding.row),
+            rows=rows or (finding.row,),
             fix=fix,
         )
 
@@ -189,13 +225,17 @@ class Finder:
                 return False
         return all(_is_finite(value) for leaf in self._by_value for value in columns[leaf][where])
 
-    def _in_obs(self, name: str, columns: list[np.ndarray], rows: Rows, first: np.ndarray) -> Iterator[Finding]:
+    def _in_obs(self, name: str, columns: list[np.ndarray], rows: Rows, first: np.ndarray | None) -> Iterator[Finding]:
         for leaf in sorted(self.floats + self._by_value):
-            column = columns[leaf][rows]
-            unfit = unfit_rows(column)
-            for place in () if unfit is None else np.flatnonzero(unfit).tolist():
-                value = np.array(column[place]) if leaf in self.floats else column[place]
-                yield Finding(int(rows[place]), name + self._paths[leaf], value, self._policies.obs, bool(first[place]))
+            column, policy = columns[leaf][rows], self._policies.obs
+            yield from self.in_column(name + self._paths[leaf], column, rows, policy, first=first)
+
+
+def _plain(value: Any) -> Any:
+    """A number as Python's, an array as a copy, anything else as it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return np.array(value) if isinstance(value, np.ndarray) else value
 
 
 def _is_finite(value: Any, infinity: bool = True) -> bool:

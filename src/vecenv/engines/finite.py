@@ -11,7 +11,7 @@ import numpy as np
 
 from vecenv._batch.batch import Mail, Op, Rows
 from vecenv._batch.faults import RESTARTS, Fault
-from vecenv._batch.finite import Finder, Finding, Policies
+from vecenv._batch.finite import BatchFinder, Finding, Policies
 from vecenv._batch.layout import Columns
 from vecenv._util.warn import warn_user
 from vecenv.engines import Engine
@@ -66,7 +66,7 @@ class FiniteCheck(Decorator):
         self._batch, self._rolls = engine.batch, rolls
         self._count = len(engine.batch)
         self._everyone: Rows = np.arange(self._count)
-        self._finder = Finder(engine.batch, self.policies, rolls)
+        self._finder = BatchFinder(engine.batch, self.policies, rolls)
         self.on, self.suspects = self._finder.on, self._finder.suspects
         self._truncates = self.on and "truncate" in (self.policies.obs, self.policies.reward)
         self.note: Callable[[NotFiniteError], object] | None = None
@@ -165,7 +165,7 @@ class FiniteCheck(Decorator):
         stops = [finding for finding in found if finding.policy == "error"]
         if stops:
             rows = tuple(sorted({finding.row for finding in stops}))
-            raise self._finder.error(stops[0], "reset it, and look for its cause in the env", rows)
+            raise self._finder.error_of_row(stops[0], "reset it, and look for its cause in the env", rows)
         self.warnings += [self._warning(finding) for finding in found if self._is_new(finding)]
         return out
 
@@ -271,7 +271,7 @@ class FiniteCheck(Decorator):
         self._held = self._held[self._held != finding.row]
         self._batch.mail.pop(finding.row, None)
         self._tries.pop(finding.row, None)
-        raise self._finder.error(finding, f"reset it, and look for its cause in the env; {fix}")
+        raise self._finder.error_of_row(finding, f"reset it, and look for its cause in the env; {fix}")
 
     def _warn_once(self, finding: Finding) -> None:
         if self._is_new(finding):
@@ -288,14 +288,14 @@ class FiniteCheck(Decorator):
             "it is passed on; this warning comes once per env. Look for its cause in the env; "
             "make(..., check_finite='error') stops there, 'truncate' ends the episode, 'off' does not look"
         )
-        return str(self._finder.error(finding, advice))
+        return str(self._finder.error_of_row(finding, advice))
 
     def _truncate(self, finding: Finding, again: list[int]) -> None:
         batch, row = self._batch, finding.row
         cut_before = bool(batch.truncated[row]) and row in self._cut
         if row in again or (cut_before and not finding.first):
             return  # handled for another finding
-        error = self._finder.error(finding, "")
+        error = self._finder.error_of_row(finding, "")
         if self.note is not None:
             self.note(error)
         fault = Fault(error.phase or "step", type(error).__name__, str(error), "", None)

@@ -10,11 +10,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from vecenv._batch.finite import unfit_rows
+from vecenv._batch.finite import Finder, Finding
 from vecenv._batch.layout import Layout
 from vecenv._batch.seeding import NO_SEED, Seeding, spread
 from vecenv._front.exchange import Exchange
-from vecenv.errors import ConfigError, InvalidAction, NotFiniteError
+from vecenv.errors import ConfigError, InvalidAction
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
 
@@ -77,6 +77,7 @@ class FiniteTransform(Transform):
         """Steps of each env's episode so far; `_episodes` counts those since it was seeded."""
         self._episodes = np.full(count, -1, np.int64)
         self._last_seeds = np.full(count, NO_SEED, np.int64)
+        self._finder = Finder(self._last_seeds, self._steps, self._check_inf)
         return observation, action
 
     def actions(self, actions: Any, rows: np.ndarray) -> Any:
@@ -85,7 +86,7 @@ class FiniteTransform(Transform):
         except (LookupError, TypeError):
             leaves = []  # not nested like the space
         for name, leaf in leaves:
-            self._check(leaf, name, rows, None)
+            self._check(name, leaf, rows, None)
         try:
             columns = self._layout.pack(actions, len(rows))
         except InvalidAction:
@@ -101,11 +102,11 @@ class FiniteTransform(Transform):
         touched, rolled = exchange.touched, exchange.rolled
         if exchange.final_obs is not None:
             for name, leaf in _leaves(self._observation, exchange.final_obs, "final_obs"):
-                self._check(leaf, name, exchange.rows, rolled)
-        self._check(exchange.reward, "reward", exchange.rows, exchange.valid)
+                self._check(name, leaf, exchange.rows, rolled)
+        self._check("reward", exchange.reward, exchange.rows, exchange.valid)
         self._begin(exchange.rows[rolled])
         for name, leaf in _leaves(self._observation, exchange.obs, "obs"):
-            self._check(leaf, name, exchange.rows, touched)
+            self._check(name, leaf, exchange.rows, touched)
 
     def _count(self, exchange: Exchange, seeds: np.ndarray | None) -> None:
         valid = exchange.valid
@@ -120,25 +121,13 @@ class FiniteTransform(Transform):
         self._steps[rows] = 0
         self._episodes[rows] += 1
 
-    def _check(self, leaf: Any, name: str, rows: np.ndarray, where: np.ndarray | None) -> None:
-        unfit = unfit_rows(leaf, self._check_inf)
-        if unfit is None:
-            return
-        if where is not None:
-            unfit &= where
-        for position in np.flatnonzero(unfit).tolist():
-            self._report(leaf[position], name, int(rows[position]))
+    def _check(self, name: str, leaf: Any, rows: np.ndarray, where: np.ndarray | None) -> None:
+        for finding in self._finder.in_column(name, leaf, rows, where=where):
+            self._report(finding)
 
-    def _report(self, value: Any, name: str, row: int) -> None:
-        error = NotFiniteError(
-            name,
-            row=row,
-            value=np.array(value) if isinstance(value, (np.ndarray, np.generic)) else value,
-            seed=None if self._last_seeds[row] == NO_SEED else int(self._last_seeds[row]),
-            episode=int(self._episodes[row]),
-            step=int(self._steps[row]),
-            actions=self._remembered(row),
-        )
+    def _report(self, finding: Finding) -> None:
+        row, name = finding.row, finding.name
+        error = self._finder.error(finding, episode=int(self._episodes[row]), actions=self._remembered(row))
         if self._raises:
             raise error
         if (row, name) not in self._warned:
