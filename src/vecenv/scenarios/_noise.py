@@ -6,8 +6,7 @@ import zlib
 
 import numpy as np
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+from vecenv.wrappers._streams import mixed
 
 
 class Noise:
@@ -19,14 +18,14 @@ class Noise:
     """
 
     def __init__(self, seeds: np.ndarray, episodes: np.ndarray) -> None:
-        self._keys = _mix(_mix(seeds.astype(np.uint64)) ^ episodes.astype(np.uint64))
+        self._keys = mixed(mixed(seeds.astype(np.uint64)) ^ episodes.astype(np.uint64))
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def words(self, name: str) -> np.ndarray:
         """64 random bits for each row."""
-        return _mix(self._keys ^ np.uint64(zlib.crc32(name.encode())))
+        return mixed(self._keys ^ np.uint64(zlib.crc32(name.encode())))
 
     def uniform(self, name: str) -> np.ndarray:
         """float64 in [0, 1) for each row."""
@@ -39,12 +38,3 @@ class Noise:
     def seeds(self) -> np.ndarray:
         """A seed for each row, int64 and not negative."""
         return (self.words("seed") >> np.uint64(1)).view(np.int64)
-
-
-def _mix(words: np.ndarray) -> np.ndarray:
-    """SplitMix64's step: similar inputs give unrelated outputs."""
-    with np.errstate(over="ignore"):
-        words = words + _GOLDEN
-        words = (words ^ (words >> np.uint64(30))) * _FIRST
-        words = (words ^ (words >> np.uint64(27))) * _SECOND
-    return words ^ (words >> np.uint64(31))

@@ -28,20 +28,20 @@ class Streams:
     def reseed(self, seeds: np.ndarray) -> None:
         """Restart the streams of all envs that have a seed."""
         rows = np.flatnonzero(seeds != NO_SEED)
-        self.keys[rows] = _mixed(seeds[rows].astype(np.uint64))
+        self.keys[rows] = mixed(seeds[rows].astype(np.uint64))
         self.turns[rows] = 0
 
     def look(self, rows: np.ndarray, which: int) -> np.ndarray:
         """Numbers in 0 ... 1, without 1, of each env's turn: the first ones (`which` 0) or the second ones (1)."""
         places = self.keys[rows] + (_PER_TURN * self.turns[rows] + np.uint64(which)) * _GOLDEN
-        return (_mixed(places) >> np.uint64(11)) * 2.0**-53
+        return (mixed(places) >> np.uint64(11)) * 2.0**-53
 
     def advance(self, rows: np.ndarray) -> None:
         """Advance to the next turn."""
         self.turns[rows] += np.uint64(1)
 
 
-def _mixed(values: np.ndarray) -> np.ndarray:
+def mixed(values: np.ndarray) -> np.ndarray:
     """SplitMix64: a random 64-bit number for every number."""
     values = values + _GOLDEN
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
