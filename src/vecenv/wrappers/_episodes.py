@@ -23,19 +23,12 @@ class RecordEpisodeStatistics(Wrapper):
     """Return, length and duration of every episode.
 
     Where an episode ends, in any autoreset mode, `infos["episode"]` has arrays "r" (return), "l" (length) and "t"
-    (seconds), zero where none ended, and `infos["_episode"]` says where. Returns are sums of
-    the rewards of `env`.
+    (seconds), zero where none ended, and `infos["_episode"]` says where. Returns are sums of the rewards of `env`.
 
     Args:
         env: the vector env.
         buffer_length: how many of the last episodes the queues hold.
         stats_key: instead of "episode".
-
-    Attributes:
-        return_queue, length_queue, time_queue: of the last episodes.
-        episode_count: how many have ended.
-        skipped: how many of these had a return that is not finite. They are in the infos, but not in the queues.
-        episode_returns, episode_lengths: of each env's episode so far; of the ended one until the next begins.
     """
 
     transform: EpisodeStatistics
@@ -65,17 +58,17 @@ class RecordEpisodeStatistics(Wrapper):
 
     @property
     def skipped(self) -> int:
-        """How many episodes had a return that is not finite."""
+        """How many episodes had a return that is not finite. They are in the infos, but not in the queues."""
         return self.transform.skipped
 
     @property
     def episode_returns(self) -> np.ndarray:
-        """Return so far of each env's episode."""
+        """Return of each env's episode so far; of the ended one until the next begins."""
         return self.transform.totals.returns.copy()
 
     @property
     def episode_lengths(self) -> np.ndarray:
-        """Steps so far of each env's episode."""
+        """Length of each env's episode so far; of the ended one until the next begins."""
         return self.transform.totals.lengths.copy()
 
 
@@ -149,13 +142,10 @@ class Totals(EpisodeTotals):
         self.returns[...], self.lengths[...], self.starts[...] = returns, lengths, time.perf_counter() - seconds
 
 
-class EpisodeStatistics(Transform):
-    """Puts the totals of ended episodes into infos and queues."""
+class EpisodeReport(Transform):
+    """Reports the totals of ended episodes. Subclasses say how."""
 
-    def __init__(self, buffer_length: int, key: str) -> None:
-        self._key = key
-        self.queues: dict[str, deque[Any]] = {name: deque(maxlen=buffer_length) for name in "rlt"}
-        self.count = self.skipped = 0
+    def __init__(self) -> None:
         self.totals = Totals(0)
 
     def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
@@ -164,8 +154,30 @@ class EpisodeStatistics(Transform):
 
     def exchange(self, exchange: Exchange) -> None:
         ended = self.totals.count(exchange)
-        if ended is None:
-            return
+        if ended is not None:
+            self.report(exchange, ended)
+
+    def report(self, exchange: Exchange, ended: dict[str, np.ndarray]) -> None:
+        """Report what `Totals.count` returned."""
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.totals.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.totals.load_state_dict(state)
+
+
+class EpisodeStatistics(EpisodeReport):
+    """Puts the totals of ended episodes into infos and queues."""
+
+    def __init__(self, buffer_length: int, key: str) -> None:
+        super().__init__()
+        self._key = key
+        self.queues: dict[str, deque[Any]] = {name: deque(maxlen=buffer_length) for name in "rlt"}
+        self.count = self.skipped = 0
+
+    def report(self, exchange: Exchange, ended: dict[str, np.ndarray]) -> None:
         if self._key in exchange.infos:
             raise ConfigError(f"infos have {self._key!r} already; choose another stats_key")
         done = exchange.done
@@ -178,46 +190,33 @@ class EpisodeStatistics(Transform):
 
     def state_dict(self) -> dict[str, Any]:
         queues = {f"queue.{name}": np.array(queue) for name, queue in self.queues.items()}
-        return {"count": self.count, **queues, **self.totals.state_dict()}
+        return {"count": self.count, **queues, **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         queues = {name: np.asarray(state[f"queue.{name}"], np.float64).tolist() for name in self.queues}
         count = int(state["count"])
-        self.totals.load_state_dict(state)
+        super().load_state_dict(state)
         self.count = count
         for name, queue in self.queues.items():
             queue.clear()
             queue.extend(map(int, queues[name]) if name == "l" else queues[name])
 
 
-class EpisodeResults(Transform):
+class EpisodeResults(EpisodeReport):
     """Writes the totals of ended episodes to a file."""
 
     def __init__(self, path: str | Path, env_id: str, keywords: tuple[str, ...], append: bool) -> None:
+        super().__init__()
         self._started = time.time()
         self._keywords = keywords
         self.file = ResultsFile(path, {"t_start": self._started, "env_id": env_id}, keywords, append)
-        self.totals = Totals(0)
 
-    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
-        self.totals = Totals(count)
-        return observation, action
-
-    def exchange(self, exchange: Exchange) -> None:
-        ended = self.totals.count(exchange)
-        if ended is None:
-            return
+    def report(self, exchange: Exchange, ended: dict[str, np.ndarray]) -> None:
         now = round(time.time() - self._started, 6)
         for position in np.flatnonzero(exchange.done).tolist():
             extra = {keyword: self._final_info(exchange, keyword, position) for keyword in self._keywords}
             returned, length = round(float(ended["r"][position]), 6), int(ended["l"][position])
             self.file.write({"r": returned, "l": length, "t": now, **extra})
-
-    def state_dict(self) -> dict[str, Any]:
-        return self.totals.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.totals.load_state_dict(state)
 
     def close(self) -> None:
         self.file.close()
