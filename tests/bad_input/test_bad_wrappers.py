@@ -134,12 +134,12 @@ def test_a_check_inside_a_normaliser_names_the_env_before_statistics_see_it(engi
 
 
 WRONG_DEPTHS = {
-    "zero": (0, ConfigError, ValueError, "stack_size must be at least 1, got 0"),
-    "negative": (-1, ConfigError, ValueError, "stack_size must be at least 1, got -1"),
-    "float": (2.0, ConfigTypeError, TypeError, "stack_size must be an int, got float"),
-    "bool": (True, ConfigTypeError, TypeError, "stack_size must be an int, got bool"),
-    "str": ("4", ConfigTypeError, TypeError, "stack_size must be an int, got str"),
-    "None": (None, ConfigTypeError, TypeError, "stack_size must be an int, got NoneType"),
+    "zero": (0, ConfigError, ValueError, "stack_size must be an int >= 1, got 0"),
+    "negative": (-1, ConfigError, ValueError, "stack_size must be an int >= 1, got -1"),
+    "float": (2.0, ConfigTypeError, TypeError, "stack_size must be an int >= 1, got float"),
+    "bool": (True, ConfigTypeError, TypeError, "stack_size must be an int >= 1, got bool"),
+    "str": ("4", ConfigTypeError, TypeError, "stack_size must be an int >= 1, got str"),
+    "None": (None, ConfigTypeError, TypeError, "stack_size must be an int >= 1, got NoneType"),
 }
 
 

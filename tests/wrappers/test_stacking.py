@@ -39,9 +39,9 @@ def test_stacks_are_what_lists_of_frames_say(shape, axis, fill):
         some = np.array([3, 1])
         np.testing.assert_array_equal(stacker.current(some), [joined(3), joined(1)])
         if turn % 7 == 0:
-            state, stacker = stacker.state_dict(), Stacker(COUNT, DEPTH, shape, np.int64, axis)
-            assert stacker.fits(state)
-            stacker.load_state_dict(state)
+            kept, stacker = stacker.frames(), Stacker(COUNT, DEPTH, shape, np.int64, axis)
+            assert stacker.fits(kept)
+            stacker.restore(kept)
 
 
 def test_stacks_that_were_handed_out_are_not_changed():

@@ -13,6 +13,7 @@ from gymnasium.wrappers.utils import create_zero_array
 
 from vecenv._batch.layout import map_tree
 from vecenv._front.exchange import Exchange
+from vecenv._util.checks import positive_int
 from vecenv.errors import ConfigError, ConfigTypeError, SpaceError
 from vecenv.wrappers._observations import check_arrays, map_space, spread
 from vecenv.wrappers._stacking import Stacker
@@ -65,9 +66,10 @@ class DelayObservation(Wrapper):
 
 
 class Remembering(Transform):
-    """Keeps the last observations. Subclasses say how many, on which axis, and what is shown of them."""
+    """Keeps the last `depth` observations. Subclasses say on which axis, and what is shown of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
         self._stackers: Any = None
         """One per leaf, nested like observations."""
         self._fills: Any = None
@@ -92,14 +94,14 @@ class Remembering(Transform):
         exchange.obs = map_tree(push, self._stackers, exchange.obs, self._fills)
 
     def state_dict(self) -> dict[str, Any]:
-        return {str(index): stacker.state_dict()["frames"] for index, stacker in enumerate(self._leaves())}
+        return {str(index): stacker.frames() for index, stacker in enumerate(self._leaves())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         stackers = {str(index): stacker for index, stacker in enumerate(self._leaves())}
-        if state.keys() != stackers.keys() or not all(stackers[key].fits({"frames": state[key]}) for key in stackers):
+        if state.keys() != stackers.keys() or not all(stackers[key].fits(state[key]) for key in stackers):
             raise SpaceError("the state is of other observations, another number of them, or of envs")
         for key, stacker in stackers.items():
-            stacker.load_state_dict({"frames": state[key]})
+            stacker.restore(state[key])
 
     def _exchange_final(self, exchange: Exchange, ended: np.ndarray) -> None:
         rows, count = exchange.rows[ended], len(exchange)
@@ -119,36 +121,26 @@ class FrameStack(Remembering):
     """The last observations."""
 
     def __init__(self, depth: int, padding: Any = "reset", channels: Any = None) -> None:
-        super().__init__()
-        if not isinstance(depth, (int, np.integer)) or isinstance(depth, bool):
-            raise ConfigTypeError(f"stack_size must be an int, got {type(depth).__name__}")
-        if depth < 1:
-            raise ConfigError(f"stack_size must be at least 1, got {depth}")
-        self._depth, self._padding, self._channels = int(depth), padding, channels
+        super().__init__(positive_int("stack_size", depth))
+        self._padding, self._channels = padding, channels
 
     def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
-        check_arrays(observation, self)
+        check_arrays(observation, type(self).__name__)
         self._fills = self._filling(observation)
-        if isinstance(self._channels, Mapping):
-            return self._bind_keys(observation, count), action
-        if self._channels is not None and isinstance(observation, spaces.Dict):
-            self._channels = dict.fromkeys(observation.spaces, self._channels)
-            return self._bind_keys(observation, count), action
-        axis = _axis(self._channels)
-        joined = self._joined(observation, axis)
-        self._stackers = map_space(lambda leaf: _stacker(leaf, count, self._depth, axis), observation)
-        return joined, action
-
-    def _bind_keys(self, observation: Space[Any], count: int) -> Space[Any]:
-        if not isinstance(observation, spaces.Dict) or self._channels.keys() != observation.spaces.keys():
-            raise SpaceError(
-                f"channels={dict(self._channels)} must name every key of a Dict, observations are {observation}"
-            )
-        axes = {key: _axis(order) for key, order in self._channels.items()}
-        shown = {key: self._joined(child, axes[key]) for key, child in observation.spaces.items()}
+        channels = self._channels
+        if isinstance(channels, str) and isinstance(observation, spaces.Dict):
+            channels = dict.fromkeys(observation.spaces, channels)
+        if not isinstance(channels, Mapping):
+            axis = _axis(channels)
+            self._stackers = map_space(lambda leaf: _stacker(leaf, count, self._depth, axis), observation)
+            return self._joined(observation, axis), action
+        if not isinstance(observation, spaces.Dict) or channels.keys() != observation.spaces.keys():
+            raise SpaceError(f"channels={dict(channels)} must name every key of a Dict, observations are {observation}")
+        axes = {key: _axis(order) for key, order in channels.items()}
         children = observation.spaces.items()
+        joined = spaces.Dict({key: self._joined(child, axes[key]) for key, child in children})
         self._stackers = {key: _stacker(child, count, self._depth, axes[key]) for key, child in children}
-        return spaces.Dict(shown)
+        return joined, action
 
     def _joined(self, space: Space[Any], axis: int | None) -> Space[Any]:
         if axis is None:
@@ -173,15 +165,14 @@ class Delay(Remembering):
     """Old observations."""
 
     def __init__(self, delay: int) -> None:
-        super().__init__()
         if not isinstance(delay, (int, np.integer)) or isinstance(delay, bool):
             raise ConfigTypeError(f"delay must be an int, got {type(delay).__name__}")
         if delay < 0:
             raise ConfigError(f"delay must not be negative, got {delay}")
-        self._depth = int(delay) + 1
+        super().__init__(int(delay) + 1)
 
     def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
-        check_arrays(observation, self)
+        check_arrays(observation, type(self).__name__)
         self._fills = create_zero_array(observation)
         self._stackers = map_space(lambda leaf: _stacker(leaf, count, self._depth), observation)
         return observation, action

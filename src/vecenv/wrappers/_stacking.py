@@ -81,18 +81,18 @@ class Stacker:
         """The stacks of the envs `rows`."""
         return self._shown(self._read(rows, len(rows)))
 
-    def state_dict(self) -> dict[str, Any]:
-        """The stacks of all envs, a copy."""
-        return {"frames": self._read(slice(None), len(self._frames))}
+    def frames(self) -> np.ndarray:
+        """A copy of all frames, [count, depth, size of a frame], the newest last."""
+        return self._read(slice(None), len(self._frames))
 
-    def fits(self, state: dict[str, Any]) -> bool:
-        """Whether `load_state_dict` takes it."""
-        frames = np.asarray(state["frames"])
+    def fits(self, frames: Any) -> bool:
+        """Whether `restore` takes them."""
+        frames = np.asarray(frames)
         return frames.shape == self._frames.shape and frames.dtype == self._frames.dtype
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Bring back what `state_dict` returned."""
-        self._write(slice(None), np.asarray(state["frames"]))
+    def restore(self, frames: np.ndarray) -> None:
+        """Bring back what `frames` returned."""
+        self._write(slice(None), np.asarray(frames))
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
