@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -16,8 +16,6 @@ from vecenv._front.step import Step
 from vecenv.errors import ConfigTypeError, MissingExtra, UnsupportedError
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
-
-_EXTRAS = {"torch": "torch", "jax.numpy": "jax", "jax": "jax"}
 
 
 class Outermost(Wrapper):
@@ -162,31 +160,25 @@ class DictInfoToList(Outermost):
     def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
         """As of the env inside, with infos as a list."""
         step = self._ours("recv").recv(min_envs, timeout)
-        values = {field.name: getattr(step, field.name) for field in fields(Step)}
-        return Step(**{**values, "infos": as_list(step.infos, len(step.env_ids))})
+        return replace(step, infos=as_list(step.infos, len(step.env_ids)))
 
 
 @dataclass(frozen=True, eq=False)
 class ConvertedStep(Step):
     """A step of arrays of another library."""
 
-    source: Step | None = None
-    convert: Callable[[Any], Any] | None = None
+    source: Any = None
+    convert: Any = None
 
     @property
     def rolled(self) -> Any:
         """Where an episode ended and the next one began in this same exchange."""
-        return self._of_source("rolled")
+        return self.convert(self.source.rolled)
 
     @property
     def next_obs(self) -> Any:
         """The true successor observation of each transition."""
-        return self._of_source("next_obs")
-
-    def _of_source(self, name: str) -> Any:
-        assert self.source is not None
-        assert self.convert is not None
-        return self.convert(getattr(self.source, name))
+        return self.convert(self.source.next_obs)
 
 
 class Converter:
@@ -268,7 +260,7 @@ def load(library: str) -> ModuleType:
     try:
         return importlib.import_module(library)
     except ImportError as error:
-        raise MissingExtra(f"this needs {library}: pip install 'vecenv[{_EXTRAS[library]}]'") from error
+        raise MissingExtra(f"this needs {library}: pip install 'vecenv[{library.partition('.')[0]}]'") from error
 
 
 def _can_be_shared(array: np.ndarray) -> bool:

@@ -8,9 +8,9 @@ import gymnasium
 import numpy as np
 
 from vecenv._front.exchange import Exchange
-from vecenv.errors import ConfigError, MissingExtra, PendingError
+from vecenv.errors import MissingExtra, PendingError
 from vecenv.wrappers._transform import Transform
-from vecenv.wrappers._video import tile
+from vecenv.wrappers._video import check_draws, tile
 from vecenv.wrappers._wrapper import Wrapper
 
 
@@ -30,11 +30,7 @@ class HumanRendering(Wrapper):
         self._clock: Any = None
         self._pygame = _load_pygame()
         super().__init__(env, Transform())
-        if env.render_mode != "rgb_array":
-            raise ConfigError(
-                f"HumanRendering needs envs that draw frames, these have render_mode={env.render_mode!r}; "
-                "make them with render_mode='rgb_array'"
-            )
+        check_draws(env, "HumanRendering")
         self.screen_size = screen_size
         modes = [mode for mode in self.metadata.get("render_modes", []) if mode != "human"]
         self.metadata = {**self.metadata, "render_modes": [*modes, "human"]}
@@ -55,20 +51,9 @@ class HumanRendering(Wrapper):
             self._pygame.display.quit()
         super().close(**kwargs)
 
-    def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
-        exchange = super()._exchange_reset(seed, options)
+    def _apply(self, exchange: Exchange) -> None:
+        super()._apply(exchange)
         self._show()
-        return exchange
-
-    def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
-        exchange = super()._exchange_step(actions, env_ids)
-        self._show()
-        return exchange
-
-    def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
-        exchange = super()._exchange_recv(min_envs, timeout)
-        self._show()
-        return exchange
 
     def _show(self) -> None:
         try:

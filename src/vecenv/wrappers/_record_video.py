@@ -12,7 +12,7 @@ import numpy as np
 from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError, PendingError, UnknownRow
 from vecenv.wrappers._transform import Transform
-from vecenv.wrappers._video import VideoFile, tile
+from vecenv.wrappers._video import VideoFile, check_draws, tile
 from vecenv.wrappers._wrapper import Wrapper
 
 
@@ -55,11 +55,7 @@ class RecordVideo(Wrapper):
     ) -> None:
         self._video: VideoFile | None = None
         super().__init__(env, Transform())
-        if env.render_mode != "rgb_array":
-            raise ConfigError(
-                f"RecordVideo needs envs that draw frames, these have render_mode={env.render_mode!r}; "
-                "make them with render_mode='rgb_array'"
-            )
+        check_draws(env, "RecordVideo")
         if episode_trigger is None and step_trigger is None:
             episode_trigger = cubes_and_thousands
         self.folder = Path(video_folder).absolute()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from vecenv.errors import ClosedError, ConfigError, MissingExtra, SpaceError
@@ -130,6 +131,15 @@ class _Encoder:
                 self._complaints.seek(0)
                 reason = self._complaints.read().decode(errors="replace").strip()
                 raise OSError(f"the video {self._path} could not be written: {reason}")
+
+
+def check_draws(env: gymnasium.vector.VectorEnv, who: str) -> None:
+    """Raise ConfigError unless the envs draw frames."""
+    if env.render_mode != "rgb_array":
+        raise ConfigError(
+            f"{who} needs envs that draw frames, these have render_mode={env.render_mode!r}; "
+            "make them with render_mode='rgb_array'"
+        )
 
 
 def tile(frames: Sequence[np.ndarray]) -> np.ndarray:
