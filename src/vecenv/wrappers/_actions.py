@@ -11,10 +11,11 @@ from gymnasium import Space, spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from gymnasium.wrappers.utils import rescale_box
 
-from vecenv._batch.layout import Columns, Layout
+from vecenv._batch.layout import Layout
 from vecenv._batch.seeding import NO_SEED, spread
 from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError, SpaceError
+from vecenv.wrappers._observations import Changed, check_box
 from vecenv.wrappers._streams import Streams
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
@@ -37,7 +38,10 @@ class TransformAction(Wrapper):
         action_space: Space[Any] | None = None,
         single_action_space: Space[Any] | None = None,
     ) -> None:
-        super().__init__(env, ActionFunction(func, single_action_space))
+        def change(space: Space[Any]) -> Changed:
+            return space if single_action_space is None else single_action_space, func
+
+        super().__init__(env, ActionFunction(change))
         self.func = func
         if action_space is not None:
             self.action_space = action_space
@@ -57,8 +61,17 @@ class VectorizeTransformAction(Wrapper):
     ) -> None:
         single = gymnasium.Env()
         single.action_space = env.single_action_space
-        self.wrapper = wrapper(single, **kwargs)
-        super().__init__(env, ActionLoop(self.wrapper))
+        inner = self.wrapper = wrapper(single, **kwargs)
+        batched = batch_space(inner.action_space, env.num_envs)
+
+        def change(space: Space[Any]) -> Changed:
+            def one_by_one(actions: Any) -> Any:
+                changed = [inner.action(action) for action in iterate(batched, actions)]
+                return concatenate(space, changed, create_empty_array(space, len(changed)))
+
+            return inner.action_space, one_by_one
+
+        super().__init__(env, ActionFunction(change))
 
 
 class ClipAction(Wrapper):
@@ -69,7 +82,12 @@ class ClipAction(Wrapper):
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
-        super().__init__(env, ActionClip())
+        def change(space: Space[Any]) -> Changed:
+            box = check_box(space, "ClipAction", "actions")
+            unbounded = spaces.Box(-np.inf, np.inf, box.shape, box.dtype.type)
+            return unbounded, lambda actions: np.clip(np.asarray(actions, box.dtype), box.low, box.high)
+
+        super().__init__(env, ActionFunction(change))
 
 
 class RescaleAction(Wrapper):
@@ -83,7 +101,17 @@ class RescaleAction(Wrapper):
     def __init__(
         self, env: gymnasium.vector.VectorEnv, min_action: float | np.ndarray, max_action: float | np.ndarray
     ) -> None:
-        super().__init__(env, ActionScale(min_action, max_action))
+        def change(space: Space[Any]) -> Changed:
+            box = check_box(space, "RescaleAction", "actions")
+            low, high = (np.broadcast_to(np.asarray(bound, box.dtype), box.shape) for bound in (min_action, max_action))
+            if not np.all(low < high):
+                raise ConfigError(f"min_action must be smaller than max_action, got {min_action} and {max_action}")
+            if not np.array_equal(np.isinf([low, high]), np.isinf([box.low, box.high])):
+                raise ConfigError(f"finite bounds cannot be stretched to infinite ones, those of these actions: {box}")
+            scaled, _, backward = rescale_box(box, low, high)
+            return scaled, lambda actions: backward(np.asarray(actions, box.dtype))
+
+        super().__init__(env, ActionFunction(change))
 
 
 class StickyAction(Wrapper):
@@ -117,67 +145,22 @@ class StickyAction(Wrapper):
 
 
 class ActionFunction(Transform):
-    """Actions through a function."""
+    """Actions through a function.
 
-    def __init__(self, func: Callable[[Any], Any], space: Space[Any] | None) -> None:
-        self._func, self._space = func, space
+    Args:
+        change: given the space of the env's actions, returns that of the user's actions, and a function that makes a
+            batch of the former from one of the latter.
+    """
 
-    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
-        return observation, action if self._space is None else self._space
-
-    def actions(self, actions: Any, rows: np.ndarray) -> Any:
-        return self._func(actions)
-
-
-class ActionLoop(Transform):
-    """Actions through the wrapper of a single env, one by one."""
-
-    def __init__(self, wrapper: gymnasium.ActionWrapper) -> None:
-        self._wrapper = wrapper
-        self._inside: Any = None
-        self._batched: Any = None
+    def __init__(self, change: Callable[[Space[Any]], Changed]) -> None:
+        self._change = change
 
     def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
-        self._inside = action
-        self._batched = batch_space(self._wrapper.action_space, count)
-        return observation, self._wrapper.action_space
+        space, self._function = self._change(action)
+        return observation, space
 
     def actions(self, actions: Any, rows: np.ndarray) -> Any:
-        changed = tuple(self._wrapper.action(action) for action in iterate(self._batched, actions))
-        return concatenate(self._inside, changed, create_empty_array(self._inside, len(rows)))
-
-
-class ActionClip(Transform):
-    """Actions clipped to the bounds of the env."""
-
-    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
-        self._box = _box(action, "ClipAction")
-        return observation, spaces.Box(-np.inf, np.inf, self._box.shape, self._box.dtype.type)
-
-    def actions(self, actions: Any, rows: np.ndarray) -> Any:
-        return np.clip(np.asarray(actions, self._box.dtype), self._box.low, self._box.high)
-
-
-class ActionScale(Transform):
-    """Actions stretched from given bounds to those of the env."""
-
-    def __init__(self, low: float | np.ndarray, high: float | np.ndarray) -> None:
-        self._low, self._high = low, high
-
-    def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
-        box = _box(action, "RescaleAction")
-        low, high = (np.broadcast_to(np.asarray(bound, box.dtype), box.shape) for bound in (self._low, self._high))
-        if not np.all(low < high):
-            raise ConfigError(f"min_action must be smaller than max_action, got {self._low} and {self._high}")
-        given, wanted = np.isinf([low, high]), np.isinf([box.low, box.high])
-        if not np.array_equal(given, wanted):
-            raise ConfigError(f"finite bounds cannot be stretched to infinite ones; the actions of these envs: {box}")
-        scaled, _, self._backward = rescale_box(box, low, high)
-        self._box = box
-        return observation, scaled
-
-    def actions(self, actions: Any, rows: np.ndarray) -> Any:
-        return self._backward(np.asarray(actions, self._box.dtype))
+        return self._function(actions)
 
 
 class Stickiness(Transform):
@@ -230,28 +213,11 @@ class Stickiness(Transform):
         began = exchange.rows[exchange.began]
         self._remaining[began], self._fresh[began] = 0, True
 
-    def state_dict(self) -> dict[str, Any]:
-        return {name: column.copy() for name, column in self._state().items()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        own = self._state()
-        if state.keys() != own.keys() or any(state[name].shape != column.shape for name, column in own.items()):
-            raise SpaceError(f"the state is not of {len(self._fresh)} envs with these actions")
-        for name, column in own.items():
-            column[...] = state[name]
-
-    def _state(self) -> dict[str, np.ndarray]:
-        names = ["keys", "turns", "remaining", "fresh"]
-        columns: Columns = [self.streams.keys, self.streams.turns, self._remaining, self._fresh]
-        names += [f"last{leaf.path}" for leaf in self._layout.leaves]
-        return dict(zip(names, columns + self._last, strict=True))
+    def columns(self) -> dict[str, np.ndarray]:
+        streams = {"keys": self.streams.keys, "turns": self.streams.turns}
+        lasts = {f"last{leaf.path}": last for leaf, last in zip(self._layout.leaves, self._last, strict=True)}
+        return {**streams, "remaining": self._remaining, "fresh": self._fresh, **lasts}
 
 
 def _chosen(mask: np.ndarray, here: np.ndarray, there: np.ndarray) -> np.ndarray:
     return np.where(mask.reshape(mask.shape + (1,) * (here.ndim - 1)), here, there)
-
-
-def _box(space: Any, name: str) -> spaces.Box:
-    if not isinstance(space, spaces.Box):
-        raise SpaceError(f"{name} needs a Box of actions, these are {space}")
-    return space

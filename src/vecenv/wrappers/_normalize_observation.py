@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -31,10 +31,6 @@ class NormalizeObservation(LearningWrapper):
         epsilon: added to the variance.
         clip: results are at most this far from zero.
         keys: of a Dict, what to normalize; default: all of it.
-
-    Attributes:
-        update_running_mean: whether statistics are updated; set it to False for evaluation.
-        obs_rms: the moments `mean`, `var`, `count`; of a Dict, a dict of them.
     """
 
     transform: Normalize
@@ -51,7 +47,7 @@ class NormalizeObservation(LearningWrapper):
 
     @property
     def obs_rms(self) -> Moments | dict[str, Moments]:
-        """The moments of the observations."""
+        """The moments of the observations: `mean`, `var`, `count`; of a Dict, a dict of them."""
         moments = self.transform.moments
         return moments[""] if list(moments) == [""] else moments
 
@@ -101,10 +97,7 @@ class Normalize(Transform):
 
     def normalize(self, obs: Any) -> Any:
         """Normalize observations without updating statistics. They may have any number of leading axes."""
-        if not isinstance(obs, dict):
-            return self.moments[""].normalize(obs, self._epsilon, self._clip)
-        parts = {key: own.normalize(obs[key], self._epsilon, self._clip) for key, own in self.moments.items()}
-        return {**obs, **parts}
+        return self._each(obs, lambda own, part: own.normalize(part, self._epsilon, self._clip))
 
     def state_dict(self) -> dict[str, Any]:
         return {key: moments.state_dict() for key, moments in self.moments.items()}
@@ -129,13 +122,17 @@ class Normalize(Transform):
 
     def _apply_to_final(self, exchange: Exchange, ended: np.ndarray) -> None:
         """Only where there are any: anything may be elsewhere."""
-        final, count = exchange.final_obs, len(exchange)
-        if not isinstance(final, dict):
-            exchange.final_obs = spread(self.normalize(final[ended]), ended, count)
-            return
-        parts = {key: spread(own.normalize(final[key][ended], self._epsilon, self._clip), ended, count)
-                 for key, own in self.moments.items()}  # fmt: skip
-        exchange.final_obs = {**final, **parts}
+
+        def normalized(own: Moments, part: np.ndarray) -> np.ndarray:
+            return spread(own.normalize(part[ended], self._epsilon, self._clip), ended, len(exchange))
+
+        exchange.final_obs = self._each(exchange.final_obs, normalized)
+
+    def _each(self, obs: Any, function: Callable[[Moments, np.ndarray], np.ndarray]) -> Any:
+        """Apply a function to the moments of every part that is normalized, and to that part."""
+        if not isinstance(obs, dict):
+            return function(self.moments[""], obs)
+        return {**obs, **{key: function(own, obs[key]) for key, own in self.moments.items()}}
 
     def _changed(self, key: str, children: dict[str, Space[Any]]) -> spaces.Box:
         space = children.get(key)

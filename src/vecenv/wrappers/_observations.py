@@ -13,32 +13,32 @@ from vecenv._front.exchange import Exchange
 from vecenv.errors import SpaceError
 from vecenv.wrappers._transform import Transform
 
+Changed = tuple[Space[Any], Callable[[Any], Any]]
+"""A space, and a function that changes batches to those of this space."""
+
 
 class ObservationFunction(Transform):
-    """A function of batches, applied to `obs` and, where episodes ended, to `final_obs`."""
+    """A function of batches, applied to `obs` and, where episodes ended, to `final_obs`.
+
+    Args:
+        who: the wrapper, for error messages.
+        change: given the space of observations, returns that of changed ones, and a function that changes a batch of
+            any number of them and does not write to it. Raises SpaceError if it cannot.
+    """
+
+    def __init__(self, who: str, change: Callable[[Space[Any]], Changed]) -> None:
+        self._who, self._change = who, change
 
     def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
-        check_arrays(observation, self)
-        return self.space(observation), action
-
-    def space(self, space: Space[Any]) -> Space[Any]:
-        """The space of what `function` makes of observations in `space`; raises SpaceError if it cannot."""
-        raise NotImplementedError
-
-    def function(self, obs: Any) -> Any:
-        """A batch of observations, changed. The batch may be of any number of them, and must not be written to."""
-        raise NotImplementedError
+        check_arrays(observation, self._who)
+        space, self._function = self._change(observation)
+        return space, action
 
     def exchange(self, exchange: Exchange) -> None:
-        apply(exchange, self.function)
-
-
-def apply(exchange: Exchange, function: Callable[[Any], Any]) -> None:
-    """Apply a function of batches to `obs`, and to `final_obs` where episodes ended."""
-    exchange.obs = function(exchange.obs)
-    if exchange.final_obs is not None:
-        ended = np.flatnonzero(exchange.rolled)
-        exchange.final_obs = spread(function(take(exchange.final_obs, ended)), ended, len(exchange))
+        exchange.obs = self._function(exchange.obs)
+        if exchange.final_obs is not None:
+            ended = np.flatnonzero(exchange.rolled)
+            exchange.final_obs = spread(self._function(take(exchange.final_obs, ended)), ended, len(exchange))
 
 
 def take(obs: Any, positions: np.ndarray) -> Any:
@@ -82,23 +82,26 @@ def as_space(tree: Any) -> Space[Any]:
     return tree
 
 
-def check_arrays(space: Space[Any], who: Transform) -> None:
+def check_arrays(space: Space[Any], who: str) -> None:
     """Raise SpaceError unless all leaves of a space are arrays of numbers."""
     layout = Layout(space)
     if layout.by_value:
         leaf = layout.leaves[layout.by_value[0]]
-        raise SpaceError(f"{type(who).__name__} needs observations that are arrays, got {leaf.space}")
+        raise SpaceError(f"{who} needs observations that are arrays, got {leaf.space}")
 
 
-def check_box(space: Space[Any], who: Transform) -> spaces.Box:
+def check_box(space: Space[Any], who: str, what: str = "observations") -> spaces.Box:
     """The space, if it is a Box."""
     if not isinstance(space, spaces.Box):
-        raise SpaceError(f"{type(who).__name__} needs a Box of observations, got {space}")
+        raise SpaceError(f"{who} needs a Box of {what}, got {space}")
     return space
+
+
+def has_bytes(box: spaces.Box) -> bool:
+    """Whether these are arrays of bytes from 0 to 255."""
+    return box.dtype == np.uint8 and bool(np.all(box.low == 0) and np.all(box.high == 255))
 
 
 def is_image(space: Space[Any]) -> bool:
     """Whether these are pictures: three axes, bytes from 0 to 255."""
-    if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or len(space.shape) != 3:
-        return False
-    return bool(np.all(space.low == 0) and np.all(space.high == 255))
+    return isinstance(space, spaces.Box) and len(space.shape) == 3 and has_bytes(space)

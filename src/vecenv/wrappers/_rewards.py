@@ -60,7 +60,11 @@ class ClipReward(Wrapper):
         min_reward: float | np.ndarray | None = None,
         max_reward: float | np.ndarray | None = None,
     ) -> None:
-        super().__init__(env, RewardClip(min_reward, max_reward))
+        if min_reward is None and max_reward is None:
+            raise ConfigError("both min_reward and max_reward are None; give at least one bound")
+        if min_reward is not None and max_reward is not None and np.any(np.greater(min_reward, max_reward)):
+            raise ConfigError(f"min_reward must be at most max_reward, got {min_reward} and {max_reward}")
+        super().__init__(env, RewardFunction(lambda rewards: np.clip(rewards, min_reward, max_reward)))
 
 
 class NormalizeReward(LearningWrapper):
@@ -76,10 +80,6 @@ class NormalizeReward(LearningWrapper):
         env: the vector env.
         gamma: discount.
         epsilon: added to the variance.
-
-    Attributes:
-        update_running_mean: whether statistics are updated; set it to False for evaluation.
-        return_rms: the moments of the returns: `mean`, `var`, `count`.
     """
 
     transform: RewardScale
@@ -89,7 +89,7 @@ class NormalizeReward(LearningWrapper):
 
     @property
     def return_rms(self) -> Moments:
-        """The moments of the discounted returns."""
+        """The moments of the discounted returns: `mean`, `var`, `count`."""
         return self.transform.moments
 
 
@@ -124,17 +124,6 @@ class RewardFunction(Transform):
         if reward.shape != given.shape:
             raise SpaceError(f"func must return one reward per env, {given.shape}; it returned {reward.shape}")
         exchange.reward = reward if valid.all() else np.where(valid, reward, given)
-
-
-class RewardClip(RewardFunction):
-    """Rewards between two bounds."""
-
-    def __init__(self, low: float | np.ndarray | None, high: float | np.ndarray | None) -> None:
-        if low is None and high is None:
-            raise ConfigError("both min_reward and max_reward are None; give at least one bound")
-        if low is not None and high is not None and np.any(np.asarray(low) > np.asarray(high)):
-            raise ConfigError(f"min_reward must be at most max_reward, got {low} and {high}")
-        super().__init__(lambda rewards: np.clip(rewards, low, high))
 
 
 class RewardScale(Transform):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,11 +11,12 @@ import gymnasium
 import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+from gymnasium.wrappers.utils import rescale_box
 
 from vecenv._front.exchange import Exchange
 from vecenv.errors import SpaceError
 from vecenv.wrappers._flatten import flatten_function
-from vecenv.wrappers._observations import ObservationFunction, check_arrays, check_box, count_of
+from vecenv.wrappers._observations import Changed, ObservationFunction, check_arrays, check_box, count_of
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
 
@@ -28,7 +30,21 @@ class FilterObservation(Wrapper):
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv, filter_keys: Sequence[str | int]) -> None:
-        super().__init__(env, Filter(filter_keys))
+        if isinstance(filter_keys, str) or not isinstance(filter_keys, Sequence):
+            raise SpaceError(f"filter_keys must be a list of keys, got {type(filter_keys).__name__}")
+
+        def change(space: Space[Any]) -> Changed:
+            if not filter_keys:
+                raise SpaceError("filter_keys is empty; name what to keep")
+            if len(set(filter_keys)) != len(filter_keys):
+                raise SpaceError(f"filter_keys has duplicates: {filter_keys}")
+            children = [child_of(space, key) for key in filter_keys]
+            if isinstance(space, spaces.Tuple):
+                return spaces.Tuple(children), lambda obs: tuple(obs[key] for key in filter_keys)
+            kept = spaces.Dict(dict(zip(map(str, filter_keys), children, strict=True)))
+            return kept, lambda obs: {key: obs[key] for key in kept.spaces}
+
+        super().__init__(env, Selection(change))
         self.filter_keys = filter_keys
 
 
@@ -41,7 +57,7 @@ class ExtractObservation(Wrapper):
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv, key: str | int) -> None:
-        super().__init__(env, Extract(key))
+        super().__init__(env, Selection(lambda space: (child_of(space, key), operator.itemgetter(key))))
         self.key = key
 
 
@@ -53,7 +69,10 @@ class FlattenObservation(Wrapper):
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
-        super().__init__(env, Flatten())
+        def change(space: Space[Any]) -> Changed:
+            return spaces.flatten_space(space), flatten_function(space)
+
+        super().__init__(env, ObservationFunction("FlattenObservation", change))
 
 
 class ReshapeObservation(Wrapper):
@@ -65,7 +84,16 @@ class ReshapeObservation(Wrapper):
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv, shape: int | tuple[int, ...]) -> None:
-        super().__init__(env, Reshape(shape))
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+
+        def change(space: Space[Any]) -> Changed:
+            box = check_box(space, "ReshapeObservation")
+            if np.prod(shape) != np.prod(box.shape) or any(size <= 0 for size in shape):
+                raise SpaceError(f"observations of shape {box.shape} cannot be given the shape {shape}")
+            reshaped = spaces.Box(box.low.reshape(shape), box.high.reshape(shape), shape, box.dtype)  # type: ignore[arg-type]  # a Box's own
+            return reshaped, lambda obs: obs.reshape(len(obs), *shape)
+
+        super().__init__(env, ObservationFunction("ReshapeObservation", change))
 
 
 class RescaleObservation(Wrapper):
@@ -77,7 +105,14 @@ class RescaleObservation(Wrapper):
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv, min_obs: Any, max_obs: Any) -> None:
-        super().__init__(env, Rescale(min_obs, max_obs))
+        def change(space: Space[Any]) -> Changed:
+            try:
+                rescaled, forward, _ = rescale_box(check_box(space, "RescaleObservation"), min_obs, max_obs)
+            except (AssertionError, ValueError, TypeError) as error:
+                raise SpaceError(f"cannot rescale {space} to bounds {min_obs} and {max_obs}: {error}") from error
+            return rescaled, forward  # which works on batches as it is
+
+        super().__init__(env, ObservationFunction("RescaleObservation", change))
 
 
 class DtypeObservation(Wrapper):
@@ -89,7 +124,12 @@ class DtypeObservation(Wrapper):
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv, dtype: Any) -> None:
-        super().__init__(env, Dtype(dtype))
+        kind: Any = np.dtype(dtype).type
+
+        def change(space: Space[Any]) -> Changed:
+            return _with_dtype(space, kind), lambda obs: obs.astype(kind)
+
+        super().__init__(env, ObservationFunction("DtypeObservation", change))
 
 
 class TransformObservation(Wrapper):
@@ -110,7 +150,10 @@ class TransformObservation(Wrapper):
         observation_space: Space[Any] | None = None,
         single_observation_space: Space[Any] | None = None,
     ) -> None:
-        super().__init__(env, AnyFunction(func, single_observation_space))
+        def change(space: Space[Any]) -> Changed:
+            return space if single_observation_space is None else single_observation_space, func
+
+        super().__init__(env, ObservationFunction("TransformObservation", change))
         self.func = func
         if observation_space is not None:
             self.observation_space = observation_space
@@ -135,157 +178,41 @@ class VectorizeTransformObservation(Wrapper):
     ) -> None:
         single = gymnasium.Env()
         single.observation_space = env.single_observation_space
-        self.wrapper = wrapper(single, **kwargs)
-        super().__init__(env, OneByOne(self.wrapper.observation, self.wrapper.observation_space))
+        inner = self.wrapper = wrapper(single, **kwargs)
+
+        def change(space: Space[Any]) -> Changed:
+            result: Space[Any] = inner.observation_space
+            check_arrays(result, "VectorizeTransformObservation")
+            batched = functools.cache(lambda count: batch_space(space, count))
+
+            def one_by_one(obs: Any) -> Any:
+                count = count_of(obs)
+                rows = [inner.observation(row) for row in iterate(batched(count), obs)]
+                return concatenate(result, rows, create_empty_array(result, count))
+
+            return result, one_by_one
+
+        super().__init__(env, ObservationFunction("VectorizeTransformObservation", change))
 
 
-# --- transforms ------------------------------------------------------------------------------------------------------
+class Selection(Transform):
+    """A part of every observation. Nothing is copied, so leaves may be of any kind.
 
+    Args:
+        change: given the space of observations, returns that of the part, and a function that selects it from a batch.
+    """
 
-class Filter(Transform):
-    """Some entries. Nothing is copied, so leaves may be of any kind."""
-
-    def __init__(self, keys: Sequence[str | int]) -> None:
-        if isinstance(keys, str) or not isinstance(keys, Sequence):
-            raise SpaceError(f"filter_keys must be a list of keys, got {type(keys).__name__}")
-        self._keys = list(keys)
+    def __init__(self, change: Callable[[Space[Any]], Changed]) -> None:
+        self._change = change
 
     def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
-        if not self._keys:
-            raise SpaceError("filter_keys is empty; name what to keep")
-        if len(set(self._keys)) != len(self._keys):
-            raise SpaceError(f"filter_keys has duplicates: {self._keys}")
-        children = [child_of(observation, key) for key in self._keys]
-        if isinstance(observation, spaces.Tuple):
-            return spaces.Tuple(children), action
-        space = spaces.Dict(dict(zip(map(str, self._keys), children, strict=True)))
-        self._keys = list(space.spaces)  # also the order of the entries in observations
+        space, self._function = self._change(observation)
         return space, action
 
     def exchange(self, exchange: Exchange) -> None:
-        exchange.obs = self._chosen(exchange.obs)
+        exchange.obs = self._function(exchange.obs)
         if exchange.final_obs is not None:
-            exchange.final_obs = self._chosen(exchange.final_obs)
-
-    def _chosen(self, obs: Any) -> Any:
-        if isinstance(obs, tuple):
-            return tuple(obs[int(key)] for key in self._keys)
-        return {key: obs[key] for key in self._keys}
-
-
-class Extract(Transform):
-    """One entry."""
-
-    def __init__(self, key: str | int) -> None:
-        self._key = key
-
-    def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
-        return child_of(observation, self._key), action
-
-    def exchange(self, exchange: Exchange) -> None:
-        exchange.obs = exchange.obs[self._key]
-        if exchange.final_obs is not None:
-            exchange.final_obs = exchange.final_obs[self._key]
-
-
-class Flatten(ObservationFunction):
-    """Vectors."""
-
-    def space(self, space: Space[Any]) -> Space[Any]:
-        self._function = flatten_function(space)
-        return spaces.flatten_space(space)
-
-    def function(self, obs: Any) -> Any:
-        return self._function(obs)
-
-
-class Reshape(ObservationFunction):
-    """Another shape."""
-
-    def __init__(self, shape: int | tuple[int, ...]) -> None:
-        self._shape = (shape,) if isinstance(shape, int) else tuple(shape)
-
-    def space(self, space: Space[Any]) -> Space[Any]:
-        box = check_box(space, self)
-        if np.prod(self._shape) != np.prod(box.shape) or any(size <= 0 for size in self._shape):
-            raise SpaceError(f"observations of shape {box.shape} cannot be given the shape {self._shape}")
-        low, high = box.low.reshape(self._shape), box.high.reshape(self._shape)
-        return spaces.Box(low, high, self._shape, box.dtype)  # type: ignore[arg-type]  # a Box's own
-
-    def function(self, obs: Any) -> Any:
-        return obs.reshape(len(obs), *self._shape)
-
-
-class Rescale(ObservationFunction):
-    """Other bounds. The function is Gymnasium's, which works on batches as it is."""
-
-    def __init__(self, low: Any, high: Any) -> None:
-        self._low, self._high = low, high
-
-    def space(self, space: Space[Any]) -> Space[Any]:
-        from gymnasium.wrappers.utils import rescale_box
-
-        try:
-            scaled, self._function, _ = rescale_box(check_box(space, self), self._low, self._high)
-        except (AssertionError, ValueError, TypeError) as error:
-            raise SpaceError(f"cannot rescale {space} to bounds {self._low} and {self._high}: {error}") from error
-        return scaled
-
-    def function(self, obs: Any) -> Any:
-        return self._function(obs)
-
-
-class Dtype(ObservationFunction):
-    """Another type."""
-
-    def __init__(self, dtype: Any) -> None:
-        self._dtype = np.dtype(dtype)
-
-    def space(self, space: Space[Any]) -> Space[Any]:
-        dtype: Any = self._dtype.type
-        if isinstance(space, spaces.Box):
-            with np.errstate(over="ignore"):  # bounds beyond the new type become infinite
-                return spaces.Box(space.low.astype(dtype), space.high.astype(dtype), space.shape, dtype)
-        if isinstance(space, spaces.Discrete):
-            return spaces.Box(float(space.start), float(space.start + space.n - 1), (), dtype)
-        if isinstance(space, spaces.MultiDiscrete):
-            return spaces.MultiDiscrete(space.nvec, dtype=dtype, start=space.start)
-        if isinstance(space, spaces.MultiBinary):
-            return spaces.Box(0, 1, space.shape, dtype)
-        raise SpaceError(f"Dtype needs observations that are one array, got {space}")
-
-    def function(self, obs: Any) -> Any:
-        return obs.astype(self._dtype)
-
-
-class AnyFunction(ObservationFunction):
-    """A function from the user."""
-
-    def __init__(self, function: Callable[[Any], Any], space: Space[Any] | None) -> None:
-        self._function, self._result = function, space
-
-    def space(self, space: Space[Any]) -> Space[Any]:
-        return space if self._result is None else self._result
-
-    def function(self, obs: Any) -> Any:
-        return self._function(obs)
-
-
-class OneByOne(ObservationFunction):
-    """A function of single observations."""
-
-    def __init__(self, function: Callable[[Any], Any], space: Space[Any]) -> None:
-        self._function, self._result = function, space
-
-    def space(self, space: Space[Any]) -> Space[Any]:
-        check_arrays(self._result, self)
-        self._batched = functools.cache(lambda count: batch_space(space, count))
-        return self._result
-
-    def function(self, obs: Any) -> Any:
-        count = count_of(obs)
-        rows = [self._function(row) for row in iterate(self._batched(count), obs)]
-        return concatenate(self._result, rows, create_empty_array(self._result, count))
+            exchange.final_obs = self._function(exchange.final_obs)
 
 
 def child_of(space: Space[Any], key: str | int) -> Space[Any]:
@@ -295,3 +222,17 @@ def child_of(space: Space[Any], key: str | int) -> Space[Any]:
     if isinstance(space, spaces.Tuple) and isinstance(key, int) and -len(space.spaces) <= key < len(space.spaces):
         return space.spaces[key]
     raise SpaceError(f"observations have no entry {key!r}: {space}")
+
+
+def _with_dtype(space: Space[Any], dtype: Any) -> Space[Any]:
+    """The space of the same observations in another type."""
+    if isinstance(space, spaces.Box):
+        with np.errstate(over="ignore"):  # bounds beyond the new type become infinite
+            return spaces.Box(space.low.astype(dtype), space.high.astype(dtype), space.shape, dtype)
+    if isinstance(space, spaces.Discrete):
+        return spaces.Box(float(space.start), float(space.start + space.n - 1), (), dtype)
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec, dtype=dtype, start=space.start)
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.Box(0, 1, space.shape, dtype)
+    raise SpaceError(f"DtypeObservation needs observations that are one array, got {space}")

@@ -58,7 +58,7 @@ class Clock(Transform):
         self._finish: Callable[[Any], Any] = lambda obs: obs
 
     def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
-        check_arrays(observation, self)
+        check_arrays(observation, type(self).__name__)
         self._time = np.zeros(count, np.int64)
         time = spaces.Box(0.0, 1.0) if self._normalize else spaces.Box(0, self._limit, dtype=np.int32)
         if isinstance(observation, spaces.Dict):
@@ -85,14 +85,8 @@ class Clock(Transform):
         self._time[rows] = time
         exchange.obs = self._with_time(exchange.obs, time)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"time": self._time.copy()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        time = np.asarray(state["time"], np.int64)
-        if time.shape != self._time.shape:
-            raise SpaceError(f"the state is of {len(time)} envs, these are {len(self._time)}")
-        self._time[:] = time
+    def columns(self) -> dict[str, np.ndarray]:
+        return {"time": self._time}
 
     def _with_time(self, obs: Any, time: np.ndarray) -> Any:
         shown = (time / self._limit).astype(np.float32) if self._normalize else time.astype(np.int32)

@@ -41,26 +41,39 @@ class Transform:
     def exchange(self, exchange: Exchange) -> None:
         """Change the results of an exchange in place, by assigning its attributes."""
 
+    def columns(self) -> dict[str, np.ndarray]:
+        """Arrays that are the whole state of the transform, by name; their first axis is the env id."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """The whole state of the transform: plain numbers and copies of arrays."""
-        return {}
+        return {name: column.copy() for name, column in self.columns().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Bring back what `state_dict` returned; raises SpaceError if it does not fit, and then nothing has changed."""
+        own = self.columns()
+        if state.keys() != own.keys():
+            raise SpaceError(f"the state has {list(state)}, needed are {list(own)}")
+        given = {name: fitting(state[name], column, name) for name, column in own.items()}
+        for name, column in own.items():
+            column[...] = given[name]
 
     def close(self) -> None:
         """Finish files and windows. May be called twice."""
 
 
 def fitting(values: Any, own: np.ndarray, name: str) -> np.ndarray:
-    """A stored column, one number per env, for the place of `own`.
+    """A stored column, as an array that can be written to `own`.
 
     Raises:
-        SpaceError: it is of another number of envs, or not of such numbers.
+        SpaceError: it has another shape, or is not of numbers.
     """
     values = np.asarray(values)
     if values.shape != own.shape:
-        raise SpaceError(f"the state is of {len(np.atleast_1d(values))} envs, these are {len(own)} ({name})")
+        count = len(np.atleast_1d(values))
+        raise SpaceError(
+            f"the state is of {count} envs, these are {len(own)} envs: {name} has shape {values.shape}, not {own.shape}"
+        )
     if values.dtype.kind not in "fiub":
         raise SpaceError(f"the state's {name} must be numbers, got {values.dtype}")
     return values

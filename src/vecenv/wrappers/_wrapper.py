@@ -41,7 +41,9 @@ class Wrapper(gymnasium.vector.VectorWrapper):
     def __init__(self, env: gymnasium.vector.VectorEnv, transform: Transform) -> None:
         if not isinstance(env, gymnasium.vector.VectorEnv):
             raise ConfigTypeError(f"{type(self).__name__} wraps vector envs, got {type(env).__name__}; see vecenv.make")
-        _check_open(env, type(self).__name__)
+        if isinstance(env.unwrapped, VectorEnv) and env.unwrapped.closed:
+            name = type(self).__name__
+            raise ClosedError(f"{name} cannot be put around a closed vector env; make a new one with vecenv.make")
         super().__init__(env)
         self.transform = transform
         single = transform.bind(env.single_observation_space, env.single_action_space, env.num_envs)
@@ -187,7 +189,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
             mask = ResetOptions.parse(options, self.num_envs).mask
             exchange = Exchange.of_reset(*inner.reset(seed=seed, options=options), mask, self.num_envs)
             self._ended[exchange.touched] = False
-        self._look_at(exchange)
+        self._apply(exchange)
         return exchange
 
     def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
@@ -202,7 +204,7 @@ class Wrapper(gymnasium.vector.VectorWrapper):
             self._ended = exchange.done
         else:
             raise self._not_ours("a partial step")
-        self._look_at(exchange)
+        self._apply(exchange)
         return exchange
 
     def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
@@ -210,10 +212,10 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         if not isinstance(inner, (Wrapper, VectorEnv)):
             raise self._not_ours("recv")
         exchange = inner._exchange_recv(min_envs, timeout)
-        self._look_at(exchange)
+        self._apply(exchange)
         return exchange
 
-    def _look_at(self, exchange: Exchange) -> None:
+    def _apply(self, exchange: Exchange) -> None:
         try:
             self.transform.exchange(exchange)
         except NotFiniteError as error:
@@ -257,15 +259,9 @@ class LearningWrapper(Wrapper):
 
     @property
     def update_running_mean(self) -> bool:
-        """Whether statistics are updated."""
+        """Whether statistics are updated; set it to False for evaluation."""
         return self.transform.learning
 
     @update_running_mean.setter
     def update_running_mean(self, setting: bool) -> None:
         self.transform.learning = bool(setting)
-
-
-def _check_open(env: gymnasium.vector.VectorEnv, wrapper: str) -> None:
-    inner = env.unwrapped
-    if isinstance(inner, VectorEnv) and inner.closed:
-        raise ClosedError(f"{wrapper} cannot be put around a closed vector env; make a new one with vecenv.make")
