@@ -37,8 +37,8 @@ class Pairs:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All arrays, by name."""
-        pairs = zip(self.storage.columns, self._next.columns, strict=True)
-        return {f"{name}{leaf}": array for leaf, two in enumerate(pairs) for name, array in zip(("obs", "next"), two)}  # noqa: B905
+        both = {"obs": self.storage.columns, "next": self._next.columns}
+        return {f"{name}{leaf}": column for name, columns in both.items() for leaf, column in enumerate(columns)}
 
 
 class Frames:
@@ -62,11 +62,11 @@ class Frames:
         self._stacks = [_stack_of(leaf, stack, axis) for leaf in self.storage.layout.leaves]
         self._axis, self._lanes, self._deepest = axis, lanes, max(self._stacks)
         self._room = slots + slots // 8 + 2 * self._deepest + 1
-        shapes = [
-            self._one_frame(leaf.shape, k) for leaf, k in zip(self.storage.layout.leaves, self._stacks, strict=True)
+        leaves = zip(self.storage.layout.leaves, self._stacks, strict=True)
+        stacks = ((np.empty((0, *leaf.shape), leaf.dtype), k) for leaf, k in leaves)
+        self._frames = [
+            np.zeros((self._room * lanes, *self._frame(stack, k, 0).shape[1:]), stack.dtype) for stack, k in stacks
         ]
-        kinds = zip(shapes, self.storage.layout.leaves, strict=True)
-        self._frames = [np.zeros((self._room * lanes, *shape), leaf.dtype) for shape, leaf in kinds]
         self._newest = np.zeros(slots * lanes, np.int64)
         """For each transition: the number, within its lane, of its observation's newest frame."""
         self._written = np.zeros(lanes, np.int64)
@@ -125,9 +125,6 @@ class Frames:
         axis = self._axis + 1 if self._axis >= 0 else batch.ndim + self._axis
         depth = batch.shape[axis] // k
         return batch[(slice(None),) * axis + (slice(position * depth, (position + 1) * depth),)]
-
-    def _one_frame(self, shape: tuple[int, ...], k: int) -> tuple[int, ...]:
-        return self._frame(np.empty((0, *shape), np.uint8), k, 0).shape[1:]
 
     def _check(self, column: np.ndarray, k: int, lanes: np.ndarray, now: np.ndarray, after: np.ndarray) -> None:
         if not self._checks or column.dtype == object:

@@ -14,6 +14,7 @@ from vecenv._front.step import Step
 from vecenv._util.checks import positive_int
 from vecenv.buffers._files import read_arrays, write_arrays
 from vecenv.buffers._frames import Frames, Pairs
+from vecenv.buffers._replay_native import look_ahead
 from vecenv.buffers._rollout import Transitions
 from vecenv.buffers._storage import Storage, check_extras, extra_columns, put
 from vecenv.buffers._sum_tree import SumTree, check_places, native
@@ -118,13 +119,12 @@ class ReplayBuffer:
         self._obs.write(index, lanes + self.first_lane, rows, obs, step.next_obs, self._fresh[lanes])
         self._actions.write(index, actions, rows)
         ended = step.terminated | step.truncated
-        columns = (self._reward, step.reward), (self._terminated, step.terminated), (self._truncated, step.truncated)
-        for column, values in (
-            *columns,
-            (self._ended, ended),
-            *((self._extras[name], extras[name]) for name in extras),
-        ):
-            put(column, index, values, rows)
+        put(self._reward, index, step.reward, rows)
+        put(self._terminated, index, step.terminated, rows)
+        put(self._truncated, index, step.truncated, rows)
+        put(self._ended, index, ended, rows)
+        for name, values in extras.items():
+            put(self._extras[name], index, values, rows)
         self._fresh[lanes] = ended if rows is None else ended[rows]
         self._head[lanes] = (slots + 1) % self.slots
         self._stored[lanes] = np.minimum(self._stored[lanes] + 1, self.slots)
@@ -258,7 +258,7 @@ class ReplayBuffer:
         at = [address_of(array) for array in arrays]
         words = [at[0], count, *at[1:5], self.slots, self.lanes, horizon, *at[5:]]
         table = np.array(words, np.int64)
-        native("look_ahead")(address_of(table))
+        native(look_ahead)(address_of(table))
         return reward, discount, last, steps
 
     def _rows(

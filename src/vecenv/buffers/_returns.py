@@ -17,14 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from vecenv.buffers import _returns_native
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.kernel.numba.functions import address_of, float32_at, float64_at, native_function
-
-TABLE = (
-    "reward", "value", "last_value", "terminated", "truncated", "final_value", "valid", "ratio", "advantages",
-    "returns", "length", "count", "horizon", "numbers", "zeros",
-)  # fmt: skip
-"""Words of the native functions' table: addresses (0: not given), and the three sizes T, number of envs, n."""
 
 
 def gae(
@@ -183,8 +178,6 @@ def _column(name: str, values: Any, dtype: Any, shape: tuple[int, ...]) -> np.nd
 
 @functools.cache
 def _native(name: str, kind: str) -> Callable[[int], None]:
-    from vecenv.buffers import _returns_native
-
     single = kind == "f"
     types = {"values_at": float32_at if single else float64_at, "number": np.float32 if single else np.float64}
     return native_function(getattr(_returns_native, name), **types, size=np.dtype(kind).itemsize)

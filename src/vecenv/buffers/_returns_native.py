@@ -1,4 +1,4 @@
-"""Native code of `_returns.py`; `kernel/numba/functions.py` compiles it, and `_returns.TABLE` lists its arguments.
+"""Native code of `_returns.py`; `kernel/numba/functions.py` compiles it.
 
 The outer loop runs backwards in time; the inner loop runs over envs, so that it can be vectorised. Values behind the
 end of an episode are left out by selection, not multiplied by zero, so a NaN among them does not spread.
@@ -16,6 +16,7 @@ number = np.float32
 size = 4
 """The size of that type in bytes."""
 WORDS = 15
+"""Words of the table: addresses (0: not given), except for the sizes LENGTH (T), COUNT (envs) and HORIZON (n)."""
 REWARD, VALUE, LAST, TERMINATED, TRUNCATED, FINAL, VALID, RATIO, ADVANTAGE, RESULT = range(10)
 LENGTH, COUNT, HORIZON, NUMBERS, ZEROS = range(10, 15)
 GAMMA, TRACE, HIGHEST_RHO, HIGHEST_C = range(4)

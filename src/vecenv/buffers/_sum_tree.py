@@ -9,8 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from vecenv.buffers._replay_native import search_tree, update_tree
 from vecenv.errors import UnknownRow
 from vecenv.kernel.numba.functions import address_of, native_function
+
+native = functools.cache(native_function)
+"""The native code of a function, loaded once."""
 
 
 class SumTree:
@@ -43,12 +47,12 @@ class SumTree:
         index = np.ascontiguousarray(index, np.int64)
         check_places(index, self.size)
         weights = np.ascontiguousarray(np.broadcast_to(np.asarray(weights, np.float64), index.shape))
-        self._run("update_tree", index, weights)
+        self._run(update_tree, index, weights)
 
     def search(self, sums: np.ndarray) -> np.ndarray:
         """For each number in [0, total): the first index whose cumulative weight is greater."""
         sums, index = np.ascontiguousarray(sums, np.float64), np.empty(len(sums), np.int64)
-        self._run("search_tree", index, sums)
+        self._run(search_tree, index, sums)
         return index
 
     def could_be(self, nodes: np.ndarray) -> bool:
@@ -65,11 +69,11 @@ class SumTree:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
 
-    def _run(self, name: str, index: np.ndarray, numbers: np.ndarray) -> None:
+    def _run(self, function: Callable[[int], int], index: np.ndarray, numbers: np.ndarray) -> None:
         words = [address_of(self.nodes), self.leaves, address_of(index), len(index), address_of(numbers)]
         table = np.array(words, np.int64)
         with self._lock:
-            native(name)(address_of(table))
+            native(function)(address_of(table))
 
 
 def check_places(index: np.ndarray, size: int) -> None:
@@ -77,11 +81,3 @@ def check_places(index: np.ndarray, size: int) -> None:
     if len(index) and (index.min() < 0 or index.max() >= size):
         wrong = index[(index < 0) | (index >= size)][0]
         raise UnknownRow(f"there is no {wrong} among {size} places; pass the `index` of a sample")
-
-
-@functools.cache
-def native(name: str) -> Callable[[int], None]:
-    """A function of `_replay_native.py`."""
-    from vecenv.buffers import _replay_native
-
-    return native_function(getattr(_replay_native, name))

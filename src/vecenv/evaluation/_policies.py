@@ -16,6 +16,7 @@ import gymnasium
 import numpy as np
 
 from vecenv._batch.layout import map_tree
+from vecenv._batch.leaf import brief
 from vecenv._front.action_masks import action_masks
 from vecenv.errors import ConfigTypeError, InvalidAction
 
@@ -29,8 +30,7 @@ def check_policy(policy: Any) -> None:
     """Raise ConfigTypeError unless the policy is callable or has `predict`."""
     if not callable(policy) and not callable(getattr(policy, "predict", None)):
         raise ConfigTypeError(
-            f"policy must be a function of a batch of observations or have predict(); got {type(policy).__name__} "
-            f"{policy!r:.60}"
+            f"policy must be a function of a batch of observations or have predict(); got {brief(policy)}"
         )
 
 

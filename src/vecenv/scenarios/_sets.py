@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vecenv._batch.leaf import brief
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.scenarios._noise import Noise
 
@@ -156,7 +157,7 @@ def listed(sets: Mapping[str, Mapping[str, Any]] | Iterable[Mapping[str, Any]]) 
     if isinstance(sets, Mapping):
         return Sets({str(name): values for name, values in sets.items()})
     if not isinstance(sets, Iterable):
-        raise ConfigTypeError(f"list() takes parameter sets, such as [{{'g': 9.8}}]; got {_kind(sets)}")
+        raise ConfigTypeError(f"list() takes parameter sets, such as [{{'g': 9.8}}]; got {brief(sets)}")
     named: dict[str, Mapping[str, Any]] = {}
     for values in sets:
         name = name_of(_checked_set(values))
@@ -197,9 +198,9 @@ def curriculum(stages: Callable[[float], Any] | Mapping[float, Any]) -> Scenario
         return Curriculum(stages, (0.0, 0.5, 1.0))
     if not isinstance(stages, Mapping) or not stages:
         raise ConfigTypeError(
-            f"curriculum() takes a function of progress or a dict {{progress: scenarios}}; got {_kind(stages)}"
+            f"curriculum() takes a function of progress or a dict {{progress: scenarios}}; got {brief(stages)}"
         )
-    starts = np.array([_share(start) for start in stages])
+    starts = np.array([share("the progress at which a stage starts", start) for start in stages])
     if starts.min() > 0.0:
         raise ConfigError(f"the first stage of a curriculum must start at 0.0, got {starts.min():g}")
     ways = [as_scenarios(way, f"stage {start:g}") for start, way in zip(starts, stages.values(), strict=True)]
@@ -221,7 +222,7 @@ def as_scenarios(given: Any, what: str = "scenarios") -> Scenarios:
         return listed(given)
     raise ConfigTypeError(
         f"{what} must be a parameter set such as {{'g': 9.8}}, a list of them, or made by vecenv.scenarios; "
-        f"got {_kind(given)}"
+        f"got {brief(given)}"
     )
 
 
@@ -250,7 +251,7 @@ def columns_of(sets: Sequence[Values]) -> Columns:
 def _checked_set(values: Any) -> Values:
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise ConfigTypeError(
-            f"a parameter set is a dict of names and values, such as {{'g': 9.8}}; got {_kind(values)}"
+            f"a parameter set is a dict of names and values, such as {{'g': 9.8}}; got {brief(values)}"
         )
     return dict(values)
 
@@ -267,7 +268,7 @@ def _column(values: list[Any]) -> np.ndarray:
 
 def _axis(name: str, axis: Any) -> list[Any]:
     if isinstance(axis, (str, Mapping)) or not isinstance(axis, Iterable):
-        raise ConfigTypeError(f"grid({name}=...) takes the values to try, such as [1.0, 2.0]; got {_kind(axis)}")
+        raise ConfigTypeError(f"grid({name}=...) takes the values to try, such as [1.0, 2.0]; got {brief(axis)}")
     values = [value.item() if isinstance(value, np.generic) else value for value in axis]
     if not values:
         raise ConfigError(f"grid({name}=...) has no values")
@@ -277,7 +278,7 @@ def _axis(name: str, axis: Any) -> list[Any]:
 def _interval(name: str, pair: Any, log: bool) -> tuple[float, float]:
     ends = (pair, pair) if isinstance(pair, numbers.Real) else pair
     if not isinstance(ends, Sequence) or len(ends) != 2 or not all(isinstance(end, numbers.Real) for end in ends):
-        raise ConfigTypeError(f"uniform({name}=...) takes (lowest, highest) or a number; got {_kind(pair)}")
+        raise ConfigTypeError(f"uniform({name}=...) takes (lowest, highest) or a number; got {brief(pair)}")
     low, high = map(float, ends)
     if not (np.isfinite(low) and np.isfinite(high) and low <= high):
         raise ConfigError(f"uniform({name}=...) takes finite (lowest, highest) in this order; got {pair!r:.60}")
@@ -286,15 +287,12 @@ def _interval(name: str, pair: Any, log: bool) -> tuple[float, float]:
     return low, high
 
 
-def _share(start: Any) -> float:
-    if isinstance(start, numbers.Real) and 0.0 <= float(start) <= 1.0:
-        return float(start)
-    raise ConfigError(f"stages of a curriculum start at a progress from 0 to 1, got {start!r:.40}")
+def share(name: str, value: Any) -> float:
+    """The value as a float; raises ConfigError unless it is from 0 to 1."""
+    if isinstance(value, numbers.Real) and 0.0 <= float(value) <= 1.0:
+        return float(value)
+    raise ConfigError(f"{name} must be from 0 to 1, got {value!r:.40}")
 
 
 def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else f"{value!s:.40}"
-
-
-def _kind(value: Any) -> str:
-    return f"{type(value).__name__} {value!r:.60}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Collection
 from typing import Any
 
@@ -13,10 +12,10 @@ from vecenv._batch.seeding import NO_SEED, spread
 from vecenv._front.exchange import Exchange
 from vecenv._front.reset_options import ResetOptions
 from vecenv._front.vector_env import VectorEnv
-from vecenv.errors import ConfigError, SpaceError, UnsupportedError
+from vecenv.errors import UnsupportedError
 from vecenv.scenarios._noise import Noise
 from vecenv.scenarios._parameter_writers import ParameterWriter, parameter_writer
-from vecenv.scenarios._sets import Scenarios, Values, as_scenarios, sets_of
+from vecenv.scenarios._sets import Scenarios, Values, as_scenarios, sets_of, share
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
 
@@ -61,7 +60,7 @@ class VaryScenarios(Wrapper):
                 "autoreset='next-step' or 'disabled' with on_error='restart'"
             )
         made = as_scenarios(scenarios)
-        super().__init__(env, Draws(made, parameter_writer(base, [made], None, kwargs), _share(progress)))
+        super().__init__(env, Draws(made, parameter_writer(base, [made], None, kwargs), share("progress", progress)))
         self._base = base
 
     @property
@@ -71,7 +70,7 @@ class VaryScenarios(Wrapper):
 
     @progress.setter
     def progress(self, progress: float) -> None:
-        self.transform.move_to(_share(progress))
+        self.transform.move_to(share("progress", progress))
 
     @property
     def current(self) -> list[Values]:
@@ -141,19 +140,15 @@ class Draws(Transform):
             noise = Noise(self._seeds[rows], self._episodes[rows])
             self._writer.prime(rows, self._scenarios.draw(noise, self.progress), noise)
 
+    def columns(self) -> dict[str, np.ndarray]:
+        return {"seeds": self._seeds, "episodes": self._episodes, "begun_at": self._begun_at}
+
     def state_dict(self) -> dict[str, Any]:
-        state = {"seeds": self._seeds, "episodes": self._episodes, "begun_at": self._begun_at}
-        return {"progress": self.progress, **{name: column.copy() for name, column in state.items()}}
+        return {"progress": self.progress, **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["seeds"].shape != self._seeds.shape:
-            raise SpaceError(f"the state is of {len(state['seeds'])} envs, these are {len(self._seeds)}")
-        self._seeds[...], self._episodes[...] = state["seeds"], state["episodes"]
-        self._begun_at[...], self.progress = state["begun_at"], state["progress"]
+        columns = dict(state)
+        progress = columns.pop("progress")
+        super().load_state_dict(columns)
+        self.progress = progress
         self._prime(np.arange(len(self._seeds)))
-
-
-def _share(progress: Any) -> float:
-    if isinstance(progress, numbers.Real) and 0.0 <= float(progress) <= 1.0:
-        return float(progress)
-    raise ConfigError(f"progress must be from 0 to 1, got {progress!r:.40}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -14,6 +13,7 @@ from vecenv._batch.layout import map_tree
 from vecenv._util.screens import load_resize
 from vecenv.errors import SpaceError
 from vecenv.kernel.numba.functions import address_of, native_function
+from vecenv.wrappers._images_native import grayscale
 from vecenv.wrappers._observations import (
     Changed,
     ObservationFunction,
@@ -24,6 +24,8 @@ from vecenv.wrappers._observations import (
     map_space,
 )
 from vecenv.wrappers._wrapper import Wrapper
+
+_native = functools.cache(native_function)
 
 
 class TransposeImage(Wrapper):
@@ -67,7 +69,7 @@ class GrayscaleObservation(Wrapper):
                 colours = np.ascontiguousarray(obs)
                 greys = np.empty((len(colours), *shape), np.uint8)
                 table = np.array([address_of(colours), address_of(greys), greys.size])
-                _native_grayscale()(address_of(table))
+                _native(grayscale)(address_of(table))
                 return greys
 
             return spaces.Box(0, 255, shape, np.uint8), grey
@@ -117,13 +119,6 @@ def _turned(box: Any) -> spaces.Box:
 
 def _turned_batch(chosen: bool, leaf: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(leaf.transpose(0, 3, 1, 2)) if chosen else leaf
-
-
-@functools.cache
-def _native_grayscale() -> Callable[[int], None]:
-    from vecenv.wrappers import _images_native
-
-    return native_function(_images_native.grayscale)
 
 
 def _is_size(size: Any) -> bool:

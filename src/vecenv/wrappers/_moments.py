@@ -12,12 +12,13 @@ import numpy as np
 from vecenv._batch.finite import all_finite, unfit_rows
 from vecenv.errors import SpaceError
 from vecenv.kernel.numba.functions import address_of, float32_at, float64_at, native_function, uint8_at
+from vecenv.wrappers import _moments_native
 
-TABLE = ("batch", "out", "rows", "columns", "mean", "var", "std", "numbers", "scratch", "column")
-"""Words of the native functions. All but the two sizes are addresses; `numbers` are count, epsilon and clip."""
-_BATCH, _OUT, _ROWS, _COLUMNS, _MEAN, _VAR, _STD, _NUMBERS, _SCRATCH, _COLUMN = range(len(TABLE))
-_BLOCK = 512
+_WORDS = 10
+_BATCH, _OUT, _ROWS, _COLUMNS, _MEAN, _VAR, _STD, _NUMBERS, _SCRATCH, _COLUMN = range(_WORDS)
+"""Words of the native functions' table. All but the sizes, rows and columns, are addresses."""
 _COUNT, _EPSILON, _CLIP = range(3)
+"""Places in the array `numbers`."""
 _KINDS: dict[str, tuple[Any, Any, Any]] = {
     "f": (float32_at, float32_at, np.float32),
     "d": (float64_at, float64_at, np.float64),
@@ -54,8 +55,8 @@ class Moments:
         self._learnt = self._all[: 2 * columns]
         self.skipped = 0
         self._numbers = np.array([epsilon, np.nan, np.inf])
-        self._scratch, self._column = np.empty(2 * _BLOCK), np.empty(0)
-        self._table = np.zeros(len(TABLE), np.int64)
+        self._scratch, self._column = np.empty(2 * _moments_native.BLOCK), np.empty(0)
+        self._table = np.zeros(_WORDS, np.int64)
         self._words = memoryview(self._table)  # type: ignore[arg-type]  # a buffer in every Python
         self._table_at = self._table.ctypes.data
         self._words[_COLUMNS] = columns
@@ -265,8 +266,6 @@ class Moments:
 
 @functools.cache
 def _native(name: str, kind: str) -> Callable[[int], None]:
-    from vecenv.wrappers import _moments_native
-
     values_at, sums_at, number = _KINDS[kind]
     types = {"values_at": values_at, "sums_at": sums_at, "number": number}
     sizes = {"size": np.dtype(kind).itemsize, "sum_size": np.dtype(number).itemsize}

@@ -1,4 +1,4 @@
-"""Native code of `_moments.py`; `kernel/numba/functions.py` compiles it, and `_moments.TABLE` lists its arguments.
+"""Native code of `_moments.py`; `kernel/numba/functions.py` compiles it. The words of its table are listed there.
 
 Every sum is taken in NumPy's order, and in the type in which NumPy takes it, so that results are equal to the last bit.
 Columns are worked on in blocks, so that a block is still in the cache when it is needed again.
