@@ -13,20 +13,23 @@ if TYPE_CHECKING:
     from vecenv.evaluation._result import Evaluation
 
 _LEAVE_SECONDS = 10.0
+Progress = Callable[[int, int], object]
 
 
 class Running:
     """A running evaluation; its methods are those of a future.
 
     Args:
-        work: runs the evaluation, given an event that stops it and a function to report progress to (ended, all).
+        work: runs the evaluation, given an event that stops it and a function to report progress to.
+        report: called in the evaluation's thread with the number of ended episodes and of all episodes.
     """
 
-    def __init__(self, work: Callable[[threading.Event, Callable[[int, int], None]], Evaluation]) -> None:
+    def __init__(self, work: Callable[[threading.Event, Progress], Evaluation], report: Progress | None) -> None:
+        self._work, self._report = work, report
         self._future: Future[Evaluation] = Future()
         self._stop = threading.Event()
         self._counts = (0, 0)
-        self._thread = threading.Thread(target=self._run, args=(work,), name="vecenv-evaluation", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="vecenv-evaluation", daemon=True)
         _running.add(self)
         self._thread.start()
 
@@ -62,9 +65,9 @@ class Running:
         """Wait until the envs are closed and the thread has ended."""
         self._thread.join(timeout)
 
-    def _run(self, work: Callable[[threading.Event, Callable[[int, int], None]], Evaluation]) -> None:
+    def _run(self) -> None:
         try:
-            result = work(self._stop, self._note)
+            result = self._work(self._stop, self._note)
         except BaseException as error:
             if self._stop.is_set():
                 self._future.cancel()
@@ -78,6 +81,8 @@ class Running:
 
     def _note(self, ended: int, total: int) -> None:
         self._counts = (ended, total)
+        if self._report is not None:
+            self._report(ended, total)
 
 
 _running: weakref.WeakSet[Running] = weakref.WeakSet()

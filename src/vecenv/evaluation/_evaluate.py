@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, overload
@@ -16,7 +17,7 @@ from vecenv._util.checks import positive_int
 from vecenv.engines import registry
 from vecenv.engines.options import EngineBuilder, EngineOptions
 from vecenv.errors import ConfigError, ConfigTypeError
-from vecenv.evaluation._background import Running
+from vecenv.evaluation._background import Progress, Running
 from vecenv.evaluation._jobs import Jobs, plan_jobs
 from vecenv.evaluation._loop import Loop
 from vecenv.evaluation._policies import Actor, check_policy, evaluation_mode, snapshot
@@ -25,7 +26,6 @@ from vecenv.scenarios._parameter_writers import parameter_writer
 
 _MANY, _SOME = 1024, 16
 """Default number of envs that run at once: of a kernel, of Python envs."""
-Progress = Callable[[int, int], object]
 
 
 @overload
@@ -122,17 +122,7 @@ def evaluate(
 
     if not background:
         return work(policy, threading.Event(), progress)
-    own = snapshot(policy)
-
-    def in_background(stop: threading.Event, note: Callable[[int, int], None]) -> Evaluation:
-        def report(ended: int, total: int) -> None:
-            note(ended, total)
-            if progress is not None:
-                progress(ended, total)
-
-        return work(own, stop, report)
-
-    return Running(in_background)
+    return Running(functools.partial(work, snapshot(policy)), progress)
 
 
 def _writer(envs: Any, jobs: Jobs, env: Any, kwargs: Collection[str] | None) -> Any:

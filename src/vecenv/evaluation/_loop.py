@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from gymnasium.vector.utils import batch_space
 
 from vecenv._front.step import Step
 from vecenv.errors import InvalidAction, NotFiniteError
+from vecenv.evaluation._background import Progress
 from vecenv.evaluation._jobs import Jobs
 from vecenv.evaluation._policies import Actor
 from vecenv.scenarios._noise import Noise
@@ -28,11 +28,6 @@ class Outcomes:
     returns: np.ndarray
     lengths: np.ndarray
     terminated: np.ndarray
-
-    @classmethod
-    def allocate(cls, count: int) -> Outcomes:
-        """Zeros for `count` jobs."""
-        return cls(np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.bool_))
 
 
 class Loop:
@@ -53,7 +48,7 @@ class Loop:
         actor: Actor,
         jobs: Jobs,
         writer: ParameterWriter | None,
-        progress: Callable[[int, int], object] | None,
+        progress: Progress | None,
         stop: threading.Event,
     ) -> None:
         self._envs, self._base = envs, envs.unwrapped
@@ -62,7 +57,8 @@ class Loop:
         self._job_of = np.arange(envs.num_envs)
         self._taken = envs.num_envs
         self._ended = 0
-        self.outcomes = Outcomes.allocate(len(jobs))
+        count = len(jobs)
+        self.outcomes = Outcomes(np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.bool_))
 
     def run(self) -> Outcomes:
         """Run all jobs.

@@ -21,8 +21,6 @@ from vecenv.wrappers._results_file import inert
 if TYPE_CHECKING:
     from rich.table import Table
 
-_HEADS = ("scenario", "seed", "n", "mean", "median", "IQM", "95 %", "length")
-
 
 @dataclass(frozen=True)
 class Row:
@@ -163,16 +161,15 @@ class Evaluation:
         draw(self, path)
 
     def __str__(self) -> str:
-        lines = [self._heads, *(self._cells(row) for row in self.table)]
+        lines = [self._heads(), *(self._cells(row) for row in self.table)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         texts = [
             "  ".join(_padded(cell, width, at) for at, (cell, width) in enumerate(zip(line, widths, strict=True)))
             for line in lines
         ]
         texts.insert(1, "-" * len(texts[0]))
-        gap = [f"generalisation gap: {self.gap()}"] if self._has_gap else []
-        head = f"{self.env}, {len(self)} episodes{self._left_out}"
-        return "\n".join([head, *(text.rstrip() for text in texts), *gap])
+        gap = self._gap_line()
+        return "\n".join([self._title(), *(text.rstrip() for text in texts), *([gap] if gap else [])])
 
     def __rich__(self) -> Table:
         """The table for a terminal."""
@@ -181,28 +178,22 @@ class Evaluation:
             from rich.table import Table
         except ImportError as error:
             raise MissingExtra("tables in colour need rich: pip install 'vecenv[cli]'") from error
-        caption = f"generalisation gap: {self.gap()}" if self._has_gap else None
-        table = Table(
-            box=box.SIMPLE_HEAD,
-            padding=(0, 1, 0, 0),
-            title=f"{self.env}, {len(self)} episodes{self._left_out}",
-            caption=caption,
-        )
-        for at, head in enumerate(self._heads):
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=self._title(), caption=self._gap_line())
+        for at, head in enumerate(self._heads()):
             table.add_column(head, justify="left" if at == 0 else "right", no_wrap=at > 0, min_width=len(head))
         for row in self.table:
             table.add_row(*self._cells(row), style="bold" if row.seed is None else None)
         return table
 
-    @property
-    def _left_out(self) -> str:
-        return f" ({self.not_finite} with a return that is not finite, left out of all statistics)" * (
-            self.not_finite > 0
-        )
+    def _title(self) -> str:
+        left_out = f" ({self.not_finite} with a return that is not finite, left out of all statistics)"
+        return f"{self.env}, {len(self)} episodes{left_out if self.not_finite else ''}"
 
-    @property
+    def _gap_line(self) -> str | None:
+        return f"generalisation gap: {self.gap()}" if self._has_gap else None
+
     def _heads(self) -> tuple[str, ...]:
-        return tuple(head.replace("95 %", f"{100 * self.confidence:g} %") for head in _HEADS)
+        return "scenario", "seed", "n", "mean", "median", "IQM", f"{100 * self.confidence:g} %", "length"
 
     def _cells(self, row: Row) -> tuple[str, ...]:
         return (

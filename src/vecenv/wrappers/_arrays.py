@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 import gymnasium
 import numpy as np
 
-from vecenv._front.exchange import Exchange
 from vecenv._front.step import Step
 from vecenv.errors import ConfigTypeError, MissingExtra, UnsupportedError
 from vecenv.wrappers._transform import Transform
@@ -24,23 +23,16 @@ class Outermost(Wrapper):
     def __init__(self, env: gymnasium.vector.VectorEnv) -> None:
         super().__init__(env, Transform())
 
-    def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
-        self._refuse()
-
-    def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
-        self._refuse()
-
-    def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
-        self._refuse()
-
     def _inner_step(self, actions: Any, env_ids: Any) -> tuple[Any, Any, Any, Any, Any]:
         if env_ids is None:
             return self.env.step(actions)
         return self._ours("a partial step").step(actions, np.asarray(env_ids))
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         name = type(self).__name__
         raise UnsupportedError(f"{name} must be the outermost wrapper: put the others inside it, {name}(Other(envs))")
+
+    _exchange_reset = _exchange_step = _exchange_recv = _refuse
 
 
 class ArrayConversion(Outermost):

@@ -15,8 +15,14 @@ from gymnasium.wrappers.utils import rescale_box
 
 from vecenv._front.exchange import Exchange
 from vecenv.errors import SpaceError
-from vecenv.wrappers._flatten import flatten_function
-from vecenv.wrappers._observations import Changed, ObservationFunction, check_arrays, check_box, count_of
+from vecenv.wrappers._observations import (
+    Changed,
+    ObservationFunction,
+    check_arrays,
+    check_box,
+    count_of,
+    flatten_function,
+)
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
 

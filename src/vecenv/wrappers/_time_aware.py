@@ -11,8 +11,7 @@ from gymnasium import Space, spaces
 
 from vecenv._front.exchange import Exchange
 from vecenv.errors import ConfigError, SpaceError
-from vecenv.wrappers._flatten import flatten_function
-from vecenv.wrappers._observations import check_arrays, spread, take
+from vecenv.wrappers._observations import check_arrays, flatten_function, spread, take
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
 
