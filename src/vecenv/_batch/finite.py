@@ -104,6 +104,7 @@ class Finder:
 
     def __init__(self, last_seed: np.ndarray, episode_length: np.ndarray, infinity: bool = True) -> None:
         self._last_seed, self._episode_length, self._infinity = last_seed, episode_length, infinity
+        self._known: set[tuple[int, str]] = set()
 
     def in_column(
         self, name: str, column: Any, rows: Rows, policy: Policy = "error", where: Any = None, first: Any = None
@@ -121,6 +122,12 @@ class Finder:
             Finding(int(rows[place]), name, _plain(column[place]), policy, first is not None and bool(first[place]))
             for place in np.flatnonzero(unfit).tolist()
         ]
+
+    def is_new(self, finding: Finding) -> bool:
+        """Whether this is the first call about this leaf of this env: warnings come once."""
+        known = (finding.row, finding.name) in self._known
+        self._known.add((finding.row, finding.name))
+        return not known
 
     def error(self, finding: Finding, **about: Any) -> NotFiniteError:
         """The error for it; `about` has further arguments of NotFiniteError."""

@@ -71,7 +71,6 @@ class FiniteCheck(Decorator):
         self._truncates = self.on and "truncate" in (self.policies.obs, self.policies.reward)
         self.note: Callable[[NotFiniteError], object] | None = None
         self._held = _NO_ROWS
-        self._warned: set[tuple[int, str]] = set()
         self._kept = [column.copy() for column in engine.batch.obs] if self._truncates else []
         """Observations before the op that is running, and the totals of their episodes."""
         self._totals = np.zeros(self._count), np.zeros(self._count, np.int64)
@@ -166,7 +165,7 @@ class FiniteCheck(Decorator):
         if stops:
             rows = tuple(sorted({finding.row for finding in stops}))
             raise self._finder.error_of_row(stops[0], "reset it, and look for its cause in the env", rows)
-        self.warnings += [self._warning(finding) for finding in found if self._is_new(finding)]
+        self.warnings += [self._warning(finding) for finding in found if self._finder.is_new(finding)]
         return out
 
     def redecorator(self) -> Callable[[Engine], Engine]:
@@ -274,14 +273,8 @@ class FiniteCheck(Decorator):
         raise self._finder.error_of_row(finding, f"reset it, and look for its cause in the env; {fix}")
 
     def _warn_once(self, finding: Finding) -> None:
-        if self._is_new(finding):
+        if self._finder.is_new(finding):
             warn_user(self._warning(finding))
-
-    def _is_new(self, finding: Finding) -> bool:
-        """Whether there was no warning yet about the same of this env; from now on there was."""
-        known = (finding.row, finding.name) in self._warned
-        self._warned.add((finding.row, finding.name))
-        return not known
 
     def _warning(self, finding: Finding) -> str:
         advice = (

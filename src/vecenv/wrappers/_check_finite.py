@@ -63,7 +63,6 @@ class FiniteTransform(Transform):
         if keep < 1:
             raise ConfigError(f"keep must be at least 1, got {keep}")
         self._raises, self._check_inf, self._keep = action == "raise", check_inf, keep
-        self._warned: set[tuple[int, str]] = set()
         self.seeds: np.ndarray | None = None
 
     def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
@@ -126,12 +125,11 @@ class FiniteTransform(Transform):
             self._report(finding)
 
     def _report(self, finding: Finding) -> None:
-        row, name = finding.row, finding.name
+        row = finding.row
         error = self._finder.error(finding, episode=int(self._episodes[row]), actions=self._remembered(row))
         if self._raises:
             raise error
-        if (row, name) not in self._warned:
-            self._warned.add((row, name))
+        if self._finder.is_new(finding):
             warnings.warn(str(error), stacklevel=6)
 
     def _remembered(self, row: int) -> Any:

@@ -132,8 +132,9 @@ class FrameStack(Remembering):
             channels = dict.fromkeys(observation.spaces, channels)
         if not isinstance(channels, Mapping):
             axis = _axis(channels)
+            joined = self._joined(observation, axis)
             self._stackers = map_space(lambda leaf: _stacker(leaf, count, self._depth, axis), observation)
-            return self._joined(observation, axis), action
+            return joined, action
         if not isinstance(observation, spaces.Dict) or channels.keys() != observation.spaces.keys():
             raise SpaceError(f"channels={dict(channels)} must name every key of a Dict, observations are {observation}")
         axes = {key: _axis(order) for key, order in channels.items()}

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from vecenv._util.files import parsed
+from vecenv._util.warn import warn_user
 from vecenv.errors import ConfigError, FileInUse, MissingExtra, UnsafeFile
 
 SUFFIX = "monitor.csv"
@@ -86,11 +87,9 @@ class ResultsFile:
         except OSError as error:
             if not self._warned:
                 self._warned = True
-                warnings.warn(
+                warn_user(
                     f"{self.path} cannot be written ({error.strerror}): episodes are not recorded until it can, and "
-                    "`lost` counts them; make room, or record elsewhere",
-                    RuntimeWarning,
-                    stacklevel=4,
+                    "`lost` counts them; make room, or record elsewhere"
                 )
             return False
         return True
