@@ -86,9 +86,6 @@ def as_tensors(tree: Any) -> Any:
     except ImportError:
         raise MissingExtra("tensors need torch: pip install 'vecenv[torch]'") from None
 
-    if isinstance(tree, np.ndarray) and tree.dtype != object:
-        return torch.from_numpy(tree)
-
     def view(array: np.ndarray) -> Any:
         if array.dtype == object:
             raise UnsupportedError("tensors need numbers; this space has parts without a fixed size")

@@ -216,7 +216,7 @@ class Converter:
     def _objects(self, value: np.ndarray) -> np.ndarray:
         converted = np.full(value.size, None, object)
         for place, item in enumerate(value.ravel().tolist()):
-            if item is not None:  # most of them are
+            if item is not None:  # most of them are None
                 converted[place] = self(item)
         return converted.reshape(value.shape)
 

@@ -29,27 +29,18 @@ class RecordEpisodeStatistics(Wrapper):
         env: the vector env.
         buffer_length: how many of the last episodes the queues hold.
         stats_key: instead of "episode".
+
+    Attributes:
+        return_queue, length_queue, time_queue: returns, lengths and seconds of the last episodes.
     """
 
     transform: EpisodeStatistics
 
     def __init__(self, env: gymnasium.vector.VectorEnv, buffer_length: int = 100, stats_key: str = "episode") -> None:
         super().__init__(env, EpisodeStatistics(buffer_length, stats_key))
-
-    @property
-    def return_queue(self) -> deque[float]:
-        """Returns of the last episodes."""
-        return self.transform.queues["r"]
-
-    @property
-    def length_queue(self) -> deque[int]:
-        """Lengths of the last episodes."""
-        return self.transform.queues["l"]
-
-    @property
-    def time_queue(self) -> deque[float]:
-        """Seconds of the last episodes."""
-        return self.transform.queues["t"]
+        self.return_queue: deque[float] = self.transform.queues["r"]
+        self.length_queue: deque[int] = self.transform.queues["l"]
+        self.time_queue: deque[float] = self.transform.queues["t"]
 
     @property
     def episode_count(self) -> int:
@@ -80,6 +71,9 @@ class RecordResults(Wrapper):
         path: `.monitor.csv` is appended unless it ends so; a directory gets the file `monitor.csv`.
         info_keywords: names of infos, taken from the step that ended the episode, for further columns.
         append: add to an existing file.
+
+    Attributes:
+        path: where the file is.
     """
 
     transform: EpisodeResults
@@ -94,11 +88,7 @@ class RecordResults(Wrapper):
         spec = env.unwrapped.spec if isinstance(env, gymnasium.vector.VectorEnv) else None
         name = str(None if spec is None else spec.id)
         super().__init__(env, EpisodeResults(path, name, tuple(info_keywords), append))
-
-    @property
-    def path(self) -> Path:
-        """Where the file is."""
-        return self.transform.file.path
+        self.path = self.transform.file.path
 
     @property
     def lost(self) -> int:

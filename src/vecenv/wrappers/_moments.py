@@ -47,14 +47,13 @@ class Moments:
     def __init__(self, shape: tuple[int, ...] = (), epsilon: float = 1e-4) -> None:
         self.shape = tuple(shape)
         columns = math.prod(self.shape)
-        self._all = np.ones(3 * columns)
+        self._all = np.ones(3 * columns + 3)
+        self._mean, self._var, self._std, self._numbers = np.split(self._all, [columns, 2 * columns, 3 * columns])
+        self._mean[:], self._numbers[:] = 0.0, (epsilon, np.nan, np.inf)
+        self._learnt = self._all[: 2 * columns]
         self._before = self._all.copy()
         """Copy of `_all` from before the running update."""
-        self._mean, self._var, self._std = np.split(self._all, 3)
-        self._mean[:] = 0.0
-        self._learnt = self._all[: 2 * columns]
         self.skipped = 0
-        self._numbers = np.array([epsilon, np.nan, np.inf])
         self._scratch, self._column = np.empty(2 * _moments_native.BLOCK), np.empty(0)
         self._table = np.zeros(_WORDS, np.int64)
         self._words = memoryview(self._table)  # type: ignore[arg-type]  # a buffer in every Python
@@ -111,11 +110,10 @@ class Moments:
         batch = self._begin(batch)
         if self._rows:
             self._std_of = None
-            count = self._remember()
+            self._before[:] = self._all
             _native("update", batch.dtype.char)(self._table_at)
             if not all_finite(self._learnt):
-                self._restore(count)
-                self._update_with_finite(batch)
+                self._undo_and_update_with_finite(batch)
 
     def update_from_moments(self, mean: Any, var: Any, count: float) -> None:
         """Add `count` samples, given by their mean and variance."""
@@ -150,12 +148,11 @@ class Moments:
         if not self._rows:
             return self.normalize(batch, epsilon, clip)
         self._std_of = self._numbers[_EPSILON] = epsilon
-        count = self._remember()
+        self._before[:] = self._all
         normalized = self._run("update_and_normalize", batch, clip)
         if all_finite(self._learnt):
             return normalized
-        self._restore(count)
-        self._update_with_finite(batch)
+        self._undo_and_update_with_finite(batch)
         return self.normalize(batch, epsilon, clip)
 
     def scale(self, batch: np.ndarray, epsilon: float, clip: float = math.inf) -> np.ndarray:
@@ -201,18 +198,11 @@ class Moments:
     def __repr__(self) -> str:
         return f"Moments(shape={self.shape}, count={self.count:g})"
 
-    # --- what is not finite ------------------------------------------------------------------------------------------
+    # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _remember(self) -> float:
-        """Copy what `_restore` needs if an update fails; returns the count."""
-        self._before[:] = self._all
-        return self._numbers.item(_COUNT)
-
-    def _restore(self, count: float) -> None:
-        self._all[:], self._numbers[_COUNT], self._std_of = self._before, count, None
-
-    def _update_with_finite(self, batch: np.ndarray) -> None:
-        """Add the samples that are finite and count the others as skipped."""
+    def _undo_and_update_with_finite(self, batch: np.ndarray) -> None:
+        """Undo the running update, add the samples that are finite and count the others as skipped."""
+        self._all[:], self._std_of = self._before, None
         samples = batch.reshape(-1, *self.shape)
         unfit = unfit_rows(samples)
         if unfit is not None:
@@ -220,8 +210,6 @@ class Moments:
             self.update(samples[~unfit])
         else:  # their sums overflow
             self.skipped += len(samples)
-
-    # --- inside ------------------------------------------------------------------------------------------------------
 
     def _begin(self, batch: np.ndarray) -> np.ndarray:
         """The batch as native code reads it. The caller keeps a reference until that has run."""

@@ -35,7 +35,7 @@ class RecordVideo(Wrapper):
         step_trigger: of the number of a step, from 0: whether to begin a video with it.
         video_length: steps of a video; 0: until the episode ends.
         name_prefix: of the file names.
-        fps: frames per second; default: what the envs say, or 30.
+        fps: frames per second; default: `render_fps` of the envs' metadata, or 30.
         envs: which ones: "all", or their ids in the order of the grid.
 
     Raises:
