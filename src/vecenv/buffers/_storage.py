@@ -8,7 +8,8 @@ import numpy as np
 from gymnasium import Space
 
 from vecenv._batch.layout import Layout, _nest, map_tree
-from vecenv.errors import MissingExtra, SpaceError, UnsupportedError
+from vecenv._util.extras import load_extra
+from vecenv.errors import SpaceError, UnsupportedError
 
 
 class Storage:
@@ -81,10 +82,7 @@ def put(column: np.ndarray, index: Any, values: Any, rows: Any = None) -> None:
 
 def as_tensors(tree: Any) -> Any:
     """Torch tensors that share the memory of every array in a tree."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtra("tensors need torch: pip install 'vecenv[torch]'") from None
+    torch = load_extra("torch", "tensors need torch: pip install 'vecenv[torch]'")
 
     def view(array: np.ndarray) -> Any:
         if array.dtype == object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import ModuleType
@@ -12,7 +11,8 @@ import gymnasium
 import numpy as np
 
 from vecenv._front.step import Step
-from vecenv.errors import ConfigTypeError, MissingExtra, UnsupportedError
+from vecenv._util.extras import load_extra
+from vecenv.errors import ConfigTypeError, UnsupportedError
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
 
@@ -249,10 +249,7 @@ def to_numpy(value: Any) -> Any:
 
 def load(library: str) -> ModuleType:
     """Import an optional library of arrays."""
-    try:
-        return importlib.import_module(library)
-    except ImportError as error:
-        raise MissingExtra(f"this needs {library}: pip install 'vecenv[{library.partition('.')[0]}]'") from error
+    return load_extra(library, f"this needs {library}: pip install 'vecenv[{library.partition('.')[0]}]'")
 
 
 def _can_be_shared(array: np.ndarray) -> bool:

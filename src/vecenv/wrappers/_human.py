@@ -8,7 +8,8 @@ import gymnasium
 import numpy as np
 
 from vecenv._front.exchange import Exchange
-from vecenv.errors import MissingExtra, PendingError
+from vecenv._util.extras import load_extra
+from vecenv.errors import PendingError
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._video import check_draws, tile
 from vecenv.wrappers._wrapper import Wrapper
@@ -28,7 +29,7 @@ class HumanRendering(Wrapper):
     def __init__(self, env: gymnasium.vector.VectorEnv, screen_size: tuple[int, int] | None = None) -> None:
         self._window: Any = None
         self._clock: Any = None
-        self._pygame = _load_pygame()
+        self._pygame = load_extra("pygame", "a window needs pygame: pip install 'vecenv[render]'")
         super().__init__(env, Transform())
         check_draws(env, "HumanRendering")
         self.screen_size = screen_size
@@ -75,11 +76,3 @@ class HumanRendering(Wrapper):
         pygame.event.pump()
         pygame.display.flip()
         self._clock.tick(self._fps)
-
-
-def _load_pygame() -> Any:
-    try:
-        import pygame  # pyright: ignore[reportMissingImports]  # optional
-    except ImportError as error:
-        raise MissingExtra("a window needs pygame: pip install 'vecenv[render]'") from error
-    return pygame

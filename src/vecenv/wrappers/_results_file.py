@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from vecenv._util.extras import load_extra
 from vecenv._util.files import parsed
 from vecenv._util.warn import warn_user
-from vecenv.errors import ConfigError, FileInUse, MissingExtra, UnsafeFile
+from vecenv.errors import ConfigError, FileInUse, UnsafeFile
 
 SUFFIX = "monitor.csv"
 COLUMNS = ("r", "l", "t")
@@ -200,11 +201,7 @@ def load_results(directory: str | Path) -> Any:
         ConfigError: there is no such file.
         UnsafeFile: one of them is damaged, or not such a file.
     """
-    try:
-        import pandas  # pyright: ignore[reportMissingImports]  # only here
-    except ImportError as error:
-        raise MissingExtra("load_results needs pandas: pip install pandas") from error
-
+    pandas = load_extra("pandas", "load_results needs pandas: pip install pandas")
     paths = sorted(Path(directory).glob(f"*{SUFFIX}"))
     if not paths:
         raise ConfigError(f"no files *{SUFFIX} in {directory}")

@@ -14,7 +14,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv.errors import ClosedError, ConfigError, MissingExtra, SpaceError
+from vecenv._util.extras import load_extra
+from vecenv.errors import ClosedError, ConfigError, SpaceError
 
 _PATIENCE = 60.0
 """Seconds that an encoder has to finish a file whose frames it has."""
@@ -41,7 +42,8 @@ class VideoFile:
         self.path = Path(path).absolute()
         self.frames = 0
         self._fps = fps
-        self._program = _ffmpeg()
+        ffmpeg = load_extra("imageio_ffmpeg", "videos need imageio-ffmpeg: pip install 'vecenv[video]'")
+        self._program: str = ffmpeg.get_ffmpeg_exe()
         self._encoder: _Encoder | None = None
         self._shape: tuple[int, ...] = ()
         self._closed = False
@@ -159,15 +161,6 @@ def tile(frames: Sequence[np.ndarray]) -> np.ndarray:
     for position, frame in enumerate(frames):
         picture[position // columns, :, position % columns] = frame
     return picture.reshape(rows * height, columns * width, channels)
-
-
-def _ffmpeg() -> str:
-    """The path of the program, which is part of imageio-ffmpeg."""
-    try:
-        import imageio_ffmpeg  # pyright: ignore[reportMissingImports]  # optional
-    except ImportError as error:
-        raise MissingExtra("videos need imageio-ffmpeg: pip install 'vecenv[video]'") from error
-    return imageio_ffmpeg.get_ffmpeg_exe()
 
 
 def _describe(frame: Any) -> str:
