@@ -28,7 +28,7 @@ def test_stacks_are_what_lists_of_frames_say(shape, axis, fill):
         new, began = rng.integers(0, 99, (len(rows), *shape)), rng.random(len(rows)) < 0.3
         final = stacker.final(rows, new)
         stacks = stacker.push(rows, new, began, given)
-        assert stacks.shape == (len(rows), *stacker.shape)
+        assert stacks.shape == (len(rows), *joined(0).shape)
         for place, row in enumerate(rows):
             before, first = frames[row], new[place] if given is None else np.broadcast_to(given, shape)
             frames[row] = [*before[1:], new[place]]

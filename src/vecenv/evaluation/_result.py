@@ -163,10 +163,7 @@ class Evaluation:
     def __str__(self) -> str:
         lines = [self._heads(), *(self._cells(row) for row in self.table)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        texts = [
-            "  ".join(_padded(cell, width, at) for at, (cell, width) in enumerate(zip(line, widths, strict=True)))
-            for line in lines
-        ]
+        texts = ["  ".join([first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]) for first, *others in lines]
         texts.insert(1, "-" * len(texts[0]))
         gap = self._gap_line()
         return "\n".join([self._title(), *(text.rstrip() for text in texts), *([gap] if gap else [])])
@@ -224,7 +221,7 @@ class Evaluation:
                 f"there is no group of scenarios {group!r} (groups: {named}); name them: "
                 "evaluate(..., scenarios={'train': ..., 'test': ...})"
             )
-        return np.array([name == group for name in self.groups])
+        return np.array(self.groups) == group
 
     def _rows(self) -> list[Row]:
         rows = []
@@ -283,20 +280,14 @@ def _number(value: float) -> str:
     return f"{value:.{0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 2}f}"
 
 
-def _padded(cell: str, width: int, at: int) -> str:
-    return cell.ljust(width) if at == 0 else cell.rjust(width)
-
-
 def _plain(value: Any) -> Any:
     """The value as JSON can store it."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
         return _plain(value.tolist())
-    if isinstance(value, np.generic):
-        return _plain(value.item())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, (bool, int, str)) else repr(value)

@@ -38,12 +38,6 @@ class Stacker:
         self._oldest = 0
         self._everyone = np.arange(count).tobytes()
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the stack of one env."""
-        first, *rest = self._stack_shape
-        return (*rest[: self._axis], first, *rest[self._axis :])
-
     def push(self, rows: np.ndarray, frames: np.ndarray, began: np.ndarray, fill: Any = 0) -> np.ndarray:
         """Add a frame to each of the envs `rows`.
 
