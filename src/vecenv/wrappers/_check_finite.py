@@ -10,10 +10,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from vecenv._batch.finite import Finder, Finding
+from vecenv._batch.finite import Finder
 from vecenv._batch.layout import Layout
 from vecenv._batch.seeding import NO_SEED, Seeding, spread
 from vecenv._front.exchange import Exchange
+from vecenv._util.checks import positive_int
 from vecenv.errors import ConfigError, InvalidAction
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
@@ -60,17 +61,12 @@ class FiniteTransform(Transform):
     def __init__(self, action: str, check_inf: bool, keep: int) -> None:
         if action not in ("raise", "warn"):
             raise ConfigError(f"action must be 'raise' or 'warn', got {action!r}")
-        if keep < 1:
-            raise ConfigError(f"keep must be at least 1, got {keep}")
-        self._raises, self._check_inf, self._keep = action == "raise", check_inf, keep
+        self._raises, self._check_inf, self._keep = action == "raise", check_inf, positive_int("keep", keep)
         self.seeds: np.ndarray | None = None
 
     def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
         self._observation, self._layout = observation, Layout(action)
-        self._actions: list[np.ndarray] = [
-            np.empty((count, self._keep, *leaf.shape), object if leaf.by_value else leaf.dtype)
-            for leaf in self._layout.leaves
-        ]
+        self._actions = [np.empty((count, self._keep, *leaf.shape), leaf.dtype) for leaf in self._layout.leaves]
         """The last actions of each env; that of step k is at k modulo `keep`."""
         self._steps = np.zeros(count, np.int64)
         """Steps of each env's episode so far; `_episodes` counts those since it was seeded."""
@@ -122,15 +118,12 @@ class FiniteTransform(Transform):
 
     def _check(self, name: str, leaf: Any, rows: np.ndarray, where: np.ndarray | None) -> None:
         for finding in self._finder.in_column(name, leaf, rows, where=where):
-            self._report(finding)
-
-    def _report(self, finding: Finding) -> None:
-        row = finding.row
-        error = self._finder.error(finding, episode=int(self._episodes[row]), actions=self._remembered(row))
-        if self._raises:
-            raise error
-        if self._finder.is_new(finding):
-            warnings.warn(str(error), stacklevel=6)
+            row = finding.row
+            error = self._finder.error(finding, episode=int(self._episodes[row]), actions=self._remembered(row))
+            if self._raises:
+                raise error
+            if self._finder.is_new(finding):
+                warnings.warn(str(error), stacklevel=6)
 
     def _remembered(self, row: int) -> Any:
         """The last actions of the env's episode, oldest first, nested like the space."""
