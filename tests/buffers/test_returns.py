@@ -151,5 +151,5 @@ def test_shapes_that_do_not_fit_are_refused():
     no = np.zeros((3, 2), bool)
     with pytest.raises(SpaceError, match=r"last_value has shape \(3,\), but the values need \(2,\)"):
         gae(np.ones((3, 2)), np.ones((3, 2)), np.ones(3), no, no, gamma=0.9, lam=0.9)
-    with pytest.raises(ConfigError, match="n must be at least 1"):
+    with pytest.raises(ConfigError, match="n must be an int >= 1"):
         n_step_returns(np.ones((3, 2)), np.ones((3, 2)), np.ones(2), no, no, gamma=0.9, n=0)

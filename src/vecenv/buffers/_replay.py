@@ -64,10 +64,8 @@ class ReplayBuffer:
         self.first_lane = 0
         self.n_step, self.gamma, self.alpha = positive_int("n_step", n_step), gamma, alpha
         size = self.slots * self.lanes
-        self._obs: Pairs | Frames
-        self._obs = Pairs(observation_space, self.slots, num_envs)
-        if stack is not None:
-            self._obs = Frames(observation_space, self.slots, num_envs, stack, axis)
+        of = observation_space, self.slots, num_envs
+        self._obs: Pairs | Frames = Pairs(*of) if stack is None else Frames(*of, stack, axis)
         self._actions = Storage(action_space, (size,))
         self._reward = np.zeros(size, np.float32)
         self._terminated, self._truncated, self._ended = (np.zeros(size, np.bool_) for _ in range(3))

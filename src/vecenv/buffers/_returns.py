@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from vecenv._util.checks import positive_int
 from vecenv.buffers import _returns_native
 from vecenv.errors import ConfigError, SpaceError
 from vecenv.kernel.numba.functions import address_of, float32_at, float64_at, native_function
@@ -89,10 +90,8 @@ def n_step_returns(
     final_value: np.ndarray | None = None,
 ) -> np.ndarray:
     """Discounted rewards of n steps plus the value of the state after them; fewer where an episode or the rows end."""
-    if n < 1:
-        raise ConfigError(f"n must be at least 1, got {n}")
     return _run("n_step", reward, value, last_value, terminated, truncated, final_value=final_value,
-                numbers=(gamma,), horizon=n)[1]  # fmt: skip
+                numbers=(gamma,), horizon=positive_int("n", n))[1]  # fmt: skip
 
 
 def v_trace(
