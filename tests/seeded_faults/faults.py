@@ -839,8 +839,8 @@ EVALUATION = (
         breaks="A recurrent policy is told of each env whether its own episode has just begun.",
         mechanism="evaluation",
         file="evaluation/_loop.py",
-        old="return step.env_ids[on], obs, starts[on],",
-        new="return step.env_ids[on], obs, starts[: len(on)],",
+        old="self._take(step.obs, on), starts[on],",
+        new="self._take(step.obs, on), starts[: len(on)],",
         near=("evaluation/test_evaluate.py",),
     ),
     SeededFault(

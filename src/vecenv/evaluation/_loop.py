@@ -7,11 +7,11 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from vecenv._front.step import Step
+from vecenv.buffers._storage import Storage
 from vecenv.errors import InvalidAction, NotFiniteError
 from vecenv.evaluation._background import Progress
 from vecenv.evaluation._jobs import Jobs
@@ -54,6 +54,7 @@ class Loop:
         self._envs, self._base = envs, envs.unwrapped
         self._actor, self._jobs, self._writer = actor, jobs, writer
         self._progress, self._stop = progress, stop
+        self._observations = Storage(envs.single_observation_space, (0,))
         self._job_of = np.arange(envs.num_envs)
         self._taken = envs.num_envs
         self._ended = 0
@@ -138,8 +139,15 @@ class Loop:
         if not done.any():
             return step.env_ids, step.obs, starts, masks
         on = np.flatnonzero(~done)
-        obs = _take(step.obs, on, self._envs.single_observation_space)
-        return step.env_ids[on], obs, starts[on], None if masks is None else masks[on]
+        return step.env_ids[on], self._take(step.obs, on), starts[on], None if masks is None else masks[on]
+
+    def _take(self, obs: Any, positions: np.ndarray) -> Any:
+        """Some of the batched observations. Values without a fixed size are a tuple with one for each env."""
+        leaves = [
+            tuple(leaf[position] for position in positions.tolist()) if isinstance(leaf, tuple) else leaf[positions]
+            for leaf in self._observations.flat(obs)
+        ]
+        return self._observations.nest(leaves)
 
 
 def _faults(step: Step, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -149,16 +157,3 @@ def _faults(step: Step, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(len(positions), np.bool_), np.zeros(len(positions), np.bool_)
     not_finite = faulty & (step.infos["fault"]["kind"] == NotFiniteError.__name__)
     return (faulty & ~not_finite)[positions], not_finite[positions]
-
-
-def _take(obs: Any, positions: np.ndarray, space: gymnasium.Space[Any]) -> Any:
-    """Some of the batched observations. Values without a fixed size are a tuple with one for each env."""
-    if isinstance(obs, np.ndarray):
-        return obs[positions]
-    if isinstance(obs, dict):
-        return {key: _take(part, positions, space[key]) for key, part in obs.items()}  # type: ignore[index]  # a Dict
-    if isinstance(space, gymnasium.spaces.Tuple):
-        return tuple(_take(*both) for both in zip(obs, [positions] * len(obs), space.spaces, strict=True))
-    if isinstance(obs, tuple):
-        return tuple(obs[position] for position in positions.tolist())
-    return obs[positions]  # arrays of another library

@@ -131,17 +131,21 @@ class FrameStack(Remembering):
         if isinstance(channels, str) and isinstance(observation, spaces.Dict):
             channels = dict.fromkeys(observation.spaces, channels)
         if not isinstance(channels, Mapping):
-            axis = _axis(channels)
-            joined = self._joined(observation, axis)
-            self._stackers = map_space(lambda leaf: _stacker(leaf, count, self._depth, axis), observation)
+            joined, self._stackers = self._stacked(observation, count, channels)
             return joined, action
         if not isinstance(observation, spaces.Dict) or channels.keys() != observation.spaces.keys():
             raise SpaceError(f"channels={dict(channels)} must name every key of a Dict, observations are {observation}")
-        axes = {key: _axis(order) for key, order in channels.items()}
-        children = observation.spaces.items()
-        joined = spaces.Dict({key: self._joined(child, axes[key]) for key, child in children})
-        self._stackers = {key: _stacker(child, count, self._depth, axes[key]) for key, child in children}
-        return joined, action
+        parts = {key: self._stacked(child, count, channels[key]) for key, child in observation.spaces.items()}
+        self._stackers = {key: stackers for key, (_, stackers) in parts.items()}
+        return spaces.Dict({key: joined for key, (joined, _) in parts.items()}), action
+
+    def _stacked(self, space: Space[Any], count: int, channels: Any) -> tuple[Space[Any], Any]:
+        """The space of stacks, and a stacker per leaf."""
+        if channels not in (None, "first", "last"):
+            raise ConfigError(f"channels must be None, 'first' or 'last', got {channels!r}")
+        axis = {None: None, "first": 0, "last": -1}[channels]
+        joined = self._joined(space, axis)
+        return joined, map_space(lambda leaf: _stacker(leaf, count, self._depth, axis), space)
 
     def _joined(self, space: Space[Any], axis: int | None) -> Space[Any]:
         if axis is None:
@@ -180,12 +184,6 @@ class Delay(Remembering):
 
     def show(self, stacks: np.ndarray) -> np.ndarray:
         return stacks[:, 0].copy()
-
-
-def _axis(channels: Any) -> int | None:
-    if channels not in (None, "first", "last"):
-        raise ConfigError(f"channels must be None, 'first' or 'last', got {channels!r}")
-    return {None: None, "first": 0, "last": -1}[channels]
 
 
 def _stacker(leaf: Space[Any], count: int, depth: int, axis: int | None = None) -> Stacker:
