@@ -35,7 +35,7 @@ class ParameterWriter(Protocol):
 
 
 def parameter_writer(
-    envs: VectorEnv, scenarios: Iterable[Scenarios], source: Any = None, kwargs: Collection[str] | None = None
+    envs: VectorEnv, scenarios: Sequence[Scenarios], source: Any = None, kwargs: Collection[str] | None = None
 ) -> ParameterWriter:
     """The writer for the parameters of scenarios, after checking that the envs have these parameters.
 
@@ -48,23 +48,21 @@ def parameter_writer(
     Raises:
         ConfigError: the env has no such parameter, or a value is not valid for it.
     """
-    scenarios = list(scenarios)
-    if isinstance(envs.engine, CompiledEngine):
-        return KernelParameters(envs.engine, scenarios)
     names = list(dict.fromkeys(name for one in scenarios for name in one.names))
+    if isinstance(envs.engine, CompiledEngine):
+        return KernelParameters(envs.engine, scenarios, names)
     return PythonParameters(envs, _constructor_names(source if envs.spec is None else envs.spec, names, kwargs))
 
 
 class KernelParameters:
     """Writes the parameter columns of a kernel. Parameters that are not in a set keep the values of `make`."""
 
-    def __init__(self, engine: CompiledEngine, scenarios: Iterable[Scenarios]) -> None:
-        self._engine = engine
+    def __init__(self, engine: CompiledEngine, scenarios: Sequence[Scenarios], names: Sequence[str]) -> None:
+        self._engine, self._names = engine, names
         self._made = {name: column.copy() for name, column in engine.parameters.items()}
         for values in (values for one in scenarios for values in one.extremes()):
             _check_names(engine.kernel, values, engine.kernel.params)
             engine.check_parameters(np.arange(1), {name: np.array([value]) for name, value in values.items()})
-        self._names = list(dict.fromkeys(name for one in scenarios for name in one.names))
 
     def prime(self, rows: np.ndarray, columns: Columns, noise: Noise) -> None:
         made = {name: self._filled(name, rows, columns.get(name)) for name in dict.fromkeys([*self._names, *columns])}

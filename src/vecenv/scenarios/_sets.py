@@ -31,7 +31,7 @@ ABSENT = _Absent()
 
 
 class Scenarios:
-    """A set or distribution of parameter sets. Made by `listed`, `grid`, `uniform` and `curriculum`."""
+    """A set or distribution of parameter sets. Made by `list`, `grid`, `uniform` and `curriculum`."""
 
     changes = False
     """Whether samples depend on progress."""
