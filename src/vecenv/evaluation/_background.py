@@ -16,8 +16,11 @@ _LEAVE_SECONDS = 10.0
 Progress = Callable[[int, int], object]
 
 
-class Running:
-    """A running evaluation; its methods are those of a future.
+class Running(Future["Evaluation"]):
+    """A running evaluation: the future of its result.
+
+    `result(timeout)` waits for the result. It raises the error that ended the evaluation, CancelledError if it was
+    cancelled, and TimeoutError if it takes longer than `timeout` seconds; then it keeps running.
 
     Args:
         work: runs the evaluation, given an event that stops it and a function to report progress to.
@@ -25,36 +28,21 @@ class Running:
     """
 
     def __init__(self, work: Callable[[threading.Event, Progress], Evaluation], report: Progress | None) -> None:
-        self._work, self._report = work, report
-        self._future: Future[Evaluation] = Future()
-        self._stop = threading.Event()
+        super().__init__()
+        self._stop, self._report = threading.Event(), report
         self._counts = (0, 0)
-        self._thread = threading.Thread(target=self._run, name="vecenv-evaluation", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(work,), name="vecenv-evaluation", daemon=True)
         _running.add(self)
         self._thread.start()
 
-    def result(self, timeout: float | None = None) -> Evaluation:
-        """Wait for the result.
-
-        Raises:
-            CancelledError: the evaluation was cancelled.
-            TimeoutError: it took longer than `timeout` seconds; it keeps running.
-            Exception: the error that ended the evaluation.
-        """
-        return self._future.result(timeout)
-
-    def done(self) -> bool:
-        """Whether the evaluation has ended, for whatever reason."""
-        return self._future.done()
+    def running(self) -> bool:
+        """Whether the evaluation has not ended."""
+        return not self.done()
 
     def cancel(self) -> bool:
         """Stop the evaluation after its current step and close its envs; False if it had already ended."""
         self._stop.set()
         return not self.done()
-
-    def cancelled(self) -> bool:
-        """Whether the evaluation ended because it was cancelled."""
-        return self._future.cancelled()
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -65,17 +53,17 @@ class Running:
         """Wait until the envs are closed and the thread has ended."""
         self._thread.join(timeout)
 
-    def _run(self) -> None:
+    def _run(self, work: Callable[[threading.Event, Progress], Evaluation]) -> None:
         try:
-            result = self._work(self._stop, self._note)
+            result = work(self._stop, self._note)
         except BaseException as error:
             if self._stop.is_set():
-                self._future.cancel()
-                self._future.set_running_or_notify_cancel()
+                super().cancel()
+                self.set_running_or_notify_cancel()
             else:
-                self._future.set_exception(error)
+                self.set_exception(error)
         else:
-            self._future.set_result(result)
+            self.set_result(result)
         finally:
             _running.discard(self)
 

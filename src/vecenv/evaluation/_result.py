@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vecenv._util.extras import load_extra
 from vecenv._util.files import write_file, write_table
-from vecenv.errors import ConfigError, MissingExtra
+from vecenv.errors import ConfigError
 from vecenv.evaluation._jobs import Jobs
 from vecenv.evaluation._loop import Outcomes
 from vecenv.evaluation._statistics import bootstrap, difference, interquartile_mean, mean
@@ -170,11 +171,10 @@ class Evaluation:
 
     def __rich__(self) -> Table:
         """The table for a terminal."""
-        try:
-            from rich import box
-            from rich.table import Table
-        except ImportError as error:
-            raise MissingExtra("tables in colour need rich: pip install 'vecenv[cli]'") from error
+        load_extra("rich", "tables in colour need rich: pip install 'vecenv[cli]'")
+        from rich import box
+        from rich.table import Table
+
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=self._title(), caption=self._gap_line())
         for at, head in enumerate(self._heads()):
             table.add_column(head, justify="left" if at == 0 else "right", no_wrap=at > 0, min_width=len(head))
