@@ -35,10 +35,8 @@ def gae(table: int) -> int:
         advantage, result = values_at(words[ADVANTAGE] + at, count), values_at(words[RESULT] + at, count)
         inside, after_row = time < words[LENGTH] - 1, at + size * count
         follows_at = words[VALUE] + after_row if inside else words[LAST]
-        follows, later = (
-            values_at(follows_at, count),
-            values_at(words[ADVANTAGE] + after_row if inside else words[ZEROS], count),
-        )
+        follows = values_at(follows_at, count)
+        later = values_at(words[ADVANTAGE] + after_row if inside else words[ZEROS], count)
         final = values_at(words[FINAL] + at if words[FINAL] else follows_at, count)
         for env in range(count):
             ending, following = final[env], follows[env]
@@ -117,10 +115,8 @@ def v_trace(table: int) -> int:
         ratio = values_at(words[RATIO] + at, count)
         inside, after_row = time < words[LENGTH] - 1, at + size * count
         follows_at = words[VALUE] + after_row if inside else words[LAST]
-        follows, later = (
-            values_at(follows_at, count),
-            values_at(words[RESULT] + after_row if inside else words[LAST], count),
-        )
+        follows = values_at(follows_at, count)
+        later = values_at(words[RESULT] + after_row if inside else words[LAST], count)
         final = values_at(words[FINAL] + at if words[FINAL] else follows_at, count)
         for env in range(count):
             rho, c = min(highest_rho, ratio[env]), trace * min(highest_c, ratio[env])

@@ -53,8 +53,7 @@ class Actor:
     """Calls a policy for actions.
 
     Args:
-        policy: `policy(obs)`, `policy(obs, state, episode_start)` that returns actions and states, an object with
-            `predict` (as Stable-Baselines3 has), or a torch module.
+        policy: as `evaluate` takes it.
         envs: the vector env to act in.
         deterministic: passed to policies that have such an argument.
     """
