@@ -44,6 +44,8 @@ class Layout:
         self.leaves: tuple[Leaf, ...] = tuple(_leaves(space, ""))
         self.by_value: tuple[int, ...] = tuple(index for index, leaf in enumerate(self.leaves) if leaf.by_value)
         self._flat = not isinstance(space, (spaces.Dict, spaces.Tuple))
+        self._places = _nest(space, iter(range(len(self.leaves))))
+        """Positions in `leaves`, nested like the space."""
 
     def writer(self, columns: Columns) -> Callable[[int, Any], None]:
         """A function `(row, value)` that stores one env's value, copying it.
@@ -101,6 +103,18 @@ class Layout:
         if self._flat:
             return batch_leaf(self.leaves[0], columns[0])
         return _nest(self.space, iter([batch_leaf(*pair) for pair in zip(self.leaves, columns, strict=True)]))
+
+    def flat(self, tree: Any) -> list[Any]:
+        """The leaves of a value that is nested like the space."""
+        if self._flat:
+            return [tree]
+        leaves: list[Any] = []
+        map_tree(lambda _, leaf: leaves.append(leaf), self._places, tree)
+        return leaves
+
+    def nest(self, leaves: Sequence[Any]) -> Any:
+        """One value per leaf, nested like the space."""
+        return leaves[0] if self._flat else map_tree(leaves.__getitem__, self._places)
 
     def fits(self, values: Any, count: int) -> bool:
         """Whether a batch of actions is exactly what the column of a plain space holds: nothing to cast or refuse."""

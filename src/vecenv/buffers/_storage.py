@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from vecenv._batch.layout import Layout, _nest, map_tree
+from vecenv._batch.layout import Layout, map_tree
 from vecenv._util.extras import load_extra
 from vecenv.errors import SpaceError, UnsupportedError
 
@@ -18,32 +18,21 @@ class Storage:
     Args:
         space: the space of a single env.
         axes: sizes of the axes in front.
+
+    Attributes:
+        columns: the arrays.
+        nest, flat: those of the space's `Layout`.
     """
 
     def __init__(self, space: Space[Any], axes: tuple[int, ...], columns: list[np.ndarray] | None = None) -> None:
         self.layout = Layout(space)
-        self._places = _nest(space, iter(range(len(self.layout.leaves))))
-        """The leaves' numbers, nested like the space."""
+        self.nest, self.flat = self.layout.nest, self.layout.flat
         self.columns = columns or [np.zeros((*axes, *leaf.shape), leaf.dtype) for leaf in self.layout.leaves]
 
     @property
     def tree(self) -> Any:
         """The arrays, nested like the space. Not copies."""
         return self.nest(self.columns)
-
-    def nest(self, leaves: list[Any]) -> Any:
-        """One value per leaf, nested like the space."""
-        if type(self._places) is int:
-            return leaves[0]
-        return map_tree(leaves.__getitem__, self._places)
-
-    def flat(self, tree: Any) -> list[Any]:
-        """The leaves of a value that is nested like the space."""
-        if type(self._places) is int:
-            return [tree]
-        leaves: list[Any] = []
-        map_tree(lambda _, leaf: leaves.append(leaf), self._places, tree)
-        return leaves
 
     def write(self, index: Any, tree: Any, rows: Any = None) -> None:
         """Store a batch at `index`; with `rows`, only those rows of it."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
+from vecenv._batch.layout import Layout
 from vecenv._front.step import Step
-from vecenv.buffers._storage import Storage
 from vecenv.errors import InvalidAction, NotFiniteError
 from vecenv.evaluation._background import Progress
 from vecenv.evaluation._jobs import Jobs
@@ -54,7 +54,7 @@ class Loop:
         self._envs, self._base = envs, envs.unwrapped
         self._actor, self._jobs, self._writer = actor, jobs, writer
         self._progress, self._stop = progress, stop
-        self._observations = Storage(envs.single_observation_space, (0,))
+        self._observations = Layout(envs.single_observation_space)
         self._job_of = np.arange(envs.num_envs)
         self._taken = envs.num_envs
         self._ended = 0

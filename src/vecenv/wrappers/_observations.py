@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -57,13 +58,6 @@ def spread(obs: Any, positions: np.ndarray, count: int) -> Any:
     return map_tree(spread_leaf, obs)
 
 
-def count_of(obs: Any) -> int:
-    """How many observations a batch has."""
-    while isinstance(obs, (dict, tuple)):
-        obs = next(iter(obs.values() if isinstance(obs, dict) else obs))
-    return len(obs)
-
-
 def map_space(function: Callable[[Space[Any]], Any], space: Space[Any]) -> Any:
     """Apply a function to the leaves of a space: dicts and tuples of its results, nested like observations are."""
     if isinstance(space, spaces.Dict):
@@ -113,48 +107,26 @@ def flatten_function(space: Space[Any]) -> Callable[[Any], np.ndarray]:
     Args:
         space: of a single observation; its leaves are arrays of numbers.
     """
-    parts: list[Callable[[Any, np.ndarray], None]] = []
-    size = _add_parts(space, lambda obs: obs, 0, parts)
-    dtype = spaces.flatten_space(space).dtype
+    layout, dtype = Layout(space), spaces.flatten_space(space).dtype
+    parts: list[tuple[int, int, np.ndarray | None]] = []
+    size = 0
+    for leaf in layout.leaves:
+        sizes, offsets = np.array([math.prod(leaf.shape)]), None
+        if isinstance(leaf.space, (spaces.Discrete, spaces.MultiDiscrete)):
+            sizes = np.reshape(leaf.space.n if isinstance(leaf.space, spaces.Discrete) else leaf.space.nvec, -1)
+            offsets = size + np.cumsum(sizes) - sizes - np.reshape(leaf.space.start, -1)
+        begin, size = size, size + int(sizes.sum())
+        parts.append((begin, size, offsets))
 
     def flatten(obs: Any) -> np.ndarray:
-        flat = np.zeros((count_of(obs), size), dtype)
-        for write in parts:
-            write(obs, flat)
+        leaves = layout.flat(obs)
+        flat = np.zeros((len(leaves[0]), size), dtype)
+        for leaf, (begin, end, offsets) in zip(leaves, parts, strict=True):
+            values = leaf.reshape(len(flat), -1)
+            if offsets is None:
+                flat[:, begin:end] = values
+            else:  # one-hot: each number sets the entry at its offset plus the number
+                flat[np.arange(len(flat))[:, None], values + offsets] = 1
         return flat
 
     return flatten
-
-
-def _add_parts(space: Space[Any], find: Callable[[Any], Any], begin: int, parts: list[Any]) -> int:
-    """Add the writers of a space whose vector begins at `begin`; return where it ends."""
-    if isinstance(space, spaces.Dict):
-        for key, child in space.spaces.items():
-            begin = _add_parts(child, lambda obs, key=key: find(obs)[key], begin, parts)
-        return begin
-    if isinstance(space, spaces.Tuple):
-        for index, child in enumerate(space.spaces):
-            begin = _add_parts(child, lambda obs, index=index: find(obs)[index], begin, parts)
-        return begin
-    if isinstance(space, spaces.Discrete):
-        hot = _one_hot(np.array([begin - int(space.start)]))
-        end = begin + int(space.n)
-    elif isinstance(space, spaces.MultiDiscrete):
-        sizes = space.nvec.reshape(-1)
-        hot = _one_hot(begin + np.cumsum(sizes) - sizes - space.start.reshape(-1))
-        end = begin + int(sizes.sum())
-    else:
-        end = begin + int(np.prod(space.shape or ()))
-        parts.append(lambda obs, flat: flat.__setitem__(np.s_[:, begin:end], find(obs).reshape(len(flat), -1)))
-        return end
-    parts.append(lambda obs, flat: hot(find(obs), flat))
-    return end
-
-
-def _one_hot(offsets: np.ndarray) -> Callable[[np.ndarray, np.ndarray], None]:
-    """A writer that sets one entry per number: that at the number's offset plus the number."""
-
-    def write(values: np.ndarray, flat: np.ndarray) -> None:
-        flat[np.arange(len(flat))[:, None], values.reshape(len(flat), -1) + offsets] = 1
-
-    return write

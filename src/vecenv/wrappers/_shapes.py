@@ -13,6 +13,7 @@ from gymnasium import Space, spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from gymnasium.wrappers.utils import rescale_box
 
+from vecenv._batch.layout import Layout
 from vecenv._front.exchange import Exchange
 from vecenv.errors import SpaceError
 from vecenv.wrappers._observations import (
@@ -20,7 +21,6 @@ from vecenv.wrappers._observations import (
     ObservationFunction,
     check_arrays,
     check_box,
-    count_of,
     flatten_function,
 )
 from vecenv.wrappers._transform import Transform
@@ -189,10 +189,10 @@ class VectorizeTransformObservation(Wrapper):
         def change(space: Space[Any]) -> Changed:
             result: Space[Any] = inner.observation_space
             check_arrays(result, "VectorizeTransformObservation")
-            batched = functools.cache(lambda count: batch_space(space, count))
+            layout, batched = Layout(space), functools.cache(lambda count: batch_space(space, count))
 
             def one_by_one(obs: Any) -> Any:
-                count = count_of(obs)
+                count = len(layout.flat(obs)[0])
                 rows = [inner.observation(row) for row in iterate(batched(count), obs)]
                 return concatenate(result, rows, create_empty_array(result, count))
 
