@@ -14,15 +14,7 @@ from vecenv._util.screens import load_resize
 from vecenv.errors import SpaceError
 from vecenv.kernel.numba.functions import address_of, native_function
 from vecenv.wrappers._images_native import grayscale
-from vecenv.wrappers._observations import (
-    Changed,
-    ObservationFunction,
-    as_space,
-    check_box,
-    has_bytes,
-    is_image,
-    map_space,
-)
+from vecenv.wrappers._observations import Changed, ObservationFunction, check_box, has_bytes, is_image, map_space
 from vecenv.wrappers._wrapper import Wrapper
 
 _native = functools.cache(native_function)
@@ -45,7 +37,7 @@ class TransposeImage(Wrapper):
                 raise SpaceError(f"TransposeImage needs observations [height, width, channels], got {space}")
             chosen = map_space(lambda leaf: whole or is_image(leaf), space)
             turned = map_space(lambda leaf: _turned(leaf) if whole or is_image(leaf) else leaf, space)
-            return as_space(turned), lambda obs: map_tree(_turned_batch, chosen, obs)
+            return _as_space(turned), lambda obs: map_tree(_turned_batch, chosen, obs)
 
         super().__init__(env, ObservationFunction("TransposeImage", change))
 
@@ -123,3 +115,12 @@ def _turned_batch(chosen: bool, leaf: np.ndarray) -> np.ndarray:
 
 def _is_size(size: Any) -> bool:
     return isinstance(size, (int, np.integer)) and not isinstance(size, bool) and int(size) > 0
+
+
+def _as_space(tree: Any) -> Space[Any]:
+    """The space that a tree of spaces is."""
+    if isinstance(tree, dict):
+        return spaces.Dict({key: _as_space(child) for key, child in tree.items()})
+    if isinstance(tree, tuple):
+        return spaces.Tuple([_as_space(child) for child in tree])
+    return tree

@@ -67,15 +67,6 @@ def map_space(function: Callable[[Space[Any]], Any], space: Space[Any]) -> Any:
     return function(space)
 
 
-def as_space(tree: Any) -> Space[Any]:
-    """The space that a tree of spaces is."""
-    if isinstance(tree, dict):
-        return spaces.Dict({key: as_space(child) for key, child in tree.items()})
-    if isinstance(tree, tuple):
-        return spaces.Tuple([as_space(child) for child in tree])
-    return tree
-
-
 def check_arrays(space: Space[Any], who: str) -> None:
     """Raise SpaceError unless all leaves of a space are arrays of numbers."""
     layout = Layout(space)

@@ -16,13 +16,7 @@ from gymnasium.wrappers.utils import rescale_box
 from vecenv._batch.layout import Layout
 from vecenv._front.exchange import Exchange
 from vecenv.errors import SpaceError
-from vecenv.wrappers._observations import (
-    Changed,
-    ObservationFunction,
-    check_arrays,
-    check_box,
-    flatten_function,
-)
+from vecenv.wrappers._observations import Changed, ObservationFunction, check_arrays, check_box, flatten_function
 from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
 
