@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
 from vecenv._batch.finite import Finder
 from vecenv._batch.layout import Layout
@@ -65,7 +64,7 @@ class FiniteTransform(Transform):
         self.seeds: np.ndarray | None = None
 
     def bind(self, observation: Any, action: Any, count: int) -> tuple[Any, Any]:
-        self._observation, self._layout = observation, Layout(action)
+        self._observation, self._layout = Layout(observation), Layout(action)
         self._actions = [np.empty((count, self._keep, *leaf.shape), leaf.dtype) for leaf in self._layout.leaves]
         """The last actions of each env; that of step k is at k modulo `keep`."""
         self._steps = np.zeros(count, np.int64)
@@ -77,8 +76,8 @@ class FiniteTransform(Transform):
 
     def actions(self, actions: Any, rows: np.ndarray) -> Any:
         try:
-            leaves = [leaf for leaf in _leaves(self._layout.space, actions, "actions") if len(leaf[1]) == len(rows)]
-        except (LookupError, TypeError):
+            leaves = [leaf for leaf in _leaves(self._layout, actions, "actions") if len(leaf[1]) == len(rows)]
+        except (LookupError, TypeError, ValueError):
             leaves = []  # not nested like the space
         for name, leaf in leaves:
             self._check(name, leaf, rows, None)
@@ -132,10 +131,8 @@ class FiniteTransform(Transform):
         return self._layout.batched([kept[row, places] for kept in self._actions])
 
 
-def _leaves(space: gymnasium.Space[Any], tree: Any, name: str) -> Iterator[tuple[str, Any]]:
+def _leaves(layout: Layout, tree: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The leaves of batched values, with names like "obs.camera": arrays, or sequences of values of any size."""
-    if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        for key, child in space.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces):
-            yield from _leaves(child, tree[key], f"{name}.{key}")
-    else:
-        yield name, tree if isinstance(tree, (np.ndarray, tuple, list)) else np.asarray(tree)
+    for leaf, values in zip(layout.leaves, layout.flat(tree), strict=True):
+        values = values if isinstance(values, (np.ndarray, tuple, list)) else np.asarray(values)
+        yield f"{name}.{leaf.path}" if leaf.path else name, values
