@@ -11,6 +11,7 @@ from gymnasium.vector.utils import iterate
 
 from vecenv._batch.layout import Layout, map_tree
 from vecenv._batch.leaf import Leaf
+from vecenv.testing._laws import law
 from vecenv.wrappers._observations import map_space
 
 Wrap = Callable[[Any], Any]
@@ -95,7 +96,7 @@ class Driver:
     def check_ownership(self) -> None:
         """Compare all arrays with the copies that were made when they were returned."""
         for array, kept in self._kept:
-            _law("ownership", _equal(array, kept), "an array was changed after it was returned")
+            law("ownership", _equal(array, kept), "an array was changed after it was returned")
 
     def _reset(self, mask: np.ndarray) -> None:
         options = {"reset_mask": mask.copy()}
@@ -106,7 +107,7 @@ class Driver:
         shown = self._rows(obs, len(mask))
         for row in np.flatnonzero(~mask):
             last = self.streams[row][-1][1]["obs"]
-            _law("alone", _equal(shown[row], last), f"a reset of other envs changed the observation of env {row}")
+            law("alone", _equal(shown[row], last), f"a reset of other envs changed the observation of env {row}")
 
     def _whole(self) -> None:
         rows = np.arange(self.envs.num_envs)
@@ -157,7 +158,7 @@ class Driver:
     def _rows(self, obs: Any, count: int) -> list[Any]:
         def check(leaf: Leaf, column: Any) -> None:
             wanted, found = ((count, *leaf.shape), leaf.dtype), (column.shape, column.dtype)
-            _law("spaces", found == wanted, f"observations are {found}, the space has {wanted}")
+            law("spaces", found == wanted, f"observations are {found}, the space has {wanted}")
 
         map_tree(check, self._observations, obs)
         return [map_tree(lambda leaf, at=place: leaf[at].copy(), obs) for place in range(count)]
@@ -196,7 +197,7 @@ def _replay(envs: Any, stream: list[tuple[Any, dict[str, Any]]], row: int, where
         alone["final_obs"] = infos["final_obs"][0] if ended else None
         for name, value in alone.items():
             same = _equal(value, answer[name])
-            _law("alone", same, f"{name} of env {row}, {place} exchanges after the beginning, differs; {where}")
+            law("alone", same, f"{name} of env {row}, {place} exchanges after the beginning, differs; {where}")
 
 
 def _states(wrap: Wrap, make: Make, count: int, steps: int, mode: str) -> None:
@@ -215,14 +216,14 @@ def _states(wrap: Wrap, make: Make, count: int, steps: int, mode: str) -> None:
                 driver.envs = wrap(inner)
                 driver.envs.load_state_dict(state)
             driver.go(steps - steps // 2, "partial")
-            _law("states", _equal(state, kept), "a state changed after it was returned or loaded")
+            law("states", _equal(state, kept), "a state changed after it was returned or loaded")
         finally:
             driver.envs.close()
         streams.append(driver.streams)
     for row, (stream, other) in enumerate(zip(*streams, strict=True)):
         for place, (one, two) in enumerate(zip(stream, other, strict=True)):
             same = all(_equal(one[1][name], two[1][name]) for name in one[1])
-            _law("states", same, f"env {row} differs {place} exchanges after the beginning; {mode} mode")
+            law("states", same, f"env {row} differs {place} exchanges after the beginning; {mode} mode")
 
 
 def _ends(wrap: Wrap, make: Make, steps: int) -> None:
@@ -230,19 +231,19 @@ def _ends(wrap: Wrap, make: Make, steps: int) -> None:
     one, two = wrap(make(1, "same-step")), wrap(make(1, "next-step"))
     try:
         one.action_space.seed(3)
-        _law("ends", _equal(one.reset(seed=7)[0], two.reset(seed=7)[0]), "first observations differ")
+        law("ends", _equal(one.reset(seed=7)[0], two.reset(seed=7)[0]), "first observations differ")
         for _ in range(steps):
             action = one.action_space.sample()
             obs, _, terminated, truncated, infos = one.step(action)
             shown, *_ = two.step(action)
             if not (terminated | truncated)[0]:
-                _law("ends", _equal(obs, shown), "observations of the two modes differ")
+                law("ends", _equal(obs, shown), "observations of the two modes differ")
                 continue
             final = infos["final_obs"][0]
             same = _equal(final, next(iter(iterate(two.observation_space, shown))))
-            _law("ends", same, "final_obs is not the observation of next-step mode")
+            law("ends", same, "final_obs is not the observation of next-step mode")
             shown, *_ = two.step(action)
-            _law("ends", _equal(obs, shown), "first observations of a later episode differ")
+            law("ends", _equal(obs, shown), "first observations of a later episode differ")
     finally:
         one.close()
         two.close()
@@ -263,8 +264,3 @@ def _equal(one: Any, other: Any) -> bool:
         return one is other
     one, other = np.asarray(one), np.asarray(other)
     return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-
-
-def _law(name: str, holds: bool, message: str) -> None:
-    if not holds:
-        raise AssertionError(f"law of {name}: {message}")

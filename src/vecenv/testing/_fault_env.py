@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from vecenv.errors import ConfigError
-from vecenv.testing._fault_kinds import FAILURES, SPOILERS, Kind
+from vecenv.testing._fault_kinds import FAILURES, KINDS, SPOILERS
 
 Where = Literal["make", "reset", "step", "call", "close"]
 
@@ -31,7 +31,8 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     Args:
         index: number of the env.
-        kind: kind of fault; or several kinds with their weights.
+        kind: kind of fault, such as "raise", "kill", "hang" or "obs-nan" (the error about an unknown one lists all); or
+            several kinds with their weights.
         where: the method that fails.
         at: the number of the call of that method that fails, counted for this object.
         env: index of the env that fails, None for all.
@@ -50,7 +51,7 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
     def __init__(
         self,
         index: int = 0,
-        kind: Kind | Mapping[Kind, float] = "none",
+        kind: str | Mapping[str, float] = "none",
         where: Where = "step",
         at: int = 1,
         env: int | None = 1,
@@ -64,8 +65,8 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
     ) -> None:
         kinds = {kind: 1.0} if isinstance(kind, str) else dict(kind)
         for name in kinds:
-            if name not in get_args(Kind):
-                raise ConfigError(f"kind must be one of {', '.join(get_args(Kind))}; got {name!r}")
+            if name not in KINDS:
+                raise ConfigError(f"kind must be one of {', '.join(KINDS)}; got {name!r}")
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (5,), np.float64)
         self.action_space = gymnasium.spaces.Discrete(1000)
         self.index, self.length, self.seconds, self.pause = index, length, seconds, pause
@@ -118,7 +119,7 @@ class FaultEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._fail_if_due("call")
         return self.index + value
 
-    def arm(self, kind: Kind = "none", where: Where = "step", at: int = 1, env: int = 1, seconds: float = 60.0) -> None:
+    def arm(self, kind: str = "none", where: Where = "step", at: int = 1, env: int = 1, seconds: float = 60.0) -> None:
         """A method for `call`: set the fault to this one, in the `at`-th such call from now."""
         self.fails, self.kinds, self.where, self.at, self.seconds = self.index == env, [kind], where, at, seconds
         self._calls[where] = 0

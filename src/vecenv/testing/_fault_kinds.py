@@ -10,61 +10,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from vecenv.testing._fault_env import FaultEnv
 
-Kind = Literal[
-    "none",
-    "raise",
-    "percent",
-    "two-args",
-    "unpicklable",
-    "system-exit",
-    "keyboard-interrupt",
-    "os-exit",
-    "kill",
-    "segfault",
-    "abort",
-    "fork-and-die",
-    "hang",
-    "hang-with-gil",
-    "hang-ignoring-sigterm",
-    "stop",
-    "slow",
-    "fork-child",
-    "session-child",
-    "fd-leak",
-    "print",
-    "four-values",
-    "no-values",
-    "reward-none",
-    "reward-string",
-    "reward-array",
-    "reward-nan",
-    "reward-inf",
-    "flag-string",
-    "obs-shape",
-    "obs-scalar",
-    "obs-overflow",
-    "obs-none",
-    "obs-nan",
-    "obs-inf",
-    "info-none",
-    "info-list",
-    "info-unpicklable",
-    "info-big",
-]
-
 Result = dict[str, Any]
 """The values that `step` or `reset` is about to return, by name."""
 
 BIG = 8_000_000
 """Bytes of a large info."""
-SLEEPER = ("import time; time.sleep(60)",)
 
 
 class TwoArgumentsError(Exception):
@@ -82,44 +39,15 @@ class UnpicklableError(Exception):
         self.lock = threading.Lock()
 
 
-def _raise(env: FaultEnv) -> None:
-    raise ValueError(f"boom in env {env.index}")
+def _raises(error: Callable[[FaultEnv], BaseException]) -> Callable[[FaultEnv], None]:
+    def fail(env: FaultEnv) -> None:
+        raise error(env)
 
-
-def _percent(env: FaultEnv) -> None:
-    raise ValueError("100 % wrong: %s %d %(name)s")
-
-
-def _two_arguments(env: FaultEnv) -> None:
-    raise TwoArgumentsError("one", "two")
-
-
-def _unpicklable(env: FaultEnv) -> None:
-    raise UnpicklableError("it holds a lock")
-
-
-def _system_exit(env: FaultEnv) -> None:
-    sys.exit(7)
-
-
-def _keyboard_interrupt(env: FaultEnv) -> None:
-    raise KeyboardInterrupt
-
-
-def _os_exit(env: FaultEnv) -> None:
-    os._exit(9)
-
-
-def _kill(env: FaultEnv) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+    return fail
 
 
 def _segfault(env: FaultEnv) -> None:
     ctypes.string_at(0)
-
-
-def _abort(env: FaultEnv) -> None:
-    os.abort()
 
 
 def _fork_and_die(env: FaultEnv) -> None:
@@ -142,14 +70,6 @@ def _hang_ignoring_sigterm(env: FaultEnv) -> None:
     _hang(env)
 
 
-def _stop(env: FaultEnv) -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def _slow(env: FaultEnv) -> None:
-    time.sleep(env.chance.exponential(env.pause))
-
-
 def _fork_child(env: FaultEnv) -> None:
     if os.fork() == 0:
         time.sleep(env.seconds)
@@ -157,11 +77,8 @@ def _fork_child(env: FaultEnv) -> None:
 
 
 def _session_child(env: FaultEnv) -> None:
-    env.children.append(subprocess.Popen([sys.executable, "-c", *SLEEPER], start_new_session=True))
-
-
-def _fd_leak(env: FaultEnv) -> None:
-    os.open(os.devnull, os.O_RDONLY)
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    env.children.append(subprocess.Popen(sleep, start_new_session=True))
 
 
 def _print(env: FaultEnv) -> None:
@@ -169,33 +86,29 @@ def _print(env: FaultEnv) -> None:
     print(f"env {env.index} says hello", flush=True)
 
 
-FAILURES: dict[str, Callable[[FaultEnv], None]] = {
-    "raise": _raise,
-    "percent": _percent,
-    "two-args": _two_arguments,
-    "unpicklable": _unpicklable,
-    "system-exit": _system_exit,
-    "keyboard-interrupt": _keyboard_interrupt,
-    "os-exit": _os_exit,
-    "kill": _kill,
+FAILURES: dict[str, Callable[[FaultEnv], object]] = {
+    "raise": _raises(lambda env: ValueError(f"boom in env {env.index}")),
+    "percent": _raises(lambda env: ValueError("100 % wrong: %s %d %(name)s")),
+    "two-args": _raises(lambda env: TwoArgumentsError("one", "two")),
+    "unpicklable": _raises(lambda env: UnpicklableError("it holds a lock")),
+    "system-exit": lambda env: sys.exit(7),
+    "keyboard-interrupt": _raises(lambda env: KeyboardInterrupt()),
+    "os-exit": lambda env: os._exit(9),
+    "kill": lambda env: os.kill(os.getpid(), signal.SIGKILL),
     "segfault": _segfault,
-    "abort": _abort,
+    "abort": lambda env: os.abort(),
     "fork-and-die": _fork_and_die,
     "hang": _hang,
     "hang-with-gil": _hang_with_gil,
     "hang-ignoring-sigterm": _hang_ignoring_sigterm,
-    "stop": _stop,
-    "slow": _slow,
+    "stop": lambda env: os.kill(os.getpid(), signal.SIGSTOP),
+    "slow": lambda env: time.sleep(env.chance.exponential(env.pause)),
     "fork-child": _fork_child,
     "session-child": _session_child,
-    "fd-leak": _fd_leak,
+    "fd-leak": lambda env: os.open(os.devnull, os.O_RDONLY),
     "print": _print,
 }
 """Faults inside a call."""
-
-
-def _drop_truncated(result: Result) -> tuple[Any, ...]:
-    return tuple(value for name, value in result.items() if name != "truncated")
 
 
 def _one_wrong(name: str, wrong: Callable[[Any], Any]) -> Callable[[Result], tuple[Any, ...]]:
@@ -208,7 +121,7 @@ def _with(value: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 SPOILERS: dict[str, Callable[[Result], Any]] = {
-    "four-values": _drop_truncated,
+    "four-values": lambda result: tuple(value for name, value in result.items() if name != "truncated"),
     "no-values": lambda result: None,
     "reward-none": _one_wrong("reward", lambda reward: None),
     "reward-string": _one_wrong("reward", lambda reward: "1.0"),
@@ -228,3 +141,5 @@ SPOILERS: dict[str, Callable[[Result], Any]] = {
     "info-big": _one_wrong("info", lambda info: {**info, "big": np.arange(BIG // 8)}),
 }
 """Wrong results. Those of an observation or info can be results of `reset` too."""
+
+KINDS = ("none", *FAILURES, *SPOILERS)

@@ -25,7 +25,7 @@ from vecenv.errors import (
     WorkerTimeout,
 )
 from vecenv.testing._interrupting import Interrupted, call_and_interrupt
-from vecenv.testing._laws import _law
+from vecenv.testing._laws import law
 from vecenv.testing._machine_model import Model, Shown
 from vecenv.testing._obedient_env import EXIT, RAISE, ObedientEnv
 from vecenv.testing._remains import Remains
@@ -38,15 +38,7 @@ _SOON = 0.005
 
 @dataclass
 class Setting:
-    """Settings of a run of the machine.
-
-    Attributes:
-        build: makes the vector env from factories in an autoreset mode.
-        native: whether the envs are kernel versions of LawEnv: no infos, no order actions, no methods to call.
-        interrupts: whether KeyboardInterrupt may be raised inside calls.
-        bound: seconds that any call may take.
-        tally: counts of what happened.
-    """
+    """Arguments of `check_machine`; `tally` counts what happened."""
 
     build: Callable[[Sequence[Any], str], Any]
     modes: Sequence[str]
@@ -79,7 +71,7 @@ class Calls(RuleBasedStateMachine):
         self._close()
         del self.envs  # releases its shared memory
         for array, copied in self.kept:
-            _law("ownership", np.array_equal(array, copied), "an array was changed after it was returned")
+            law("ownership", np.array_equal(array, copied), "an array was changed after it was returned")
         if sys.exc_info()[1] is None:  # otherwise the traceback keeps everything alive
             self.remains.check(self.pids)
 
@@ -105,12 +97,12 @@ class Calls(RuleBasedStateMachine):
             return
         obs, infos = result
         env_infos = rows_of_arrays(infos, COUNT)
-        _law("rows", obs.shape == (COUNT, 5) and obs.dtype == np.float64, f"obs are {obs.dtype} of shape {obs.shape}")
+        law("rows", obs.shape == (COUNT, 5) and obs.dtype == np.float64, f"obs are {obs.dtype} of shape {obs.shape}")
         for row in EVERYONE:
             if row in chosen:
                 self._check_row(row, obs[row], env_infos[row])
             elif model.rows[row].ready:
-                _law("rows", agree(model.rows[row].obs, obs[row]), f"a reset of others changed env {row}: {obs[row]}")
+                law("rows", agree(model.rows[row].obs, obs[row]), f"a reset of others changed env {row}: {obs[row]}")
         self._keep(obs)
 
     def _step(self, actions: Sequence[int], ids: Sequence[int] | None, hurry: bool = False) -> None:
@@ -125,17 +117,14 @@ class Calls(RuleBasedStateMachine):
         if refusal is not None or self.closed:
             return
         self.model.sent(self.model.plan_step(chosen, given.tolist()))
-        if error is not None:
-            self._failed(error, hurry)
-        else:
-            self._deliver(chosen, *result)
+        self._compare_step(chosen, result, error, hurry)
 
     def _send(self, actions: Sequence[int], ids: Sequence[int] | None) -> None:
         refusal, chosen = self.model.refuse_step(ids, partial=True), EVERYONE if ids is None else ids
         given = np.array(actions[: len(chosen)])
         _, error = self._call("send", lambda: self.envs.send(given, ids) or True, refusal)
         if refusal is None and not self.closed:
-            _law("errors", error is None, f"send raised {error!r}")
+            law("errors", error is None, f"send raised {error!r}")
             self.model.sent(self.model.plan_step(chosen, given.tolist()))
 
     def _recv(self, count: int | None, hurry: bool = False) -> None:
@@ -149,20 +138,27 @@ class Calls(RuleBasedStateMachine):
             return
         ids, pending = step.env_ids.tolist(), sorted(self.model.pending)
         wanted = len(pending) if count is None else count
-        _law("rows", len(ids) == len(set(ids)) == wanted, f"recv({count}) of {pending} returned envs {ids}")
-        _law("rows", ids == pending or wanted < len(pending), f"all pending envs {pending} came as {ids}")
+        law("rows", len(ids) == len(set(ids)) == wanted, f"recv({count}) of {pending} returned envs {ids}")
+        law("rows", ids == pending or wanted < len(pending), f"all pending envs {pending} came as {ids}")
         valid = [row in pending and self.model.pending[row].op.name != "RESET" for row in ids]
-        _law("rows", step.valid.tolist() == valid, f"valid is {step.valid}, want {valid}")
+        law("rows", step.valid.tolist() == valid, f"valid is {step.valid}, want {valid}")
         self._deliver(ids, *step)
         totals = [(self.model.rows[row].total, self.model.rows[row].length) for row in ids]
         found = list(zip(step.episode_return.tolist(), step.episode_length.tolist(), strict=True))
-        _law("rows", found == totals, f"totals of envs {ids} are {found}, want {totals}")
+        law("rows", found == totals, f"totals of envs {ids} are {found}, want {totals}")
+
+    def _compare_step(self, ids: Sequence[int], result: Any, error: Any, hurry: bool = False) -> None:
+        """Compare what a step of these envs returned or raised with the model."""
+        if error is not None:
+            self._failed(error, hurry)
+        else:
+            self._deliver(ids, *result)
 
     def _deliver(self, ids: Sequence[int], obs: Any, reward: Any, terminated: Any, truncated: Any, infos: Any) -> None:
         """Compare the results with the model, row by row."""
         env_infos = rows_of_arrays(infos, len(ids))
         shapes = [np.shape(column) for column in (obs, reward, terminated, truncated)]
-        _law("rows", shapes == [(len(ids), 5), *[(len(ids),)] * 3], f"{len(ids)} envs came with shapes {shapes}")
+        law("rows", shapes == [(len(ids), 5), *[(len(ids),)] * 3], f"{len(ids)} envs came with shapes {shapes}")
         for position, row in enumerate(ids):
             flags = bool(terminated[position]), bool(truncated[position])
             self._check_row(row, obs[position], env_infos[position], float(reward[position]), flags)
@@ -178,16 +174,16 @@ class Calls(RuleBasedStateMachine):
         flags: tuple[bool, bool] = (False, False),
     ) -> None:
         model, counters = self.model, self.model.rows[row]
-        _law("rows", row in model.pending, f"env {row} was returned without having been sent")
+        law("rows", row in model.pending, f"env {row} was returned without having been sent")
         work, first = model.pending[row], counters.done
-        _law("errors", not work.is_order(RAISE), f"env {row} raised, and the error was not reported")
-        _law("errors", not work.is_order(EXIT), f"the process of env {row} ended, and the error was not reported")
-        _law("errors", not work.to_the_dead, f"env {row} was returned although its process was dead")
+        law("errors", not work.is_order(RAISE), f"env {row} raised, and the error was not reported")
+        law("errors", not work.is_order(EXIT), f"the process of env {row} ended, and the error was not reported")
+        law("errors", not work.to_the_dead, f"env {row} was returned although its process was dead")
         del model.pending[row]
         shown = counters.run(work)
         if work.op.name == "RESET" or shown.final_obs is not None:
             problem = counters.saw(obs)
-            _law("rows", problem is None, problem or "")
+            law("rows", problem is None, problem or "")
         self._compare(row, shown, obs, info, reward, flags)
         counters.gained(work, reward, first)
         model.delivered(row, obs.copy())
@@ -197,45 +193,45 @@ class Calls(RuleBasedStateMachine):
         self, row: int, shown: Shown, obs: np.ndarray, info: dict[str, Any], reward: float, flags: tuple[bool, bool]
     ) -> None:
         final_obs, final_info = info.pop("final_obs", None), info.pop("final_info", {})
-        _law("rows", agree(shown.obs, obs), f"env {row} observes {obs.tolist()}, want {shown.obs}")
-        _law("rows", agree([shown.reward], [reward]), f"the reward of env {row} is {reward}, want {shown.reward}")
+        law("rows", agree(shown.obs, obs), f"env {row} observes {obs.tolist()}, want {shown.obs}")
+        law("rows", agree([shown.reward], [reward]), f"the reward of env {row} is {reward}, want {shown.reward}")
         wanted = shown.terminated, shown.truncated
-        _law("rows", flags == wanted, f"env {row} is (terminated, truncated) = {flags}, want {wanted}")
-        _law("rows", (final_obs is None) == (shown.final_obs is None), f"final_obs of env {row} is {final_obs}")
+        law("rows", flags == wanted, f"env {row} is (terminated, truncated) = {flags}, want {wanted}")
+        law("rows", (final_obs is None) == (shown.final_obs is None), f"final_obs of env {row} is {final_obs}")
         if shown.final_obs is not None:
-            _law("rows", agree(shown.final_obs, final_obs), f"final_obs of {row}: {final_obs}, want {shown.final_obs}")
+            law("rows", agree(shown.final_obs, final_obs), f"final_obs of {row}: {final_obs}, want {shown.final_obs}")
         if not self.setting.native:
             infos = [(shown.info, info), (shown.final_info, final_info)]
             right = all(a.keys() == b.keys() and agree(list(a.values()), list(b.values())) for a, b in infos)
-            _law("infos", right, f"infos of env {row} are {info}, {final_info}; want {shown.info}, {shown.final_info}")
+            law("infos", right, f"infos of env {row} are {info}, {final_info}; want {shown.info}, {shown.final_info}")
 
     def _check_totals(self) -> None:
         sums, lengths = self.envs.episode_return, self.envs.episode_length
         for row in self.model.rows:
             if row.ready and row.index not in self.model.pending:
                 found = sums[row.index], lengths[row.index]
-                _law(
+                law(
                     "rows", found == (row.total, row.length), f"totals of {row.index}: {found}, {row.total, row.length}"
                 )
 
     def _failed(self, error: VecenvError, hurry: bool = False, struck: bool = False) -> None:
         """Check that an error was due, and update the model."""
         model = self.model
-        _law("errors", isinstance(error, EnvError), f"{type(error).__name__} is not an EnvError: {error}")
+        law("errors", isinstance(error, EnvError), f"{type(error).__name__} is not an EnvError: {error}")
         rows = error.rows  # type: ignore[attr-defined]  # see above
         self.setting.tally[type(error).__name__] += 1
         if isinstance(error, WorkerTimeout):
-            _law("errors", hurry, f"a call without a timeout timed out: {error}")
+            law("errors", hurry, f"a call without a timeout timed out: {error}")
             model.broken = model.impatient = True
         elif isinstance(error, WorkerDied):
-            _law("errors", rows in model.blocks and model.may_die(rows), f"envs {rows} were not killed: {error}")
+            law("errors", rows in model.blocks and model.may_die(rows), f"envs {rows} were not killed: {error}")
             model.died(rows)
         elif struck and "KeyboardInterrupt" in str(error):
             for row in rows:
                 model.struck(row)
         else:
             right = isinstance(error, ValueError) and len(rows) == 1 and model.must_raise(rows[0])
-            _law("errors", right, f"envs {rows} had no order to fail: {error!r}")
+            law("errors", right, f"envs {rows} had no order to fail: {error!r}")
             model.failed(rows[0])
 
     def _receive_all(self) -> None:
@@ -248,7 +244,7 @@ class Calls(RuleBasedStateMachine):
                 self._failed(error, struck=True)
             else:
                 self._deliver(step.env_ids.tolist(), *step)
-        _law("bound", False, "after an interrupt recv() does not end")
+        law("bound", False, "after an interrupt recv() does not end")
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
@@ -261,7 +257,7 @@ class Calls(RuleBasedStateMachine):
             return
         self.pids = pids
         homes = sorted(tuple(row for row in EVERYONE if pids[row] == pid) for pid in set(pids) - {os.getpid()})
-        _law("processes", homes == self.model.blocks, f"envs share processes as {homes}, want {self.model.blocks}")
+        law("processes", homes == self.model.blocks, f"envs share processes as {homes}, want {self.model.blocks}")
         self.remains.replaced(set(before) - set(pids))
 
     def _close(self) -> None:
@@ -272,9 +268,8 @@ class Calls(RuleBasedStateMachine):
 
     def _call(self, name: str, call: Callable[[], Any], refusal: Any = None) -> tuple[Any, Any]:
         """Result and error of a call, which must return in time and raise only documented errors."""
-        refusal = (
-            ClosedError if self.closed and refusal is not UnsupportedError and type(refusal) is not tuple else refusal
-        )
+        if self.closed and refusal is not UnsupportedError and type(refusal) is not tuple:
+            refusal = ClosedError
         started, box, error = time.monotonic(), [None], None
         try:
             if self.moment is None:
@@ -284,20 +279,20 @@ class Calls(RuleBasedStateMachine):
         except VecenvError as raised:
             error = raised
         except Exception as raised:
-            _law("errors", isinstance(raised, Interrupted), f"{name} raised {raised!r}")
+            law("errors", isinstance(raised, Interrupted), f"{name} raised {raised!r}")
             self._check_bound(name, started)
             raise
         result = box[0]
         self._check_bound(name, started)
         if refusal is not None:
-            _law("order", isinstance(error, refusal), f"{name} must raise {refusal}, got {error or result!r}")
+            law("order", isinstance(error, refusal), f"{name} must raise {refusal}, got {error or result!r}")
             self.setting.tally["refusals"] += 1
         self.setting.tally["calls"] += 1
         return result, error
 
     def _check_bound(self, name: str, started: float) -> None:
         took = time.monotonic() - started
-        _law("bound", took < self.setting.bound, f"{name} took {took:.2f} s, allowed are {self.setting.bound} s")
+        law("bound", took < self.setting.bound, f"{name} took {took:.2f} s, allowed are {self.setting.bound} s")
 
     def _keep(self, *arrays: np.ndarray) -> None:
         self.kept = [*self.kept[-20:], *((array, array.copy()) for array in arrays)]

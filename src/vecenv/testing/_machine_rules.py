@@ -24,7 +24,7 @@ from vecenv.errors import (
     VecenvError,
 )
 from vecenv.testing._interrupting import Interrupted
-from vecenv.testing._laws import _law
+from vecenv.testing._laws import law
 from vecenv.testing._machine_calls import COUNT, EVERYONE, Calls, agree
 from vecenv.testing._machine_model import UNKNOWN, Work
 from vecenv.testing._obedient_env import EXIT, RAISE, SLOW
@@ -131,10 +131,10 @@ class Machine(Calls):
             self._failed(error)
             return
         wanted = [row.bonus for row in self.model.rows]
-        _law("calls", agree(wanted, found), f"get_attr gave {found}, want {wanted}")
+        law("calls", agree(wanted, found), f"get_attr gave {found}, want {wanted}")
         if not self.setting.native:
             found, error = self._call("call", lambda: self.envs.call("poke", value))
-            _law("calls", found == tuple(row + value for row in EVERYONE), f"call gave {found or error!r}")
+            law("calls", found == tuple(row + value for row in EVERYONE), f"call gave {found or error!r}")
 
     @rule(row=st.sampled_from(EVERYONE))
     def kill(self, row: int) -> None:
@@ -242,12 +242,9 @@ class Machine(Calls):
             return False
         model.pending = {}
         free = asked.keys() <= work.keys() and model.refuse_step(None) is None
-        _law("order", free, "a step after an interrupt ignored what is pending or lost")
+        law("order", free, "a step after an interrupt ignored what is pending or lost")
         model.sent(model.plan_step(EVERYONE, zeros.tolist()))
-        if error is None:
-            self._deliver(EVERYONE, *result)
-        else:
-            self._failed(error)
+        self._compare_step(EVERYONE, result, error)
         return True
 
     def _reset_missing(self, work: dict[int, Work]) -> None:
@@ -262,10 +259,7 @@ class Machine(Calls):
             result, error = self._call("step", lambda: self.envs.step(np.array(zeros), ids))
             if not isinstance(error, NotResetError):
                 model.sent(model.plan_step(ids, zeros))
-                if error is None:
-                    self._deliver(ids, *result)
-                else:
-                    self._failed(error)
+                self._compare_step(ids, result, error)
                 return
         model.pending = left
         self._reset_everything(None)
@@ -279,4 +273,4 @@ class Machine(Calls):
             if not model.pending and all(row.ready for row in model.rows):
                 return
             first = False
-        _law("bound", False, "after an interrupt no reset ends")
+        law("bound", False, "after an interrupt no reset ends")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from vecenv.testing._laws import _law
+from vecenv.testing._laws import law
 
 _PROC = Path("/proc")
 _PATIENCE = 2.0
@@ -30,12 +30,12 @@ class Remains:
     def check(self, pids: Iterable[int]) -> None:
         """Check that nothing new is left: these processes and those that they replaced are gone."""
         ended = self._replaced | set(pids) - {os.getpid()}
-        _law("remains", _soon(lambda: not any(map(is_alive, ended))), f"some processes of {sorted(ended)} still run")
-        _law("remains", _soon(lambda: not self._new_threads()), f"threads are left: {self._new_threads()}")
+        law("remains", _soon(lambda: not any(map(is_alive, ended))), f"some processes of {sorted(ended)} still run")
+        law("remains", _soon(lambda: not self._new_threads()), f"threads are left: {self._new_threads()}")
         if self._new_descriptors():
             gc.collect()  # shared memory is released with the last array in it
         left = self._new_descriptors()
-        _law("remains", not left, f"open files are left: {left}")
+        law("remains", not left, f"open files are left: {left}")
 
     def _new_threads(self) -> set[threading.Thread]:
         return set(threading.enumerate()) - self._threads

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from vecenv._front.infos import rows_of_arrays
 from vecenv.errors import EnvError, NothingPendingError
 from vecenv.testing._difference import difference
-from vecenv.testing._laws import _law
+from vecenv.testing._laws import law
 
 SEED = st.integers(0, 2**32 - 1)
 _HOME = re.compile(r" \((?:worker|thread|actor)[^)]*\)|; after [^ ]+ s(?=;)")
@@ -28,16 +28,7 @@ Rows = dict[int, Any]
 
 @dataclass
 class Pair:
-    """Settings of a run of the machine.
-
-    Attributes:
-        builds: functions that make the two vector envs of a variant.
-        variants: arguments of these functions.
-        calls: names and arguments of calls to make.
-        attributes: attributes to set, and their values.
-        asynchronous: whether they have `send` and `recv`.
-        tally: counts of what happened.
-    """
+    """Arguments of `check_same`; `tally` counts what happened."""
 
     builds: tuple[Callable[[Any], Any], Callable[[Any], Any]]
     variants: Sequence[Any]
@@ -212,7 +203,7 @@ class SameMachine(RuleBasedStateMachine):
         if isinstance(one, dict):
             one, other = sorted(one.items()), sorted(other.items())
         found = difference(one, other, name)
-        _law("sameness", found is None, f"the first and the second vector env differ: {found}")
+        law("sameness", found is None, f"the first and the second vector env differ: {found}")
         self.pair.tally["calls"] += 1
         self.pair.tally["errors"] += "Error" in repr(one)[:20]
 

@@ -111,12 +111,12 @@ class Model:
         wrong = got != wanted
         if not wrong.any():
             return
-        spoilt = np.isnan(got) if got.dtype.kind == "f" and name != "final_obs" else np.zeros_like(wrong)
+        spoilt = np.isnan(got) & (name != "final_obs")
         if spoilt.any():  # these are faults of the env: NaN in rewards and in the noise
             if got.ndim == 2:
                 spoilt[:, :_NOISE] = False
             self.faults["NaN"] += int(spoilt.sum())
-        wrong &= ~spoilt & ~_both_nan(got, wanted)
+        wrong &= ~spoilt & ~(np.isnan(got) & np.isnan(wanted))
         bad = np.flatnonzero(wrong.reshape(len(rows), -1).any(axis=1))
         if len(bad):
             place = int(bad[0])
@@ -125,9 +125,3 @@ class Model:
                 f"({len(bad)} wrong rows in this step; episode {self._episode[rows[place]]}, "
                 f"step {self._step[rows[place]]}; observations are env, episode, step, action, noise)"
             )
-
-
-def _both_nan(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    if got.dtype.kind != "f":
-        return np.zeros(got.shape, np.bool_)
-    return np.isnan(got) & np.isnan(wanted)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from vecenv.engines.recording.files import MOST_FILES
@@ -13,16 +11,6 @@ from vecenv.recording import Recording
 
 _UNRECORDED = ("NaN", "RestartLimit")
 """Faults without a file of their own: NaN is allowed here, and the limit is reported with the last failure."""
-
-
-@contextlib.contextmanager
-def temporary(wanted: bool) -> Iterator[Path | None]:
-    """A temporary folder for recordings, if wanted."""
-    if not wanted:
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="vecenv-soak-") as folder:
-        yield Path(folder)
 
 
 def look(folder: Path, faults: Mapping[str, int]) -> tuple[list[str], str]:

@@ -15,6 +15,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,8 +31,8 @@ from vecenv.errors import RestartLimit
 from vecenv.testing._fault_env import FaultEnv
 from vecenv.testing._soak_gauges import PROC, Gauges, family
 from vecenv.testing._soak_model import Model
-from vecenv.testing._soak_recordings import look, temporary
-from vecenv.testing._soak_report import Report, Sample
+from vecenv.testing._soak_recordings import look
+from vecenv.testing._soak_report import COUNTED, Report, Sample
 
 LENGTH = 20
 TIMEOUT = 1.0
@@ -39,7 +40,6 @@ _EASY = {"raise": 4.0, "obs-nan": 1.0, "reward-nan": 1.0}
 _HARD = {"kill": 1.5, "segfault": 1.5, "hang": 1.0}
 _CALIBRATION = 2.0
 """At most this many seconds without faults, to measure how fast the envs are."""
-LEAKS = ("none", "descriptors", "memory", "threads", "shared")
 
 
 class LeakingEnv(FaultEnv):
@@ -76,6 +76,7 @@ _TAKE: dict[str, Callable[[], Any]] = {
     "threads": _thread,
     "shared": _block,
 }
+LEAKS = ("none", *_TAKE)
 
 
 def soak(
@@ -123,10 +124,11 @@ def soak(
     options: dict[str, Any] = {"engine": engine, "on_error": "restart", "autoreset": "same-step", "check_finite": "off"}
     if registry.is_parallel(engine):
         options["workers"] = min(workers, envs)
-    if engine == "process":
+    has_processes = engine in registry.having("context")
+    if has_processes:
         options |= {"context": context, "timeout": TIMEOUT}
     before: Gauges | None = None
-    with temporary(record) as folder:
+    with tempfile.TemporaryDirectory(prefix="vecenv-soak-") if record else contextlib.nullcontext() as folder:
         if folder is not None:
             options |= {"record": "last-episode", "record_folder": folder}
         run = _Run(report, envs, seed, partial(make_envs, **options), tell, until)
@@ -135,7 +137,7 @@ def soak(
                 rate = run.speed(min(_CALIBRATION, 6 * minutes) if faults_per_minute else 0.0)
                 gc.collect()
                 before = Gauges.read()
-                kinds = {**_EASY, **(_HARD if engine == "process" else {})}
+                kinds = {**_EASY, **(_HARD if has_processes else {})}
                 report.settings["p"] = p = min(faults_per_minute / 60 / max(rate, 1.0), 0.01)
                 fault = {"kind": kinds, "env": None, "p": p, "seed": seed, "length": LENGTH, "seconds": 600.0}
                 factories = FaultEnv.many(envs, **fault)
@@ -148,7 +150,7 @@ def soak(
         except Exception as error:  # report what was found before the error
             report.failures.append(f"{type(error).__name__}: {error}")
         if folder is not None and report.samples:
-            wrong, said = look(folder, report.samples[-1].faults)
+            wrong, said = look(Path(folder), report.samples[-1].faults)
             report.failures += wrong
             report.notes.append(said)
     report.judge()
@@ -274,10 +276,9 @@ def _left_behind(before: Gauges, seconds: float = 3.0) -> list[str]:
     while len(family()) > before.processes and time.monotonic() < deadline:
         time.sleep(0.02)
     after = Gauges.read()
-    names = ("processes", "descriptors", "threads", "shared")
     return [
         f"{name} after close(): {getattr(after, name)}, before: {getattr(before, name)}"
-        for name in names
+        for name in COUNTED
         if getattr(after, name) > getattr(before, name)
     ]
 
