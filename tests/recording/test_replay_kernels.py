@@ -160,7 +160,7 @@ def test_another_kernel_is_refused():
     made = slide(steps=5)
     with pytest.raises(ConfigError, match="the recording is of another kernel than CartPole-v1 is now"):
         vecenv.replay(made, "CartPole-v1")
-    with pytest.raises(ConfigError, match="the recording is of a kernel, and 'LunarLander-v3' is none"):
+    with pytest.raises(ConfigError, match="the recording is of a kernel, and 'LunarLander-v3' is not one"):
         vecenv.replay(made, "LunarLander-v3")
     columns = {**made.start["columns"], "S_x": np.float32(1).reshape(())}
     with pytest.raises(ConfigError, match="x does not fit"):

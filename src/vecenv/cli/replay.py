@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import bdb
 import os
-import platform
 import sys
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +32,7 @@ from vecenv.cli._films import FPS, check_film, checked_frame, drawing, open_film
 from vecenv.cli._options import Flag, Optional, Pairs, pairs
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import find_env
+from vecenv.engines.recording.episodes import versions
 from vecenv.engines.recording.recording import Recording
 from vecenv.errors import ConfigError, UnsafeFile
 from vecenv.recording._builds import title_of
@@ -118,12 +119,8 @@ def _replayed(recording: Recording, options: Options) -> tuple[Replay, Path | No
     if options.video is None:
         return replay(recording, **how), None
     title = title_of(recording.build)
-    film = _Film(options.video, title, recording.steps)
-    try:
-        with drawing(title):
-            outcome = replay(recording, on_step=film.take, render_mode="rgb_array", **how)
-    finally:
-        film.close()
+    with closing(_Film(options.video, title, recording.steps)) as film, drawing(title):
+        outcome = replay(recording, on_step=film.take, render_mode="rgb_array", **how)
     return outcome, options.video if film.has_frames else None
 
 
@@ -208,13 +205,7 @@ def _start(recording: Recording) -> str:
 
 def _other_versions(recording: Recording) -> str:
     """Versions that differ from the recorded ones."""
-    import gymnasium
-    import numpy as np
-
-    from vecenv._util.version import __version__
-
-    now = {"vecenv": __version__, "gymnasium": gymnasium.__version__, "numpy": np.__version__}
-    now["python"] = platform.python_version()
+    now = versions()
     return ", ".join(
         f"{name} {then} (here {now[name]})"
         for name, then in recording.versions.items()

@@ -1,4 +1,4 @@
-"""The flight recorder: what is needed to run an env's episode again, as a file of data."""
+"""Recordings of failed episodes, files of plain data, and running such an episode again."""
 
 from vecenv.engines.recording.recording import Recording
 from vecenv.recording._replay import replay

@@ -1,4 +1,4 @@
-"""Making the env of a recording again. A file names code; none of it is imported or called without trust."""
+"""Make the env of a recording again. Code that the file names is imported and called only if the user trusts it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vecenv.engines.python.envs import Factory
 from vecenv.engines.recording.recording import Recording
 from vecenv.errors import ConfigError, UnknownEnv, UnsafeFile
 from vecenv.mujoco._registry import find_task
-from vecenv.recording._kernel_state import begun_env
+from vecenv.recording._kernel_state import env_at_start
 from vecenv.recording._scripts import Script
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]")
@@ -28,13 +28,7 @@ _Scripts = Callable[[str], Script]
 
 @dataclass(frozen=True)
 class Parts:
-    """What an env is made of.
-
-    Attributes:
-        source: what `vecenv.make` takes for one env.
-        kwargs: its constructor arguments.
-        wrappers: around it.
-    """
+    """What an env is made of: what `vecenv.make` takes for one env, its constructor arguments, and its wrappers."""
 
     source: Any
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -42,30 +36,25 @@ class Parts:
 
 
 def factory_of(recording: Recording, parts: Parts, render_mode: str | None = None) -> Factory:
-    """What makes the env of a recording, ready for its reset.
-
-    Args:
-        recording: of the env.
-        parts: of the env, from the recording or from the user.
-        render_mode: the env's, None for none.
+    """A function that makes the env of a recording; its `reset` begins the recorded episode.
 
     Raises:
-        ConfigError: it cannot be made; the message says why.
+        ConfigError: the env cannot be made; the message says why.
     """
     kwargs = {**parts.kwargs, **recording.options.get("build_kwargs", {})}
     if recording.start["kind"] == "kernel-state":
-        return functools.partial(begun_env, recording, parts.source, kwargs, render_mode)
+        return functools.partial(env_at_start, recording, parts.source, kwargs, render_mode)
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
     return resolve(parts.source, 1, kwargs, parts.wrappers or None, {}).env_fns[0]
 
 
 def parts_of(build: Mapping[str, Any], trust: bool) -> Parts:
-    """What a recording says that its env is made of.
+    """The parts of an env, from the description in its recording.
 
     Raises:
-        UnsafeFile: it names code that would have to be imported or called, and is not trusted.
-        ConfigError: it does not say, or what it names is not there.
+        UnsafeFile: the file names code that would have to be imported or called, and is not trusted.
+        ConfigError: the description is incomplete, or names something that does not exist here.
     """
     unknown = [part for part in (build, *build.get("wrappers", [])) if part["kind"] == "unknown"]
     if unknown:
@@ -86,7 +75,7 @@ def parts_of(build: Mapping[str, Any], trust: bool) -> Parts:
             "trust whoever wrote the file, pass trust=True (--trust); or say yourself what makes the env, with its "
             f"arguments and wrappers: env=... (--env {_example(build)})"
         )
-    scripts = functools.cache(Script)  # the env and its wrappers are to see the same classes
+    scripts = functools.cache(Script)  # the env and its wrappers must use the same classes
     if build["kind"] == "reference":
         source, kwargs = _called(build, scripts), {}
     elif build["kind"] == "kernel":
@@ -97,7 +86,7 @@ def parts_of(build: Mapping[str, Any], trust: bool) -> Parts:
 
 
 def _is_known(build: Mapping[str, Any]) -> bool:
-    """Whether the env is one that this process, or what is installed, has under a plain id."""
+    """Whether the env is registered here, or in an installed package, under a plain id."""
     id = build.get("id")
     if build["kind"] == "reference" or id is None or (":" in id and not id.startswith(f"{NAMESPACE}:")):
         return False
@@ -109,7 +98,7 @@ def _is_known(build: Mapping[str, Any]) -> bool:
 
 
 def _names_in(value: Any) -> list[str]:
-    """Texts among arguments that look like names of code: some envs import what they are given so."""
+    """Texts in the arguments that look like `module:name`: some envs import what such an argument names."""
     if isinstance(value, dict):
         return [name for part in value.values() for name in _names_in(part)]
     if isinstance(value, (list, tuple)):
@@ -118,7 +107,7 @@ def _names_in(value: Any) -> list[str]:
 
 
 def _id_or_spec(build: Mapping[str, Any], scripts: _Scripts) -> str | EnvSpec:
-    """An id that is registered as it was, or a spec like the one that was used."""
+    """The id, if it is registered as it was when the episode was recorded; else a spec as it was then."""
     id = build["id"]
     module, sign, _ = id.rpartition(":")
     if sign and not _is_known(build):
@@ -132,8 +121,11 @@ def _id_or_spec(build: Mapping[str, Any], scripts: _Scripts) -> str | EnvSpec:
         return id
     if known is None and not build.get("entry_point"):
         raise UnknownEnv(f"{module} registers no {id!r}; pass env=... (--env)")
-    own: Any = _called({"where": build["entry_point"], **_file(build)}, scripts) if known is None else None
-    spec = EnvSpec(plain, entry_point=own) if known is None else copy.deepcopy(known)
+    if known is None:
+        own: Any = _imported({"where": build["entry_point"], "file": build.get("file")}, scripts)
+        spec = EnvSpec(plain, entry_point=own)
+    else:
+        spec = copy.deepcopy(known)
     for name in ("max_episode_steps", "order_enforce", "disable_env_checker"):
         if name in build:
             setattr(spec, name, build[name])
@@ -141,7 +133,7 @@ def _id_or_spec(build: Mapping[str, Any], scripts: _Scripts) -> str | EnvSpec:
 
 
 def _called(part: Mapping[str, Any], scripts: _Scripts) -> Callable[..., Any]:
-    """What a reference stands for, with its arguments."""
+    """The object that a reference names, with its arguments bound."""
     found = _imported(part, scripts)
     args, kwargs = part.get("args", []), part.get("kwargs", {})
     return functools.partial(found, *args, **kwargs) if args or kwargs else found
@@ -168,7 +160,7 @@ def _imported(part: Mapping[str, Any], scripts: _Scripts) -> Any:
 
 
 def _main(file: str | None, path: str, scripts: _Scripts) -> Any:
-    """The script that the env came from: this one, or another."""
+    """The script that defined the env: the running one, or another."""
     main, name = sys.modules["__main__"], path.partition(".")[0]
     here = getattr(main, "__file__", None)
     if hasattr(main, name) and (file is None or here is None or Path(here).resolve() == Path(file)):
@@ -179,7 +171,7 @@ def _main(file: str | None, path: str, scripts: _Scripts) -> Any:
 
 
 def title_of(build: Mapping[str, Any]) -> str:
-    """The env in few words: its id, where it is defined, or what it looked like."""
+    """A short name of the env: its id, where it is defined, or its repr."""
     if build["kind"] == "unknown":
         return str(build["repr"])
     id, where = build.get("id"), build.get("where") or build.get("entry_point")
@@ -194,12 +186,8 @@ def _reference(part: Mapping[str, Any]) -> str:
     return f"{where} in {file}" if file else where
 
 
-def _file(build: Mapping[str, Any]) -> dict[str, Any]:
-    return {"file": build["file"]} if build.get("file") else {}
-
-
 def _example(build: Mapping[str, Any]) -> str:
-    """What makes the env as it was: its id or its class if that is all of it, else a function of the user."""
+    """An argument of --env: the env's id or class, or a function if it needs arguments or wrappers."""
     where = str(build.get("where") or "__main__")
     if any(build.get(name) for name in ("args", "kwargs", "params", "wrappers")):
         return "module:function"

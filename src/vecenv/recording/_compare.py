@@ -1,4 +1,4 @@
-"""What an env returns now beside what it returned then, bit for bit."""
+"""Compare what an env returns now with what was recorded, bit by bit."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from vecenv.engines.recording.recording import Column, Recording
 from vecenv.errors import ConfigError
 
 TOLERANCE = 1e-3
-"""Relative and absolute, of numbers that came from a kernel with precision="fast"."""
+"""Relative and absolute tolerance for numbers of a kernel with precision="fast"."""
 
 
 def is_fast(recording: Recording) -> bool:
-    """Whether the numbers come from native code that is not bit-equal to Python."""
+    """Whether the recorded numbers may differ in some bits from those of Python."""
     return recording.build.get("precision") == "fast"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first thing that is not as it was.
+    """The first value of a replay that differs from the recording.
 
     Attributes:
-        step: after how many steps; 0 is the reset.
+        step: number of steps before it; 0: the result of the reset.
         field: "obs" (with the key of a Dict: "obs.camera"), "reward", "terminated" or "truncated".
-        got: now.
-        want: then. Both are digests, as text, where the recording holds no more of an observation.
+        got, want: the value now, and the recorded one. Both are digests, as text, if only the digest of an observation
+            was recorded.
     """
 
     step: int
@@ -56,10 +56,10 @@ class Difference:
 
 
 class Comparison:
-    """Holds the one row of a batch against a recording.
+    """Compares a batch of one row with a recording.
 
     Raises:
-        ConfigError: the env has other spaces than the one that was recorded.
+        ConfigError: the env has other spaces than the recorded one.
     """
 
     def __init__(self, recording: Recording, batch: Batch) -> None:
@@ -72,14 +72,14 @@ class Comparison:
         _check_fits(batch.observation_layout, recording.obs_paths, plain, "observations")
 
     def first_difference(self, step: int) -> Difference | None:
-        """What differs after this step (0: the reset), None if nothing does or nothing was recorded of it."""
+        """The first difference after this step (0: the reset); None if there is none or nothing was recorded."""
         for field, got, want in self._fields(step):
             if not self._same(got, want):
                 return Difference(step, field, got, want)
         return None
 
     def not_finite(self) -> str | None:
-        """Which number of the row is none, None if all are."""
+        """The first number that is NaN or infinite, as text; None if all are finite."""
         paths = self._recording.obs_paths
         obs = zip(paths, self._batch.obs, strict=True)
         columns = [*((_named(path), column) for path, column in obs), ("reward", self._batch.reward)]
@@ -144,7 +144,7 @@ def _nearly(got: Any, want: Any) -> bool:
 
 
 def _same_numbers(got: Any, want: Any) -> np.ndarray:
-    """Where the bits are equal. One NaN is as good as another: processors disagree on their signs."""
+    """Where the bits are equal. Any two NaNs count as equal: their signs differ between processors."""
     same = np.asarray(got == want)
     if np.asarray(got).dtype.kind not in "fc":
         return same

@@ -1,4 +1,4 @@
-"""Try what may end this process or never return: in a copy of it, which is watched."""
+"""Run a call that may kill or hang the process, in a forked copy of it."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from vecenv.recording._stage import STAGE
 _RETURNED = b"returned"
 _LOOK_EVERY = 0.005
 _GRACE = 0.5
-"""Seconds that a copy has to write where it hangs."""
+"""Seconds that a hanging copy has to write its stack."""
 _LONGEST_STACK = 64_000
 _WRITE_STACK = getattr(signal, "SIGRTMAX", signal.SIGUSR2)
-"""Asks a copy where it is. faulthandler answers in its signal handler, also while the env holds the GIL.
+"""Makes a copy write its stack: faulthandler does that in its signal handler, also while the env holds the GIL.
 
-Its timer would not do: if the process that is copied has set one, as pytest's `faulthandler_timeout` does, then setting
+faulthandler's timer cannot be used: if this process has set one, as pytest's `faulthandler_timeout` does, then setting
 it in the copy waits for a thread that the copy does not have.
 """
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a trial ended.
+    """How a call in a forked copy ended.
 
     Attributes:
-        kind: "returned" (or raised: that can be done again here), "died" or "hung".
-        exitcode: of one that died; minus the signal's number if it was a signal.
-        stack: where it was, as far as known.
+        kind: "returned" (or raised, which the caller can repeat here), "died" or "hung".
+        exitcode: exit code of a copy that died; minus the signal's number if a signal killed it.
+        stack: its stack, as far as known.
     """
 
     kind: Literal["returned", "died", "hung"]
@@ -46,43 +46,38 @@ class Ending:
 
     @property
     def signal(self) -> str | None:
-        """Name of the signal that it died of."""
-        return signal_name(self.exitcode)
+        """Name of the signal that killed the copy, None if none did."""
+        if self.exitcode is None or self.exitcode >= 0:
+            return None
+        try:
+            return signal.Signals(-self.exitcode).name
+        except ValueError:
+            return f"signal {-self.exitcode}"
 
 
-def signal_name(exitcode: int | None) -> str | None:
-    """The signal of a negative exit code, by its name."""
-    if exitcode is None or exitcode >= 0:
-        return None
-    try:
-        return signal.Signals(-exitcode).name
-    except ValueError:
-        return f"signal {-exitcode}"
-
-
-def try_out(action: Callable[[], Any], seconds: float) -> Ending:
-    """Do something in a copy of this process and throw away what it changes.
+def run_forked(action: Callable[[], Any], seconds: float) -> Ending:
+    """Call `action` in a forked copy of this process, whose changes are lost.
 
     Args:
-        action: what to do.
-        seconds: after these it hangs, and the copy is killed.
+        action: the function to call.
+        seconds: seconds after which it counts as hung and the copy is killed.
 
     Raises:
-        UnsupportedError: this platform cannot copy a process.
+        UnsupportedError: this platform has no fork.
     """
     if not hasattr(os, "fork"):
         raise UnsupportedError(
-            "what ended a worker is tried in a copy of this process, which needs Linux or macOS; use --pdb to stop "
-            "before it"
+            "the step that ended a worker runs in a forked copy of this process, which needs Linux or macOS; use "
+            "--pdb to stop before it"
         )
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as stack:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python 3.12 warns of threads; the copy has none of them and needs none
+            warnings.simplefilter("ignore")  # Python 3.12 warns about threads; the copy has none and needs none
             child = os.fork()
         if child == 0:
-            _in_the_copy(action, answer.fileno(), stack.fileno())
+            _run_in_copy(action, answer.fileno(), stack.fileno())
         status = _wait(child, seconds)
         if status is None:
             return Ending("hung", None, _text(stack))
@@ -92,9 +87,9 @@ def try_out(action: Callable[[], Any], seconds: float) -> Ending:
         return Ending("died", os.waitstatus_to_exitcode(status), _text(stack))
 
 
-def _in_the_copy(action: Callable[[], Any], answer: int, stack: int) -> NoReturn:
+def _run_in_copy(action: Callable[[], Any], answer: int, stack: int) -> NoReturn:
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits, which then ends this one
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent kills this process
         faulthandler.enable(stack, all_threads=False)
         faulthandler.register(_WRITE_STACK, stack, all_threads=False)
         with contextlib.suppress(BaseException):
@@ -105,7 +100,7 @@ def _in_the_copy(action: Callable[[], Any], answer: int, stack: int) -> NoReturn
 
 
 def _wait(child: int, seconds: float) -> int | None:
-    """The status of a child that ended; None if it did not within `seconds`: then it wrote its stack and was killed."""
+    """The exit status of a child; None if it did not end within `seconds`, wrote its stack and was killed."""
     deadline, late = time.monotonic() + seconds, False
     try:
         while True:
@@ -126,7 +121,7 @@ def _wait(child: int, seconds: float) -> int | None:
 
 
 def _text(file: Any) -> str:
-    """What faulthandler wrote, up to where the env was called."""
+    """The stack that faulthandler wrote, up to the call of the env."""
     file.seek(0)
     lines = file.read(_LONGEST_STACK).decode(errors="replace").splitlines()
     places = (place for place, line in enumerate(lines) if STAGE in line)

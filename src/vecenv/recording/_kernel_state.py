@@ -1,4 +1,4 @@
-"""Kernels and MuJoCo tasks in plain Python, in the state that a recorded episode began with."""
+"""Python envs of kernels and MuJoCo tasks that begin an episode in a recorded state."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ from vecenv.kernel.language.fields import Record
 from vecenv.kernel.language.python import KernelEnv
 from vecenv.kernel.language.snapshot import generator
 from vecenv.mujoco._registry import find_task
-from vecenv.recording._painting import Painter
+from vecenv.recording._rendering import Renderer
 
 
-def begun_env(
+def env_at_start(
     recording: Recording, source: Any, kwargs: Mapping[str, Any], render_mode: str | None
 ) -> gymnasium.Env[Any, Any]:
     """A Python env of a kernel whose `reset` begins the recorded episode.
 
     Args:
-        recording: with the state of a kernel.
-        source: the kernel or task, its class or its id.
-        kwargs: its arguments; the model of a task is one.
-        render_mode: of the env.
+        recording: a recording with the state of a kernel.
+        source: the kernel or task: its class or its id.
+        kwargs: its arguments, such as the model of a task.
+        render_mode: render mode of the env.
 
     Raises:
-        ConfigError: the source is no kernel, or not the one that was recorded.
+        ConfigError: the source is not a kernel, or not the recorded one.
     """
     kernel = _kernel(source, kwargs)
     columns = recording.start["columns"]
     params = {name: _column(columns, kernel, f"P_{name}")[None] for name in kernel.params}
     own = [name for name in kernel.state if name not in kernel.shared]
     state = {name: _column(columns, kernel, f"S_{name}") for name in own}
-    env: gymnasium.Env[Any, Any] = _Begun(kernel, params, state, _column(columns, kernel, "RNG"), render_mode)
+    env: gymnasium.Env[Any, Any] = _EnvAtStart(kernel, params, state, _column(columns, kernel, "RNG"), render_mode)
     limit = _limit(recording.build, kwargs)
-    return env if limit is None else _Limit(env, limit, int(_column(columns, kernel, "ELAPSED")))
+    return env if limit is None else _LimitAtStart(env, limit, int(_column(columns, kernel, "ELAPSED")))
 
 
-class _Limit(TimeLimit):
-    """A time limit of an episode that has had some steps: its state was set."""
+class _LimitAtStart(TimeLimit):
+    """A time limit whose count begins at `elapsed`: the recording may begin after `set_state`, in an episode."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], limit: int, elapsed: int) -> None:
         super().__init__(env, limit)
-        self._had = elapsed
+        self._elapsed_at_start = elapsed
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin the recorded episode."""
         result = super().reset(seed=seed, options=options)
-        self._elapsed_steps = self._had
+        self._elapsed_steps = self._elapsed_at_start
         return result
 
 
-class _Begun(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A kernel's env that begins one episode, over and over: that of the recording.
+class _EnvAtStart(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A kernel's Python env whose every `reset` begins the recorded episode.
 
     Args:
-        kernel: of the env.
-        params, state: columns of one row, and the row itself, as they were after the reset.
-        words: of the random stream, then.
-        render_mode: of the env; Gymnasium's env of the same id draws kernels that cannot.
+        kernel: kernel of the env.
+        params: columns of its parameters, of length one.
+        state: the fields of its state after the recorded reset.
+        words: state of its random stream after the recorded reset.
+        render_mode: render mode of the env. A kernel without `render` is drawn by Gymnasium's env of the same id.
     """
 
     def __init__(
@@ -79,17 +79,16 @@ class _Begun(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> None:
         self._is_task = hasattr(kernel, "task")
         draws = kernel.render is not None
-        super().__init__(_made(kernel, self._is_task, render_mode if draws else None))
+        super().__init__(_python_env(kernel, self._is_task, render_mode if draws else None))
         self._kernel_env: Any = self.env
         self._params, self._state, self._words = params, state, words
         self._last_action: Any = None
-        self._painter: Painter | None = None
+        self._renderer: Renderer | None = None
         if render_mode is not None and not draws:
-            self._painter = Painter(kernel.id, params, render_mode)
-            self.metadata = self._painter.metadata
+            self._renderer = Renderer(kernel.id, params, render_mode)
+            self.metadata = self._renderer.metadata
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin the recorded episode."""
         env = self._kernel_env
         if self._is_task:
             env.continue_from(self._params, self._state)
@@ -101,25 +100,22 @@ class _Begun(gymnasium.Wrapper[Any, Any, Any, Any]):
         return env._observe(), {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Apply an action."""
         self._last_action = action
         return self.env.step(action)
 
     def render(self) -> Any:
-        """Draw the env as it is now."""
-        if self._painter is None:
+        if self._renderer is None:
             return self.env.render()
-        return self._painter.draw(self._kernel_env.state, self._last_action)
+        return self._renderer.draw(self._kernel_env.state, self._last_action)
 
     def close(self) -> None:
-        """Close the env and what draws it."""
-        if self._painter is not None:
-            self._painter.close()
+        if self._renderer is not None:
+            self._renderer.close()
         self.env.close()
 
 
 def _limit(build: Mapping[str, Any], kwargs: Mapping[str, Any]) -> int | None:
-    """Steps of an episode: those that native code counted to, or what was asked of `gymnasium.make` (-1 for none)."""
+    """The time limit of the recorded env: the kernel's, or `max_episode_steps` of `gymnasium.make` (-1: no limit)."""
     if build["kind"] == "kernel" or kwargs.get("max_episode_steps") is None:
         return build.get("max_episode_steps")
     return None if kwargs["max_episode_steps"] == -1 else kwargs["max_episode_steps"]
@@ -131,15 +127,23 @@ def _kernel(source: Any, kwargs: Mapping[str, Any]) -> Kernel:
     kernel = find_build(source)[0] if task is None else task_kernel(task, kwargs)
     if kernel is None:
         raise ConfigError(
-            f"the recording is of a kernel, and {source!r:.100} is none; pass the kernel: its id or its class"
+            f"the recording is of a kernel, and {source!r:.100} is not one; pass the kernel: its id or its class"
         )
     return kernel
 
 
 def _column(columns: Mapping[str, np.ndarray], kernel: Kernel, name: str) -> np.ndarray:
-    """What was recorded of the row, if it is what the kernel has."""
-    fields = {"S": kernel.state, "P": kernel.params}.get(name[:1], {})
-    field = fields.get(name[2:])
+    """A recorded column.
+
+    Args:
+        columns: the recorded columns.
+        kernel: kernel of the env.
+        name: "S_" and a field of the state, "P_" and a parameter, "RNG" or "ELAPSED".
+
+    Raises:
+        ConfigError: it is missing, or does not have the type and shape that the kernel declares.
+    """
+    field = {"S": kernel.state, "P": kernel.params}.get(name[:1], {}).get(name[2:])
     found = columns.get(name)
     fits = found is not None and (field is None or found.dtype == field.dtype)
     if found is None or not fits or (field is not None and name[0] == "S" and found.shape != field.shape):
@@ -149,7 +153,7 @@ def _column(columns: Mapping[str, np.ndarray], kernel: Kernel, name: str) -> np.
     return found
 
 
-def _made(kernel: Any, is_task: bool, render_mode: str | None) -> KernelEnv:
+def _python_env(kernel: Any, is_task: bool, render_mode: str | None) -> KernelEnv:
     if not is_task:
         return KernelEnv(kernel, render_mode)
     from vecenv.mujoco._env import TaskEnv

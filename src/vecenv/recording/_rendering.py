@@ -1,4 +1,4 @@
-"""Pictures of kernels that cannot draw: Gymnasium's env of the same id, made to look like them."""
+"""Draw kernels that have no `render`, by Gymnasium's env of the same id."""
 
 from __future__ import annotations
 
@@ -10,58 +10,55 @@ import numpy as np
 
 from vecenv.errors import ConfigError
 
-_FACES = {1: "A", 10: "K"}
+_CARDS = {1: "A", 10: "K"}
 
 
-class Painter:
+class Renderer:
     """Draws the state of a kernel.
 
     Args:
-        id: of the kernel.
-        params: its parameters by name; the map of a lake is one.
-        render_mode: of Gymnasium's env.
+        id: id of the kernel.
+        params: its parameters by name, such as the map of a lake.
+        render_mode: render mode of Gymnasium's env.
 
     Raises:
-        ConfigError: there is nothing that could draw it.
+        ConfigError: no env of Gymnasium can draw it.
     """
 
     def __init__(self, id: str, params: Mapping[str, np.ndarray], render_mode: str) -> None:
-        pose = _POSES.get(id.partition("-")[0])
-        if pose is None:
+        set_state = _SETTERS.get(id.partition("-")[0])
+        if set_state is None:
             raise ConfigError(f"the kernel {id} defines no render(s, p), so there is nothing to see")
-        self._pose = pose
-        lake: dict[str, Any] = (
-            {"desc": ["".join(map(chr, row)) for row in params["desc"][0]]} if "desc" in params else {}
-        )
+        self._set_state = set_state
+        lake: dict[str, Any] = {}
+        if "desc" in params:
+            lake["desc"] = ["".join(map(chr, row)) for row in params["desc"][0]]
         self.env: Any = gymnasium.make(id, render_mode=render_mode, **lake).unwrapped
         self.metadata = self.env.metadata
         self.env.reset(seed=0)
 
     def draw(self, state: Any, action: Any) -> Any:
-        """A frame of a state, and of the action that led to it (None after a reset)."""
-        self._pose(self.env, state, action)
+        """A frame of a state and the action that led to it (None after a reset)."""
+        self._set_state(self.env, state, action)
         return self.env.render()
 
     def close(self) -> None:
-        """Free what drawing needs."""
+        """Close Gymnasium's env."""
         self.env.close()
 
 
-def _cart_pole(env: Any, s: Any, action: Any) -> None:
-    env.state = np.array([s.x, s.x_dot, s.theta, s.theta_dot])
+def _array(*fields: str) -> Callable[[Any, Any, Any], None]:
+    """For an env whose `state` is an array of these fields."""
 
+    def set_state(env: Any, s: Any, action: Any) -> None:
+        env.state = np.array([getattr(s, name) for name in fields])
 
-def _mountain_car(env: Any, s: Any, action: Any) -> None:
-    env.state = np.array([s.position, s.velocity])
+    return set_state
 
 
 def _pendulum(env: Any, s: Any, action: Any) -> None:
     env.state = np.array([s.theta, s.theta_dot])
     env.last_u = None if action is None else float(np.clip(action, -env.max_torque, env.max_torque)[0])
-
-
-def _acrobot(env: Any, s: Any, action: Any) -> None:
-    env.state = np.array([s.angle_1, s.angle_2, s.spin_1, s.spin_2])
 
 
 def _lake(env: Any, s: Any, action: Any) -> None:
@@ -77,18 +74,18 @@ def _taxi(env: Any, s: Any, action: Any) -> None:
 
 
 def _blackjack(env: Any, s: Any, action: Any) -> None:
-    """Totals as they are; a suit and a face, which the kernel does not know, are spades and a king."""
+    """The suit is always spades, and a ten is a king: the kernel knows only the totals."""
     env.player = [1, s.player_total - 1] if s.player_has_ace else [s.player_total]
     env.dealer, env.dealer_top_card_suit = [s.shown], "S"
-    env.dealer_top_card_value_str = _FACES.get(s.shown, str(s.shown))
+    env.dealer_top_card_value_str = _CARDS.get(s.shown, str(s.shown))
 
 
-_POSES: dict[str, Callable[[Any, Any, Any], None]] = {
-    "CartPole": _cart_pole,
-    "MountainCar": _mountain_car,
-    "MountainCarContinuous": _mountain_car,
+_SETTERS: dict[str, Callable[[Any, Any, Any], None]] = {
+    "CartPole": _array("x", "x_dot", "theta", "theta_dot"),
+    "MountainCar": _array("position", "velocity"),
+    "MountainCarContinuous": _array("position", "velocity"),
     "Pendulum": _pendulum,
-    "Acrobot": _acrobot,
+    "Acrobot": _array("angle_1", "angle_2", "spin_1", "spin_2"),
     "FrozenLake": _lake,
     "FrozenLake8x8": _lake,
     "CliffWalking": _cliff,
@@ -96,4 +93,4 @@ _POSES: dict[str, Callable[[Any, Any, Any], None]] = {
     "Taxi": _taxi,
     "Blackjack": _blackjack,
 }
-"""By the name in an id: how to put Gymnasium's env into a state."""
+"""By the name in an id: how to put Gymnasium's env into a state of the kernel."""

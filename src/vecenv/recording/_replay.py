@@ -1,4 +1,4 @@
-"""Running a recorded episode again: one env, in this process, held against what was recorded."""
+"""Run a recorded episode again: one env, in this process, compared with the recording."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from vecenv.engines.recording.recording import Recording
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError
 from vecenv.recording._builds import Parts, factory_of, parts_of
 from vecenv.recording._compare import Comparison
+from vecenv.recording._forked import Ending, run_forked
 from vecenv.recording._result import Failure, Replay, type_of
 from vecenv.recording._stage import Stage, trimmed
-from vecenv.recording._trial import Ending, try_out
 
 OnStep = Callable[[int, gymnasium.Env[Any, Any]], None]
 
 PATIENCE = 10.0
-_EVERYTHING = np.arange(1)
+_ONLY_ROW = np.arange(1)
 
 
 def replay(
@@ -45,28 +45,28 @@ def replay(
 ) -> Replay:
     """Run a recorded episode again, in this process, and compare every bit with the recording.
 
-    Observations, rewards and flags are compared after each step; the run goes on after a difference, and ends where the
-    recording does or with a failure. A kernel runs as plain Python, which a debugger can enter. The step that hung or
-    ended a worker is tried in a copy of this process first.
+    Observations, rewards and flags are compared after each step. The run continues after a difference and ends with the
+    recording, or with a failure. A kernel runs as plain Python, which a debugger can enter. If the recorded episode
+    ended because a worker hung or died, its last step first runs in a forked copy of this process.
 
     Args:
         file: a path, or a Recording.
-        env: what makes the env, wrappers included: anything that `vecenv.make` takes for one env. Default: as the
-            recording says.
+        env: what makes the env, wrappers included: anything that `vecenv.make` takes for one env. Default: what the
+            recording names.
         env_kwargs: constructor arguments for `env`.
         trust: whether code that the file names may be imported and run. Ids that are registered need no trust.
         on_step: called with 0 and the env after the reset, with k and the env after the k-th step.
-        render_mode: the env is made with it, for `on_step` to call `env.render()`.
-        stop_before: stop in pdb this many steps before the last recorded one has run; 1 is right before it. `env`,
-            `action` and `recording` are in scope, and the next line is `env.step(action)`.
-        patience: seconds after which a step that hung in the recording has hung again.
+        render_mode: render mode of the env, so that `on_step` can call `env.render()`.
+        stop_before: stop in pdb before one of the last steps: 1 stops before the last recorded step, 2 before the one
+            before it. `env`, `action` and `recording` are in scope, and the next line is `env.step(action)`.
+        patience: seconds after which a step counts as hung, if it hung in the recording.
 
     Raises:
         UnsafeFile: the file is damaged, or names code and is not trusted.
-        ConfigError: the recording cannot be replayed, or the env is another one.
+        ConfigError: the recording cannot be replayed, or the env is not the recorded one.
         EnvError: the env could not be made.
         OSError: the file cannot be read.
-        BdbQuit: the user left the debugger by `q`.
+        BdbQuit: the user left the debugger with `q`.
     """
     recording = file if isinstance(file, Recording) else Recording.load(_path(file))
     reason = recording.why_not_replayable
@@ -86,7 +86,7 @@ def replay(
 
 
 class _Run:
-    """One env and the recording that it is held to."""
+    """One env, and the recording that it is compared with."""
 
     def __init__(self, recording: Recording, factory: Factory) -> None:
         self._recording = recording
@@ -131,10 +131,10 @@ class _Run:
         return Replay(recording, max(done, 0), failure, difference)
 
     def _fatal(self, step: int, patience: float) -> Failure | None:
-        """Try the step that ended or stopped a worker; None if it does neither now."""
+        """Run the step that killed or hung a worker in a forked process; None if it returns there."""
         if _kind_of(self._recording) not in ("hung", "died"):
             return None
-        ending = try_out(functools.partial(self._advance, step), patience)
+        ending = run_forked(functools.partial(self._advance, step), patience)
         return None if ending.kind == "returned" else _failure_of(ending, step, patience)
 
     def _advance_or_fail(self, step: int) -> Failure | None:
@@ -164,7 +164,7 @@ class _Run:
         else:
             self._set_action(step - 1)
             batch.op[0] = Op.STEP
-        self._engine.send(_EVERYTHING)
+        self._engine.send(_ONLY_ROW)
         self._engine.recv(1)
 
     def _set_start(self) -> None:
@@ -182,7 +182,7 @@ class _Run:
     def _set_action(self, place: int) -> None:
         recording, batch = self._recording, self._engine.batch
         for column, recorded in zip(batch.actions, recording.actions, strict=True):
-            assert recorded is not None  # such a recording is not replayable
+            assert recorded is not None  # otherwise the recording is not replayable
             column[0] = recorded[place]
         if place in recording.given:
             batch.raw_actions[0] = recording.given[place]

@@ -1,4 +1,4 @@
-"""How a replay went."""
+"""The result of a replay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vecenv.recording._compare import TOLERANCE, Difference, is_fast
 Outcome = Literal["clean", "reproduced", "differs", "not reproduced"]
 
 _HINT = (
-    "the env does not follow from its start and its actions: look for random or np.random (use self.np_random), the "
+    "the env does not depend on its seed and its actions alone: look for random or np.random (use self.np_random), the "
     "time, files, or something it keeps from one episode to the next"
 )
 _HINT_OF_FAST = (
@@ -28,10 +28,10 @@ class Failure:
 
     Attributes:
         kind: "raised" (or returned something that cannot be used), "not-finite", "hung" or "died".
-        step: in which; 0 is the reset.
-        type: of what was raised; the signal or exit code of what died.
-        message: its text.
-        traceback: from the env on; where it was if it hung or died.
+        step: number of the step in which it happened; 0 is the reset.
+        type: name of the exception's class; the signal or exit code if the process died.
+        message: text of the exception.
+        traceback: traceback, beginning with the env's own code; the stack if it hung or died.
     """
 
     kind: Literal["raised", "not-finite", "hung", "died"]
@@ -51,14 +51,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Replay:
-    """How a replay went.
+    """The result of a replay.
 
     Attributes:
-        recording: what was replayed.
-        steps: how many were run, the failing one not included.
-        failure: what went wrong, None if nothing did.
-        difference: the first thing that was not as recorded, None if there is none.
-        given_env: whether the env was made by what the caller gave, not as the recording says.
+        recording: the recording that was replayed.
+        steps: number of steps that were run, without a failing one.
+        failure: what went wrong; None if nothing did.
+        difference: the first value that was not as recorded; None if there is none.
+        given_env: whether the caller passed the env, instead of using the recorded one.
     """
 
     recording: Recording
@@ -69,7 +69,7 @@ class Replay:
 
     @property
     def outcome(self) -> Outcome:
-        """In a word: "clean" if nothing went wrong, then and now."""
+        """Whether all was as recorded: "clean" if no failure was recorded, "reproduced" if the failure came again."""
         if self.difference is not None:
             return "differs"
         if not self.same_failure:
@@ -78,17 +78,17 @@ class Replay:
 
     @property
     def reproduced(self) -> bool:
-        """Whether every bit was as recorded, and the failure too if there was one."""
+        """Whether every bit was as recorded, and also the failure if there was one."""
         return self.outcome in ("clean", "reproduced")
 
     @property
     def same_failure(self) -> bool:
-        """Whether the recorded failure came where it did (or none, if none was recorded)."""
+        """Whether the recorded failure happened again in the same step, or none if none was recorded."""
         return _same_failure(self.recording, self.failure)
 
     @property
     def text(self) -> str:
-        """What happened, for people: what it is in the first line, more in the others."""
+        """What happened, as lines of text; the first line is the outcome."""
         steps = f"{self.steps} step{'s' * (self.steps != 1)}"
         fast = is_fast(self.recording)
         same = f"as recorded, within {100 * TOLERANCE:g} % (precision='fast')" if fast else "every bit as recorded"
@@ -125,7 +125,7 @@ class Replay:
 
 
 def recorded_failure(recording: Recording) -> str:
-    """What went wrong in the recording, in few words."""
+    """The recorded failure in a few words."""
     failure = recording.failure
     if failure is None:
         return "no failure"
@@ -147,7 +147,7 @@ def _same_failure(recording: Recording, failure: Failure | None) -> bool:
     if recorded is None or failure is None:
         return recorded is None and failure is None
     if recorded["kind"] == "not-finite" and recording.start["kind"] == "kernel-state" and failure.kind == "raised":
-        return True  # native code goes on with NaN, maybe unseen for a while, where Python says what it came from
+        return True  # native code continues with NaN, perhaps for many steps; Python raises where it is produced
     if failure.step != recording.steps:
         return False
     if recorded["kind"] in ("hung", "not-finite"):

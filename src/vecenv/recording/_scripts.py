@@ -1,4 +1,4 @@
-"""What a script defines, without what it does."""
+"""Import what a script defines, without running the rest of it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDe
 
 
 class Script:
-    """A module with what a script defines.
+    """The definitions of a script, as a module.
 
     Args:
-        file: of the script.
+        file: path of the script.
     """
 
     def __init__(self, file: str) -> None:
@@ -28,14 +28,14 @@ class Script:
         sys.path.insert(0, str(path.parent))  # as it was for the script
 
     def defining(self, name: str) -> ModuleType:
-        """The module, once it has this name.
+        """Run the script until it has defined `name`, and return the module.
 
-        The script is run up to where `name` is defined; of the rest only functions, classes, imports and constants
-        are, so that a training that follows does not begin. What is in `if __name__ == "__main__"` is not run at all,
-        and nothing is run twice, whatever is asked for next.
+        Of the statements after that, only imports and definitions of functions, classes and constants are run, so that
+        a training that follows does not start. Code in `if __name__ == "__main__"` is not run. Later calls for other
+        names do not run any statement twice.
         """
-        waiting, self._left = self._left, []
-        for node in waiting:
+        nodes, self._left = self._left, []
+        for node in nodes:
             if hasattr(self._module, name) and not _defines(node):
                 self._left.append(node)
                 continue
@@ -45,7 +45,7 @@ class Script:
 
 
 def _defines(node: ast.stmt) -> bool:
-    """Whether a statement does no more than define something: code, or names of plain values."""
+    """Whether a statement is an import, or defines a function, a class or a constant."""
     if isinstance(node, ast.Assign):
         names = [name for target in node.targets for name in getattr(target, "elts", [target])]
     elif isinstance(node, ast.AnnAssign):

@@ -1,4 +1,4 @@
-"""Where the debugger stops: around the env, in front of the call that comes next."""
+"""The wrapper in which the debugger stops, right before a call of the env."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import gymnasium
 from vecenv.engines.recording.recording import Recording
 
 STAGE = __file__
-"""What is called from this file is the env."""
+"""Functions that are called from this file belong to the env."""
 
 
 class Stage(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Hands calls on. Where it stops, `env`, `recording`, and `action` or `how` are in scope.
+    """Calls the env; stops in the debugger with `env`, `recording`, and `action` or `how` in scope.
 
     Attributes:
-        stops: whether the next call begins in the debugger.
+        stops: whether to stop before the next call.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], recording: Recording) -> None:
@@ -27,14 +27,13 @@ class Stage(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.stops = False
 
     def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode, with just the arguments that are given."""
+        """Begin an episode. Arguments that are not given are not passed on."""
         env, recording = self.env, self.recording  # noqa: F841  # for the debugger
         if self._stops_now():
             pdb.set_trace()
         return env.reset(**how)
 
     def step(self, action: Any) -> Any:
-        """Apply an action."""
         env, recording = self.env, self.recording  # noqa: F841  # for the debugger
         if self._stops_now():
             pdb.set_trace()
@@ -46,11 +45,11 @@ class Stage(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def trimmed(error: BaseException, outside: BaseException | None) -> str:
-    """The traceback of what an env raised, from the env on.
+    """The traceback of an env's exception, without the frames of the replay.
 
     Args:
-        error: what it raised.
-        outside: what was being handled around the replay, which has nothing to do with it.
+        error: the exception.
+        outside: an exception that was being handled when the replay began; it is left out too.
     """
     inner: BaseException | None = error
     while outside is not None and inner is not None and inner is not outside:

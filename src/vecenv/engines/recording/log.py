@@ -70,9 +70,9 @@ class Log:
         self._begin = np.zeros(count, np.int64)
         """By row, number of the entry that its episode began with; entries before the oldest are not kept."""
         self._unsettled: list[tuple[int, bytes]] = []
-        """Entries that `_begin` does not know of yet, and what rows noted: it is cheaper to look at many at once."""
+        """Number and `Received.began` of entries that are not in `_begin` yet: it is cheaper to add many at once."""
         self._latest: tuple[int, Rows, np.ndarray] = -1, self._begin[:0], self._begin[:0]
-        """The latest of those it knows of, the rows that began with it, and what those had begun with before."""
+        """Number of the latest entry in `_begin`, the rows that began an episode with it, and their `_begin` before."""
         self._entries: list[tuple[Any, ...]] = []
         self._first = 0
         self._limit = limit
