@@ -14,7 +14,7 @@ import pytest
 import vecenv
 from vecenv._batch.faults import restart_seed
 from vecenv.distributed import Fragment, Rollouts, rollout
-from vecenv.errors import ConfigError, EnvError, WorkerDied, WorkerTimeout
+from vecenv.errors import ConfigError, ConfigTypeError, EnvError, WorkerDied, WorkerTimeout
 from vecenv.testing import FaultEnv
 
 pytestmark = pytest.mark.usefixtures("cluster", "no_pauses")
@@ -179,6 +179,12 @@ def test_a_policy_that_fails_says_where_and_the_envs_begin_anew() -> None:
         assert len(next(rollouts.collect(3, "good")).reward) == 3
         with pytest.raises(ConfigError, match="steps"):
             rollouts.collect(0)
+
+
+@pytest.mark.parametrize(("name", "option"), [("copy", "copy"), ("batchsize", "batch_size")])
+def test_an_option_that_only_make_has_is_refused_without_suggesting_it(name: str, option: str) -> None:
+    with pytest.raises(ConfigTypeError, match=f"unknown argument '{name}': Rollouts does not have '{option}' of make"):
+        Rollouts("CartPole-v1", 2, policy, **{name: 1})
 
 
 def test_fast_actors_deliver_more_fragments() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -122,8 +122,7 @@ class FragmentActor(RowActor):
     def _first_after_restart(self, steps: int, weights: Any) -> tuple[Rollout, list[dict[str, Any]]]:
         """Collect after a restart: the first step reports the lost episodes. Compiled envs then run in native code."""
         self._last_seen = None
-        compiled = isinstance(self._engine.engine, CompiledEngine)
-        if not compiled:
+        if not isinstance(self._engine.engine, CompiledEngine):
             return self._loop(steps, weights)
         actions = self._front.action_space
         actions.seed(0)
@@ -140,25 +139,23 @@ class FragmentActor(RowActor):
         """Choose actions for all envs and step them, `steps` times."""
         front, batch = self._front, self._engine.batch
         out = _Layers(batch, steps, ops_of(front.autoreset_mode))
-        given = () if weights is None else (weights,)
+        args = () if weights is None else (weights,)
         for step in range(steps):
             if actions is None:
-                chosen = self._policy(batch.observation_layout.batched(batch.obs), *given, **self._rng)
+                chosen = self._policy(batch.observation_layout.batched(batch.obs), *args, **self._rng)
             else:
                 chosen = actions
             if isinstance(front.engine, SupportsExchange):
                 front._step_all(chosen)
             else:
-                infos = front._exchange_step(chosen, None).infos
-                out.note_faults(step, infos)
+                out.note_faults(step, front._exchange_step(chosen, None).infos)
             out.note(step)
         return out.rollout(), out.faults
 
     def _new_front(self, *, restarted: bool) -> VectorEnv:
         """A front over the engine; after a restart its rows need no reset."""
-        engine = self._engine
         mode = self._plan.autoreset
-        front = VectorEnv(decorate(engine, mode), autoreset=mode)
+        front = VectorEnv(decorate(self._engine, mode), autoreset=mode)
         if restarted:
             everyone = front._call_order.all_rows
             front._call_order.replaced(everyone, np.ones(len(everyone), np.bool_))
@@ -214,8 +211,8 @@ class _Layers:
     def note_faults(self, step: int, infos: dict[str, Any]) -> None:
         """Store the faults of envs that were built again."""
         for row in np.flatnonzero(infos.get("_fault", ())).tolist():
-            said = {key: _at(infos["fault"], key, row) for key in infos["fault"] if not key.startswith("_")}
-            self.faults.append({"step": step, **said})
+            fault = {key: column.tolist()[row] for key, column in infos["fault"].items() if not key.startswith("_")}
+            self.faults.append({"step": step, **fault})
 
     def rollout(self) -> Rollout:
         observation, action = self._batch.observation_layout, self._batch.action_layout
@@ -233,22 +230,10 @@ class _Layers:
         )
 
 
-def _at(reported: dict[str, Any], key: str, row: int) -> Any:
-    value = reported[key][row]
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _joined(first: Rollout, second: Rollout) -> Rollout:
     """Two consecutive rollouts of the same envs as one."""
-
-    def along_time(*pair: np.ndarray) -> np.ndarray:
-        return np.concatenate(pair)
-
-    def trees(name: str) -> Any:
-        return map_tree(along_time, getattr(first, name), getattr(second, name))
-
-    names = ["obs", "actions", "reward", "terminated", "truncated"]
-    names += [] if first.final_obs is None else ["final_obs"]
-    infos = {name: along_time(column, second.infos[name]) for name, column in first.infos.items()}
-    finals = {name: along_time(column, second.final_infos[name]) for name, column in first.final_infos.items()}
-    return replace(first, infos=infos, final_infos=finals, **{name: trees(name) for name in names})
+    joined = {}
+    for name in (field.name for field in fields(Rollout) if not field.name.startswith("_")):
+        one, two = getattr(first, name), getattr(second, name)
+        joined[name] = None if one is None else map_tree(lambda *pair: np.concatenate(pair), one, two)
+    return replace(first, **joined)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -12,18 +13,21 @@ from vecenv._batch.batch import Op
 from vecenv._batch.faults import OnError
 from vecenv._batch.seeding import Seeding, spread
 from vecenv._front.autoreset import ops_of, parse_mode
+from vecenv._make.options import keyword_names
 from vecenv._make.source import resolve
 from vecenv._util.checks import patience, positive_int, positive_seconds
+from vecenv._util.suggest import nearest
 from vecenv.distributed._actor import FragmentActor, Plan
 from vecenv.distributed._flights import Flights
 from vecenv.distributed._fragment import Fragment
 from vecenv.engines import Ray, Request
 from vecenv.engines.facts import merge_facts
+from vecenv.engines.options import check_choice
 from vecenv.engines.python.factories import check_wrappers
 from vecenv.engines.python.local import split
 from vecenv.engines.ray.pool import ActorPool
 from vecenv.engines.ray.remote import ActorLoad, load_of, summary_of
-from vecenv.errors import ClosedError, ConfigError, EngineRefused
+from vecenv.errors import ClosedError, ConfigError, ConfigTypeError, EngineRefused
 
 Order = Literal["first-ready", "fixed"]
 
@@ -78,8 +82,14 @@ class Rollouts:
     ) -> None:
         if not callable(policy):
             raise ConfigError(f"policy must be callable, got {type(policy).__name__}")
-        if on_error not in ("raise", "restart"):
-            raise ConfigError(f"on_error must be 'raise' or 'restart', got {on_error!r}")
+        check_choice("on_error", on_error, ("raise", "restart"))
+        for name in kwargs:
+            near = nearest(name, keyword_names(), cutoff=0.8)
+            if near is not None and near not in inspect.signature(Rollouts).parameters:
+                raise ConfigTypeError(
+                    f"unknown argument {name!r}: Rollouts does not have {near!r} of make(); leave it out (if it is the "
+                    "env's, pass it in env_kwargs)"
+                )
         mode = parse_mode(autoreset)
         if ops_of(mode) == (Op.STEP, Op.STEP):
             raise ConfigError("fragments need autoreset; use autoreset='next-step' or 'same-step'")
@@ -157,8 +167,7 @@ class Rollouts:
             raise ClosedError("collect() after close()")
         steps, count = positive_int("steps", steps), len(self._pool.actors)
         total = count if fragments is None else positive_int("fragments", fragments)
-        if order not in ("first-ready", "fixed"):
-            raise ConfigError(f"order must be 'first-ready' or 'fixed', got {order!r}")
+        check_choice("order", order, ("first-ready", "fixed"))
         if order == "fixed" and total != count:
             raise ConfigError("order='fixed' returns one fragment of each actor; leave fragments out")
         if weights is not None:
