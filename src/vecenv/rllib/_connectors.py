@@ -17,7 +17,7 @@ SEEN = "seen"
 
 
 class UnpackObservation(ConnectorV2):
-    """The observations of the N envs from a packed env's latest observation."""
+    """Takes the observations of the N envs out of a packed env's latest observation."""
 
     def __call__(self, *, batch: dict[str, Any], episodes: list[Any], **kwargs: Any) -> dict[str, Any]:
         """Put the observations into the batch."""
@@ -26,12 +26,7 @@ class UnpackObservation(ConnectorV2):
 
 
 class BatchToTensor(ConnectorV2):
-    """Converts arrays to tensors on the module's device; float64 becomes float32.
-
-    Args:
-        device: device of the module.
-        keep: whether to keep the arrays as well.
-    """
+    """Converts arrays to tensors on the module's device; float64 becomes float32. `keep` keeps the arrays as well."""
 
     def __init__(self, device: Any = None, keep: bool = False) -> None:
         super().__init__()

@@ -21,9 +21,9 @@ NOT_FINITE = "num_episodes_not_finite_lifetime"
 
 
 class ExactMean(StatsBase):
-    """A mean that stays one when runners with different numbers of episodes are merged. Holds (sum, count).
+    """The mean over all values, also when runners with different numbers of episodes are merged.
 
-    RLlib's own takes the mean of the runners' means.
+    It stores a sum and a count. RLlib's own takes the mean of the runners' means.
     """
 
     stats_cls_identifier = "vecenv_mean"
@@ -40,34 +40,34 @@ class ExactMean(StatsBase):
         return f"ExactMean({self.peek()}; count={self.count})"
 
     def push(self, value: Any) -> None:
-        """Add (sum, count)."""
+        """Add a pair: a sum and its number of values."""
         self.total += value[0]
         self.count += value[1]
 
     def merge(self, incoming_stats: list[Any]) -> None:
-        """Add those of others."""
+        """Add the sums and counts of others."""
         self.latest_merged = (sum(s.total for s in incoming_stats), sum(s.count for s in incoming_stats))
         self.push(self.latest_merged)
 
     def peek(self, compile: bool = True, latest_merged_only: bool = False) -> Any:
-        """The mean; nan of nothing."""
+        """The mean; NaN without values."""
         total, count = self.latest_merged if latest_merged_only else (self.total, self.count)
         mean = total / count if count else float("nan")
         return mean if compile else [mean]
 
     def reduce(self, compile: bool = True) -> Any:
-        """The mean, or a copy with the numbers it is made of; begins anew."""
+        """The mean, or a copy with its sum and count; then start with no values."""
         mean, sent = self.peek(), self.clone()
         sent.push((self.total, self.count))
         self.total, self.count = 0.0, 0
         return mean if compile else sent
 
     def get_state(self) -> dict[str, Any]:
-        """As RLlib saves it."""
+        """The state for RLlib's checkpoints."""
         return {**super().get_state(), "total": self.total, "count": self.count}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """What `get_state` gave."""
+        """Restore what `get_state` returned."""
         super().set_state(state)
         self.total, self.count = state["total"], state["count"]
 
@@ -77,7 +77,7 @@ STATS = {**DEFAULT_STATS_CLS_LOOKUP, ExactMean.stats_cls_identifier: ExactMean}
 
 
 def log_episodes(metrics: MetricsLogger, returns: np.ndarray, lengths: np.ndarray) -> None:
-    """Mean, min and max over exactly these episodes; nan where there are none.
+    """Log mean, min and max over exactly these episodes; NaN if there are none.
 
     Episodes whose return is not finite are left out and counted.
     """

@@ -42,11 +42,6 @@ class PackedAdvantages(ConnectorV2):
 
     Values are bootstrapped where an episode was truncated or the rollout ends, and not where it terminated. Steps that
     only reset an env are left out. Advantages are standardised over the remaining steps.
-
-    Args:
-        gamma: discount factor.
-        lambda_: lambda of generalised advantage estimation.
-        device: device of the learner.
     """
 
     def __init__(self, *, gamma: float, lambda_: float, device: Any = None) -> None:

@@ -112,16 +112,13 @@ def _normalizers(runner: Any) -> list[ObservationNormalizer]:
 
 
 def _float_leaves(space: Space[Any], path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Space[Any]]:
-    children: Any = ()
-    if isinstance(space, spaces.Dict):
-        children = space.spaces.items()
-    elif isinstance(space, spaces.Tuple):
-        children = enumerate(space.spaces)
-    elif isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        return {path: space}
+    if not isinstance(space, (spaces.Dict, spaces.Tuple)):
+        is_float = isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating)
+        return {path: space} if is_float else {}
+    children: Any = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
     found: dict[tuple[str, ...], Space[Any]] = {}
     for key, child in children:
-        found.update(_float_leaves(child, (*path, str(key))))
+        found |= _float_leaves(child, (*path, str(key)))
     return found
 
 

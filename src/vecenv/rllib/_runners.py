@@ -25,7 +25,6 @@ from vecenv.rllib._checks import check_config, check_pipelines
 from vecenv.rllib._connectors import SEEN
 from vecenv.rllib._episodes import log_episodes
 from vecenv.rllib._normalizer import ObservationNormalizer
-from vecenv.rllib._packed_env import PackedVectorEnv
 from vecenv.rllib._rollout import PackedEpisode, PackedRollout, stack_in_time
 
 
@@ -33,6 +32,10 @@ class _VectorRunner(SingleAgentEnvRunner):
     """What both runners share: correct counts of steps and episodes, spaces of one env, actions that fit it."""
 
     packed: bool
+    envs: Any
+    """The vector env with N envs."""
+    episodes: EpisodeLog
+    """Episodes counted since the last sample."""
     _chosen = True
     """Whether the module chose the next actions."""
 
@@ -56,16 +59,6 @@ class _VectorRunner(SingleAgentEnvRunner):
         self._chosen = not kwargs.get("random_actions", False)
         amount: Any = {"num_timesteps": num_timesteps, "num_episodes": num_episodes}
         return super().sample(**amount, **kwargs)
-
-    @property
-    def envs(self) -> Any:
-        """The vector env with N envs."""
-        raise NotImplementedError
-
-    @property
-    def episodes(self) -> EpisodeLog:
-        """Episodes counted since the last sample."""
-        raise NotImplementedError
 
     def get_spaces(self) -> dict[str, Any]:
         """Spaces of RLlib's env, and those of one of the N envs for the module."""
@@ -105,19 +98,11 @@ class PackedEnvRunner(_VectorRunner):
 
     packed = True
 
-    @property
-    def envs(self) -> Any:
-        """The vector env with N envs."""
-        return self._packed_env.envs
-
-    @property
-    def episodes(self) -> EpisodeLog:
-        """Episodes counted since the last sample."""
-        return self._packed_env.episodes
-
-    @property
-    def _packed_env(self) -> PackedVectorEnv:
-        return self.env.unwrapped  # type: ignore[union-attr,return-value]
+    def make_env(self) -> None:
+        """Make the env as RLlib does."""
+        super().make_env()
+        packed: Any = self.env.unwrapped  # type: ignore[union-attr]
+        self.envs, self.episodes = packed.envs, packed.episodes
 
     def _sample(self, *, num_timesteps: int | None = None, num_episodes: int | None = None, **kwargs: Any) -> list[Any]:
         if num_timesteps is None:
@@ -160,18 +145,8 @@ class NativeEnvRunner(_VectorRunner):
         """Make the env as RLlib does, without converting infos into a list of N dicts, which are not used."""
         super().make_env()
         self._wrapped = self.env  # keep a reference: it closes the envs when it is garbage-collected
-        self.env = self.env.env  # type: ignore[union-attr]
-        self._episodes = EpisodeLog(self.num_envs)
-
-    @property
-    def envs(self) -> Any:
-        """The vector env with N envs."""
-        return self.env
-
-    @property
-    def episodes(self) -> EpisodeLog:
-        """Episodes counted since the last sample."""
-        return self._episodes
+        self.envs = self.env = self.env.env  # type: ignore[union-attr]
+        self.episodes = EpisodeLog(self.num_envs)
 
     def _sample(
         self,
@@ -188,9 +163,9 @@ class NativeEnvRunner(_VectorRunner):
             self._begin(explore)
         first, steps = self._last, []
         while (
-            self._episodes.steps < num_timesteps
+            self.episodes.steps < num_timesteps
             if num_timesteps is not None
-            else self._episodes.episodes < (num_episodes or 0)
+            else self.episodes.episodes < (num_episodes or 0)
         ):
             step = self._step(explore, random_actions)
             if step is None:  # the envs failed and were built again
@@ -209,7 +184,7 @@ class NativeEnvRunner(_VectorRunner):
     def _begin(self, explore: bool) -> None:
         obs, _ = self._try_env_reset(seed=self._seed if self._needs_initial_reset else None)
         self._needs_initial_reset = False
-        self._episodes.begin()
+        self.episodes.begin()
         self._done = np.zeros(self.num_envs, bool)
         self._observe(obs, explore)
 
@@ -235,7 +210,7 @@ class NativeEnvRunner(_VectorRunner):
             return None
         obs, reward, terminated, truncated, _ = results
         done, valid = terminated | truncated, ~self._done
-        self._episodes.add(reward, done, valid)
+        self.episodes.add(reward, done, valid)
         self._done = done
         self._observe(obs, explore)
         return {
@@ -265,7 +240,7 @@ class NativeEnvRunner(_VectorRunner):
     def _lifetime(self) -> int:
         """Approximate number of steps of all runners, as RLlib counts them for exploration schedules."""
         runners = self.config.num_env_runners or 1
-        return (self.num_env_steps_sampled_lifetime // runners + self._episodes.steps) * runners
+        return (self.num_env_steps_sampled_lifetime // runners + self.episodes.steps) * runners
 
 
 def _packed(first: Any, steps: list[dict[str, Any]]) -> PackedRollout:

@@ -19,6 +19,8 @@ from vecenv.run_training._results import SPLIT, Row, Run
 _STOPPING = "stopping after this iteration; Ctrl-C again stops at once"
 _SHOW_CURSOR = b"\x1b[?25h\n"
 _PLAIN_WIDTH = 110
+_HEADINGS = ("sampling", "connectors", "SGD")
+"""The names of SPLIT."""
 
 
 def display(arguments: Arguments) -> Lines | LiveTable:
@@ -48,10 +50,7 @@ class Lines:
     def update(self, run: Run) -> None:
         """Called when a row was added."""
         row = run.rows[-1]
-        shares = ", ".join(
-            f"{name.split('_')[0].replace('sgd', 'SGD')} {_duration(getattr(row, name))} {_share(row, name)}"
-            for name in SPLIT
-        )
+        shares = ", ".join(f"{name} {part}" for name, part in zip(_HEADINGS, _parts(row), strict=True))
         self.print(
             f"{run.mode} {row.iteration}/{self._arguments.iterations}: return {_number(row.return_mean)}, "
             f"{row.samples_per_second:,.0f} samples/s, {row.seconds:.2f} s ({shares})"
@@ -90,12 +89,10 @@ class LiveTable:
         self._live.__exit__(*exception)
 
     def begin(self, run: Run) -> None:
-        """Called when a mode starts."""
         self._runs.append(run)
         self._live.refresh()
 
     def update(self, run: Run) -> None:
-        """Called when a row was added."""
         self._live.refresh()
 
     def print(self, what: Any) -> None:
@@ -117,12 +114,11 @@ class LiveTable:
             done, total = len(run.rows), self._arguments.iterations
             bar = ProgressBar(total=total, completed=done, width=6)
             row = run.rows[-1] if run.rows else None
-            cells = ["-", *[""] * 4] if row is None else _live_cells(row)
+            cells = ["-", *[""] * 4]
+            if row is not None:
+                cells = [_number(row.return_mean), f"{row.samples_per_second:,.0f}", *_parts(row)]
             table.add_row(run.mode, f"{done}/{total}", bar, *cells)
         return table
-
-
-_HEADINGS = ("sampling", "connectors", "SGD")
 
 
 def comparison(arguments: Arguments, runs: Sequence[Run]) -> Table:
@@ -161,9 +157,8 @@ def _new_table(title: str, headings: Sequence[str]) -> Table:
     return table
 
 
-def _live_cells(row: Row) -> list[str]:
-    parts = [f"{_duration(getattr(row, name))} {_share(row, name)}" for name in SPLIT]
-    return [_number(row.return_mean), f"{row.samples_per_second:,.0f}", *parts]
+def _parts(row: Row) -> list[str]:
+    return [f"{_duration(getattr(row, name))} {getattr(row, name) / row.seconds:.0%}" for name in SPLIT]
 
 
 def _title(arguments: Arguments) -> str:
@@ -173,10 +168,6 @@ def _title(arguments: Arguments) -> str:
 
 def _duration(seconds: float) -> str:
     return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-
-
-def _share(row: Row, name: str) -> str:
-    return f"{getattr(row, name) / row.seconds:.0%}"
 
 
 def _number(value: float | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vecenv.evaluation._plot import save_figure
+from vecenv.evaluation._plot import new_figure, save_figure
 from vecenv.run_training._arguments import Arguments
 from vecenv.run_training._results import Run
 
@@ -17,13 +17,11 @@ _MARKERS = {"vec": "o", "packed_vec": "^", "native": "s"}
 
 def plot(arguments: Arguments, runs: Sequence[Run], path: Path) -> None:
     """Plot samples per second and return against wall time, a line per mode."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    figure, (speed, learning) = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    figure, first = new_figure((11, 4.5))
+    first.remove()
+    speed, learning = figure.subplots(1, 2)
     for run in runs:
         times = [row.total_seconds for row in run.rows]
         style: Any = {"color": _COLORS[run.mode], "marker": _MARKERS[run.mode], "markersize": 4, "linewidth": 1.6}
@@ -46,4 +44,3 @@ def plot(arguments: Arguments, runs: Sequence[Run], path: Path) -> None:
         f"PPO on {arguments.env}: {arguments.num_envs:,} environments, {arguments.batch_steps:,} steps per iteration"
     )
     save_figure(figure, path, dpi=150)
-    pyplot.close(figure)

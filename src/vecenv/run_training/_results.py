@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from vecenv._util.cpus import usable_cpus
 from vecenv._util.files import write_file
+from vecenv.engines.recording.episodes import versions
 from vecenv.run_training._arguments import Arguments, Mode
 
 SPLIT = ("sampling_seconds", "connectors_seconds", "sgd_seconds")
@@ -102,20 +103,9 @@ class Recorder:
             "mode": run.mode,
             "ending": run.ending,
             "config": {**asdict(arguments), "mode": run.mode, "out": str(self._path)},
-            "versions": _versions(),
+            "versions": {**versions(), **{package: version(package) for package in ("ray", "torch")}},
             "machine": {"platform": platform.platform(), "cpus": usable_cpus()},
             "summary": run.summary(),
             "rows": [asdict(row) for row in run.rows],
         }
         write_file(self._path / "results.json", json.dumps(content, indent=2, allow_nan=False) + "\n")
-
-
-def _versions() -> dict[str, str]:
-    from vecenv._util.version import __version__
-
-    packages = ("ray", "torch", "gymnasium", "numpy")
-    return {
-        "vecenv": __version__,
-        "python": platform.python_version(),
-        **{package: version(package) for package in packages},
-    }

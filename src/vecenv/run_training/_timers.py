@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ray.rllib.core import ALL_MODULES
@@ -49,32 +48,18 @@ class SecondsSinceReading(EmaStats):
         return reading
 
 
-@dataclass(frozen=True)
-class Split:
-    """Seconds of one iteration.
+def split(result: Mapping[str, Any]) -> dict[str, float]:
+    """Columns of a Row, from a result of `Algorithm.train` whose timers are SecondsSinceReading.
 
-    Attributes:
-        sampling: stepping envs and calling the module, without connectors.
-        connectors: between envs and module, and from samples to the train batch.
-        sgd: the rest of the learner's update.
+    Sampling is stepping envs and calling the module, without connectors. Connectors are those between envs and module,
+    and from samples to the train batch. SGD is the rest of the learner's update.
     """
-
-    sampling: float
-    connectors: float
-    sgd: float
-
-    @classmethod
-    def of(cls, result: Mapping[str, Any]) -> Split:
-        """The split of a result of `Algorithm.train`, if timers are SecondsSinceReading."""
-        runners = result[ENV_RUNNER_RESULTS]
-        around = sum(
-            runners[pipeline][CONNECTOR_PIPELINE_TIMER]
-            for pipeline in (ENV_TO_MODULE_CONNECTOR, MODULE_TO_ENV_CONNECTOR)
-        )
-        batch = result[LEARNER_RESULTS][ALL_MODULES][LEARNER_CONNECTOR][CONNECTOR_PIPELINE_TIMER]
-        timers = result[TIMERS]
-        return cls(
-            sampling=timers[ENV_RUNNER_SAMPLING_TIMER] - around,
-            connectors=around + batch,
-            sgd=timers[LEARNER_UPDATE_TIMER] - batch,
-        )
+    runners, timers = result[ENV_RUNNER_RESULTS], result[TIMERS]
+    pipelines = (ENV_TO_MODULE_CONNECTOR, MODULE_TO_ENV_CONNECTOR)
+    around = sum(runners[pipeline][CONNECTOR_PIPELINE_TIMER] for pipeline in pipelines)
+    batch = result[LEARNER_RESULTS][ALL_MODULES][LEARNER_CONNECTOR][CONNECTOR_PIPELINE_TIMER]
+    return {
+        "sampling_seconds": timers[ENV_RUNNER_SAMPLING_TIMER] - around,
+        "connectors_seconds": around + batch,
+        "sgd_seconds": timers[LEARNER_UPDATE_TIMER] - batch,
+    }

@@ -29,7 +29,7 @@ from vecenv.run_training._arguments import Arguments, Mode
 from vecenv.run_training._display import Lines, LiveTable
 from vecenv.run_training._interrupt import Interrupt
 from vecenv.run_training._results import Recorder, Row, Run, number
-from vecenv.run_training._timers import SecondsSinceReading, Split
+from vecenv.run_training._timers import SecondsSinceReading, split
 
 _STORE_BYTES, _STORE_BYTES_OF_ACTORS = 128 * 2**20, 1024 * 2**20
 
@@ -136,7 +136,7 @@ def _algorithm(ppo: PPOConfig) -> Iterator[PPO]:
 
 
 def _row(iteration: int, result: dict[str, Any], seconds: float, total_seconds: float) -> Row:
-    runners, split = result[ENV_RUNNER_RESULTS], Split.of(result)
+    runners, parts = result[ENV_RUNNER_RESULTS], split(result)
     steps = int(runners[NUM_ENV_STEPS_SAMPLED])
     return Row(
         iteration=iteration,
@@ -149,8 +149,6 @@ def _row(iteration: int, result: dict[str, Any], seconds: float, total_seconds: 
         seconds=seconds,
         total_seconds=total_seconds,
         samples_per_second=steps / seconds,
-        sampling_seconds=split.sampling,
-        connectors_seconds=split.connectors,
-        sgd_seconds=split.sgd,
-        other_seconds=seconds - split.sampling - split.connectors - split.sgd,
+        other_seconds=seconds - sum(parts.values()),
+        **parts,
     )
