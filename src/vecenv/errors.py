@@ -197,10 +197,9 @@ class NotFiniteError(EnvError, ValueError):
 
     Attributes:
         name: "actions", "obs", "final_obs" or "reward"; for a leaf of a nested space with its path: "obs.camera".
-        row: index of the environment.
+        row, seed: as in EnvError.
         rows: the environments that need a reset because of it; empty if the wrapper found it.
         value: the value that is not finite.
-        seed: the seed of the row's last seeded reset, None if there was none.
         step: number of steps in the row's episode; 0 is its first observation.
         episode: number of episodes the row has started since it was seeded, None if not counted.
         actions: the last actions of the episode, oldest first, batched like actions of many envs; None if not kept.

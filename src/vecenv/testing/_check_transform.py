@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -168,19 +169,14 @@ class Driver:
 
 
 def _alone(wrap: Wrap, make: Make, alone: Make, count: int, steps: int, mode: str, way: str) -> None:
-    driver = Driver(wrap(make(count, mode)), mode, seed=1)
-    try:
+    with closing(wrap(make(count, mode))) as envs:
+        driver = Driver(envs, mode, seed=1)
         driver.begin()
         driver.go(steps, way)
         driver.check_ownership()
-    finally:
-        driver.envs.close()
     for row, stream in enumerate(driver.streams):
-        envs = wrap(alone(1, mode))
-        try:
+        with closing(wrap(alone(1, mode))) as envs:
             _replay(envs, stream, row, f"{way} steps, {mode} mode")
-        finally:
-            envs.close()
 
 
 def _replay(envs: Any, stream: list[tuple[Any, dict[str, Any]]], row: int, where: str) -> None:
@@ -228,8 +224,7 @@ def _states(wrap: Wrap, make: Make, count: int, steps: int, mode: str) -> None:
 
 def _ends(wrap: Wrap, make: Make, steps: int) -> None:
     """Follow one env in both modes, transition by transition."""
-    one, two = wrap(make(1, "same-step")), wrap(make(1, "next-step"))
-    try:
+    with closing(wrap(make(1, "same-step"))) as one, closing(wrap(make(1, "next-step"))) as two:
         one.action_space.seed(3)
         law("ends", _equal(one.reset(seed=7)[0], two.reset(seed=7)[0]), "first observations differ")
         for _ in range(steps):
@@ -244,15 +239,12 @@ def _ends(wrap: Wrap, make: Make, steps: int) -> None:
             law("ends", same, "final_obs is not the observation of next-step mode")
             shown, *_ = two.step(action)
             law("ends", _equal(obs, shown), "first observations of a later episode differ")
-    finally:
-        one.close()
-        two.close()
 
 
 def _cart_poles(count: int, mode: str) -> Any:
-    import vecenv
+    from vecenv._make.make import make
 
-    return vecenv.make("CartPole-v1", count, engine="sync", autoreset=mode)
+    return make("CartPole-v1", count, engine="sync", autoreset=mode)
 
 
 def _equal(one: Any, other: Any) -> bool:

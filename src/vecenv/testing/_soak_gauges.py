@@ -12,15 +12,13 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Gauges:
-    """Resources of this process and all its descendants together.
+    """Resources of this process and all its descendants together: numbers, and bytes of memory.
 
     Attributes:
-        processes: number of processes.
-        memory: bytes of RAM, with shared pages counted once (the sum of proportional set sizes).
-        rss: bytes of RAM as the system counts them per process (the sum of resident set sizes).
-        descriptors: number of open descriptors.
-        threads: number of threads.
-        shared: bytes of vecenv's shared memory.
+        memory: RAM with shared pages counted once (the sum of proportional set sizes).
+        rss: RAM as the system counts it per process (the sum of resident set sizes).
+        descriptors: open files.
+        shared: vecenv's shared memory.
     """
 
     processes: int
@@ -35,15 +33,9 @@ class Gauges:
         """The current values."""
         found = [_of_process(pid) for pid in family()]
         known = [one for one in found if one is not None]
-        blocks = {key: size for *_, shared in known for key, size in shared.items()}
-        return cls(
-            len(known),
-            memory=sum(one[0] for one in known),
-            rss=sum(one[1] for one in known),
-            descriptors=sum(one[2] for one in known),
-            threads=sum(one[3] for one in known),
-            shared=sum(blocks.values()),
-        )
+        blocks = {key: size for _, shared in known for key, size in shared.items()}
+        memory, rss, descriptors, threads = map(sum, zip(*(numbers for numbers, _ in known), strict=True))
+        return cls(len(known), memory, rss, descriptors, threads, sum(blocks.values()))
 
 
 def family() -> list[int]:
@@ -60,8 +52,8 @@ def family() -> list[int]:
     return found
 
 
-def _of_process(pid: int) -> tuple[int, int, int, int, dict[tuple[int, int], int]] | None:
-    """Memory, RSS, descriptors, threads and blocks of shared memory of a process; None if it has ended."""
+def _of_process(pid: int) -> tuple[tuple[int, int, int, int], dict[tuple[int, int], int]] | None:
+    """Memory, RSS, descriptors, threads; and blocks of shared memory of a process. None if it has ended."""
     place = PROC / str(pid)
     try:
         status = dict(line.split(":", 1) for line in (place / "status").read_text().splitlines() if ":" in line)
@@ -73,7 +65,7 @@ def _of_process(pid: int) -> tuple[int, int, int, int, dict[tuple[int, int], int
                 if os.readlink(link.path).startswith("/memfd:vecenv"):
                     about = os.stat(link.path)
                     shared[about.st_dev, about.st_ino] = about.st_blocks * 512
-        return _memory(place, rss), rss, descriptors, int(status["Threads"]), shared
+        return (_memory(place, rss), rss, descriptors, int(status["Threads"])), shared
     except (OSError, KeyError):
         return None
 

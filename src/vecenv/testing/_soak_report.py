@@ -25,20 +25,13 @@ _BLUE, _RED, _GREY, _GREEN, _ORANGE, _PURPLE = "#2b6cb0", "#c53030", "#a0aec0", 
 
 @dataclass
 class Sample:
-    """The gauges at one moment, and what happened until then.
-
-    Attributes:
-        seconds: seconds since the start.
-        gauges: gauges of all processes.
-        rows: steps of envs so far.
-        rate: steps per second since the last sample.
-        faults: number of faults so far, by name.
-    """
+    """The gauges `seconds` after the start, and the rows and faults until then."""
 
     seconds: float
     gauges: Gauges
     rows: int
     rate: float
+    """Steps per second since the last sample."""
     faults: dict[str, int]
 
     def flat(self) -> dict[str, float]:
@@ -53,10 +46,8 @@ class Report:
 
     Attributes:
         settings: the arguments of `soak`.
-        samples: in order of time.
         warm_up: seconds at the start that do not count.
         failures: what is wrong; empty if nothing is.
-        notes: other remarks.
     """
 
     settings: dict[str, Any]
@@ -155,6 +146,9 @@ class Report:
         ]
         return [*words, *(f"FAILED: {failure}" for failure in self.failures)] if self.failures else [*words, "passed"]
 
+    def _gauge(self, name: str) -> np.ndarray:
+        return np.array([getattr(sample.gauges, name) for sample in self.samples])
+
     def _late(self) -> list[Sample]:
         return [sample for sample in self.samples if sample.seconds >= self.warm_up]
 
@@ -169,9 +163,12 @@ class Report:
         minutes = np.array([sample.seconds for sample in self.samples]) / 60
         self._draw_memory(panels[0], minutes)
         self._draw_counts(panels[1], minutes)
-        self._draw_one(panels[2], minutes, [sample.gauges.shared / 1024 for sample in self.samples], "shared KiB")
-        self._draw_one(panels[3], minutes[1:], [sample.rate / 1000 for sample in self.samples[1:]], "1,000 steps/s")
+        panels[2].plot(minutes, self._gauge("shared") / 1024, color=_BLUE, linewidth=1.8)
+        panels[3].plot(minutes[1:], [sample.rate / 1000 for sample in self.samples[1:]], color=_BLUE, linewidth=1.8)
         self._draw_faults(panels[4], minutes)
+        labels = ("memory, MiB", "count", "shared KiB", "1,000 steps/s", "faults so far")
+        for panel, label in zip(panels, labels, strict=True):
+            panel.set_ylabel(label)
         for panel in panels:
             panel.grid(alpha=0.25)
             panel.set_ylim(bottom=0)
@@ -182,19 +179,15 @@ class Report:
         panels[-1].set_xlim(0, max(minutes[-1], 1e-3))
         about = self.summary()
         verdict = "FAILED: " + "; ".join(self.failures)[:110] if self.failures else "passed"
-        title = (
-            f"{self.settings.get('envs')} envs, engine {self.settings.get('engine')}: {about['rows_checked']:,} rows "
-        )
         figure.suptitle(
-            f"{title}checked, {sum(about['faults'].values())} faults in {about['minutes']:g} minutes\n{verdict}",
+            f"{self.settings.get('envs')} envs, engine {self.settings.get('engine')}: {about['rows_checked']:,} rows "
+            f"checked, {sum(about['faults'].values())} faults in {about['minutes']:g} minutes\n{verdict}",
             x=0.01, ha="left", fontsize=11, color=_RED if self.failures else "black",
         )  # fmt: skip
         save_figure(figure, path, dpi=110)
 
     def _draw_memory(self, panel: Any, minutes: np.ndarray) -> None:
-        memory, rss = (
-            np.array([getattr(sample.gauges, name) for sample in self.samples]) / 2**20 for name in ("memory", "rss")
-        )
+        memory, rss = self._gauge("memory") / 2**20, self._gauge("rss") / 2**20
         panel.plot(minutes, rss, color=_GREY, linewidth=1.0, label="RSS, summed over processes")
         panel.plot(minutes, memory, color=_BLUE, linewidth=1.8, label="shared pages counted once")
         late = minutes >= self.warm_up / 60
@@ -202,19 +195,13 @@ class Report:
             slope = self.slope("memory")[0] / 2**20
             middle = np.median(memory[late]) + slope * (minutes[late] - np.median(minutes[late]))
             panel.plot(minutes[late], middle, color=_RED, linestyle="--", linewidth=1.2, label=f"{slope:+.2f} MiB/min")
-        panel.set_ylabel("memory, MiB")
         panel.legend(frameon=False, fontsize=8, ncols=3, loc="lower right")
 
     def _draw_counts(self, panel: Any, minutes: np.ndarray) -> None:
         for name, colour in (("descriptors", _GREEN), ("threads", _ORANGE), ("processes", _PURPLE)):
-            values = [getattr(sample.gauges, name) for sample in self.samples]
+            values = self._gauge(name)
             panel.plot(minutes, values, color=colour, linewidth=1.8, label=f"{name} ({values[-1]})")
-        panel.set_ylabel("count")
         panel.legend(frameon=False, fontsize=8, ncols=3, loc="center right")
-
-    def _draw_one(self, panel: Any, minutes: np.ndarray, values: list[float], label: str) -> None:
-        panel.plot(minutes, values, color=_BLUE, linewidth=1.8)
-        panel.set_ylabel(label)
 
     def _draw_faults(self, panel: Any, minutes: np.ndarray) -> None:
         names = sorted(self.samples[-1].faults)
@@ -222,7 +209,6 @@ class Report:
         for name, colour in zip(names, colours, strict=False):
             counts = [sample.faults.get(name, 0) for sample in self.samples]
             panel.step(minutes, counts, where="post", color=colour, linewidth=1.6, label=f"{name} ({counts[-1]})")
-        panel.set_ylabel("faults so far")
         if names:
             panel.legend(frameon=False, fontsize=8, ncols=4, loc="upper left")
 
