@@ -8,7 +8,7 @@ import random
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 
 from vecenv._batch.layout import Layout
+from vecenv.cli._contestants import measure, ours
 from vecenv.cli._screen import short
 from vecenv.cli._sources import EnvSource, space_words
 from vecenv.cli._values import bare, bits, misfit, not_finite
@@ -30,9 +31,17 @@ class Finding:
     """The result of a check; after a fatal one no further checks run."""
 
     check: str
-    result: Literal["ok", "warning", "failed", "skipped"]
+    result: Literal["ok", "warning", "failed"]
     message: str
     fatal: bool = field(default=False, repr=False)
+
+
+class _Problem(Exception):
+    """What a check found, one or several texts. Raised, so that the check ends."""
+
+    def __init__(self, *texts: str, result: Literal["warning", "failed"] = "failed", fatal: bool = False) -> None:
+        super().__init__(*texts)
+        self.result, self.fatal = result, fatal
 
 
 class Subject:
@@ -48,21 +57,9 @@ class Subject:
         self.source, self.steps, self.seed = source, steps, seed
         self.engine: dict[str, Any] = {}
 
-    def build(self) -> gymnasium.Env[Any, Any]:
-        """One Python env, as the engines build it."""
-        from vecenv._make.source import find_build
-        from vecenv.engines.python.factories import factories
-
-        return factories(find_build(self.source.env)[1], 1, self.source.kwargs or None)[0][0]()
-
-    @contextmanager
-    def env(self) -> Iterator[Any]:
+    def env(self) -> closing[Any]:
         """One env, closed afterwards."""
-        env = self.build()
-        try:
-            yield env
-        finally:
-            env.close()
+        return closing(self.source.factory()())
 
     def actions(self, env: Any) -> Iterator[Any]:
         """Random actions, the same in every call."""
@@ -81,52 +78,55 @@ class Subject:
                 yield number, None, env.reset()
 
 
-def _check(function: Callable[[Subject], list[Finding]]) -> Callable[[Subject], list[Finding]]:
-    """A check that fails if the env raises."""
+def _check(function: Callable[[Subject], str | list[Finding]]) -> Callable[[Subject], list[Finding]]:
+    """A check from a function that returns what is right, or raises a _Problem; it fails if the env raises."""
     name = function.__name__.replace("_", " ")
 
     def checked(subject: Subject) -> list[Finding]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return function(subject)
+                found = function(subject)
+        except _Problem as problem:
+            return [Finding(name, problem.result, text, problem.fatal) for text in problem.args]
         except Exception as error:
             fatal = function.__name__ in ("builds", "spaces", "values")
             return [Finding(name, "failed", f"{type(error).__name__}: {error!s:.300}", fatal)]
+        return [Finding(name, "ok", found)] if isinstance(found, str) else found
 
     checked.__name__ = function.__name__
     return checked
 
 
 @_check
-def builds(subject: Subject) -> list[Finding]:
+def builds(subject: Subject) -> str:
     """The constructor works and makes an Env."""
     started = time.perf_counter()
     with subject.env() as env:
         if not isinstance(env, gymnasium.Env):
-            return [Finding("builds", "failed", f"it is a {type(env).__name__}, not a gymnasium.Env", True)]
-        return [Finding("builds", "ok", f"in {1000 * (time.perf_counter() - started):.1f} ms")]
+            raise _Problem(f"it is a {type(env).__name__}, not a gymnasium.Env", fatal=True)
+        return f"in {1000 * (time.perf_counter() - started):.1f} ms"
 
 
 @_check
-def spaces(subject: Subject) -> list[Finding]:
+def spaces(subject: Subject) -> str:
     """The spaces are Gymnasium spaces that vecenv can store."""
     with subject.env() as env:
         found = []
         for name in ("observation_space", "action_space"):
             space = getattr(env, name, None)
             if not isinstance(space, gymnasium.Space):
-                return [Finding("spaces", "failed", f"{name} is {space!r:.80}, not a gymnasium.Space", True)]
+                raise _Problem(f"{name} is {space!r:.80}, not a gymnasium.Space", fatal=True)
             Layout(space)  # raises if the space cannot be stored
             found.append(space_words(space))
             if isinstance(space, gymnasium.spaces.Box) and name == "action_space" and not space.is_bounded():
                 message = f"actions are unbounded ({space_words(space)}): random actions and SAC need bounds"
-                return [Finding("spaces", "warning", message)]
-    return [Finding("spaces", "ok", " -> ".join(found))]
+                raise _Problem(message, result="warning")
+    return " -> ".join(found)
 
 
 @_check
-def api(subject: Subject) -> list[Finding]:
+def api(subject: Subject) -> str:
     """Gymnasium's own checker, and its warnings."""
     from gymnasium.utils.env_checker import check_env
 
@@ -136,12 +136,12 @@ def api(subject: Subject) -> list[Finding]:
     found = list(dict.fromkeys(bare(str(one.message)) for one in caught if "WARN" in str(one.message)))
     found = [text for text in found if "infinity" not in text]  # many good envs have unbounded observations
     if found:
-        return [Finding("api", "warning", text) for text in found[:3]]
-    return [Finding("api", "ok", "reset and step follow Gymnasium's API")]
+        raise _Problem(*found[:3], result="warning")
+    return "reset and step follow Gymnasium's API"
 
 
 @_check
-def values(subject: Subject) -> list[Finding]:
+def values(subject: Subject) -> str:
     """Observations are in their space, rewards and flags have the right types, and everything is finite."""
     with subject.env() as env:
         ended = 0
@@ -150,48 +150,46 @@ def values(subject: Subject) -> list[Finding]:
             obs = answer[0]
             bad = not_finite(obs)
             if bad:
-                return [Finding("values", "failed", f"{where}: the observation has {bad}")]
+                raise _Problem(f"{where}: the observation has {bad}")
             if obs not in env.observation_space:
-                return [Finding("values", "failed", f"{where}: {misfit(obs, env.observation_space)}", True)]
+                raise _Problem(f"{where}: {misfit(obs, env.observation_space)}", fatal=True)
             if action is None:
                 continue
             reward, ended = answer[1], ended + bool(answer[2] or answer[3])
             if np.ndim(reward) or not np.isfinite(np.float64(reward)):
-                return [
-                    Finding("values", "failed", f"{where}: the reward is {reward!r:.60}; it must be a finite number")
-                ]
+                raise _Problem(f"{where}: the reward is {reward!r:.60}; it must be a finite number")
             for name, flag in (("terminated", answer[2]), ("truncated", answer[3])):
                 if not isinstance(flag, (bool, np.bool_)):
-                    return [Finding("values", "failed", f"{where}: {name} is {flag!r:.40}, not a bool")]
+                    raise _Problem(f"{where}: {name} is {flag!r:.40}, not a bool")
     message = f"{subject.steps} random steps, {ended} episodes ended: all inside their spaces, all finite"
     if not ended:
-        return [Finding("values", "warning", f"{message}; if none ever ends, set max_episode_steps")]
-    return [Finding("values", "ok", message)]
+        raise _Problem(f"{message}; if none ever ends, set max_episode_steps", result="warning")
+    return message
 
 
 @_check
-def determinism(subject: Subject) -> list[Finding]:
+def determinism(subject: Subject) -> str:
     """The same seed and actions give the same bits, whatever the global random state is."""
     first = _recording(subject, 1)
     second = _recording(subject, 2)
     for number, (one, other) in enumerate(zip(first, second, strict=False)):
         if one != other:
-            message = f"step {number} differs between two runs with seed {subject.seed} and the same actions; "
-            message += "draw from self.np_random (set by super().reset(seed=seed)), not from np.random or random"
-            return [Finding("determinism", "failed", message)]
+            raise _Problem(
+                f"step {number} differs between two runs with seed {subject.seed} and the same actions; "
+                "draw from self.np_random (set by super().reset(seed=seed)), not from np.random or random"
+            )
     with subject.env() as env:
         env.reset(seed=subject.seed)
         other = bits(env.reset(seed=subject.seed + 1)[0])
         if bits(env.reset(seed=subject.seed)[0]) != first[0]:
-            message = f"reset(seed={subject.seed}) gives another episode in a used env than in a new one"
-            return [Finding("determinism", "failed", message)]
+            raise _Problem(f"reset(seed={subject.seed}) gives another episode in a used env than in a new one")
     if other == first[0]:
-        return [Finding("determinism", "ok", "same seed, same bits (the first observation is the same for all seeds)")]
-    return [Finding("determinism", "ok", "same seed, same bits; another seed, another episode")]
+        return "same seed, same bits (the first observation is the same for all seeds)"
+    return "same seed, same bits; another seed, another episode"
 
 
 @_check
-def buffer_reuse(subject: Subject) -> list[Finding]:
+def buffer_reuse(subject: Subject) -> str:
     """The env changes neither observations that it has returned nor the actions that it gets."""
     with subject.env() as env:
         kept: list[tuple[int, Any, bytes]] = []
@@ -201,27 +199,22 @@ def buffer_reuse(subject: Subject) -> list[Finding]:
                 break
         for number, obs, before in kept:
             if bits(obs) != before:
-                message = (
+                raise _Problem(
                     f"the observation of step {number} changed later: the env writes into an array it has returned. "
+                    "vecenv copies it; lists and other replay buffers do not",
+                    result="warning",
                 )
-                return [
-                    Finding(
-                        "buffer reuse", "warning", f"{message}vecenv copies it; lists and other replay buffers do not"
-                    )
-                ]
-        space = copy.deepcopy(env.action_space)
-        space.seed(subject.seed)
         env.reset(seed=subject.seed)
-        action = space.sample()
+        action = next(subject.actions(env))
         before = bits(action)
         env.step(action)
         if bits(action) != before:
-            return [Finding("buffer reuse", "failed", "step() changes the action it was given; copy it first")]
-    return [Finding("buffer reuse", "ok", "returned observations and actions stay unchanged")]
+            raise _Problem("step() changes the action it was given; copy it first")
+    return "returned observations and actions stay unchanged"
 
 
 @_check
-def pickling(subject: Subject) -> list[Finding]:
+def pickling(subject: Subject) -> str:
     """The env can be built in a worker process."""
     cloudpickle.loads(cloudpickle.dumps(subject.source.env))
     with subject.env() as env:
@@ -229,15 +222,12 @@ def pickling(subject: Subject) -> list[Finding]:
         try:
             pickle.loads(pickle.dumps(env.unwrapped))
         except Exception as error:
-            message = (
-                f"its class reaches workers; a running env cannot be pickled ({type(error).__name__}: {error!s:.80})"
-            )
-            return [Finding("pickling", "ok", message)]
-    return [Finding("pickling", "ok", "its class reaches workers; a running env too")]
+            return f"its class reaches workers; a running env cannot be pickled ({type(error).__name__}: {error!s:.80})"
+    return "its class reaches workers; a running env too"
 
 
 @_check
-def engines(subject: Subject) -> list[Finding]:
+def engines(subject: Subject) -> str:
     """All engines give the same bits as engine "sync"."""
     reference = Sync.name
     names = [name for name in _able(subject) if name != reference]
@@ -245,14 +235,8 @@ def engines(subject: Subject) -> list[Finding]:
     for name in names:
         for number, (one, other) in enumerate(zip(wanted, _exchanges(subject, name), strict=True)):
             if one != other:
-                return [
-                    Finding("engines", "failed", f"exchange {number} of engine {name!r} differs from {reference!r}")
-                ]
-    return [
-        Finding(
-            "engines", "ok", f"{', '.join([reference, *names])}: the same bits, three envs, {len(wanted)} exchanges"
-        )
-    ]
+                raise _Problem(f"exchange {number} of engine {name!r} differs from {reference!r}")
+    return f"{', '.join([reference, *names])}: the same bits, three envs, {len(wanted)} exchanges"
 
 
 @_check
@@ -309,15 +293,11 @@ def _exchanges(subject: Subject, engine: str) -> list[bytes]:
 
 def _rate(subject: Subject, engine: str) -> float:
     """Steps per second."""
-    with subject.source.make(_SPEED_ENVS, engine=engine) as envs:
-        envs.reset(seed=subject.seed)
-        actions = [envs.action_space.sample() for _ in range(8)]
-        envs.step(actions[0])
-        started, exchanges = time.perf_counter(), 0
-        while (spent := time.perf_counter() - started) < _SPEED_SECONDS:
-            envs.step(actions[exchanges % 8])
-            exchanges += 1
-    return exchanges * _SPEED_ENVS / spent
+    exchange, close = ours(subject.source, _SPEED_ENVS, engine=engine)
+    try:
+        return measure(exchange, _SPEED_SECONDS) * _SPEED_ENVS
+    finally:
+        close()
 
 
 def _able(subject: Subject) -> list[str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gymnasium
-import numpy as np
 
 from vecenv.cli._sources import EnvSource
 from vecenv.engines import Compiled, registry
@@ -24,17 +24,13 @@ Running = tuple[Exchange, Callable[[], object]]
 
 @dataclass(frozen=True)
 class Contestant:
-    """A way to run envs.
-
-    Attributes:
-        name: name in the table.
-        build: function from the source and a number of envs to running envs.
-        most: largest number of envs it is measured with.
-    """
+    """A way to run envs."""
 
     name: str
     build: Callable[[EnvSource, int], Running]
+    """From the source and a number of envs."""
     most: int = 1 << 20
+    """Largest number of envs it is measured with."""
 
 
 def contestants(source: EnvSource) -> tuple[list[Contestant], dict[str, str]]:
@@ -48,10 +44,16 @@ def contestants(source: EnvSource) -> tuple[list[Contestant], dict[str, str]]:
         variants = {f"vecenv {kind.name}": kind()}
         if kind is Compiled:
             variants[f"vecenv {kind.name}, fast"] = Compiled(precision="fast")
-        found += [Contestant(name, functools.partial(_ours, engine=engine)) for name, engine in variants.items()]
-    found += [Contestant("gymnasium sync", _gymnasium_sync), Contestant("gymnasium async", _gymnasium_async, PROCESSES)]
+        found += [Contestant(name, partial(ours, engine=engine)) for name, engine in variants.items()]
+    found += [
+        Contestant("gymnasium sync", partial(_gymnasium, kind=gymnasium.vector.SyncVectorEnv)),
+        Contestant("gymnasium async", partial(_gymnasium, kind=gymnasium.vector.AsyncVectorEnv), PROCESSES),
+    ]
     others = {
-        "stable_baselines3": [Contestant("SB3 Dummy", _sb3_dummy), Contestant("SB3 Subproc", _sb3_subproc, PROCESSES)],
+        "stable_baselines3": [
+            Contestant("SB3 Dummy", partial(_sb3, kind="DummyVecEnv")),
+            Contestant("SB3 Subproc", partial(_sb3, kind="SubprocVecEnv"), PROCESSES),
+        ],
         "envpool": [Contestant("EnvPool", _envpool)],
         "pufferlib": [Contestant("PufferLib serial", _pufferlib)],
     }
@@ -82,61 +84,44 @@ def _reason(module: str, source: EnvSource) -> str | None:
     return None
 
 
-def _factory(source: EnvSource) -> Callable[[], Any]:
-    """One Python env."""
-    from vecenv._make.source import find_build
-    from vecenv.engines.python.factories import factories
-
-    return factories(find_build(source.env)[1], 1, source.kwargs or None)[0][0]
-
-
-def _actions(space: gymnasium.Space[Any], count: int) -> list[Any]:
-    """Batches of random actions, the same for all contestants."""
-    batched = gymnasium.vector.utils.batch_space(space, count)
-    batched.seed(0)
-    return [batched.sample() for _ in range(16)]
+def measure(exchange: Exchange, seconds: float) -> float:
+    """Steps of the vector env per second."""
+    exchange(0)
+    started, exchanges = time.perf_counter(), 0
+    while (spent := time.perf_counter() - started) < seconds:
+        exchange(exchanges)
+        exchanges += 1
+    return exchanges / spent
 
 
 def _stepping(envs: Any, space: gymnasium.Space[Any], count: int) -> Running:
-    actions = _actions(space, count)
+    """Step with batches of random actions, the same for all contestants."""
+    batched = gymnasium.vector.utils.batch_space(space, count)
+    batched.seed(0)
+    actions = [batched.sample() for _ in range(16)]
     return lambda turn: envs.step(actions[turn % len(actions)]), envs.close
 
 
-def _ours(source: EnvSource, count: int, **options: Any) -> Running:
+def ours(source: EnvSource, count: int, **options: Any) -> Running:
+    """Envs of `vecenv.make`."""
     envs = source.make(count, **options)
     envs.reset(seed=0)
     return _stepping(envs, envs.single_action_space, count)
 
 
-def _gymnasium_sync(source: EnvSource, count: int) -> Running:
-    envs = gymnasium.vector.SyncVectorEnv([_factory(source)] * count)
+def _gymnasium(source: EnvSource, count: int, kind: Any) -> Running:
+    envs = kind([source.factory()] * count)
     envs.reset(seed=0)
     return _stepping(envs, envs.single_action_space, count)
 
 
-def _gymnasium_async(source: EnvSource, count: int) -> Running:
-    envs = gymnasium.vector.AsyncVectorEnv([_factory(source)] * count)
-    envs.reset(seed=0)
-    return _stepping(envs, envs.single_action_space, count)
+def _sb3(source: EnvSource, count: int, kind: str) -> Running:
+    from stable_baselines3.common import vec_env  # pyright: ignore[reportMissingImports]  # optional
 
-
-def _sb3(envs: Any, count: int) -> Running:
+    envs = getattr(vec_env, kind)([source.factory()] * count)
     envs.seed(0)
     envs.reset()
-    actions = _actions(envs.action_space, count)
-    return lambda turn: envs.step(actions[turn % len(actions)]), envs.close
-
-
-def _sb3_dummy(source: EnvSource, count: int) -> Running:
-    from stable_baselines3.common.vec_env import DummyVecEnv  # pyright: ignore[reportMissingImports]  # optional
-
-    return _sb3(DummyVecEnv([_factory(source)] * count), count)
-
-
-def _sb3_subproc(source: EnvSource, count: int) -> Running:
-    from stable_baselines3.common.vec_env import SubprocVecEnv  # pyright: ignore[reportMissingImports]  # optional
-
-    return _sb3(SubprocVecEnv([_factory(source)] * count), count)
+    return _stepping(envs, envs.action_space, count)
 
 
 def _envpool(source: EnvSource, count: int) -> Running:
@@ -144,18 +129,15 @@ def _envpool(source: EnvSource, count: int) -> Running:
 
     envs: Any = envpool.make_gymnasium(str(source.id), num_envs=count, seed=0)
     envs.reset()
-    actions = [np.asarray(action) for action in _actions(envs.action_space, count)]
-    return lambda turn: envs.step(actions[turn % len(actions)]), envs.close
+    return _stepping(envs, envs.action_space, count)
 
 
 def _pufferlib(source: EnvSource, count: int) -> Running:
     import pufferlib.emulation  # pyright: ignore[reportMissingImports]  # optional
     import pufferlib.vector  # pyright: ignore[reportMissingImports]  # optional
 
-    factory = _factory(source)
-
     def make(buf: Any = None, seed: int = 0) -> Any:
-        return pufferlib.emulation.GymnasiumPufferEnv(env_creator=factory, buf=buf, seed=seed)
+        return pufferlib.emulation.GymnasiumPufferEnv(env_creator=source.factory(), buf=buf, seed=seed)
 
     envs: Any = pufferlib.vector.make(make, backend=pufferlib.vector.Serial, num_envs=count)
     envs.reset()

@@ -13,7 +13,7 @@ import numpy as np
 from vecenv.cli._sources import read_run
 from vecenv.errors import ConfigError
 from vecenv.evaluation import bootstrap
-from vecenv.evaluation._plot import new_figure, save_figure
+from vecenv.evaluation._plot import need_matplotlib, new_figure, save_figure
 from vecenv.evaluation._statistics import mean as mean_of
 from vecenv.wrappers._results_file import SUFFIX
 
@@ -25,28 +25,18 @@ COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568", "#0
 
 @dataclass(frozen=True)
 class Episodes:
-    """Episodes of a run in order of time.
-
-    Attributes:
-        label: env and algorithm of the run.
-        steps: steps of all envs at the end of each episode.
-        returns: return of each episode.
-    """
+    """Episodes of a run in order of time."""
 
     label: str
+    """Env and algorithm."""
     steps: np.ndarray
+    """Steps of all envs at the end of each episode."""
     returns: np.ndarray
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line: mean return by steps, and an interval at each point.
-
-    Attributes:
-        label: label of the line.
-        runs: number of runs.
-        steps, mean, low, high: the points; NaN where no episode ended.
-    """
+    """A line: mean return by steps, and an interval at each point; NaN where no episode ended."""
 
     label: str
     runs: int
@@ -126,6 +116,9 @@ def _filled(values: Any) -> np.ndarray:
 
 def draw_curves(curves: Sequence[Curve], path: str | Path, title: str) -> None:
     """Write the plot."""
+    need_matplotlib()
+    from matplotlib.ticker import EngFormatter
+
     figure, axes = new_figure((7.0, 4.2))
     for number, curve in enumerate(curves):
         colour = COLOURS[number % len(COLOURS)]
@@ -136,16 +129,8 @@ def draw_curves(curves: Sequence[Curve], path: str | Path, title: str) -> None:
     axes.set_xlabel("steps")
     axes.set_ylabel("return (mean, 95 % interval)")
     axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter(_steps)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 50k, 1.5M
     axes.set_title(title, loc="left")
     if len(curves) > 1:
         axes.legend(frameon=False)
     save_figure(figure, path, dpi=130)
-
-
-def _steps(value: float, _: object) -> str:
-    """A number of steps as a short label: 50k, 1.5M."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:g}"

@@ -24,25 +24,21 @@ _SHADES = " .:-=+*#%@"
 
 
 class GifFile:
-    """A GIF; frames are added, and `close` writes the file. Frames are scaled down to 256 colours.
+    """A GIF; frames are added, and `close` writes the file. Frames are scaled down to 256 colours and GIF_WIDTH.
 
-    Args:
-        path: path of the file.
-        fps: frames per second of the env; above about 30, only one of `every` frames is kept.
-        width: largest width in pixels.
+    With more than about 30 frames per second, only one of `every` frames is to be written.
     """
 
-    def __init__(self, path: str | Path, fps: float, width: int = GIF_WIDTH) -> None:
+    def __init__(self, path: str | Path, fps: float) -> None:
         self.path = Path(path)
         self.every = max(1, round(fps / GIF_FPS))
         duration = 10 * max(2, round(100 * self.every / fps))  # GIFs count hundredths; browsers slow down 1
         self._options = {"save_all": True, "duration": duration, "loop": 0, "optimize": False}
-        self._width = width
         self._pictures: list[Any] = []
 
     def write(self, frame: np.ndarray) -> None:
         """Add a frame: uint8, [height, width, 3]."""
-        self._pictures.append(_scaled(frame, self._width).quantize(method=Image.Quantize.FASTOCTREE))
+        self._pictures.append(_scaled(frame).quantize(method=Image.Quantize.FASTOCTREE))
 
     def close(self) -> None:
         """Write the file; without frames no file is written."""
@@ -61,10 +57,6 @@ class TerminalFrames:
     """Frames as text, at their speed; without a terminal, one below the other.
 
     Two pixels are one character (an upper half block) in colour; without colours, a pixel is a shade of grey.
-
-    Args:
-        console: console to print to.
-        fps: frames per second.
     """
 
     every = 1
@@ -109,7 +101,7 @@ class Both:
         self._count += 1
 
     def close(self) -> None:
-        """Each."""
+        """Close every sink."""
         for sink in self._sinks:
             sink.close()
 
@@ -133,8 +125,8 @@ def characters(frame: np.ndarray, columns: int, rows: int, colours: bool) -> Tex
     return text
 
 
-def _scaled(frame: np.ndarray, width: int) -> Any:
+def _scaled(frame: np.ndarray) -> Any:
     picture = Image.fromarray(np.ascontiguousarray(frame))
-    if picture.width <= width:
+    if picture.width <= GIF_WIDTH:
         return picture
-    return picture.resize((width, round(picture.height * width / picture.width)), Image.Resampling.BOX)
+    return picture.resize((GIF_WIDTH, round(picture.height * GIF_WIDTH / picture.width)), Image.Resampling.BOX)

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 141
     except EnvError as error:
         return _print_error(f"{error}\n{error.remote_traceback}".strip(), 1)
-    except (MissingExtra, VecenvError) as error:
+    except VecenvError as error:
         wrong = isinstance(error, ConfigError) and not isinstance(error, MissingExtra)
         return _print_error(str(error), 2 if wrong else 1)
     except OSError as error:  # files that cannot be read or written

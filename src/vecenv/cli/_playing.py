@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, Protocol
 
 import numpy as np
 
 from vecenv.cli._films import FPS, checked_frame, drawing
-from vecenv.cli._policies import Random
 from vecenv.cli._screen import Bar
 from vecenv.cli._sources import EnvSource
 from vecenv.evaluation._policies import Actor
@@ -50,27 +50,20 @@ def play(
         policy: what `evaluate` takes; None: random actions.
         open_sink: function from frames per second to the sink.
         seed: seed of the first episode; the next ones have the following numbers.
-        episodes: number of episodes.
-        max_steps: largest number of steps of an episode.
+        episodes, max_steps: number of episodes, and largest number of steps of each.
         deterministic: as in `evaluate`.
         progress: progress bar, in episodes.
 
     Returns:
         Seed, return and length of each episode, and whether it ended within `max_steps`.
     """
-    envs = _drawn(source)
-    try:
-        actor = Actor(policy or Random(envs.action_space, seed), envs, deterministic)
-        sink = open_sink(float(envs.metadata.get("render_fps") or FPS))
-        try:
-            played = []
-            for number in range(episodes):
-                played.append(_episode(envs, actor, sink, seed + number, max_steps, number, progress))
-            return played
-        finally:
-            sink.close()
-    finally:
-        envs.close()
+    with closing(_drawn(source)) as envs:
+        envs.action_space.seed(seed)
+        actor = Actor(policy or (lambda obs: envs.action_space.sample()), envs, deterministic)
+        with closing(open_sink(float(envs.metadata.get("render_fps") or FPS))) as sink:
+            return [
+                _episode(envs, actor, sink, seed + number, max_steps, number, progress) for number in range(episodes)
+            ]
 
 
 def _episode(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import shutil
 import time
@@ -67,7 +68,6 @@ class RunFiles:
                 self._events.add_scalar(name, value, step)
 
     def save(self, trainer: Any) -> Path:
-        """Write a checkpoint."""
         path = self.path / CHECKPOINTS / f"step-{trainer.steps}{SUFFIX}"
         trainer.save(path)
         return path
@@ -77,7 +77,6 @@ class RunFiles:
         write_file(self.path / name, json.dumps(plain(content), indent=1, allow_nan=False) + "\n")
 
     def close(self) -> None:
-        """Close the files."""
         self._episodes.close()
         self._events.close()
 
@@ -88,12 +87,10 @@ def new_run(directory: Path, name: str | None, usual: str, overwrite: bool) -> P
         raise ConfigError(f"--name must be the name of a folder, got {name!r}; --runs-dir sets its location")
     directory.mkdir(parents=True, exist_ok=True)
     if name is None:
-        number = 1
-        while True:
+        for number in itertools.count(1):
             with contextlib.suppress(FileExistsError):  # another run may create it at the same moment
                 (directory / f"{usual}-{number}").mkdir()
                 return directory / f"{usual}-{number}"
-            number += 1
     path = directory / name
     if path.exists() and any(path.iterdir()):
         if not overwrite:

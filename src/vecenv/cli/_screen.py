@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
 
 _FIRST_LINE, _LINE_EVERY = 2.0, 5.0
 """Seconds before the first plain line of progress, and between the next ones."""
@@ -103,6 +105,12 @@ class Bar:
         left = duration((self._total - done) / rate) if rate > 0 else "?"
         share = f"{100 * done / self._total:3.0f} %" if self._total else ""
         return "  ".join(part for part in (share, f"{short(rate)} {self._unit}/s", f"{left} left", note) if part)
+
+
+def new_table(title: str | None = None, **options: Any) -> Table:
+    """A table without columns, in the style of all commands."""
+    look: Any = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "title_justify": "left", "title_style": "bold"}
+    return Table(title=title, **look, **options)
 
 
 def short(number: float) -> str:

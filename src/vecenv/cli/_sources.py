@@ -6,7 +6,8 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from vecenv._util.files import parsed
 from vecenv._util.specs import find_spec
 from vecenv._util.suggest import did_you_mean
 from vecenv.engines import Request, registry
+from vecenv.engines.python.factories import factories
 from vecenv.errors import ConfigError, UnknownEnv
 from vecenv.kernel.language.registry import kernel_ids, kernel_of
 
@@ -57,8 +59,11 @@ class EnvSource:
         found = resolve(self.env, 1, dict(self.kwargs) or None, None, {})
         return kind.unavailable() or kind().refuses(found, Request(1))
 
+    def factory(self) -> Callable[[], Any]:
+        """Builds one Python env, as the engines build it."""
+        return factories(find_build(self.env)[1], 1, self.kwargs or None)[0][0]
+
     def make(self, num_envs: int, **options: Any) -> Any:
-        """Make the vector env."""
         return make(self.env, num_envs, env_kwargs={**self.kwargs, **options.pop("env_kwargs", {})}, **options)
 
 
@@ -220,6 +225,22 @@ def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any] | None)
     if stored["env_id"] is not None or make_envs is None:
         return cls.load(checkpoint.path)
     return cls.load(checkpoint.path, make_envs(cls.config_of(checkpoint.path)))
+
+
+@contextmanager
+def acting(policy: Any) -> Iterator[Any]:
+    """The policy for `evaluate` and `play`, with a number of torch threads that suits its size."""
+    from vecenv.trainers._collect import torch_threads
+
+    with torch_threads(None, sum(part.numel() for part in policy._network.parameters())):
+        yield policy
+
+
+def load_policy(checkpoint: Checkpoint) -> Any:
+    """The policy of a checkpoint."""
+    trainer = load_trainer(checkpoint, lambda config: env_of(checkpoint, None, {}).make(config.num_envs))
+    trainer.close()
+    return trainer.policy
 
 
 def _stored(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-import platform
 import typing
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ import vecenv
 from vecenv._util.suggest import did_you_mean
 from vecenv.cli._curves import curve_of, draw_curves, read_episodes
 from vecenv.cli._options import pairs
-from vecenv.cli._policies import acting
 from vecenv.cli._run_files import RunFiles, new_run
 from vecenv.cli._screen import Screen, short, sparkline
 from vecenv.cli._signals import StopRequest, stop_request
-from vecenv.cli._sources import Checkpoint, EnvSource, env_of, find_checkpoint, find_env, load_trainer
+from vecenv.cli._sources import Checkpoint, EnvSource, acting, env_of, find_checkpoint, find_env, load_trainer
+from vecenv.engines.recording.episodes import versions
 from vecenv.errors import ConfigError, VecenvError
 from vecenv.evaluation._plot import need_matplotlib
 from vecenv.trainers import PPO, SAC, a2c
@@ -68,7 +67,7 @@ def new_job(options: Any) -> Job:
         "engine_reason": envs.engine_reason,
         "config": dataclasses.asdict(config),
         "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "versions": {"vecenv": vecenv.__version__, "python": platform.python_version()},
+        "versions": versions(),
     }
     try:
         path = new_run(options.runs_dir, options.name, f"{source.title}-{options.algo}", options.overwrite)
@@ -100,8 +99,7 @@ def carry_out(job: Job, options: Any, screen: Screen) -> int:
     screen.note(f"{job.files.path}: {_describe(job)}")
     with stop_request(lambda: screen.note("stopping and saving; Ctrl-C again stops at once")) as stop:
         learnt = _learn(job, options, screen, stop)
-    job.files.save(job.trainer)
-    made = {"checkpoint": job.files.path / "checkpoints" / f"step-{job.trainer.steps}.npz"}
+    made = {"checkpoint": job.files.save(job.trainer)}
     result: dict[str, Any] = {
         "env": job.source.name,
         "algo": job.algo,

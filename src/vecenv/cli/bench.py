@@ -13,28 +13,30 @@ Examples:
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
-import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import gymnasium
 import numpy as np
 import tyro
-from rich import box
 from rich.table import Table
 
-import vecenv
 from vecenv._util.cpus import usable_cpus
 from vecenv._util.files import write_file
+from vecenv.cli._contestants import contestants, measure
+from vecenv.cli._curves import COLOURS
 from vecenv.cli._options import Flag, Optional, Pairs, pairs
-from vecenv.cli._screen import Bar, Screen, plain, short
+from vecenv.cli._screen import Screen, new_table, plain, short
 from vecenv.cli._sources import find_env
+from vecenv.engines.recording.episodes import versions
 from vecenv.errors import ConfigError
+from vecenv.evaluation._plot import need_matplotlib, new_figure, save_figure
 
 REFERENCE = "gymnasium sync"
 TURNS, SECONDS = 3, 0.3
@@ -63,9 +65,6 @@ class Options:
 
 def run(options: Options, screen: Screen) -> int:
     """Measure, print a table, write JSON and a plot."""
-    from vecenv.cli._contestants import contestants
-    from vecenv.evaluation._plot import need_matplotlib
-
     need_matplotlib()
     sizes = sorted(set(options.sizes))
     if not sizes or sizes[0] < 1:
@@ -82,9 +81,9 @@ def run(options: Options, screen: Screen) -> int:
     rates: dict[str, dict[int, float]] = {one.name: {} for one in found}
     total = sum(count <= one.most for one in found for count in sizes) * (turns + 1)
     with screen.progress(f"bench {source.title}", total, "turns") as bar:
-        done = 0
+        done = itertools.count(1)
         for count in sizes:
-            done = _race(source, found, count, turns, seconds, rates, missing, bar, done)
+            _race(source, found, count, turns, seconds, rates, missing, lambda note: bar.update(next(done), note))
     data = {
         "env": source.name,
         "machine": _machine(),
@@ -112,10 +111,9 @@ def _race(
     seconds: float,
     rates: dict[str, dict[int, float]],
     missing: dict[str, str],
-    bar: Bar,
-    done: int,
-) -> int:
-    """Measure all contestants with one number of envs; return the number of turns so far."""
+    tick: Callable[[str], None],
+) -> None:
+    """Measure all contestants with one number of envs; `tick` is called after each turn."""
     running: dict[str, Any] = {}
     try:
         for one in found:
@@ -129,37 +127,18 @@ def _race(
                 if one.name.startswith("vecenv"):
                     raise
                 missing[one.name] = f"{type(error).__name__}: {error!s:.60}"
-            done += 1
-            bar.update(done, f"{count} envs, {one.name}")
+            tick(f"{count} envs, {one.name}")
         for _ in range(turns):
             for name, (exchange, _) in running.items():
-                rates[name][count] = max(rates[name].get(count, 0.0), _turn(exchange, seconds) * count)
-                done += 1
-                bar.update(done, f"{count} envs, {name}")
+                rates[name][count] = max(rates[name].get(count, 0.0), measure(exchange, seconds) * count)
+                tick(f"{count} envs, {name}")
     finally:
         for _, close in running.values():
             close()
-    return done
-
-
-def _turn(exchange: Any, seconds: float) -> float:
-    """Steps of the vector env per second."""
-    exchange(0)
-    started, exchanges = time.perf_counter(), 0
-    while (spent := time.perf_counter() - started) < seconds:
-        exchange(exchanges)
-        exchanges += 1
-    return exchanges / spent
 
 
 def _table(rates: dict[str, dict[int, float]], sizes: list[int], title: str) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        title=f"{title}: steps/s, and times {REFERENCE}",
-        title_justify="left",
-        title_style="bold",
-    )
+    table = new_table(f"{title}: steps/s, and times {REFERENCE}")
     table.add_column("", no_wrap=True)
     for count in sizes:
         table.add_column(f"{count:,} envs", justify="right", no_wrap=True)
@@ -178,9 +157,6 @@ def _times(ratio: float) -> str:
 
 
 def _draw(rates: dict[str, dict[int, float]], path: Path, title: str) -> None:
-    from vecenv.cli._curves import COLOURS
-    from vecenv.evaluation._plot import new_figure, save_figure
-
     figure, axes = new_figure((7.5, 4.2))
     drawn = {name: by_size for name, by_size in rates.items() if by_size}
     for number, (name, by_size) in enumerate(drawn.items()):
@@ -205,10 +181,7 @@ def _machine() -> dict[str, Any]:
         "cpus": usable_cpus(),
         "processor": _processor(),
         "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "gymnasium": gymnasium.__version__,
-        "vecenv": vecenv.__version__,
+        **versions(),
     }
 
 

@@ -16,16 +16,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 import tyro
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from vecenv.cli._options import Flag, Pairs, pairs
-from vecenv.cli._screen import Screen
+from vecenv.cli._screen import Screen, new_table
 from vecenv.cli._sources import EnvSource, find_env
 from vecenv.errors import ConfigError
 
-_COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
+_COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def run(options: Options, screen: Screen) -> int:
             if findings[-1].fatal:
                 break
     bad = [one for one in findings if one.result == "failed" or (options.strict and one.result == "warning")]
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_header=False)
+    table = new_table(show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

@@ -20,7 +20,7 @@ import tyro
 
 from vecenv.cli._options import Flag, Optional, Pairs, literal, pairs
 from vecenv.cli._screen import Screen
-from vecenv.cli._sources import env_of, find_checkpoint, load_trainer
+from vecenv.cli._sources import acting, env_of, find_checkpoint, load_policy
 from vecenv.engines.registry import EngineName
 from vecenv.errors import ConfigError
 
@@ -67,13 +67,11 @@ def run(options: Options, screen: Screen) -> int:
     checkpoint = find_checkpoint(options.checkpoint)
     scenarios = _scenarios(options.scenarios)
     with screen.waiting("loading torch"):
-        from vecenv.cli._policies import acting
         from vecenv.evaluation import evaluate
 
         source = env_of(checkpoint, options.env, pairs(options.kwargs, "--kwargs"))
-        trainer = load_trainer(checkpoint, lambda config: env_of(checkpoint, None, {}).make(config.num_envs))
-        trainer.close()
-    with screen.progress("evaluation", 1, "episodes") as bar, acting(trainer.policy) as policy:
+        trained = load_policy(checkpoint)
+    with screen.progress("evaluation", 1, "episodes") as bar, acting(trained) as policy:
         found = evaluate(
             policy, source.env, episodes=options.episodes, seeds=options.seeds,
             scenarios=scenarios, num_envs=options.envs, engine=options.engine, deterministic=not options.stochastic,

@@ -15,13 +15,12 @@ from typing import Annotated, Any
 
 import gymnasium
 import tyro
-from rich import box
 from rich.table import Table
 
 from vecenv._make.source import NAMESPACE
 from vecenv._util.cpus import usable_cpus
 from vecenv.cli._options import Flag, Optional
-from vecenv.cli._screen import Screen
+from vecenv.cli._screen import Screen, new_table
 from vecenv.cli._sources import space_words
 from vecenv.engines import Compiled, registry
 from vecenv.errors import ConfigError
@@ -138,7 +137,7 @@ def _packages() -> list[dict[str, Any]]:
 
 
 def _table(title: str, *heads: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=title, title_justify="left", title_style="bold")
+    table = new_table(title)
     for place, head in enumerate(heads):
         table.add_column(head, no_wrap=place == 0)
     return table

@@ -22,7 +22,7 @@ import tyro
 from vecenv.cli._films import check_film, open_film
 from vecenv.cli._options import Flag, Optional, Pairs, pairs
 from vecenv.cli._screen import Screen
-from vecenv.cli._sources import env_of, find_checkpoint, find_env, load_trainer, looks_like_path
+from vecenv.cli._sources import acting, env_of, find_checkpoint, find_env, load_policy, looks_like_path
 from vecenv.errors import ConfigError
 
 
@@ -68,7 +68,6 @@ def run(options: Options, screen: Screen) -> int:
         out = place
     with screen.waiting("loading"):
         from vecenv.cli._playing import play
-        from vecenv.cli._policies import acting
     with contextlib.ExitStack() as stack:
         shown = None if options.terminal else screen.progress("playing", options.episodes, "episodes")
         played = play(
@@ -100,10 +99,8 @@ def _what(options: Options, screen: Screen) -> tuple[Any, Any, Path]:
         return source, None, Path(f"{source.title}.gif")
     checkpoint = find_checkpoint(options.what)
     with screen.waiting("loading torch"):
-        source = env_of(checkpoint, options.env, kwargs)
-        trainer = load_trainer(checkpoint, lambda config: env_of(checkpoint, None, {}).make(config.num_envs))
-        trainer.close()
-    return source, trainer.policy, (checkpoint.run or checkpoint.path.parent) / "play.gif"
+        source, policy = env_of(checkpoint, options.env, kwargs), load_policy(checkpoint)
+    return source, policy, (checkpoint.run or checkpoint.path.parent) / "play.gif"
 
 
 def _sink(options: Options, screen: Screen, out: Path | None, fps: float) -> Any:

@@ -18,11 +18,9 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich import box
-from rich.table import Table
 
 from vecenv.cli._options import Flag
-from vecenv.cli._screen import Screen, short
+from vecenv.cli._screen import Screen, new_table, short
 from vecenv.cli._sources import read_run
 
 
@@ -62,7 +60,7 @@ def run(options: Options, screen: Screen) -> int:
             draw_curves(curves, options.out, title)
         except (OSError, ValueError) as error:
             raise ConfigError(f"{options.out} cannot be written: {error}") from error
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = new_table()
     for head in ("", "runs", "steps", "last return", "95 %"):
         table.add_column(head, justify="right" if head else "left", no_wrap=bool(head))
     for curve in curves:

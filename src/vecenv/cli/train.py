@@ -15,6 +15,7 @@ Examples:
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -82,10 +83,8 @@ def run(options: Options, screen: Screen) -> int:
     with screen.waiting("loading torch"):
         from vecenv.cli import _training
     job = _training.new_job(options) if checkpoint is None else _training.continued_job(checkpoint, options.steps)
-    try:
+    with closing(job):
         return _training.carry_out(job, options, screen)
-    finally:
-        job.close()
 
 
 def _check(options: Options) -> None:
