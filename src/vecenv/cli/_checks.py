@@ -41,7 +41,8 @@ class _Problem(Exception):
 
     def __init__(self, *texts: str, result: Literal["warning", "failed"] = "failed", fatal: bool = False) -> None:
         super().__init__(*texts)
-        self.result, self.fatal = result, fatal
+        self.result: Literal["warning", "failed"] = result
+        self.fatal = fatal
 
 
 class Subject:

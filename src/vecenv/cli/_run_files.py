@@ -87,10 +87,12 @@ def new_run(directory: Path, name: str | None, usual: str, overwrite: bool) -> P
         raise ConfigError(f"--name must be the name of a folder, got {name!r}; --runs-dir sets its location")
     directory.mkdir(parents=True, exist_ok=True)
     if name is None:
-        for number in itertools.count(1):
+        numbers = itertools.count(1)
+        while True:
+            path = directory / f"{usual}-{next(numbers)}"
             with contextlib.suppress(FileExistsError):  # another run may create it at the same moment
-                (directory / f"{usual}-{number}").mkdir()
-                return directory / f"{usual}-{number}"
+                path.mkdir()
+                return path
     path = directory / name
     if path.exists() and any(path.iterdir()):
         if not overwrite:
