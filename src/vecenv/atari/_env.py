@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +10,8 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
-from vecenv._util.screens import clip_reward, life_lost, load_resize
-from vecenv.atari._preprocessing import Preprocessing, ale_seed, frame_limit
+from vecenv._util.screens import clip_reward, life_lost, load_frame_maker
+from vecenv.atari._preprocessing import FrameStacks, Preprocessing, ale_seed, frame_limit
 
 
 class AtariGame(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -40,9 +39,10 @@ class AtariGame(gymnasium.Wrapper[Any, Any, Any, Any]):
         shape = (height, width) if preprocessing.grayscale else (height, width, 3)
         self._screens = np.zeros((2, *shape), np.uint8)
         self._show = self._ale.getScreenGrayscale if preprocessing.grayscale else self._ale.getScreenRGB
-        self._stack: deque[np.ndarray] = deque(maxlen=preprocessing.frame_stack or 1)
+        self._frame = load_frame_maker("preprocessing", preprocessing.size, pools=preprocessing.max_pool)
+        self._obs = np.zeros((1, *self.observation_space.shape), np.uint8)
+        self._stack = FrameStacks(self._obs, preprocessing)
         self._noops = _Noops(preprocessing.noop_max)
-        self._resize = load_resize("preprocessing")
         self._frames = self._lives = 0
         self._goes_on = False
         """Whether the episode ended with a life and the game has more."""
@@ -70,13 +70,14 @@ class AtariGame(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._show(self._screens[0])
         self._screens[1] = 0
         self._frames, self._lives = 0, self._ale.lives()
-        return self._begin(self._frame())
+        return self._begin(self._frame(*self._screens))
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Apply the action for `frame_skip` frames, or until the episode ends."""
         frame, reward, terminated, truncated = self._act(int(action))
-        self._stack.append(frame)
-        return self._observation(), self._seen(reward), terminated, truncated, self._info(reward)
+        self._stack.push(0, frame)
+        seen = clip_reward(reward) if self._options.clip_reward else reward
+        return self._obs[0].copy(), seen, terminated, truncated, self._info(reward)
 
     def _act(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
         options, ale = self._options, self._ale
@@ -94,26 +95,12 @@ class AtariGame(gymnasium.Wrapper[Any, Any, Any, Any]):
         terminated = over or (lost and options.episodic_life is not False)
         late = self._frames >= self._max_frames
         self._goes_on = terminated and not over and not late and options.episodic_life == "continue"
-        return self._frame(), float(reward), terminated, late and not terminated
+        return self._frame(*self._screens), float(reward), terminated, late and not terminated
 
     def _begin(self, frame: np.ndarray) -> tuple[Any, dict[str, Any]]:
         self._goes_on = False
-        padding = frame if self._options.stack_padding == "reset" else np.zeros_like(frame)
-        self._stack.extend([padding] * ((self._options.frame_stack or 1) - 1))
-        self._stack.append(frame)
-        return self._observation(), self._info(0.0)
-
-    def _frame(self) -> np.ndarray:
-        newest, older = self._screens
-        if self._options.max_pool:
-            np.maximum(newest, older, out=newest)
-        return self._resize(newest, self._options.size)
-
-    def _observation(self) -> np.ndarray:
-        return self._stack[-1].copy() if self._options.frame_stack is None else np.stack(self._stack)
-
-    def _seen(self, reward: float) -> float:
-        return clip_reward(reward) if self._options.clip_reward else reward
+        self._stack.begin(0, frame)
+        return self._obs[0].copy(), self._info(0.0)
 
     def _info(self, reward: float) -> dict[str, Any]:
         info = dict(self.unwrapped._get_info())  # type: ignore[attr-defined]  # AtariEnv's

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -110,6 +111,34 @@ class Preprocessing:
         """What is seen."""
         stack = () if self.frame_stack is None else (self.frame_stack,)
         return spaces.Box(0, 255, (*stack, *self.frame_shape), np.uint8)
+
+
+class FrameStacks:
+    """The last frames of every row, moved along in its observation.
+
+    Args:
+        obs: observations of all rows; they are written in place.
+        preprocessing: says how many frames an observation has, and what stands for frames from before an episode.
+    """
+
+    def __init__(self, obs: np.ndarray, preprocessing: Preprocessing) -> None:
+        depth = preprocessing.frame_stack or 1
+        self._frames = obs.reshape(len(obs), depth, *preprocessing.frame_shape)
+        self._zero = preprocessing.stack_padding == "zero"
+        self._newest = [frames[-1] for frames in self._frames]
+        stride = self._frames.strides[1]
+        starts = [frames.ctypes.data for frames in self._frames]
+        self._moves = [(start, start + stride, (depth - 1) * stride) for start in starts]
+
+    def push(self, row: int, frame: np.ndarray) -> None:
+        """Add the newest frame; the oldest one is dropped."""
+        ctypes.memmove(*self._moves[row])
+        self._newest[row][...] = frame
+
+    def begin(self, row: int, frame: np.ndarray) -> None:
+        """Begin an episode with its first frame."""
+        self._frames[row] = 0 if self._zero else frame
+        self._newest[row][...] = frame
 
 
 def ale_seed(seed: int) -> int:

@@ -16,7 +16,7 @@ from vecenv._front.autoreset import plan
 from vecenv._front.exchange import Exchange
 from vecenv._front.infos import as_arrays
 from vecenv._front.vector_env import VectorEnv
-from vecenv._util.screens import load_resize
+from vecenv._util.screens import load_frame_maker
 from vecenv.errors import ConfigError, SpaceError, UnsupportedError
 from vecenv.wrappers._arrays import as_list
 from vecenv.wrappers._streams import Streams
@@ -146,13 +146,13 @@ class AtariPreprocessing(Wrapper):
             if frame >= self._frame_skip - 2:
                 self.transform.show(rows[going], part.obs[going], last=frame == self._frame_skip - 1)
             positions = positions[going]
-        self.transform.pool(exchange.rows)
         return begun
 
     def _notice(self, part: Exchange, positions: np.ndarray, infos: list[dict[str, Any]], begun: _Begun) -> np.ndarray:
         """Keep the infos of a frame, and first screens of envs that were reset; return which envs lost a life."""
         firsts = as_list(part.infos, len(part))
-        for index, (position, info, final) in enumerate(zip(positions.tolist(), firsts, _finals(part), strict=True)):
+        finals = as_list(part.infos.get("final_info", {}), len(part))
+        for index, (position, info, final) in enumerate(zip(positions.tolist(), firsts, finals, strict=True)):
             infos[position] = info
             if part.rolled[index]:
                 infos[position] = final
@@ -237,8 +237,8 @@ class Screens(Transform):
     """
 
     def __init__(self, size: tuple[int, int], grey: bool, newaxis: bool, scale: bool, *, pools: bool) -> None:
-        self._size, self._grey, self._newaxis, self._scale, self._pools = size, grey, newaxis, scale, pools
-        self._resize = load_resize("AtariPreprocessing")
+        self._size, self._grey, self._newaxis, self._scale = size, grey, newaxis, scale
+        self._frame = load_frame_maker("AtariPreprocessing", size, pools=pools)
         self._newest = self._older = np.zeros(0, np.uint8)
         self._keep(0)
 
@@ -266,14 +266,9 @@ class Screens(Transform):
         """The last frame of a step, or the one before."""
         (self._newest if last else self._older)[rows] = screens
 
-    def pool(self, rows: np.ndarray) -> None:
-        """Keep the maximum of the two frames: games draw some sprites only in every other frame."""
-        if self._pools:
-            self._newest[rows] = np.maximum(self._newest[rows], self._older[rows])
-
     def observations(self, rows: np.ndarray) -> np.ndarray:
         """Observations of the envs `rows`: a new array."""
-        shown = np.stack([self._resize(self._newest[row], self._size) for row in rows.tolist()])
+        shown = np.stack([self._frame(self._newest[row], self._older[row]) for row in rows.tolist()])
         if self._grey and self._newaxis:
             shown = shown[..., None]
         return shown.astype(np.float32) / np.float32(255) if self._scale else shown
@@ -293,15 +288,5 @@ class Screens(Transform):
         self.streams = Streams(count, None)
 
     def _state(self) -> dict[str, np.ndarray]:
-        frames = {"newest": self._newest, "older": self._older}
-        return {
-            **frames,
-            "lives": self.lives,
-            "over": self.over,
-            "keys": self.streams.keys,
-            "turns": self.streams.turns,
-        }
-
-
-def _finals(part: Exchange) -> list[dict[str, Any]]:
-    return as_list(part.infos.get("final_info", {}), len(part))
+        streams = {"keys": self.streams.keys, "turns": self.streams.turns}
+        return {"newest": self._newest, "older": self._older, "lives": self.lives, "over": self.over, **streams}

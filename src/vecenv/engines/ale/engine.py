@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from vecenv._batch.batch import Batch, Mail, Op, Rows
 from vecenv._batch.faults import Fault
 from vecenv._batch.layout import Layout
 from vecenv._batch.seeding import NO_SEED
-from vecenv.atari._preprocessing import Preprocessing, ale_seed, frame_limit
+from vecenv.atari._preprocessing import FrameStacks, Preprocessing, ale_seed, frame_limit
 from vecenv.engines.ale.games import Games, GameSpec
 from vecenv.engines.ale.pool import GamePool
 from vecenv.engines.facts import BatchFacts
@@ -24,7 +23,6 @@ from vecenv.errors import InvalidAction, SpaceError, UnsupportedError
 
 _RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
 _INFOS = ("lives", "episode_frame_number", "frame_number")
-_HERE = {"game", "get_action_meanings"}
 
 
 class AleEngine:
@@ -76,7 +74,7 @@ class AleEngine:
         names = {**dict.fromkeys(_INFOS, np.int64), **({"raw_reward": np.float64} if preprocessing.clip_reward else {})}
         self.batch.info.update((name, np.zeros(count, dtype)) for name, dtype in names.items())
         self.batch.final_info.update((name, column.copy()) for name, column in self.batch.info.items())
-        self._stacks = _Stacks(self.batch.obs[0], preprocessing)
+        self._stacks = FrameStacks(self.batch.obs[0], preprocessing)
         self._first_action = [
             actions.index("FIRE") if preprocessing.fire_reset and "FIRE" in actions else 0
             for actions in self._games.actions
@@ -229,7 +227,7 @@ class AleEngine:
         rolled = done & (batch.op[index] == _ROLL)
         batch.done[index] = done & ~rolled
         for row, frame in zip(rows, frames, strict=True):
-            self._stacks.push(row, frame)
+            self._stacks.push(row, frame[0, 0])
         for name, column in row_infos.items():
             batch.info[name][index] = column
         rolling = index[rolled]
@@ -273,7 +271,7 @@ class AleEngine:
                 batch.info[name][row] = value
             if "raw_reward" in batch.info:
                 batch.info["raw_reward"][row] = 0.0
-            self._stacks.begin(row, frame)
+            self._stacks.begin(row, frame[0, 0])
             if batch.op[row] == _RESET:
                 batch.reward[row] = batch.episode_return[row] = 0.0
                 batch.terminated[row] = batch.truncated[row] = batch.done[row] = False
@@ -299,24 +297,3 @@ class AleEngine:
         self._rolling.difference_update(rows)
         self._games.forget(rows)
         self._noting = []
-
-
-class _Stacks:
-    """The last frames of every row, moved along in its observation."""
-
-    def __init__(self, obs: np.ndarray, preprocessing: Preprocessing) -> None:
-        depth = preprocessing.frame_stack or 1
-        self._frames = obs.reshape(len(obs), depth, *preprocessing.frame_shape)
-        self._zero = preprocessing.stack_padding == "zero"
-        self._newest = [frames[-1] for frames in self._frames]
-        stride = self._frames.strides[1]
-        starts = [frames.ctypes.data for frames in self._frames]
-        self._moves = [(start, start + stride, (depth - 1) * stride) for start in starts]
-
-    def push(self, row: int, frame: np.ndarray) -> None:
-        ctypes.memmove(*self._moves[row])
-        self._newest[row][...] = frame[0, 0]
-
-    def begin(self, row: int, frame: np.ndarray) -> None:
-        self._frames[row] = 0 if self._zero else frame[0, 0]
-        self._newest[row][...] = frame[0, 0]

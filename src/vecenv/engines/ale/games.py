@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, ClassVar
 
 from vecenv.atari._preprocessing import Preprocessing, frame_limit
 
@@ -29,33 +29,60 @@ class GameSpec:
     max_frames: int | None
 
 
-class Games:
+class NativeGames:
+    """Native envs, and what they were given to do.
+
+    Attributes:
+        together: whether rows are stepped and finish all at once.
+        actions: names of the actions of each row.
+        begun: rows that were given something to do, until `forget`.
+        results: of these rows, by row.
+    """
+
+    together: ClassVar[bool]
+
+    def __init__(self, natives: list[Any], rows_each: int) -> None:
+        self._natives = natives
+        self.actions = [[action.name for action in native.get_action_set()] for native in natives] * rows_each
+        self.begun: dict[int, Any] = {}
+        self.results: dict[int, Any] = {}
+        alive.add(self)
+
+    def forget(self, rows: Iterable[int]) -> None:
+        """The results of these rows are noted."""
+        for row in rows:
+            self.begun.pop(row, None)
+
+    def close(self) -> None:
+        """End all threads."""
+        self._natives = []
+
+    def leak(self) -> None:
+        """Never destroy the native envs: this is a forked process, which does not have their threads."""
+        for native in self._natives:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
+
+
+class Games(NativeGames):
     """One native env per row, each with a thread of its own.
 
     No native call can be interrupted, and none may be repeated or left out: a result that is not fetched is taken for
     that of the next step, and one that never comes is waited for, for ever. So every call and the note of it are one
-    statement without bytecode in between, where no signal handler can run.
-
-    Attributes:
-        begun: rows that were given something to do, until `forget`; with the seed if it is a reset.
-        results: of these rows, by row.
+    statement without bytecode in between, where no signal handler can run. `begun` has the seeds of resets, None for
+    steps.
     """
 
     together = False
 
     def __init__(self, specs: Sequence[GameSpec], preprocessing: Preprocessing) -> None:
-        self._natives = [native(spec, preprocessing) for spec in specs]
+        super().__init__([make_native(spec, preprocessing) for spec in specs], 1)
         interface: Any = type(self._natives[0])
         self._send, self._recv, self._reset = interface.send, interface.recv, interface.reset
-        self.actions = [[action.name for action in game.get_action_set()] for game in self._natives]
-        self.begun: dict[int, int | None] = {}
-        self.results: dict[int, Any] = {}
         self._watched: dict[int, None] = {}
         """Rows that a watcher waits for. Like `results` it may keep rows that are no longer begun."""
         self._tickets: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._watchers: list[threading.Thread] = []
-        alive.add(self)
 
     def step(self, rows: Sequence[int], actions: Sequence[int]) -> None:
         """Start a step of each row; one whose game is over begins the next one instead."""
@@ -87,24 +114,14 @@ class Games:
         self._watch([row for row in running if row not in self._watched], len(running))
         self._take(max(self._done.qsize(), 1))
 
-    def forget(self, rows: Iterable[int]) -> None:
-        """These results are noted."""
-        for row in rows:
-            self.begun.pop(row, None)
-
     def close(self) -> None:
-        """End all threads."""
         for _ in self._watchers:
             self._tickets.put(None)
         for watcher in self._watchers:
             if watcher.is_alive():
                 watcher.join()
-        self._watchers, self._natives = [], []
-
-    def leak(self) -> None:
-        """Never destroy the native envs: this is a process that their threads did not come to."""
-        for game in self._natives:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(game))
+        self._watchers = []
+        super().close()
 
     def _clean(self, rows: Iterable[int]) -> None:
         for row in rows:
@@ -132,7 +149,7 @@ class Games:
 _STRENGTHS: Any = repeat([1.0])
 
 
-def native(spec: GameSpec, preprocessing: Preprocessing, count: int = 1, threads: int = 1) -> Any:
+def make_native(spec: GameSpec, preprocessing: Preprocessing, count: int = 1, threads: int = 1) -> Any:
     """ale-py's native vector env of `count` games."""
     from ale_py._ale_py import ALEVectorInterface  # pyright: ignore[reportMissingImports]  # optional
 

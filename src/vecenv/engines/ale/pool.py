@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vecenv.atari._preprocessing import Preprocessing
-from vecenv.engines.ale.games import GameSpec, alive, native
+from vecenv.engines.ale.games import GameSpec, NativeGames, make_native
 
 
-class GamePool:
-    """The same as `Games`, with less to do for each step; but steps are of all rows, and rows finish together.
+class GamePool(NativeGames):
+    """One native env for all rows: it has less to do for each step than `Games`, but steps are of all rows.
 
-    Attributes:
-        begun: rows that were given something to do, until `forget`: an action, or a seed if it is a reset.
-        results: of these rows, by row.
+    `begun` says whether a row is to be stepped or reset, and has its action or its seed.
     """
 
     together = True
 
     def __init__(self, specs: Sequence[GameSpec], preprocessing: Preprocessing, threads: int) -> None:
-        self._natives = [native(specs[0], preprocessing, len(specs), threads)]
+        super().__init__([make_native(specs[0], preprocessing, len(specs), threads)], len(specs))
         self._count = len(specs)
-        self.actions = [[action.name for action in self._natives[0].get_action_set()]] * len(specs)
-        self.begun: dict[int, tuple[str, int]] = {}
-        self.results: dict[int, Any] = {}
         self._exchange: dict[str, Any] = {}
         """That the native env was stepped, and what it returned; each in one statement with the call, as in `Games`."""
-        alive.add(self)
 
     def step(self, rows: Sequence[int], actions: Sequence[int]) -> None:
         """Step all rows, in one or several calls, when they are fetched."""
@@ -63,20 +56,6 @@ class GamePool:
     def fetch_some(self) -> None:
         """All rows finish together."""
         self.fetch_all(())
-
-    def forget(self, rows: Iterable[int]) -> None:
-        """These results are noted."""
-        for row in rows:
-            self.begun.pop(row, None)
-
-    def close(self) -> None:
-        """End all threads."""
-        self._natives = []
-
-    def leak(self) -> None:
-        """Never destroy the native env: this is a process that its threads did not come to."""
-        for pool in self._natives:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
 
     def _prepare(self, rows: Sequence[int], orders: list[tuple[str, int]]) -> None:
         self._exchange = {}  # nothing is under way: rows come and go together
