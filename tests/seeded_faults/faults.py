@@ -389,7 +389,7 @@ KERNEL_LOWERING = (
         breaks="The index of an assignment such as s.a[rng.integers(0, 3)] += 1 is computed once.",
         mechanism="kernel lowering",
         file="kernel/lower/body.py",
-        old="        target = self._once(node.target)\n",
+        old="        target = self._once(node.target, indices)\n",
         new="        target = node.target\n",
         near=("kernels/test_language.py", "kernels/test_differences.py"),
     ),

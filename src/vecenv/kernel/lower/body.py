@@ -17,7 +17,7 @@ from vecenv.kernel import rng as random_numbers
 from vecenv.kernel.language.fields import Field
 from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant
 from vecenv.kernel.language.twins import twin_module
-from vecenv.kernel.lower.program import Program
+from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, at, is_slice, loading, local, operation, ref, slice_shape, widened
 
 Roles = Mapping[str, str]
@@ -37,9 +37,6 @@ class Body(ast.NodeTransformer):
         program: constants, draws and twins that the function uses are added to it.
         helper: resolves a function that this one calls.
         source, roles, method: as in `Function`.
-
-    Attributes:
-        assigned, passes_state, guarded: as in `Function`; complete after `resolved`.
     """
 
     def __init__(
@@ -48,12 +45,8 @@ class Body(ast.NodeTransformer):
         self.program, self.helper = program, helper
         self.source, self.roles, self.method = source, roles, method
         self.fields: dict[str, Field] = program.kernel.state
-        self.passes_state = _is_passed_on(source.node, roles)
-        assigned = _assigned_fields(source.node, roles)
-        self.assigned = tuple(name for name in self.fields if name in assigned)
         self.guarded = any(self._needs_guard(node) for node in ast.walk(source.node))
         self._temporaries = 0
-        self._hoisted: list[ast.stmt] = []
 
     def fail(self, node: ast.AST, rule: str) -> KernelError:
         """The error to raise for a node."""
@@ -66,15 +59,24 @@ class Body(ast.NodeTransformer):
             return not (of_action and isinstance(node.slice, ast.Constant) and isinstance(node.ctx, ast.Load))
         return isinstance(node, (ast.For, ast.While))
 
-    def resolved(self) -> tuple[list[ast.stmt], list[ast.expr]]:
-        """The statements of the function, and the default values of its last parameters."""
-        statements = copy.deepcopy(self.source.node.body)
-        if isinstance(statements[0], ast.Expr) and isinstance(statements[0].value, ast.Constant):
-            statements = statements[1:]
-        body = self._block(statements) or [ast.Pass()]
-        defaults = self.source.function.__defaults__ or ()  # type: ignore[attr-defined]  # a function has them
-        place: Any = self.source.node.args.args[-1] if defaults else None
-        return body, [self._outer(place, "default", value) for value in defaults]
+    def resolved(self, name: str) -> Function:
+        """The function in which every name is known, to be called by this name."""
+        source, node = self.source, self.source.node
+        body = self._block(copy.deepcopy(node.body)) or [ast.Pass()]
+        defaults = source.function.__defaults__ or ()  # type: ignore[attr-defined]  # a function has them
+        place: Any = node.args.args[-1] if defaults else None
+        assigned = _assigned_fields(node, self.roles)
+        return Function(
+            name=name,
+            source=source,
+            method=self.method,
+            roles=self.roles,
+            body=body,
+            defaults=[self._outer(place, "default", value) for value in defaults],
+            assigned=tuple(field for field in self.fields if field in assigned),
+            passes_state=_is_passed_on(node, self.roles),
+            guarded=self.guarded,
+        )
 
     # --- statements --------------------------------------------------------------------------------------------------
 
@@ -82,27 +84,20 @@ class Body(ast.NodeTransformer):
         resolved: list[ast.stmt] = []
         for statement in statements:
             result = self.visit(statement)
-            resolved.extend(self._hoisted)
-            self._hoisted = []
             resolved.extend(result if isinstance(result, list) else [] if result is None else [result])
         return resolved
 
-    def visit_If(self, node: ast.If) -> Any:
+    def visit_If(self, node: ast.If | ast.While) -> Any:
         test = self.visit(node.test)
-        hoisted, self._hoisted = self._hoisted, []
-        new = ast.copy_location(ast.If(test, self._block(node.body) or [ast.Pass()], self._block(node.orelse)), node)
-        return [*hoisted, new]
+        return at(node, type(node)(test, self._block(node.body) or [ast.Pass()], self._block(node.orelse)))
+
+    visit_While = visit_If
 
     def visit_For(self, node: ast.For) -> Any:
         iterator = self.visit(node.iter)
         name = self._temporary()
-        taken = [*_listed(self._unpack(node.target, widened(at(node, local(name))), node)), *self._block(node.body)]
-        new = ast.For(local(name, ast.Store()), iterator, taken, self._block(node.orelse))
-        return ast.copy_location(new, node)
-
-    def visit_While(self, node: ast.While) -> Any:
-        new = ast.While(self.visit(node.test), self._block(node.body) or [ast.Pass()], self._block(node.orelse))
-        return ast.copy_location(new, node)
+        taken = [*self._unpack(node.target, widened(at(node, local(name))), node), *self._block(node.body)]
+        return at(node, ast.For(local(name, ast.Store()), iterator, taken, self._block(node.orelse)))
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         for part in ast.walk(node.test):
@@ -116,7 +111,7 @@ class Body(ast.NodeTransformer):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:
             return None
-        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
+        return self.visit_Assign(at(node, ast.Assign([node.target], node.value)))
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         value = self.visit(node.value)
@@ -125,39 +120,40 @@ class Body(ast.NodeTransformer):
         name = self._temporary()
         result: list[ast.stmt] = [at(node, ast.Assign([local(name, ast.Store())], value))]
         for target in node.targets:
-            result.extend(_listed(self._unpack(target, local(name), node)))
+            result.extend(self._unpack(target, local(name), node))
         return result
 
-    def _unpack(self, target: ast.expr, value: ast.expr, node: ast.AST) -> Any:
+    def _unpack(self, target: ast.expr, value: ast.expr, node: ast.AST) -> list[ast.stmt]:
         """Assign a value to a target, which may be a tuple: by way of temporaries, so that fields keep their types."""
         if not isinstance(target, (ast.Tuple, ast.List)):
-            return self._store(target, value, node)
+            return [self._store(target, value, node)]
         parts = [self._temporary() for _ in target.elts]
         unpacked = ast.Tuple([local(part, ast.Store()) for part in parts], ast.Store())
         result: list[ast.stmt] = [at(node, ast.Assign([unpacked], value))]
         for part, element in zip(parts, target.elts, strict=True):
-            result.extend(_listed(self._unpack(element, widened(at(node, local(part))), node)))
+            result.extend(self._unpack(element, widened(at(node, local(part))), node))
         return result
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        target = self._once(node.target)
-        read = loading(target)
-        value = at(node, ast.BinOp(read, node.op, node.value))
-        return self._store(target, self.visit(value), node)
+        indices: list[ast.stmt] = []
+        target = self._once(node.target, indices)
+        value = at(node, ast.BinOp(loading(target), node.op, node.value))
+        return [*indices, self._store(target, self.visit(value), node)]
 
-    def _once(self, target: Any) -> Any:
-        """The target of `+=` with its indices computed beforehand, because it is read and written."""
+    def _once(self, target: Any, indices: list[ast.stmt]) -> Any:
+        """The target of `+=`, which is read and written; statements that compute its indices are added to `indices`."""
         if not isinstance(target, ast.Subscript):
             return target
-        return at(target, ast.Subscript(self._once(target.value), self._index_once(target.slice), target.ctx))
+        owner = self._once(target.value, indices)
+        return at(target, ast.Subscript(owner, self._index_once(target.slice, indices), target.ctx))
 
-    def _index_once(self, index: ast.expr) -> ast.expr:
+    def _index_once(self, index: ast.expr, indices: list[ast.stmt]) -> ast.expr:
         if isinstance(index, ast.Tuple):
-            return at(index, ast.Tuple([self._index_once(part) for part in index.elts], ast.Load()))
+            return at(index, ast.Tuple([self._index_once(part, indices) for part in index.elts], ast.Load()))
         if isinstance(index, (ast.Slice, ast.Constant)):
             return index
         name = self._temporary()
-        self._hoisted.append(at(index, ast.Assign([local(name, ast.Store())], self.visit(index))))
+        indices.append(at(index, ast.Assign([local(name, ast.Store())], self.visit(index))))
         return at(index, local(name))
 
     def visit_Return(self, node: ast.Return) -> Any:
@@ -168,7 +164,7 @@ class Body(ast.NodeTransformer):
             return at(node, ast.Return(ast.Tuple([operation("as_number", reward), *flags], ast.Load())))
         return self.generic_visit(node)
 
-    def _store(self, target: ast.expr, value: ast.expr, node: ast.AST) -> Any:
+    def _store(self, target: ast.expr, value: ast.expr, node: ast.AST) -> ast.stmt:
         """Assign, with the type of the field if the target is one."""
         if isinstance(target, ast.Subscript) and is_slice(target.slice):
             self._check_overlap(target, node)
@@ -393,7 +389,3 @@ def _assigned_fields(function: ast.FunctionDef, roles: Roles) -> set[str]:
         and isinstance(node.value, ast.Name)
         and roles.get(node.value.id) == "state"
     }
-
-
-def _listed(result: Any) -> list[ast.stmt]:
-    return result if isinstance(result, list) else [result]

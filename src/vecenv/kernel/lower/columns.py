@@ -89,15 +89,12 @@ def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
         slots += [
             shaped(f"{name}_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(observation.leaves)
         ]
-        slots += [shaped(f"{name}I_{k}", *_typed(kernel.state[k]), timed=True) for k in kernel.info]
+        infos = [kernel.state[info] for info in kernel.info]
+        slots += [shaped(f"{name}I_{field.name}", field.dtype, field.shape, timed=True) for field in infos]
         if "action_mask" in kernel.methods:
             slots.append(fixed(f"{name}M", np.int8, (int(action.space.n),), timed=True))  # type: ignore[attr-defined]
     slots += [shaped(f"C_{k}", leaf.dtype, leaf.shape) for k, leaf in enumerate(observation.leaves)]
     return slots
-
-
-def _typed(field: Field) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    return field.dtype, field.shape
 
 
 def table_size(slots: list[Slot]) -> int:

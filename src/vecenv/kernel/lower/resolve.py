@@ -13,7 +13,7 @@ from vecenv.kernel.language.define import Kernel, roles_of
 from vecenv.kernel.language.rules import Rules
 from vecenv.kernel.language.source import FunctionSource, read_source
 from vecenv.kernel.lower.body import Body
-from vecenv.kernel.lower.program import Function, Program
+from vecenv.kernel.lower.program import Program
 
 
 def resolve(kernel: Kernel, observation: Layout, action: Layout, policy: Callable[..., Any] | None = None) -> Program:
@@ -45,21 +45,9 @@ class _Resolver:
         self._guarded: dict[str, bool] = {}
 
     def add(self, source: FunctionSource, roles: Mapping[str, str], name: str, method: str | None) -> None:
-        body = Body(self.program, self.helper, source, roles, method)
-        statements, defaults = body.resolved()
-        function = Function(
-            name=name,
-            source=source,
-            method=method,
-            roles=roles,
-            body=statements,
-            defaults=defaults,
-            assigned=body.assigned,
-            passes_state=body.passes_state,
-            guarded=body.guarded,
-        )
+        function = Body(self.program, self.helper, source, roles, method).resolved(name)
         self.program.functions.append(function)
-        self._guarded[name] = body.guarded
+        self._guarded[name] = function.guarded
         if method is not None:
             self.program.methods[method] = function
 

@@ -66,7 +66,7 @@ def operation(name: str, *arguments: ast.expr) -> ast.Call:
 
 def widened(node: ast.expr) -> ast.expr:
     """A number that was read from memory, as 64 bits."""
-    return ast.copy_location(operation("widen", node), node)
+    return at(node, operation("widen", node))
 
 
 def local(name: str, context: ast.expr_context | None = None) -> ast.Name:
@@ -82,12 +82,9 @@ def at(node: Any, new: Any) -> Any:
 def loading(target: ast.expr) -> ast.expr:
     """A copy of an assignment's target as an expression that reads it."""
     target = copy.deepcopy(target)
-    if isinstance(target, ast.Name):
-        return at(target, ast.Name(target.id, ast.Load()))
-    if isinstance(target, ast.Attribute):
-        return at(target, ast.Attribute(target.value, target.attr, ast.Load()))
-    assert isinstance(target, ast.Subscript)
-    return at(target, ast.Subscript(target.value, target.slice, ast.Load()))
+    assert isinstance(target, (ast.Name, ast.Attribute, ast.Subscript))
+    target.ctx = ast.Load()
+    return target
 
 
 def is_slice(index: ast.expr) -> bool:

@@ -8,6 +8,7 @@ with `range(lo, hi)` Numba keeps checks for negative indices, and LLVM does not 
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class Driver:
         self.kernel, self.functions = emitted.program.kernel, emitted.functions
         self.observation, self.action = emitted.program.layouts["obs"], emitted.program.layouts["action"]
         self.slots = slots_of(self.kernel, self.observation, self.action)
-        self._columns = {slot.name for slot in self.slots}
+        self._numbers = {slot.name: number for number, slot in enumerate(self.slots)}
         self.lines: list[str] = []
 
     def text(self) -> str:
@@ -83,7 +84,7 @@ class Driver:
         self._add(0, "", "", "def wrong(T, lo, hi, t):")
         self._add(1, "n = hi - lo", "found = 0")
         for k, leaf in enumerate(self.action.leaves):
-            number = next(number for number, slot in enumerate(self.slots) if slot.name == f"A_{k}")
+            number = self._numbers[f"A_{k}"]
             size = int(np.prod(leaf.shape, dtype=np.int64))
             address = f"T[{2 * number}] + t * T[{2 * number + 1}] + lo * {size * leaf.dtype.itemsize}"
             self._add(1, f"A_{k} = column_{leaf.dtype.name}_2({address}, (n, {size}))")
@@ -129,17 +130,15 @@ class Driver:
 
     def _of_row(self, node: ast.AST) -> str:
         """The text of a node in which a column stands for its value of row `i`."""
-        return ast.unparse(_RowOfColumns(self._columns).visit(node))
+        return ast.unparse(_RowOfColumns(self._numbers).visit(node))
 
     def _policy(self) -> None:
-        leaves = range(len(self.observation.leaves))
-        for k in leaves:
-            slot = next(slot for slot in self.slots if slot.name == f"O_{k}")
-            number = self.slots.index(slot)
+        for k in range(len(self.observation.leaves)):
+            number, current = self._numbers[f"O_{k}"], self._numbers[f"C_{k}"]
+            slot = self.slots[number]
             shape = ", ".join(["n", *map(str, slot.shape or ())])
             before = f"T[{2 * number}] + (t - 1) * T[{2 * number + 1}] + lo * {slot.row_bytes}"
             column = f"column_{slot.dtype.name}_{1 + slot.dimensions}"
-            current = next(k2 for k2, other in enumerate(self.slots) if other.name == f"C_{k}")
             self._add(1, f"L_{k} = {column}(({before}) if t else T[{2 * current}] + lo * {slot.row_bytes}, ({shape},))")
         observed = [self._leaf_row("L", k, leaf.shape) for k, leaf in enumerate(self.observation.leaves)]
         writes = len(self.functions["policy"].node.args.args) > len(observed)
@@ -164,10 +163,9 @@ class Driver:
         self._add(depth + 1, call, *(f"S_{name}[i] = n_{name}" for name in step.assigned))
 
     def _find(self) -> None:
-        number = next(number for number, slot in enumerate(self.slots) if slot.name == "TODO")
         self._add(
             1,
-            f"WORDS = column_uint64_1(T[{2 * number}] + lo, (n // 8,))",
+            f"WORDS = column_uint64_1(T[{2 * self._numbers['TODO']}] + lo, (n // 8,))",
             "found = 0",
             "for w in range(n // 8):",
             "    if WORDS[w] != 0:",
@@ -245,7 +243,7 @@ class Driver:
 class _RowOfColumns(ast.NodeTransformer):
     """Makes `COLUMN` of the specification `COLUMN[i]`, and names of its constants their values."""
 
-    def __init__(self, columns: set[str]) -> None:
+    def __init__(self, columns: Collection[str]) -> None:
         self.columns = columns
 
     def visit_Name(self, node: ast.Name) -> ast.expr:

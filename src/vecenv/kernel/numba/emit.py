@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vecenv.kernel.lower.program import Function, Program
-from vecenv.kernel.lower.tree import Kind, Ref, at
+from vecenv.kernel.lower.tree import Kind, Ref, at, local
 
 NOT_IN_CACHED_CODE = {"frexp": "use math.log2", "ldexp": "use x * 2.0 ** n"}
 """Functions of `math` that are part of Numba's library, which is not there when code comes from the cache; instead."""
@@ -121,12 +121,12 @@ class _Emitter(ast.NodeTransformer):
 
     def visit_Ref(self, node: Ref) -> ast.expr:
         if node.kind is Kind.OPERATION:
-            return at(node, _name(f"{node.name}__"))
+            return at(node, local(f"{node.name}__"))
         if node.kind is Kind.LEAF:
-            return at(node, _name(f"{node.name}__{node.index}"))
+            return at(node, local(f"{node.name}__{node.index}"))
         if node.kind is Kind.FIELD and not self._is_variable(node):
-            return at(node, ast.Subscript(_name(f"s__{node.name}"), ast.Constant(0), node.ctx))
-        return at(node, ast.Name(_PREFIX[node.kind] + node.name, node.ctx))
+            return at(node, ast.Subscript(local(f"s__{node.name}"), ast.Constant(0), node.ctx))
+        return at(node, local(_PREFIX[node.kind] + node.name, node.ctx))
 
     def _is_variable(self, field: Ref) -> bool:
         return self.registers or bool(self.program.kernel.state[field.name].shape)
@@ -139,7 +139,7 @@ class _Emitter(ast.NodeTransformer):
         arguments: list[Any] = []
         for argument in node.args:
             if isinstance(argument, Ref) and argument.kind is Kind.ARGUMENT:
-                arguments += [_name(name) for name in self._names(argument.name, argument.name)]
+                arguments += [local(name) for name in self._names(argument.name, argument.name)]
             else:
                 arguments.append(self.visit(argument))
         keywords = [self.visit(keyword) for keyword in node.keywords]
@@ -152,10 +152,6 @@ class _Emitter(ast.NodeTransformer):
         return at(node, self._return([])) if self.returns_fields else node
 
     def _return(self, values: list[ast.expr]) -> ast.Return:
-        fields: list[ast.expr] = [_name(f"s__{name}") for name in self.function.assigned] if self.registers else []
+        fields: list[ast.expr] = [local(f"s__{name}") for name in self.function.assigned] if self.registers else []
         everything = [*values, *fields]
         return ast.Return(ast.Tuple(everything, ast.Load()) if everything else ast.Constant(0))
-
-
-def _name(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
