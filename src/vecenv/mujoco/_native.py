@@ -5,96 +5,45 @@ Addresses are read from memory and never part of the code, so that code can be s
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic
-from numba.np import arrayobj
 
-from vecenv.kernel.numba.compile import ALONE
-from vecenv.kernel.numba.math import EXACT, _address
+from vecenv.kernel.numba.compile import ALONE, column
+from vecenv.kernel.numba.math import EXACT, address, intrinsic, overloaded
 
 _OPTIONS: dict[str, Any] = {**EXACT, **ALONE}
-_WORD = ir.IntType(64)
 _BAD = 4
 """Kinds of warnings of a diverged simulation: position, velocity, acceleration, control."""
+_int32_at, _float64_at = column("int32", 1), column("float64", 1)
 
 
-def _caller(count: int) -> Any:
-    """A function `(address, ...)` that calls a C function of `count` words."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        function = ir.FunctionType(ir.VoidType(), [_WORD] * count)
-        builder.call(builder.inttoptr(arguments[0], function.as_pointer()), arguments[1:])
-        return context.get_dummy_value()
-
-    if count == 2:
-
-        @intrinsic
-        def call_2(typing_context: Any, function: Any, first: Any, second: Any) -> Any:
-            return types.void(*[types.int64] * 3), generate
-
-        return call_2
-
-    @intrinsic
-    def call_4(typing_context: Any, function: Any, first: Any, second: Any, third: Any, fourth: Any) -> Any:
-        return types.void(*[types.int64] * 5), generate
-
-    return call_4
-
-
-_call_2, _call_4 = _caller(2), _caller(4)
+def _call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Call the C function at the address that comes first with the words after it."""
+    function = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * (len(arguments) - 1))
+    builder.call(builder.inttoptr(arguments[0], function.as_pointer()), arguments[1:])
+    return context.get_dummy_value()
 
 
 @intrinsic
-def _read_int32(typing_context: Any, address: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], ir.IntType(32).as_pointer())
-        return builder.sext(builder.load(pointer), _WORD)
-
-    return types.int64(types.int64), generate
+def _call_2(typing_context: Any, function: Any, first: Any, second: Any) -> Any:
+    return types.void(*[types.int64] * 3), _call
 
 
 @intrinsic
-def _clear_int32(typing_context: Any, address: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        narrow = ir.IntType(32)
-        builder.store(narrow(0), builder.inttoptr(arguments[0], narrow.as_pointer()))
-        return context.get_dummy_value()
-
-    return types.void(types.int64), generate
-
-
-@intrinsic
-def _read_float64(typing_context: Any, address: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(builder.inttoptr(arguments[0], ir.DoubleType().as_pointer()))
-
-    return types.float64(types.int64), generate
-
-
-@intrinsic
-def fused(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
-    """`x * y + z`, rounded once."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fma(*arguments)
-
-    return types.float64(types.float64, types.float64, types.float64), generate
-
-
-read_int32, clear_int32, read_float64 = (cast(Any, found) for found in (_read_int32, _clear_int32, _read_float64))
+def _call_4(typing_context: Any, function: Any, first: Any, second: Any, third: Any, fourth: Any) -> Any:
+    return types.void(*[types.int64] * 5), _call
 
 
 @njit(**_OPTIONS)
 def load(words: Any, physics: Any) -> None:
-    _call_4(words[5], words[6], words[7], _address(physics), words[9])
+    _call_4(words[5], words[6], words[7], address(physics), words[9])
 
 
 @njit(**_OPTIONS)
 def save(words: Any, physics: Any) -> None:
-    _call_4(words[4], words[6], words[7], _address(physics), words[9])
+    _call_4(words[4], words[6], words[7], address(physics), words[9])
 
 
 @njit(**_OPTIONS)
@@ -119,19 +68,23 @@ def advance(words: Any) -> None:
 def trouble(words: Any) -> Any:
     found = 0
     for kind in range(_BAD):
-        number = words[10] + kind * words[11]
-        if read_int32(number) != 0:
-            clear_int32(number)
+        number = _int32_at(words[10] + kind * words[11], 1)
+        if number[0] != 0:
+            number[0] = 0
             found = kind + 1 if found == 0 else found
-    for place in range(words[13]):
-        value = read_float64(words[12] + 8 * place)
-        if found == 0 and value - value != 0.0:
-            found = 1
-    for place in range(words[15]):
-        value = read_float64(words[14] + 8 * place)
-        if found == 0 and value - value != 0.0:
-            found = 2
+    if found == 0 and not _is_finite(words[12], words[13]):
+        found = 1
+    if found == 0 and not _is_finite(words[14], words[15]):
+        found = 2
     return found
+
+
+@njit(**_OPTIONS)
+def _is_finite(place: Any, count: Any) -> Any:
+    values, differences = _float64_at(place, count), 0.0
+    for k in range(count):
+        differences += values[k] - values[k]  # NaN unless the value is finite
+    return differences == 0.0
 
 
 # --- sums in NumPy's order -------------------------------------------------------------------------------------------
@@ -203,23 +156,11 @@ def _halved(whole: Any, half: Any) -> Any:
 _sum_plain, _sum_square, _sum_clipped = (_pairwise(term) for term in (_plain, _square, _clipped_square))
 
 
-@intrinsic
-def _flat_view(typing_context: Any, values: Any) -> Any:
+@overloaded()
+def _flat(values):  # type: ignore[no-untyped-def]  # Numba compares signatures, annotations too
     """A one-dimensional view of a contiguous array."""
-    array_type = types.Array(values.dtype, 1, "C")
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source = arrayobj.make_array(signature.args[0])(context, builder, arguments[0])
-        array = arrayobj.make_array(array_type)(context, builder)
-        size = source.itemsize
-        layout = {"shape": [source.nitems], "strides": [size], "itemsize": size}
-        arrayobj.populate_array(array, data=source.data, meminfo=None, **layout)
-        return array._getvalue()
-
-    return array_type(values), generate
-
-
-_flat = cast(Any, _flat_view)
+    view = column(values.dtype.name, 1)
+    return lambda values: view(address(values), values.size)
 
 
 @njit(**_OPTIONS)

@@ -49,7 +49,7 @@ def trouble(simulator: Any) -> int:
     return simulator.trouble()
 
 
-@twin(_NATIVE)
+@twin("vecenv.kernel.numba.math")
 def fused(x: float, y: float, z: float) -> float:
     """`x * y + z`, rounded once."""
     try:

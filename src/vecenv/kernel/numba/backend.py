@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import ctypes
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,12 +16,11 @@ from vecenv.kernel.lower.program import Program
 from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.numba.driver import Driver, block_of
 from vecenv.kernel.numba.emit import NOT_IN_CACHED_CODE, emit
-from vecenv.kernel.numba.load import load_or_compile
+from vecenv.kernel.numba.load import NativeFunction, load_or_compile
 
 if TYPE_CHECKING:
     from vecenv.kernel.backend import Precision
 
-_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _COMPILER = ("compile.py", "math.py", "pcg64.py")
 """Files here that native code is made from, besides the text."""
 
@@ -58,23 +56,15 @@ class NumbaBackend:
 
         sources = (*(Path(__file__).with_name(name) for name in _COMPILER), *_files_of_twins(program))
         parts = (emitted.text, text, precision)
-        address, keep = load_or_compile(parts, sources, f"{kernel.id} ({precision})", build)
-        return NumbaCode(address, driver.slots, block_of(kernel), keep)
+        function = load_or_compile(parts, sources, f"{kernel.id} ({precision})", build)
+        return NumbaCode(function, driver.slots, block_of(kernel))
 
 
 class NumbaCode:
-    """Native code that Numba made: a `NativeCode`.
+    """Native code that Numba made: a `NativeCode`."""
 
-    Args:
-        address: of the function.
-        slots, block: as in `NativeCode`.
-        keep: what keeps the code loaded.
-    """
-
-    def __init__(self, address: int, slots: list[Slot], block: int, keep: Any) -> None:
-        self.slots, self.block = slots, block
-        self._function = _PROTOTYPE(address)
-        self._keep = keep
+    def __init__(self, function: NativeFunction, slots: list[Slot], block: int) -> None:
+        self._function, self.slots, self.block = function, slots, block
 
     def caller(self) -> Callable[[int], int]:
         result, error = np.zeros(1, np.int64), np.zeros(1, np.int64)

@@ -127,16 +127,7 @@ def _place(text: str, emitted: EmittedProgram) -> tuple[EmittedFunction | None, 
 
 def _trimmed(text: str) -> list[str]:
     """The few lines of a compiler's message that help the author of the code."""
-    unhelpful = (
-        "During",
-        "Failed in",
-        "There are",
-        "Of which",
-        "- Of",
-        "Overload",
-        "With argument",
-        "Rejected",
-        "raised from",
-    )
+    unhelpful = ("During", "Failed in", "There are", "Of which", "- Of", "Overload", "With argument", "Rejected")
+    unhelpful += ("raised from", "File", "<source", "^", ">>>")
     lines = [line.strip() for line in text.splitlines()]
-    return [line for line in lines if line and not line.startswith((*unhelpful, "File", "<source", "^", ">>>"))][:6]
+    return [line for line in lines if line and not line.startswith(unhelpful)][:6]

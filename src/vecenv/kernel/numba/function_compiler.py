@@ -13,7 +13,7 @@ from vecenv.kernel.numba.compile import column
 from vecenv.kernel.numba.math import EXACT
 
 
-def compile_function(function: FunctionType, names: dict[str, Any], views: Sequence[FunctionType]) -> tuple[bytes, str]:
+def compile_function(function: FunctionType, names: dict[str, Any], views: Sequence[Any]) -> tuple[bytes, str]:
     """Return an object file and the symbol of the function in it. Its C signature is Numba's own (see `compile.py`).
 
     The function's module is run once more in a namespace of its own, in which `names` replace names of the module,

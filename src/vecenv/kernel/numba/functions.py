@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _HEAD = object.__basicsize__
 
 
@@ -36,19 +35,14 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[i
 
         return compile_function(function, names, VIEWS)
 
-    text = Path(inspect.getfile(function)).read_text()
-    parts = (
-        text,
-        function.__name__,
-        repr(sorted((name, str(getattr(value, "__name__", value))) for name, value in names.items())),
-    )
+    replaced = sorted((name, str(getattr(value, "__name__", value))) for name, value in names.items())
+    parts = (Path(inspect.getfile(function)).read_text(), function.__name__, repr(replaced))
     here = Path(__file__)
     sources = (here, here.with_name("function_compiler.py"), here.with_name("compile.py"))
-    address, keep = load_or_compile(parts, sources, function.__name__, build)
-    run, answers = _PROTOTYPE(address), np.zeros(2, np.int64)
+    run, answers = load_or_compile(parts, sources, function.__name__, build), np.zeros(2, np.int64)
     result_at, error_at = answers.ctypes.data, answers.ctypes.data + 8
 
-    def call(table: int, _keep: Any = (keep, answers)) -> None:
+    def call(table: int, _keep: Any = answers) -> None:
         if run(result_at, error_at, table):
             raise RuntimeError(f"native code of {function.__name__} failed; this is a bug in vecenv")
 
@@ -79,29 +73,15 @@ address_of: Callable[[np.ndarray], int] = _choose()
 # --- views of memory -------------------------------------------------------------------------------------------------
 
 
-def int64_at(address: int, count: int) -> np.ndarray:
-    """`count` numbers in memory, as an array."""
-    return _view(address, count, "int64")
+def _view(dtype: str) -> Callable[[int, int], np.ndarray]:
+    """A function `(address, count)` that returns `count` numbers in memory as an array."""
+    itemsize = np.dtype(dtype).itemsize
+
+    def view(address: int, count: int) -> np.ndarray:
+        return np.frombuffer(memoryview((ctypes.c_char * (int(count) * itemsize)).from_address(int(address))), dtype)
+
+    view.__name__ = f"{dtype}_at"  # what the compiler knows it by
+    return view
 
 
-def float64_at(address: int, count: int) -> np.ndarray:
-    """As above."""
-    return _view(address, count, "float64")
-
-
-def float32_at(address: int, count: int) -> np.ndarray:
-    """As above."""
-    return _view(address, count, "float32")
-
-
-def uint8_at(address: int, count: int) -> np.ndarray:
-    """As above."""
-    return _view(address, count, "uint8")
-
-
-VIEWS = (int64_at, float64_at, float32_at, uint8_at)
-
-
-def _view(address: int, count: int, dtype: str) -> np.ndarray:
-    size = int(count) * np.dtype(dtype).itemsize
-    return np.frombuffer(memoryview((ctypes.c_char * size).from_address(int(address))), dtype)
+VIEWS = int64_at, float64_at, float32_at, uint8_at = tuple(map(_view, ("int64", "float64", "float32", "uint8")))

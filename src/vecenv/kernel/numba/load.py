@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import hashlib
 import itertools
@@ -19,6 +20,9 @@ import numpy as np
 from vecenv._util.version import __version__
 from vecenv.kernel.numba import cache
 
+NativeFunction = Callable[[int, int, int], int]
+"""Native code as Numba makes it: gets the addresses of a result and an error, and an argument. 0 is success."""
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _TURNS = "|/-\\"
 _lock = threading.Lock()
 _numbers = itertools.count()
@@ -27,8 +31,8 @@ _numbers = itertools.count()
 
 def load_or_compile(
     parts: Sequence[str], sources: tuple[Path, ...], what: str, build: Callable[[], tuple[bytes, str]]
-) -> tuple[int, Any]:
-    """The address of native code, from memory, from the disk or from the compiler, and what keeps it loaded.
+) -> NativeFunction:
+    """Native code, from memory, from the disk or from the compiler. The GIL is released while it runs.
 
     Args:
         parts: texts that the code depends on.
@@ -47,11 +51,11 @@ def load_or_compile(
                 with cache.locked(key):  # another process may be compiling the very same
                     found = cache.find(key) or _compiled(key, what, build)
             _loaded[key] = _load(*found)
-        return _loaded[key]
+        return _loaded[key][0]
 
 
-_loaded: dict[str, tuple[int, Any]] = {}
-"""Code that this process has loaded, by key. It is never unloaded: something may still be running it."""
+_loaded: dict[str, tuple[NativeFunction, Any]] = {}
+"""Code that this process has loaded and its library, by key. It is never unloaded: it may still be running."""
 
 
 def _compiled(key: str, what: str, build: Callable[[], tuple[bytes, str]]) -> tuple[bytes, str]:
@@ -63,11 +67,11 @@ def _compiled(key: str, what: str, build: Callable[[], tuple[bytes, str]]) -> tu
     return code, symbol
 
 
-def _load(code: bytes, symbol: str) -> tuple[int, Any]:
+def _load(code: bytes, symbol: str) -> tuple[NativeFunction, Any]:
     """Link object code into this process; the C library's functions are taken from the process itself."""
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
     library = builder.link(_linker(), f"vecenv{next(_numbers)}")
-    return library[symbol], library
+    return _PROTOTYPE(library[symbol]), library
 
 
 @functools.cache

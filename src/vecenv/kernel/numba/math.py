@@ -1,7 +1,8 @@
-"""The functions that lowered code calls: conversions, powers, and mathematics in both precisions. Needs Numba.
+"""The functions that emitted code calls: conversions, powers, and mathematics in both precisions. Needs Numba.
 
-Exact: the C library's functions, as Python's `math` calls them. Fast: branch-free polynomials that a compiler can run
-for several envs at once. The fast ones are within these bounds (tests/kernels/test_fast_math.py):
+Exact: the C library's functions, as Python's `math` calls them. Fast: polynomials without branches, so that LLVM can
+compute them for several envs with one instruction. Their errors are within these bounds
+(tests/kernels/test_fast_math.py):
 
     sin, cos     2e-16 absolute for |x| <= 1e5
     tan          5e-16 relative (away from its poles) for |x| <= 1e5
@@ -9,37 +10,57 @@ for several envs at once. The fast ones are within these bounds (tests/kernels/t
     log          4e-16 relative, or 2e-16 absolute near 1
     tanh         4e-16 absolute
 
-What is not listed is the C library's in both.
+All other functions are the C library's in both precisions.
 """
 
 from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Callable
 from typing import Any, cast
 
+import numba.extending
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.core.errors import TypingError
-from numba.extending import intrinsic, overload
 from numba.np import arrayobj
 
 EXACT: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 FAST: dict[str, Any] = {**EXACT, "fastmath": {"contract", "nsz", "arcp"}}
 """Without "reassoc": it would undo the careful order of the range reductions."""
-_intrinsic: Any = intrinsic  # its type hints leave the typing context among the arguments
+intrinsic: Any = numba.extending.intrinsic  # its type hints leave the typing context among the arguments
 
 
-def _conversion(name: str, dtype: np.dtype[Any]) -> Any:
+def overloaded(options: dict[str, Any] = EXACT, **settings: Any) -> Callable[[Any], Any]:
+    """Make a function for native code of a function that gets Numba's types and returns what is compiled for them.
+
+    Args:
+        options: options of the compiler.
+        settings: of Numba's `overload`.
+    """
+
+    def decorate(choose: Any) -> Any:
+        def stub(*arguments: Any) -> Any:
+            raise NotImplementedError(f"{choose.__name__} is for native code only")
+
+        numba.extending.overload(stub, jit_options=cast(Any, options), **settings)(choose)
+        return stub
+
+    return decorate
+
+
+# --- conversions -----------------------------------------------------------------------------------------------------
+
+
+def _conversion(dtype: np.dtype[Any]) -> Any:
     """A function that gives a value the type of a field and reads it back as 64 bits; it refuses other kinds."""
     narrow = getattr(types, dtype.name) if dtype.kind != "b" else types.boolean
 
-    def convert(value: Any) -> Any:
-        raise NotImplementedError
-
-    def implementation(value):  # type: ignore[no-untyped-def]  # Numba compares signatures, annotations too
+    @overloaded(strict=False)
+    def convert(value):  # type: ignore[no-untyped-def]  # Numba compares signatures, annotations too
         if dtype.kind == "f" and isinstance(value, (types.Float, types.Integer, types.Boolean)):
             return lambda value: types.float64(narrow(value))
         if dtype.kind in "iu" and isinstance(value, (types.Integer, types.Boolean)):
@@ -48,18 +69,16 @@ def _conversion(name: str, dtype: np.dtype[Any]) -> Any:
             return lambda value: value
         raise TypingError(f"vecenv: a field of type {dtype} is assigned {value}")
 
-    overload(convert, jit_options=cast(Any, EXACT), strict=False)(implementation)
-    convert.__name__ = name
     return convert
 
 
-def widen(value: Any) -> Any:
-    """Stub: a number as 64 bits, anything else as it is."""
-    raise NotImplementedError
+_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+_CONVERSIONS = {f"as_{name}__": _conversion(np.dtype(name)) for name in _DTYPES}
 
 
-@overload(widen, jit_options=cast(Any, EXACT))
-def _widen(value):  # type: ignore[no-untyped-def]  # as above
+@overloaded()
+def widen(value):  # type: ignore[no-untyped-def]  # as above
+    """A number as 64 bits, anything else as it is."""
     if isinstance(value, types.Float):
         return lambda value: types.float64(value)
     if isinstance(value, types.Integer):
@@ -67,32 +86,27 @@ def _widen(value):  # type: ignore[no-untyped-def]  # as above
     return lambda value: value
 
 
-def as_flag(value: Any) -> Any:
-    """Stub: a bool."""
-    raise NotImplementedError
-
-
-@overload(as_flag, jit_options=cast(Any, EXACT))
-def _as_flag(value):  # type: ignore[no-untyped-def]  # as above
+@overloaded()
+def as_flag(value):  # type: ignore[no-untyped-def]  # as above
+    """A bool."""
     if isinstance(value, (types.Boolean, types.Integer, types.Float)):
         return lambda value: value != 0
     raise TypingError(f"vecenv: step returns {value} as a flag; terminated and truncated are bools")
 
 
-def as_number(value: Any) -> Any:
-    """Stub: a reward."""
-    raise NotImplementedError
-
-
-@overload(as_number, jit_options=cast(Any, EXACT))
-def _as_number(value):  # type: ignore[no-untyped-def]  # as above
+@overloaded()
+def as_number(value):  # type: ignore[no-untyped-def]  # as above
+    """A float of 64 bits, as a reward is."""
     if isinstance(value, (types.Boolean, types.Integer, types.Float)):
         return lambda value: types.float64(value)
     raise TypingError(f"vecenv: step returns {value} as the reward; it must be a number")
 
 
-@_intrinsic
-def _address(typing_context: Any, array: Any) -> Any:
+# --- arrays ----------------------------------------------------------------------------------------------------------
+
+
+@intrinsic
+def address(typing_context: Any, array: Any) -> Any:
     """Where an array's elements begin."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -102,13 +116,9 @@ def _address(typing_context: Any, array: Any) -> Any:
     return types.int64(array), generate
 
 
-def assign(target: Any, value: Any) -> None:
-    """Stub: `target[...] = value` without a temporary array; the parts of an array may overlap."""
-    raise NotImplementedError
-
-
-@overload(assign, jit_options=cast(Any, EXACT))
-def _assign(target, value):  # type: ignore[no-untyped-def]  # as above
+@overloaded()
+def assign(target, value):  # type: ignore[no-untyped-def]  # as above
+    """`target[...] = value` without a temporary array. Both may be parts of one array that overlap."""
     if not isinstance(value, types.Array):
         return _fill
     if value.ndim != target.ndim or value.ndim > 3:
@@ -126,7 +136,7 @@ def _fill(target, value):  # type: ignore[no-untyped-def]  # as above
 def _copy_1(target, value):  # type: ignore[no-untyped-def]  # as above
     size = target.shape[0]
     step_0 = 0 if value.shape[0] == 1 else 1
-    if _address(target) > _address(value):
+    if address(target) > address(value):
         for back in range(size):
             target[size - 1 - back] = value[(size - 1 - back) * step_0]
     else:
@@ -134,30 +144,29 @@ def _copy_1(target, value):  # type: ignore[no-untyped-def]  # as above
             target[i] = value[i * step_0]
 
 
-def _copy_2(target, value):  # type: ignore[no-untyped-def]  # as above
-    size = target.shape[0]
-    backwards = _address(target) > _address(value)
-    step_0 = 0 if value.shape[0] == 1 else 1
-    for turn in range(size):
-        i = size - 1 - turn if backwards else turn
-        _rows_1(target[i], value[i * step_0])
+def _copier(copy_part: Any) -> Any:
+    """A function that copies an array by its parts along the first axis, with the function that copies a part."""
+
+    def copy(target, value):  # type: ignore[no-untyped-def]  # as above
+        size = target.shape[0]
+        backwards = address(target) > address(value)
+        step_0 = 0 if value.shape[0] == 1 else 1
+        for turn in range(size):
+            i = size - 1 - turn if backwards else turn
+            copy_part(target[i], value[i * step_0])
+
+    return copy
 
 
-def _copy_3(target, value):  # type: ignore[no-untyped-def]  # as above
-    size = target.shape[0]
-    backwards = _address(target) > _address(value)
-    step_0 = 0 if value.shape[0] == 1 else 1
-    for turn in range(size):
-        i = size - 1 - turn if backwards else turn
-        _rows_2(target[i], value[i * step_0])
+_copy_2 = _copier(njit(**EXACT)(_copy_1))
+_copy_3 = _copier(njit(**EXACT)(_copy_2))
 
 
-_rows_1 = njit(**EXACT)(_copy_1)
-_rows_2 = njit(**EXACT)(_copy_2)
+# --- powers ----------------------------------------------------------------------------------------------------------
 
 
 def _library_function(name: str, number: Any) -> Any:
-    """The C library's pow or powf. LLVM would turn pow(x, 2) into x * x, which rounds otherwise once in a thousand."""
+    """The C library's pow or powf. LLVM would make x * x of pow(x, 2), whose last bit differs once in a thousand."""
 
     @intrinsic
     def function(typing_context: Any, base: Any, exponent: Any) -> Any:
@@ -176,14 +185,14 @@ _library_pow = _library_function("pow", types.float64)
 _library_powf = _library_function("powf", types.float32)
 
 
-@_intrinsic
+@intrinsic
 def _double_of_bits(typing_context: Any, bits: Any) -> Any:
     return types.float64(types.int64), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], ir.DoubleType()
     )
 
 
-@_intrinsic
+@intrinsic
 def _bits_of_double(typing_context: Any, number: Any) -> Any:
     return types.int64(types.float64), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], ir.IntType(64)
@@ -193,9 +202,9 @@ def _bits_of_double(typing_context: Any, number: Any) -> Any:
 _GLIBC = platform.libc_ver()[0] == "glibc"
 
 
-@_intrinsic
-def _fused(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
-    """X * y + z, rounded once."""
+@intrinsic
+def fused(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
+    """`x * y + z`, rounded once."""
     number = types.float64
     return number(number, number, number), lambda context, builder, signature, arguments: builder.fma(*arguments)
 
@@ -204,18 +213,18 @@ def _fused(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
 def _squared(x: Any) -> Any:
     """What the GNU C library's pow(x, 2.0) gives, mostly without calling it.
 
-    Its error is below 0.52 units in the last place, so it can differ from x * x only where the exact square is nearly
-    half way between two numbers; there it is called.
+    The error of pow is below 0.52 units in the last place, so it can differ from x * x only where the exact square is
+    nearly half way between two numbers; it is called only there.
     """
     square = x * x
     unit = _double_of_bits(_bits_of_double(square) & 0x7FF0000000000000) * 2.220446049250313e-16
-    if abs(_fused(x, x, -square)) <= 0.45 * unit:
+    if abs(fused(x, x, -square)) <= 0.45 * unit:
         return square
     return _library_pow(x, 2.0)
 
 
 def _is_whole(base: Any, exponent: Any) -> bool:
-    """Whether a power is one of ints; refuses it if Python might make a float of it."""
+    """Whether an int is raised to an int. Raises TypingError if the result might be a float in Python."""
     if not isinstance(base, types.Integer) or not isinstance(exponent, types.Integer):
         return False
     known = getattr(exponent, "literal_value", None)
@@ -224,13 +233,9 @@ def _is_whole(base: Any, exponent: Any) -> bool:
     return True
 
 
-def power_exact(base: Any, exponent: Any) -> Any:
-    """Stub: what Python's ** gives."""
-    raise NotImplementedError
-
-
-@overload(power_exact, jit_options=cast(Any, EXACT), prefer_literal=True)
-def _power_exact(base, exponent):  # type: ignore[no-untyped-def]  # as above
+@overloaded(prefer_literal=True)
+def power_exact(base, exponent):  # type: ignore[no-untyped-def]  # as above
+    """What Python's ** gives."""
     known = getattr(exponent, "literal_value", None)
     if _is_whole(base, exponent):
         return lambda base, exponent: base**exponent
@@ -241,23 +246,15 @@ def _power_exact(base, exponent):  # type: ignore[no-untyped-def]  # as above
     return lambda base, exponent: _library_pow(types.float64(base), types.float64(exponent))
 
 
-def float_power(base: Any, exponent: Any) -> Any:
-    """Stub: what `math.pow` gives, of ints too."""
-    raise NotImplementedError
-
-
-@overload(float_power, jit_options=cast(Any, EXACT))
-def _float_power(base, exponent):  # type: ignore[no-untyped-def]  # as above
+@overloaded()
+def float_power(base, exponent):  # type: ignore[no-untyped-def]  # as above
+    """What `math.pow` gives, of ints too."""
     return lambda base, exponent: _library_pow(types.float64(base), types.float64(exponent))
 
 
-def power_fast(base: Any, exponent: Any) -> Any:
-    """Stub: products for small whole exponents, else pow."""
-    raise NotImplementedError
-
-
-@overload(power_fast, jit_options=cast(Any, FAST), prefer_literal=True)
-def _power_fast(base, exponent):  # type: ignore[no-untyped-def]  # as above
+@overloaded(FAST, prefer_literal=True)
+def power_fast(base, exponent):  # type: ignore[no-untyped-def]  # as above
+    """Products for small whole exponents, else pow."""
     known = getattr(exponent, "literal_value", None)
     if known == 2:
         return lambda base, exponent: base * base
@@ -274,7 +271,7 @@ def _power_fast(base, exponent):  # type: ignore[no-untyped-def]  # as above
 
 @njit(**FAST)
 def _quarter(x: Any) -> Any:
-    """The nearest multiple of pi/2, and what is left."""
+    """The number of quarter turns (pi/2) that is nearest to x, and the rest of x."""
     turns = np.rint(x * 0.6366197723675814)
     left = x - turns * 1.57079632673412561417e00
     return turns, (left - turns * 6.07710050630396597660e-11) - turns * 2.02226624879595063154e-21
@@ -383,19 +380,10 @@ def fast_tanh(x: Any) -> Any:
 
 
 def functions(precision: str) -> dict[str, Any]:
-    """What lowered code finds under the names that end in two underscores, and under `math__...`."""
-    fast = precision == "fast"
-    found: dict[str, Any] = {f"as_{name}__": _conversions[name] for name in _DTYPES}
-    found |= {"widen__": widen, "assign__": assign, "as_flag__": as_flag, "as_number__": as_number}
-    found["power__"] = power_fast if fast else power_exact
-    found |= {f"math__{name}": getattr(math, name) for name in dir(math) if callable(getattr(math, name))}
-    if fast:
+    """The functions that emitted code calls by names that end in two underscores or begin with `math__`."""
+    found = {f"math__{name}": getattr(math, name) for name in dir(math) if callable(getattr(math, name))}
+    found |= {"widen__": widen, "assign__": assign, "as_flag__": as_flag, "as_number__": as_number, **_CONVERSIONS}
+    if precision == "fast":
         found |= {"math__sin": fast_sin, "math__cos": fast_cos, "math__tan": fast_tan, "math__exp": fast_exp}
-        found |= {"math__log": fast_log, "math__tanh": fast_tanh}
-    else:
-        found["math__pow"] = float_power
-    return found
-
-
-_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
-_conversions = {name: _conversion(f"as_{name}", np.dtype(name)) for name in _DTYPES}
+        return found | {"math__log": fast_log, "math__tanh": fast_tanh, "power__": power_fast}
+    return found | {"math__pow": float_power, "power__": power_exact}

@@ -1,23 +1,21 @@
 """NumPy's PCG64 `Generator` as native code, bit for bit: the twins of `rng.py`.
 
-A stream is a row of six words: state (high, low), increment (high, low), whether half a word is kept, and that half.
-The increment of a seeded stream is odd, so a row of zeros is one that was never seeded. Only the compiler imports this
-module; it needs Numba. The algorithms are those of NumPy's `distributions.c`, `_pcg64` and `SeedSequence`.
+A stream is a row of six words: state (high, low), increment (high, low), whether half a word is kept for the next draw,
+and that half. The increment of a seeded stream is odd, so a row of zeros is one that was never seeded. Only the
+compiler imports this module; it needs Numba. The algorithms are those of NumPy's `distributions.c`, `_pcg64` and
+`SeedSequence`. They are never compiled with fastmath: a stream is the same in every precision.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic, overload
 
-WORDS = 6
-OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
-"""Never fastmath: a stream is the same in every precision."""
+from vecenv.kernel.numba.math import EXACT, intrinsic, overloaded
 
 _MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -27,7 +25,7 @@ _TO_DOUBLE = 1.0 / 9007199254740992.0
 
 
 @intrinsic
-def _advance(typing_context: Any, high: Any, low: Any, increment_high: Any, increment_low: Any) -> Any:
+def advance(typing_context: Any, high: Any, low: Any, increment_high: Any, increment_low: Any) -> Any:
     """The state after one step of the generator."""
     word = types.uint64
     signature = types.UniTuple(word, 2)(word, word, word, word)
@@ -42,8 +40,8 @@ def _advance(typing_context: Any, high: Any, low: Any, increment_high: Any, incr
 
 
 @intrinsic
-def _product(typing_context: Any, first: Any, second: Any) -> Any:
-    """High and low word of a product."""
+def product(typing_context: Any, first: Any, second: Any) -> Any:
+    """High and low word of a product of two words."""
     signature = types.UniTuple(types.uint64, 2)(types.uint64, types.uint64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -65,11 +63,7 @@ def _split(context: Any, builder: Any, pair: Any, value: Any) -> Any:
     return context.make_tuple(builder, pair, (high, builder.trunc(value, word)))
 
 
-# Numba passes the typing context of an intrinsic itself.
-advance, product = cast(Any, _advance), cast(Any, _product)
-
-
-@njit(**OPTIONS)
+@njit(**EXACT)
 def next_word(rng: Any) -> Any:
     """64 random bits."""
     high, low = advance(rng[0], rng[1], rng[2], rng[3])
@@ -80,7 +74,7 @@ def next_word(rng: Any) -> Any:
     return (mixed >> turn) | (mixed << ((np.uint64(64) - turn) & np.uint64(63)))
 
 
-@njit(**OPTIONS)
+@njit(**EXACT)
 def next_half(rng: Any) -> Any:
     """32 random bits; the other half of the word is kept for the next call."""
     if rng[4] != _ZERO:
@@ -92,18 +86,18 @@ def next_half(rng: Any) -> Any:
     return word & _LOW
 
 
-@njit(**OPTIONS)
+@njit(**EXACT)
 def random(rng: Any) -> Any:
     return (next_word(rng) >> np.uint64(11)) * _TO_DOUBLE
 
 
-@njit(**OPTIONS)
+@njit(**EXACT)
 def uniform(rng: Any, low: Any = 0.0, high: Any = 1.0) -> Any:
     low = float(low)
     return low + (float(high) - low) * random(rng)
 
 
-@njit(**OPTIONS)
+@njit(**EXACT)
 def _up_to(rng: Any, largest: Any) -> Any:
     """A number in 0 ... largest, by Lemire's method."""
     if largest == _ZERO:
@@ -130,30 +124,20 @@ def _up_to(rng: Any, largest: Any) -> Any:
     return high
 
 
-@njit(**OPTIONS)
+@njit(**EXACT)
 def _between(rng: Any, low: Any, high: Any) -> Any:
     return np.int64(low) + np.int64(_up_to(rng, np.uint64(np.int64(high) - np.int64(low) - 1)))
 
 
-def integers(rng: Any, low: Any, high: Any = None) -> Any:
-    """Stub; see the overload."""
-    raise NotImplementedError
-
-
-@overload(integers, jit_options=cast(Any, OPTIONS))
-def _integers(rng, low, high=None):  # type: ignore[no-untyped-def]  # Numba compares signatures, annotations too
+@overloaded()
+def integers(rng, low, high=None):  # type: ignore[no-untyped-def]  # Numba compares signatures, annotations too
     if high is None or isinstance(high, (types.NoneType, types.Omitted)):
         return lambda rng, low, high=None: _between(rng, 0, low)
     return lambda rng, low, high=None: _between(rng, low, high)
 
 
-def choice(rng: Any, options: Any, p: Any = None) -> Any:
-    """Stub; see the overload."""
-    raise NotImplementedError
-
-
-@overload(choice, jit_options=cast(Any, OPTIONS))
-def _choice(rng, options, p=None):  # type: ignore[no-untyped-def]  # as above
+@overloaded()
+def choice(rng, options, p=None):  # type: ignore[no-untyped-def]  # as above
     counted = isinstance(options, types.Integer)
     if p is None or isinstance(p, (types.NoneType, types.Omitted)):
         if counted:
@@ -164,8 +148,9 @@ def _choice(rng, options, p=None):  # type: ignore[no-untyped-def]  # as above
     return lambda rng, options, p=None: options[_weighted(rng, p)]
 
 
-@njit(**OPTIONS)
+@njit(**EXACT)
 def _weighted(rng: Any, p: Any) -> Any:
+    """An index, drawn with probabilities that are proportional to `p`."""
     total = 0.0
     for index in range(len(p)):
         total += p[index]
@@ -178,9 +163,9 @@ def _weighted(rng: Any, p: Any) -> Any:
     return np.int64(len(p))
 
 
-@njit(**OPTIONS)
+@njit(**EXACT)
 def _interval(rng: Any, largest: Any) -> Any:
-    """A number in 0 ... largest < 2**32 by masking and trying again, as NumPy's shuffle draws it."""
+    """A number in 0 ... largest < 2**32, drawn as in NumPy's shuffle: bits are drawn until they are not too large."""
     mask = largest
     for shift in range(5):
         mask = mask | (mask >> np.uint64(1 << shift))
@@ -190,7 +175,7 @@ def _interval(rng: Any, largest: Any) -> Any:
     return np.int64(drawn)
 
 
-@njit(**OPTIONS)
+@njit(**EXACT)
 def shuffle(rng: Any, values: Any) -> None:
     for last in range(len(values) - 1, 0, -1):
         other = _interval(rng, np.uint64(last))
@@ -199,7 +184,7 @@ def shuffle(rng: Any, values: Any) -> None:
         values[last] = kept
 
 
-@njit(**OPTIONS)
+@njit(**EXACT)
 def permutation(rng: Any, out: Any) -> None:
     for index in range(len(out)):
         out[index] = index
@@ -207,7 +192,7 @@ def permutation(rng: Any, out: Any) -> None:
 
 
 def make_normal() -> Any:
-    """The normal distribution by the ziggurat, whose tables Numba carries because its own Generator needs them."""
+    """`normal`, drawn by the ziggurat method. Its tables are those that Numba has for its own `Generator`."""
     from numba.np.random import _constants as tables
 
     bounds = np.array(tables.ki_double, np.uint64)
@@ -215,7 +200,7 @@ def make_normal() -> Any:
     heights = np.array(tables.fi_double, np.float64)
     edge, inverse_edge = float(tables.ziggurat_nor_r), float(tables.ziggurat_nor_inv_r)
 
-    @njit(**OPTIONS)
+    @njit(**EXACT)
     def standard(rng: Any) -> Any:
         while True:
             word = next_word(rng)
@@ -236,17 +221,14 @@ def make_normal() -> Any:
             elif (heights[layer - 1] - heights[layer]) * random(rng) + heights[layer] < math.exp(-0.5 * x * x):
                 return x
 
-    @njit(**OPTIONS)
+    @njit(**EXACT)
     def normal(rng: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
         return loc + scale * standard(rng)
 
     return normal
 
 
-_POOL = 4
-
-
-@njit(**OPTIONS)
+@njit(**EXACT)
 def _mixed(value: Any, constant: Any, factor: Any) -> Any:
     """One round of SeedSequence's hash: the value and the next constant."""
     value = (value ^ constant) & _LOW
@@ -255,57 +237,37 @@ def _mixed(value: Any, constant: Any, factor: Any) -> Any:
     return value ^ (value >> np.uint64(16)), constant
 
 
-@njit(**OPTIONS)
+@njit(**EXACT)
+def _word(first: Any, second: Any, constant: Any, factor: Any) -> Any:
+    """A word of two numbers of the pool, and the next constant."""
+    low, constant = _mixed(first, constant, factor)
+    high, constant = _mixed(second, constant, factor)
+    return low | (high << np.uint64(32)), constant
+
+
+@njit(**EXACT)
 def seed_stream(rng: Any, seed: Any) -> None:
-    """Start the stream as `PCG64(SeedSequence(seed))` does."""
-    pool_0, pool_1, pool_2, pool_3 = _ZERO, _ZERO, _ZERO, _ZERO
-    hashed = np.uint64(0x43B0D7E5)
-    factor = np.uint64(0x931E8875)
-    number = np.uint64(seed)
-    pool_0, hashed = _mixed(number & _LOW, hashed, factor)
-    pool_1, hashed = _mixed(number >> np.uint64(32), hashed, factor)
-    pool_2, hashed = _mixed(_ZERO, hashed, factor)
-    pool_3, hashed = _mixed(_ZERO, hashed, factor)
-    for source in range(_POOL):
-        for target in range(_POOL):
-            if source == target:
-                continue
-            given = pool_0 if source == 0 else pool_1 if source == 1 else pool_2 if source == 2 else pool_3
-            taken = pool_0 if target == 0 else pool_1 if target == 1 else pool_2 if target == 2 else pool_3
-            given, hashed = _mixed(given, hashed, factor)
-            left = (np.uint64(0xCA01F9DD) * taken) & _LOW
-            result = (left - np.uint64(0x4973F715) * given) & _LOW
-            result = result ^ (result >> np.uint64(16))
-            if target == 0:
-                pool_0 = result
-            elif target == 1:
-                pool_1 = result
-            elif target == 2:
-                pool_2 = result
-            else:
-                pool_3 = result
-    hashed = np.uint64(0x8B51F9DD)
-    factor = np.uint64(0x58F38DED)
-    word_0, hashed = _mixed(pool_0, hashed, factor)
-    word_1, hashed = _mixed(pool_1, hashed, factor)
-    word_2, hashed = _mixed(pool_2, hashed, factor)
-    word_3, hashed = _mixed(pool_3, hashed, factor)
-    word_4, hashed = _mixed(pool_0, hashed, factor)
-    word_5, hashed = _mixed(pool_1, hashed, factor)
-    word_6, hashed = _mixed(pool_2, hashed, factor)
-    word_7, hashed = _mixed(pool_3, hashed, factor)
-    shift = np.uint64(32)
-    start_high, start_low = word_0 | (word_1 << shift), word_2 | (word_3 << shift)
-    stream_high, stream_low = word_4 | (word_5 << shift), word_6 | (word_7 << shift)
+    """Start the stream as `PCG64(SeedSequence(seed))` does. Its first four words hold the sequence's pool meanwhile."""
+    hashed, factor = np.uint64(0x43B0D7E5), np.uint64(0x931E8875)
+    rng[0], hashed = _mixed(np.uint64(seed) & _LOW, hashed, factor)
+    rng[1], hashed = _mixed(np.uint64(seed) >> np.uint64(32), hashed, factor)
+    rng[2], hashed = _mixed(_ZERO, hashed, factor)
+    rng[3], hashed = _mixed(_ZERO, hashed, factor)
+    for source in range(4):
+        for target in range(4):
+            if source != target:
+                given, hashed = _mixed(rng[source], hashed, factor)
+                result = (np.uint64(0xCA01F9DD) * rng[target] - np.uint64(0x4973F715) * given) & _LOW
+                rng[target] = result ^ (result >> np.uint64(16))
+    hashed, factor = np.uint64(0x8B51F9DD), np.uint64(0x58F38DED)
+    start_high, hashed = _word(rng[0], rng[1], hashed, factor)
+    start_low, hashed = _word(rng[2], rng[3], hashed, factor)
+    stream_high, hashed = _word(rng[0], rng[1], hashed, factor)
+    stream_low, hashed = _word(rng[2], rng[3], hashed, factor)
     rng[2] = (stream_high << _ONE) | (stream_low >> np.uint64(63))
     rng[3] = (stream_low << _ONE) | _ONE
-    rng[0] = rng[2]  # one step from zero leaves the increment
-    rng[1] = rng[3]
-    low = rng[1] + start_low
-    rng[0] = rng[0] + start_high + (_ONE if low < start_low else _ZERO)
-    rng[1] = low
-    high, low = advance(rng[0], rng[1], rng[2], rng[3])
-    rng[0] = high
-    rng[1] = low
+    low = rng[3] + start_low  # one step from zero leaves the increment, to which the start is added
+    high = rng[2] + start_high + (_ONE if low < start_low else _ZERO)
+    rng[0], rng[1] = advance(high, low, rng[2], rng[3])
     rng[4] = _ZERO
     rng[5] = _ZERO
