@@ -1,7 +1,5 @@
 """Acrobot: swing the lower of two links up by the joint between them. Bit-equal to Gymnasium's."""
 
-# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
-# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 import math

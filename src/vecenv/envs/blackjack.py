@@ -1,7 +1,5 @@
 """Blackjack against a dealer who draws to 17. Bit-equal to Gymnasium's."""
 
-# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
-# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 from typing import ClassVar
@@ -56,7 +54,6 @@ class Blackjack:
         sab = False
 
     def configure(natural=False, sab=False):
-        """The arguments of Gymnasium's env."""
         return {"natural": natural, "sab": sab}
 
     def reset(s, rng, p):

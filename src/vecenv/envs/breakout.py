@@ -1,7 +1,5 @@
 """Breakout: keep a ball in play and break the bricks of a wall with it."""
 
-# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
-# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 import math
@@ -71,8 +69,6 @@ class Breakout:
     """
 
     class Params:
-        """What may differ per env."""
-
         brick_reward = 1.0
         """Reward per point."""
         life_reward = 0.0
@@ -136,7 +132,6 @@ class Breakout:
         return reward, s.lives <= 0
 
     def observe(s, obs, p):
-        """Draw."""
         obs[CEILING - 1, :] = LINE_SHADE
         for life in range(min(s.lives, SHOWN_LIVES)):
             obs[2:5, 3 + 6 * life : 7 + 6 * life] = LIFE_SHADE

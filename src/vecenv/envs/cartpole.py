@@ -1,7 +1,5 @@
 """CartPole: keep a pole upright on a cart. Bit-equal to Gymnasium's."""
 
-# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
-# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 import math
@@ -42,7 +40,6 @@ class CartPole:
         high = 0.05
 
     def configure(sutton_barto_reward=False):
-        """The arguments of Gymnasium's env."""
         return {"sutton_barto_reward": sutton_barto_reward}
 
     def reset(s, rng, p):
@@ -76,7 +73,6 @@ class CartPole:
         return reward, terminated
 
     def observe(s, obs, p):
-        """The four numbers."""
         obs[0] = s.x
         obs[1] = s.x_dot
         obs[2] = s.theta

@@ -1,7 +1,5 @@
 """CliffWalking: walk along a cliff to the goal. Bit-equal to Gymnasium's."""
 
-# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
-# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 from typing import ClassVar
@@ -33,7 +31,6 @@ class CliffWalking:
         is_slippery = False
 
     def configure(is_slippery=False):
-        """The arguments of Gymnasium's env."""
         return {"is_slippery": is_slippery}
 
     def reset(s, rng, p):

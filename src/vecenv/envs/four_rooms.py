@@ -1,7 +1,5 @@
 """FourRooms: find the goal in a house; the agent sees only the part in front of it."""
 
-# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
-# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 from typing import Any, ClassVar
@@ -53,8 +51,6 @@ class FourRooms:
     """
 
     class Params:
-        """What may differ per env."""
-
         goal_reward = 1.0
         fade = 0.9
         """Share of `goal_reward` that is lost after 100 steps."""

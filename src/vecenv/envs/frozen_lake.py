@@ -1,7 +1,5 @@
 """FrozenLake: cross slippery ice without falling into a hole. Bit-equal to Gymnasium's."""
 
-# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
-# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 from typing import ClassVar
@@ -62,7 +60,6 @@ class FrozenLake:
         reward_schedule = np.array([1.0, 0.0, 0.0])
 
     def configure(desc=None, map_name="4x4", is_slippery=True, success_rate=1.0 / 3.0, reward_schedule=(1, 0, 0)):
-        """The arguments of Gymnasium's env."""
         if desc is None:
             desc = generate_random_map() if map_name is None else MAPS[map_name]
         return {

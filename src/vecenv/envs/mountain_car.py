@@ -1,7 +1,5 @@
 """MountainCar: swing an underpowered car out of a valley. Bit-equal to Gymnasium's."""
 
-# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
-# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 import math
@@ -37,7 +35,6 @@ class MountainCar:
         high = -0.4
 
     def configure(goal_velocity=0):
-        """The arguments of Gymnasium's env."""
         return {"goal_velocity": goal_velocity}
 
     def reset(s, rng, p):
@@ -55,6 +52,5 @@ class MountainCar:
         return -1.0, position >= GOAL_POSITION and s.velocity >= p.goal_velocity
 
     def observe(s, obs, p):
-        """Position and velocity."""
         obs[0] = s.position
         obs[1] = s.velocity

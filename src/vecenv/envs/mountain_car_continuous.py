@@ -3,8 +3,6 @@
 In Gymnasium the state is float64 after a reset and float32 after a step, and NumPy 2 computes in either precision.
 """
 
-# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
-# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 import math
@@ -14,13 +12,12 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from vecenv.envs._numpy import KEEPS_SINGLE, single
+from vecenv.envs.mountain_car import GRAVITY, MAX_POSITION, MAX_SPEED, MIN_POSITION, MountainCar
 from vecenv.kernel.language.define import kernel
 from vecenv.kernel.rng import uniform
 
-MIN_POSITION, MAX_POSITION, GOAL_POSITION = -1.2, 0.6, 0.45
-MAX_SPEED = 0.07
+GOAL_POSITION = 0.45
 POWER = 0.0015
-GRAVITY = 0.0025
 
 
 def fit(value, wide):
@@ -29,25 +26,11 @@ def fit(value, wide):
 
 
 @kernel("MountainCarContinuous-v0", max_episode_steps=999)
-class MountainCarContinuous:
+class MountainCarContinuous(MountainCar):
     """Position and velocity; `wide` until the first step of an episode."""
 
-    observation_space = Box(
-        np.array([MIN_POSITION, -MAX_SPEED], np.float32), np.array([MAX_POSITION, MAX_SPEED], np.float32)
-    )
     action_space = Box(-1.0, 1.0, (1,), np.float32)
     state: ClassVar = {"position": float, "velocity": float, "wide": bool}
-
-    class Params:
-        """`low` and `high` are reset options."""
-
-        goal_velocity = 0.0
-        low = -0.6
-        high = -0.4
-
-    def configure(goal_velocity=0):
-        """The arguments of Gymnasium's env."""
-        return {"goal_velocity": goal_velocity}
 
     def reset(s, rng, p):
         """At rest, near the bottom."""
@@ -77,8 +60,3 @@ class MountainCarContinuous:
         s.velocity = single(velocity)
         s.wide = False
         return (100.0 if terminated else 0.0) - force * force * 0.1, terminated
-
-    def observe(s, obs, p):
-        """Position and velocity."""
-        obs[0] = s.position
-        obs[1] = s.velocity

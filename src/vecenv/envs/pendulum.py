@@ -1,7 +1,5 @@
 """Pendulum: swing it up and keep it there. Bit-equal to Gymnasium's."""
 
-# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
-# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 import math
@@ -36,7 +34,6 @@ class Pendulum:
         y_init = 1.0
 
     def configure(g=10.0):
-        """The arguments of Gymnasium's env."""
         return {"g": g}
 
     def reset(s, rng, p):

@@ -1,7 +1,5 @@
 """Snake: eat, grow, and do not bite yourself."""
 
-# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
-# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 from typing import Any, ClassVar
@@ -53,8 +51,6 @@ class Snake:
     """
 
     class Params:
-        """What may differ per env."""
-
         food_reward = 1.0
         death_reward = -1.0
         step_reward = 0.0
@@ -112,7 +108,6 @@ class Snake:
         return p.step_reward + p.food_reward, s.food == NOWHERE
 
     def observe(s, obs, p):
-        """Write the planes."""
         for place in range(s.length):
             cell = _cell(s, place)
             obs[BODY, cell // SIZE, cell % SIZE] = (place + 1) / s.length

@@ -3,8 +3,6 @@
 The id is Gymnasium's: Taxi-v3 up to 1.2, Taxi-v4 from 1.3 on, where rain has other rules.
 """
 
-# pyright: reportAttributeAccessIssue=false, reportSelfClsParameterName=false
-# The first parameter of a kernel is the state of one env, not an object of the class.
 from __future__ import annotations
 
 from typing import ClassVar
@@ -87,7 +85,7 @@ START_LIMITS = np.cumsum(np.full(300, 1.0 / 300.0))
 
 
 def configure_v3(is_rainy=False, fickle_passenger=False):
-    """The arguments of Gymnasium's env."""
+    """The arguments of Gymnasium's env up to 1.2."""
     return {
         "rain": np.where(is_rainy, RAIN_V3, DRY),
         "straight_probability": 0.8,
@@ -97,7 +95,7 @@ def configure_v3(is_rainy=False, fickle_passenger=False):
 
 
 def configure_v4(is_rainy=False, fickle_passenger=False, rainy_probability=0.8, fickle_probability=0.3):
-    """The arguments of Gymnasium's env."""
+    """The arguments of Gymnasium's env from 1.3 on."""
     return {
         "rain": np.where(is_rainy, RAIN_V4, DRY),
         "straight_probability": rainy_probability,

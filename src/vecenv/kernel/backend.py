@@ -1,7 +1,4 @@
-"""Backends: what turns a resolved program into native code. Numba is the first.
-
-A backend is loaded when it is asked for, by its name: `import vecenv` loads no compiler.
-"""
+"""Backends: what turns a resolved program into native code. They are loaded late: `import vecenv` loads no compiler."""
 
 from __future__ import annotations
 
@@ -40,11 +37,7 @@ class NativeCode(Protocol):
 
 
 class Backend(Protocol):
-    """Turns resolved programs into native code.
-
-    Attributes:
-        name: of the backend.
-    """
+    """Turns resolved programs into native code."""
 
     name: str
 
@@ -70,9 +63,8 @@ class Backend(Protocol):
         ...
 
 
-def find_backend(name: str = "numba") -> Backend:
-    """The backend of a name."""
-    assert name == "numba"  # the only one
+def find_backend() -> Backend:
+    """The backend that runs kernels. There is one so far."""
     from vecenv.kernel.numba.backend import NumbaBackend
 
     return NumbaBackend()
@@ -86,14 +78,7 @@ def load_kernel(
     policy: Callable[..., Any] | None = None,
     before: Callable[[], None] = lambda: None,
 ) -> NativeCode:
-    """The native code of a kernel for these spaces.
-
-    Args:
-        kernel: the definition.
-        observation, action: layouts of its spaces.
-        precision: "exact" or "fast".
-        policy: runs the env in closed loop, see `VectorEnv.rollout`.
-        before: called before the compiler is, and only then.
+    """The native code of a kernel, as `Backend.load` does of its program; arguments are those of `resolve` and `load`.
 
     Raises:
         KernelError: a function breaks a rule, or the backend cannot compile it.

@@ -78,7 +78,7 @@ class TaskKernel(Kernel):
 
     def memory(self, simulator: Simulator) -> dict[str, np.ndarray]:
         """The arrays behind the shared fields."""
-        arrays = {name: simulator.memory(name) for name in self.fields}
+        arrays = {name: getattr(simulator.data, name) for name in self.fields}
         return arrays | {f"model_{name}": model_field(simulator.model, name) for name in self.model_params}
 
     def __reduce__(self) -> tuple[Any, ...]:

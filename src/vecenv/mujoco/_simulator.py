@@ -121,10 +121,6 @@ class Simulator:
         self.computes_afterwards = not _AFTERWARDS.isdisjoint(fields)
         self._parts = int(self._mujoco.mjtState.mjSTATE_INTEGRATION)
 
-    def memory(self, field: str) -> np.ndarray:
-        """A view of a field of the simulation."""
-        return getattr(self.data, field)
-
     @functools.cached_property
     def words(self) -> np.ndarray:
         """The words that native code needs, see `WORDS`."""

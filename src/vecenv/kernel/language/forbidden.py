@@ -7,7 +7,6 @@ import builtins
 import enum
 import math
 import random
-import sys
 from types import ModuleType
 from typing import Any
 
@@ -18,73 +17,60 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-ALLOCATES = "kernels allocate nothing; declare an array in `state` and write into it"
-_LIST = f"a list is built here; {ALLOCATES}"
-_DICT = f"a dict is built here; {ALLOCATES}"
-_SET = f"a set is built here; {ALLOCATES}"
-_ASYNC = "async has no native form; a kernel waits for nothing"
-_TRY = "try has no native form; test for the condition instead"
+def _each(names_of: dict[str, str]) -> dict[str, str]:
+    """A table by name, of one that has the names for each text."""
+    return {name: text for text, names in names_of.items() for name in names.split()}
 
-SYNTAX: dict[type[ast.AST], str] = {
-    ast.List: _LIST,
-    ast.ListComp: _LIST,
-    ast.Dict: _DICT,
-    ast.DictComp: _DICT,
-    ast.Set: _SET,
-    ast.SetComp: _SET,
-    ast.GeneratorExp: "generator expressions have no native form; write a for loop",
-    ast.Lambda: "a lambda has no native form; define a function of the module and call it",
-    ast.FunctionDef: "functions cannot be defined inside; define a function of the module and call it",
-    ast.AsyncFunctionDef: "functions cannot be defined inside; define a function of the module and call it",
-    ast.ClassDef: "classes cannot be defined inside; keep what they would hold in `state`",
-    ast.Try: _TRY,
-    ast.NamedExpr: ":= has no native form; assign it in a line before",
-    ast.With: "with has no native form; kernels hold no resources",
-    ast.AsyncWith: _ASYNC,
-    ast.AsyncFor: _ASYNC,
-    ast.Await: _ASYNC,
-    ast.Match: "match has no native form; write if and elif",
-    ast.Raise: "native code cannot raise; end the episode (terminated), or assert, which the Python env checks",
-    ast.Yield: "yield has no native form; return the values",
-    ast.YieldFrom: "yield has no native form; return the values",
-    ast.Import: "import at the top of the module, not inside",
-    ast.ImportFrom: "import at the top of the module, not inside",
-    ast.Global: "global variables cannot be changed; keep what changes in `state`",
-    ast.Nonlocal: "variables outside cannot be changed; keep what changes in `state`",
-    ast.JoinedStr: "an f-string has no native form; keep numbers in `info` and write text where they are read",
-    ast.Delete: "del has no native form; fields are there for the whole episode",
-    ast.Starred: "* has no native form; write the values out",
-}
-"""Statements and expressions without a native form."""
-if sys.version_info >= (3, 11):
-    SYNTAX[ast.TryStar] = _TRY
+
+ALLOCATES = "kernels allocate nothing; declare an array in `state` and write into it"
+_LOOP = "write a for loop"
+_HELPER = "define a function of the module and call it"
+
+_SYNTAX = _each(
+    {
+        f"a list is built here; {ALLOCATES}": "List ListComp",
+        f"a dict is built here; {ALLOCATES}": "Dict DictComp",
+        f"a set is built here; {ALLOCATES}": "Set SetComp",
+        f"generator expressions have no native form; {_LOOP}": "GeneratorExp",
+        f"a lambda has no native form; {_HELPER}": "Lambda",
+        f"functions cannot be defined inside; {_HELPER}": "FunctionDef AsyncFunctionDef",
+        "classes cannot be defined inside; keep what they would hold in `state`": "ClassDef",
+        "try has no native form; test for the condition instead": "Try TryStar",
+        ":= has no native form; assign it in a line before": "NamedExpr",
+        "with has no native form; kernels hold no resources": "With",
+        "async has no native form; a kernel waits for nothing": "AsyncWith AsyncFor Await",
+        "match has no native form; write if and elif": "Match",
+        "native code cannot raise; end the episode (terminated), or assert, which the Python env checks": "Raise",
+        "yield has no native form; return the values": "Yield YieldFrom",
+        "import at the top of the module, not inside": "Import ImportFrom",
+        "global variables cannot be changed; keep what changes in `state`": "Global",
+        "variables outside cannot be changed; keep what changes in `state`": "Nonlocal",
+        "an f-string has no native form; keep numbers in `info` and write text where they are read": "JoinedStr",
+        "del has no native form; fields are there for the whole episode": "Delete",
+        "* has no native form; write the values out": "Starred",
+    }
+)
+SYNTAX: dict[type[ast.AST], str] = {getattr(ast, name): rule for name, rule in _SYNTAX.items() if hasattr(ast, name)}
+"""Statements and expressions without a native form. Some are not in every version of Python."""
 
 BUILTINS = _words("abs bool divmod enumerate float int len max min pow range round zip")
 """Functions of Python that native code has."""
 
-BUILTINS_INSTEAD = {
-    "print": "put a breakpoint into the Python env (vecenv.make_env)",
-    "breakpoint": "put it into the Python env only (vecenv.make_env)",
-    "sum": "write a for loop",
-    "any": "write a for loop",
-    "all": "write a for loop",
-    "map": "write a for loop",
-    "filter": "write a for loop",
-    "sorted": ALLOCATES,
-    "reversed": "count down: range(n - 1, -1, -1)",
-    "list": ALLOCATES,
-    "dict": ALLOCATES,
-    "set": ALLOCATES,
-    "tuple": "write the values out",
-    "str": "use numbers",
-    "repr": "use numbers",
-    "getattr": "write the field out",
-    "setattr": "write the field out",
-    "hasattr": "every field is always there",
-    "isinstance": "types are known beforehand",
-    "type": "types are known beforehand",
-    "super": "call a function of the module",
-}
+BUILTINS_INSTEAD = _each(
+    {
+        "put a breakpoint into the Python env (vecenv.make_env)": "print",
+        "put it into the Python env only (vecenv.make_env)": "breakpoint",
+        _LOOP: "sum any all map filter",
+        ALLOCATES: "sorted list dict set",
+        "count down: range(n - 1, -1, -1)": "reversed",
+        "write the values out": "tuple",
+        "use numbers": "str repr",
+        "write the field out": "getattr setattr",
+        "every field is always there": "hasattr",
+        "types are known beforehand": "isinstance type",
+        "call a function of the module": "super",
+    }
+)
 
 MATH = _words(
     "acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh degrees erf erfc exp expm1 fabs floor frexp "
@@ -93,20 +79,19 @@ MATH = _words(
 )
 """Functions of `math` that native code has."""
 
-MATH_INSTEAD = {
-    "fmod": "use x % y, with care for the sign",
-    "remainder": "use x - y * round(x / y)",
-    "isclose": "use abs(a - b) < 1e-9",
-    "prod": "write a for loop",
-    "fsum": "write a for loop",
-    "dist": "use math.sqrt(x * x + y * y)",
-    "hypot": "use math.sqrt(x * x + y * y)",
-    "gamma": "libraries differ in its last digits",
-    "lgamma": "libraries differ in its last digits",
-    "cbrt": "use math.copysign(abs(x) ** (1 / 3), x)",
-    "isqrt": "use int(math.sqrt(n))",
-    "modf": "use x - math.trunc(x)",
-}
+MATH_INSTEAD = _each(
+    {
+        "use x % y, with care for the sign": "fmod",
+        "use x - y * round(x / y)": "remainder",
+        "use abs(a - b) < 1e-9": "isclose",
+        _LOOP: "prod fsum",
+        "use math.sqrt(x * x + y * y)": "dist hypot",
+        "libraries differ in its last digits": "gamma lgamma",
+        "use math.copysign(abs(x) ** (1 / 3), x)": "cbrt",
+        "use int(math.sqrt(n))": "isqrt",
+        "use x - math.trunc(x)": "modf",
+    }
+)
 
 NUMPY_ALLOCATES = _words(
     "zeros ones empty full array asarray ascontiguousarray arange linspace logspace zeros_like ones_like empty_like "
@@ -133,24 +118,16 @@ MODULES_INSTEAD = {
     "datetime": "a kernel knows no clock; count steps in `state`",
 }
 
-METHODS_INSTEAD = {
-    "fill": "write {owner}[:] = value",
-    "sum": "write a for loop",
-    "any": "write a for loop",
-    "all": "write a for loop",
-    "max": "write a for loop",
-    "min": "write a for loop",
-    "mean": "write a for loop",
-    "argmax": "write a for loop",
-    "argmin": "write a for loop",
-    "copy": ALLOCATES,
-    "astype": ALLOCATES,
-    "tolist": ALLOCATES,
-    "flatten": ALLOCATES,
-    "append": "arrays keep their shape: keep a count in `state` and write {owner}[count] = value",
-    "pop": "arrays keep their shape: keep a count in `state`",
-    "item": "write {owner}[0]",
-}
+METHODS_INSTEAD = _each(
+    {
+        "write {owner}[:] = value": "fill",
+        _LOOP: "sum any all max min mean argmax argmin",
+        ALLOCATES: "copy astype tolist flatten",
+        "arrays keep their shape: keep a count in `state` and write {owner}[count] = value": "append",
+        "arrays keep their shape: keep a count in `state`": "pop",
+        "write {owner}[0]": "item",
+    }
+)
 """Methods of arrays, and what to write."""
 _FROM_MODULE = "native code can use numbers, arrays and tuples of numbers from outside"
 

@@ -80,10 +80,9 @@ def read_source(function: Callable[..., Any]) -> FunctionSource:
     Raises:
         OSError: there is none, as for code typed at the prompt of Python or passed to `python -c`.
     """
-    found = _read.get(function)
-    if found is None:
-        found = _read[function] = _parse(function)
-    return found
+    if function not in _read:
+        _read[function] = _parse(function)
+    return _read[function]
 
 
 def share_source(function: Callable[..., Any], source: FunctionSource) -> None:
@@ -108,11 +107,6 @@ def read_helpers(source: FunctionSource, seen: set[Any] | None = None) -> None:
 
 
 def _parse(function: Callable[..., Any]) -> FunctionSource:
-    """Parse the source of a function.
-
-    Raises:
-        OSError: there is none, as for code typed at the prompt of Python or passed to `python -c`.
-    """
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     ast.increment_lineno(tree, first - 1)
@@ -123,21 +117,10 @@ def _source(function: Callable[..., Any], tree: ast.Module, file: str) -> Functi
     node = tree.body[0]
     if not isinstance(node, ast.FunctionDef):  # a lambda
         raise OSError("not a def")
-    return FunctionSource(
-        function=function,
-        node=node,
-        file=file,
-        parameters=tuple(argument.arg for argument in node.args.args),
-        locals=frozenset(_assigned(node)),
-    )
-
-
-def _assigned(function: ast.FunctionDef) -> set[str]:
-    names = {argument.arg for argument in function.args.args}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-    return names
+    parameters = tuple(argument.arg for argument in node.args.args)
+    names = [name for name in ast.walk(node) if isinstance(name, ast.Name)]
+    assigned = (name.id for name in names if isinstance(name.ctx, ast.Store))
+    return FunctionSource(function, node, file, parameters, frozenset((*parameters, *assigned)))
 
 
 def is_constant(value: Any) -> bool:

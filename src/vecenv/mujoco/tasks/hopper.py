@@ -1,7 +1,5 @@
 """Hopper."""
 
-# pyright: reportSelfClsParameterName=false
-# The first parameter of a task's functions is the state of one env, not an object of the class.
 from __future__ import annotations
 
 import math
