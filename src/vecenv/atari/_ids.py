@@ -17,7 +17,7 @@ GAME_IDS = re.compile(r"ALE/|\w+NoFrameskip-v[04]$")
 """Ids that only games of ale-py have."""
 _OF_ALE = "ale_py.env:AtariEnv"
 NATIVE_VERSION = "0.12."
-"""Of ale-py, whose native envs are known to give the same results as `AtariGame`."""
+"""Versions of ale-py whose native envs are known to give the same results as `AtariGame` begin so."""
 
 
 def load_ale(id: str) -> Any:

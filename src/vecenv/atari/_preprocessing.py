@@ -29,7 +29,7 @@ class Preprocessing:
         screen_size: width and height of observations, or one number for both.
         grayscale: grey observations, otherwise RGB.
         max_pool: show what is brighter in the last two frames, as sprites flicker.
-        noop_max: an episode begins with less than so many frames of doing nothing.
+        noop_max: an episode begins with fewer than this many frames of doing nothing.
         fire_reset: an episode begins with FIRE, in games that have it.
         episodic_life: False; "restart": an episode ends with a life and the next one begins a new game, as in
             Gymnasium; "continue": the next one goes on with the lives that are left, as in SB3. Its first step (FIRE
@@ -103,12 +103,12 @@ class Preprocessing:
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
-        """Of one frame."""
+        """Shape of one frame."""
         width, height = self.size
         return (height, width) if self.grayscale else (height, width, 3)
 
     def observation_space(self) -> spaces.Box:
-        """What is seen."""
+        """The space of observations."""
         stack = () if self.frame_stack is None else (self.frame_stack,)
         return spaces.Box(0, 255, (*stack, *self.frame_shape), np.uint8)
 
@@ -147,5 +147,5 @@ def ale_seed(seed: int) -> int:
 
 
 def frame_limit(max_frames: int | None) -> int:
-    """Frames of an episode, as ale-py wants it."""
+    """The most frames of an episode, as ale-py takes it."""
     return _NO_LIMIT if max_frames is None else min(positive_int("max_num_frames_per_episode", max_frames), _NO_LIMIT)

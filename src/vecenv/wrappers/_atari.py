@@ -24,6 +24,7 @@ from vecenv.wrappers._transform import Transform
 from vecenv.wrappers._wrapper import Wrapper
 
 _RESET = int(Op.RESET)
+_SEVERAL = "a step of AtariPreprocessing is several of the envs inside; use step() instead of {}()"
 _Begun: TypeAlias = dict[int, Any]
 """By position: the first screen of an episode and its info."""
 
@@ -83,14 +84,10 @@ class AtariPreprocessing(Wrapper):
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
         """Not possible: one step of this wrapper is several steps of the envs inside."""
-        raise UnsupportedError(
-            "a step of AtariPreprocessing is several of the envs inside; use step() instead of send()"
-        )
+        raise UnsupportedError(_SEVERAL.format("send"))
 
     def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
-        raise UnsupportedError(
-            "a step of AtariPreprocessing is several of the envs inside; use step() instead of recv()"
-        )
+        raise UnsupportedError(_SEVERAL.format("recv"))
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
         exchange = self._inner._exchange_reset(seed, options)

@@ -66,10 +66,10 @@ class NativeGames:
 class Games(NativeGames):
     """One native env per row, each with a thread of its own.
 
-    No native call can be interrupted, and none may be repeated or left out: a result that is not fetched is taken for
-    that of the next step, and one that never comes is waited for, for ever. So every call and the note of it are one
-    statement without bytecode in between, where no signal handler can run. `begun` has the seeds of resets, None for
-    steps.
+    No native call can be interrupted, and none may be repeated or left out: a result that is not fetched would be taken
+    for that of the next step, and waiting for a result that never comes would not end. So every call and the note of it
+    are one statement without bytecode in between, where no signal handler can run. `begun` has the seeds of resets,
+    None for steps.
     """
 
     together = False

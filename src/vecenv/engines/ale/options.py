@@ -24,7 +24,7 @@ _PYTHON_ONLY = {
     "difficulty": "ale-py's native games have no difficulties",
     "max_episode_steps": "ale-py's native games count frames, not steps",
 }
-"""Arguments that go to games in Python, and why."""
+"""Arguments that only games in Python take, and why."""
 
 
 @dataclass(frozen=True)

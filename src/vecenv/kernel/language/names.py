@@ -110,8 +110,8 @@ def _check_cast(scope: Scope, node: ast.Call, kind: type) -> None:
         return
     parent = scope.parent(node)
     if isinstance(parent, ast.BinOp):
-        twins = [scope.source.evaluate(side.func) for side in (parent.left, parent.right) if isinstance(side, ast.Call)]
-        parent = scope.parent(parent) if twins == [kind, kind] else parent
+        casts = [scope.source.evaluate(side.func) for side in (parent.left, parent.right) if isinstance(side, ast.Call)]
+        parent = scope.parent(parent) if casts == [kind, kind] else parent
     if not isinstance(parent, ast.Call):
         text = ast.unparse(node)
         raise scope.fail(node, f"NumPy computes with {kind.__name__} in its own width; write float({text})")

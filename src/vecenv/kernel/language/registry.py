@@ -40,7 +40,7 @@ _kernels: dict[str, Kernel] = {}
 _listeners: list[Callable[[Kernel], None]] = []
 
 _of_classes: weakref.WeakKeyDictionary[type, Kernel] = weakref.WeakKeyDictionary()
-"""Beside the classes, not in them: a class that travels by value would take its kernel along before it is complete."""
+"""Not attributes of the classes: a class that is pickled by value would take its kernel along before it is complete."""
 
 
 def add_kernel(kernel: Kernel) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from vecenv._batch.random_state import set_words
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Record
 from vecenv.kernel.language.python import KernelEnv
@@ -29,15 +30,9 @@ def snapshot(
 
 def generator(words: np.ndarray) -> np.random.Generator:
     """NumPy's generator at the place of a native stream."""
-    high, low, increment_high, increment_low, kept, half = map(int, words)
-    bits = np.random.PCG64(0)
-    bits.state = {
-        "bit_generator": "PCG64",
-        "state": {"state": high << 64 | low, "inc": increment_high << 64 | increment_low | 1},
-        "has_uint32": kept,
-        "uinteger": half,
-    }
-    return np.random.Generator(bits)
+    made = np.random.Generator(np.random.PCG64(0))
+    set_words(made, [*words[:3], int(words[3]) | 1, *words[4:]])  # a stream that was never seeded has no odd increment
+    return made
 
 
 def try_out(env: KernelEnv) -> None:

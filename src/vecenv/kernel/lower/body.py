@@ -6,7 +6,7 @@ import ast
 import copy
 import enum
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -15,13 +15,13 @@ import numpy as np
 from vecenv.errors import KernelError
 from vecenv.kernel import rng as random_numbers
 from vecenv.kernel.language.fields import Field
+from vecenv.kernel.language.scope import Roles
 from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant
 from vecenv.kernel.language.twins import twin_module
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, at, is_slice, loading, local, operation, ref, slice_shape, widened
 
-Roles = Mapping[str, str]
-Helper = Callable[[FunctionType, tuple[str | None, ...], FunctionSource, ast.Call], tuple[str, bool]]
+ResolveHelper = Callable[[FunctionType, tuple[str | None, ...], FunctionSource, ast.Call], tuple[str, bool]]
 """Resolves a helper for the roles of its arguments: returns its name, and whether it is guarded."""
 _LARGEST_CONSTANT = 1_000_000
 """Bytes of an array that may be part of the code."""
@@ -40,7 +40,7 @@ class Body(ast.NodeTransformer):
     """
 
     def __init__(
-        self, program: Program, helper: Helper, source: FunctionSource, roles: Roles, method: str | None
+        self, program: Program, helper: ResolveHelper, source: FunctionSource, roles: Roles, method: str | None
     ) -> None:
         self.program, self.helper = program, helper
         self.source, self.roles, self.method = source, roles, method

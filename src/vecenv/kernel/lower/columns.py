@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from vecenv._batch.layout import Layout
+from vecenv._batch.random_state import WORDS as RNG_WORDS
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Field
-
-RNG_WORDS = 6
-"""Words of a random stream: state and increment of PCG64, and the half of a draw that is kept for the next."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,6 @@ class Slot:
 
 def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
     """All columns, in the order of the table of addresses."""
-
     several = bool(kernel.shared)  # the same code serves models of several sizes
 
     def fixed(name: str, dtype: Any, shape: tuple[int, ...] = (), timed: bool = False) -> Slot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from vecenv._batch.layout import Layout
 from vecenv.errors import KernelError
 from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.scope import Roles
 from vecenv.kernel.language.source import FunctionSource
 
 
@@ -34,7 +35,7 @@ class Function:
     name: str
     source: FunctionSource
     method: str | None
-    roles: Mapping[str, str]
+    roles: Roles
     body: Sequence[ast.stmt]
     defaults: Sequence[ast.expr]
     assigned: tuple[str, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -11,6 +11,7 @@ from vecenv._batch.layout import Layout
 from vecenv.errors import KernelError
 from vecenv.kernel.language.define import Kernel, roles_of
 from vecenv.kernel.language.rules import Rules
+from vecenv.kernel.language.scope import Roles
 from vecenv.kernel.language.source import FunctionSource, read_source
 from vecenv.kernel.lower.body import Body
 from vecenv.kernel.lower.program import Program
@@ -44,7 +45,7 @@ class _Resolver:
         self._helpers: dict[tuple[Any, ...], str] = {}
         self._guarded: dict[str, bool] = {}
 
-    def add(self, source: FunctionSource, roles: Mapping[str, str], name: str, method: str | None) -> None:
+    def add(self, source: FunctionSource, roles: Roles, name: str, method: str | None) -> None:
         function = Body(self.program, self.helper, source, roles, method).resolved(name)
         self.program.functions.append(function)
         self._guarded[name] = function.guarded

@@ -14,7 +14,7 @@ The backend writes these calls:
 
 A backend may run all phases row by row, or each phase for a block of rows before the next: rows do not see each other.
 FINISHED says that a row has run since the caller cleared it. A policy, if there is one, writes the actions between the
-phases "plan" and "step".
+phases PLAN and STEP.
 """
 
 from __future__ import annotations
@@ -42,12 +42,10 @@ class Phase:
     """A part of the transition.
 
     Attributes:
-        name: of the phase.
         text: its statements.
         where: the column that says which rows it is for; None for all rows.
     """
 
-    name: str
     text: str
     where: str | None = None
 
@@ -57,16 +55,11 @@ class Phase:
         return ast.parse(self.text).body
 
 
-PLAN = Phase(
-    "plan",
-    """
+PLAN = Phase("""
 if alive:
     OP = done if ENDED else alive
-""",
-)
-STEP = Phase(
-    "step",
-    """
+""")
+STEP = Phase("""
 op = OP
 stepped = op > RESET
 was = ENDED | (ELAPSED == 0)
@@ -85,10 +78,8 @@ TRUNCATED = truncated
 ENDED = ended & (op != ROLL)
 TODO = (not stepped) | ((op == ROLL) & ended)
 count += 1 if ended else 0
-""",
-)
+""")
 BEGIN = Phase(
-    "begin",
     """
 if OP == ROLL:
     observe(F)
@@ -108,8 +99,8 @@ ELAPSED = 0
 """,
     where="TODO",
 )
-OBSERVE = Phase("observe", "observe(O)")
-FINISH = Phase("finish", "FINISHED = True")
+OBSERVE = Phase("observe(O)")
+FINISH = Phase("FINISHED = True")
 PHASES = (PLAN, STEP, BEGIN, OBSERVE, FINISH)
 """In their order."""
 

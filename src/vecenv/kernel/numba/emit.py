@@ -17,7 +17,7 @@ from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, at, local
 
 NOT_IN_CACHED_CODE = {"frexp": "use math.log2", "ldexp": "use x * 2.0 ** n"}
-"""Functions of `math` that are part of Numba's library, which is not there when code comes from the cache; instead."""
+"""Functions of `math` that call Numba's library, which is not loaded with code from the cache; what to use instead."""
 _PREFIX = {
     Kind.FIELD: "s__",
     Kind.PARAMETER: "p__",

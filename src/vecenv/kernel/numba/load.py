@@ -82,7 +82,7 @@ def _linker() -> Any:
 
 
 def _key(parts: Sequence[str], sources: tuple[Path, ...]) -> str:
-    """All that the code depends on: the text that is compiled, with helpers and constants, versions and processor."""
+    """Hash of all that the code depends on: the text with helpers and constants, versions, processor and sources."""
     from importlib.metadata import version
 
     parts = [*parts, __version__, version("numba"), llvmlite.__version__, np.__version__]
@@ -92,7 +92,7 @@ def _key(parts: Sequence[str], sources: tuple[Path, ...]) -> str:
 
 @functools.cache
 def _digest(sources: tuple[Path, ...]) -> str:
-    """Of the modules that native code is made from, so that a change of vecenv itself is never missed."""
+    """Hash of the modules that native code is made from, so that a change of vecenv itself is never missed."""
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.read_bytes())
