@@ -32,9 +32,8 @@ class AtariGame(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._max_frames = frame_limit(max_frames)
         self.observation_space = preprocessing.observation_space()
         self._ale = env.ale
-        meanings = env.get_action_meanings()
-        self._fires = preprocessing.fire_reset and "FIRE" in meanings
-        self._first_action = meanings.index("FIRE") if self._fires else 0
+        self._first_action = preprocessing.first_action(env.get_action_meanings())
+        self._fires = self._first_action > 0
         height, width = self._ale.getScreenDims()
         shape = (height, width) if preprocessing.grayscale else (height, width, 3)
         self._screens = np.zeros((2, *shape), np.uint8)

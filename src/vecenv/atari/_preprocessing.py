@@ -107,6 +107,10 @@ class Preprocessing:
         width, height = self.size
         return (height, width) if self.grayscale else (height, width, 3)
 
+    def first_action(self, actions: list[str]) -> int:
+        """The action that an episode begins with in a game with these actions: FIRE with `fire_reset`, else NOOP."""
+        return actions.index("FIRE") if self.fire_reset and "FIRE" in actions else 0
+
     def observation_space(self) -> spaces.Box:
         """The space of observations."""
         stack = () if self.frame_stack is None else (self.frame_stack,)

@@ -75,10 +75,7 @@ class AleEngine:
         self.batch.info.update((name, np.zeros(count, dtype)) for name, dtype in names.items())
         self.batch.final_info.update((name, column.copy()) for name, column in self.batch.info.items())
         self._stacks = FrameStacks(self.batch.obs[0], preprocessing)
-        self._first_action = [
-            actions.index("FIRE") if preprocessing.fire_reset and "FIRE" in actions else 0
-            for actions in self._games.actions
-        ]
+        self._first_action = [preprocessing.first_action(actions) for actions in self._games.actions]
         self._limits = [frame_limit(spec.max_frames) for spec in specs]
         self._over = np.ones(count, np.bool_)
         """Whether the native env will begin a game by itself when it is stepped."""

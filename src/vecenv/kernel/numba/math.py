@@ -271,10 +271,11 @@ def power_fast(base, exponent):  # type: ignore[no-untyped-def]  # as above
 
 @njit(**FAST)
 def _quarter(x: Any) -> Any:
-    """The number of quarter turns (pi/2) that is nearest to x, and the rest of x."""
+    """The multiple of pi/2 that is nearest to x, modulo 4, and the rest of x."""
     turns = np.rint(x * 0.6366197723675814)
     left = x - turns * 1.57079632673412561417e00
-    return turns, (left - turns * 6.07710050630396597660e-11) - turns * 2.02226624879595063154e-21
+    left = (left - turns * 6.07710050630396597660e-11) - turns * 2.02226624879595063154e-21
+    return turns - 4.0 * np.floor(turns * 0.25), left
 
 
 @njit(**FAST)
@@ -297,19 +298,15 @@ def _cos_near_zero(x: Any) -> Any:
 
 @njit(**FAST)
 def fast_sin(x: Any) -> Any:
-    turns, left = _quarter(float(x))
-    quarter = turns - 4.0 * np.floor(turns * 0.25)
-    odd = (quarter == 1.0) | (quarter == 3.0)
-    value = _cos_near_zero(left) if odd else _sin_near_zero(left)
+    quarter, left = _quarter(float(x))
+    value = _cos_near_zero(left) if (quarter == 1.0) | (quarter == 3.0) else _sin_near_zero(left)
     return -value if quarter >= 2.0 else value
 
 
 @njit(**FAST)
 def fast_cos(x: Any) -> Any:
-    turns, left = _quarter(float(x))
-    quarter = turns - 4.0 * np.floor(turns * 0.25)
-    odd = (quarter == 1.0) | (quarter == 3.0)
-    value = _sin_near_zero(left) if odd else _cos_near_zero(left)
+    quarter, left = _quarter(float(x))
+    value = _sin_near_zero(left) if (quarter == 1.0) | (quarter == 3.0) else _cos_near_zero(left)
     return -value if (quarter == 1.0) | (quarter == 2.0) else value
 
 

@@ -10,44 +10,42 @@ from vecenv.mujoco.numerics import clip, norm_2, sum_of, sum_of_squares
 from vecenv.mujoco.tasks._common import add_uniform, put, put_bodies, unbounded
 
 
-class _Observations:
-    """Switches for the parts of the observation."""
+class _Body(Task):
+    """What both tasks share: the body, how an episode begins, and the observation."""
 
-    exclude_current_positions_from_observation = True
-    include_cinert_in_observation = True
-    include_cvel_in_observation = True
-    include_qfrc_actuator_in_observation = True
-    include_cfrc_ext_in_observation = True
+    frame_skip = 5
+    state = {"z_origin": float}
 
+    class Params:
+        exclude_current_positions_from_observation = True
+        include_cinert_in_observation = True
+        include_cvel_in_observation = True
+        include_qfrc_actuator_in_observation = True
+        include_cfrc_ext_in_observation = True
 
-def observation_space(model: Any, p: Any) -> Any:
-    """The observation space of both tasks."""
-    size = model.nq + model.nv - (2 if p.exclude_current_positions_from_observation else 0)
-    size += 10 * (model.nbody - 1) if p.include_cinert_in_observation else 0
-    size += 6 * (model.nbody - 1) if p.include_cvel_in_observation else 0
-    size += model.nv - 6 if p.include_qfrc_actuator_in_observation else 0
-    return unbounded(size + (6 * (model.nbody - 1) if p.include_cfrc_ext_in_observation else 0))
+    def observation_space(model: Any, p: Any) -> Any:
+        size = model.nq + model.nv - (2 if p.exclude_current_positions_from_observation else 0)
+        size += 10 * (model.nbody - 1) if p.include_cinert_in_observation else 0
+        size += 6 * (model.nbody - 1) if p.include_cvel_in_observation else 0
+        size += model.nv - 6 if p.include_qfrc_actuator_in_observation else 0
+        return unbounded(size + (6 * (model.nbody - 1) if p.include_cfrc_ext_in_observation else 0))
 
+    def reset(s: Any, rng: Any, p: Any) -> None:
+        s.z_origin = s.qpos[2]
+        add_uniform(s.qpos, rng, p.reset_noise_scale)
+        add_uniform(s.qvel, rng, p.reset_noise_scale)
 
-def observe(s: Any, obs: Any, p: Any) -> None:
-    """The observation of both tasks."""
-    at = put(obs, 0, s.qpos, 2 if p.exclude_current_positions_from_observation else 0)
-    at = put(obs, at, s.qvel, 0)
-    if p.include_cinert_in_observation:
-        at = put_bodies(obs, at, s.cinert, -math.inf, math.inf)
-    if p.include_cvel_in_observation:
-        at = put_bodies(obs, at, s.cvel, -math.inf, math.inf)
-    if p.include_qfrc_actuator_in_observation:
-        at = put(obs, at, s.qfrc_actuator, 6)
-    if p.include_cfrc_ext_in_observation:
-        at = put_bodies(obs, at, s.cfrc_ext, -math.inf, math.inf)
-
-
-def reset(s: Any, rng: Any, p: Any) -> None:
-    """The reset of both tasks."""
-    s.z_origin = s.qpos[2]
-    add_uniform(s.qpos, rng, p.reset_noise_scale)
-    add_uniform(s.qvel, rng, p.reset_noise_scale)
+    def observe(s: Any, obs: Any, p: Any) -> None:
+        at = put(obs, 0, s.qpos, 2 if p.exclude_current_positions_from_observation else 0)
+        at = put(obs, at, s.qvel, 0)
+        if p.include_cinert_in_observation:
+            at = put_bodies(obs, at, s.cinert, -math.inf, math.inf)
+        if p.include_cvel_in_observation:
+            at = put_bodies(obs, at, s.cvel, -math.inf, math.inf)
+        if p.include_qfrc_actuator_in_observation:
+            at = put(obs, at, s.qfrc_actuator, 6)
+        if p.include_cfrc_ext_in_observation:
+            at = put_bodies(obs, at, s.cfrc_ext, -math.inf, math.inf)
 
 
 def _tendons(model: Any) -> dict[str, Any]:
@@ -55,11 +53,10 @@ def _tendons(model: Any) -> dict[str, Any]:
     return {"x_position": float, "y_position": float, "tendon_length": shape, "tendon_velocity": shape}
 
 
-class Humanoid(Task, id="Humanoid-v5", max_episode_steps=1000):
+class Humanoid(_Body, id="Humanoid-v5", max_episode_steps=1000):
     """Gymnasium's Humanoid-v5."""
 
     model = "humanoid.xml"
-    frame_skip = 5
     model_params = ("body_mass",)
     state = {"centre_x": float, "centre_y": float, "z_origin": float}
     step_info = {
@@ -71,7 +68,7 @@ class Humanoid(Task, id="Humanoid-v5", max_episode_steps=1000):
         "reward_contact": float,
     }
 
-    class Params(_Observations):
+    class Params(_Body.Params):
         forward_reward_weight = 1.25
         ctrl_cost_weight = 0.1
         contact_cost_weight = 5e-7
@@ -83,10 +80,6 @@ class Humanoid(Task, id="Humanoid-v5", max_episode_steps=1000):
 
     def info(model: Any) -> dict[str, Any]:
         return {**_tendons(model), "distance_from_origin": float}
-
-    observation_space = observation_space
-    observe = observe
-    reset = reset
 
     def begin(s: Any, p: Any) -> None:
         s.centre_x = centre(s, p, 0)
@@ -115,15 +108,13 @@ class Humanoid(Task, id="Humanoid-v5", max_episode_steps=1000):
         return p.terminate_when_unhealthy and not is_healthy(s, p)
 
 
-class HumanoidStandup(Task, id="HumanoidStandup-v5", max_episode_steps=1000):
+class HumanoidStandup(_Body, id="HumanoidStandup-v5", max_episode_steps=1000):
     """Gymnasium's HumanoidStandup-v5."""
 
     model = "humanoidstandup.xml"
-    frame_skip = 5
-    state = {"z_origin": float}
     step_info = {"reward_linup": float, "reward_quadctrl": float, "reward_impact": float}
 
-    class Params(_Observations):
+    class Params(_Body.Params):
         uph_cost_weight = 1.0  # Gymnasium accepts it and does not use it
         ctrl_cost_weight = 0.1
         impact_cost_weight = 0.5e-6
@@ -132,10 +123,6 @@ class HumanoidStandup(Task, id="HumanoidStandup-v5", max_episode_steps=1000):
 
     def info(model: Any) -> dict[str, Any]:
         return {**_tendons(model), "z_distance_from_origin": float}
-
-    observation_space = observation_space
-    observe = observe
-    reset = reset
 
     def begin(s: Any, p: Any) -> None:
         note_position(s)
