@@ -103,8 +103,6 @@ class _RenderingSimulator(Simulator):
                 raise MissingExtra(f"rendering MuJoCo needs more ({error}); pip install 'vecenv[mujoco]'") from error
         try:
             return self._renderer.render(self._render_mode)
-        except MissingExtra:
-            raise
         except Exception as error:
             raise ConfigError(
                 f"MuJoCo cannot render here: {type(error).__name__}: {error}. Set MUJOCO_GL to egl (with a graphics "

@@ -14,6 +14,7 @@ from vecenv.kernel.language.fields import FieldError
 MISTAKES = (FieldError, LookupError, NameError, AttributeError, TypeError, ValueError, ArithmeticError)
 """Exceptions for code that would be undefined behaviour in native code, or that cannot be compiled."""
 _MACHINERY = (str(Path(__file__).parents[1]), *(str(Path(file).parent) for file in (np.__file__, gymnasium.__file__)))
+"""Where files are in which the mistake is not: ours, NumPy's and Gymnasium's."""
 
 
 def located(error: Exception, kernel: str, function: str) -> KernelError:
@@ -24,17 +25,12 @@ def located(error: Exception, kernel: str, function: str) -> KernelError:
         kernel: name of the class.
         function: what was called, in case that no line of it is in the traceback.
     """
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_MACHINERY)]
     text = str(error.args[0]) if error.args else ""
     rule = text if isinstance(error, FieldError) else f"{type(error).__name__}: {text}{_advice(error)}"
     if not frames:
         return KernelError(rule, kernel, function)
     return KernelError(rule, kernel, frames[-1].name, frames[-1].filename, frames[-1].lineno)
-
-
-def _is_machinery(file: str) -> bool:
-    """Whether a file is ours, NumPy's or Gymnasium's, and so not where the mistake is."""
-    return file.startswith(_MACHINERY)
 
 
 def _advice(error: Exception) -> str:

@@ -1,4 +1,7 @@
-"""Resolving one function: what each name in it is, and the semantics of the language as operations (see `tree.py`)."""
+"""Resolving one function: what each name in it is, and the semantics of the language as operations (see `tree.py`).
+
+Functions that come here keep the rules of `language/rules.py` and `names.py`. Refused here is what those cannot see.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from vecenv.kernel.language.twins import twin_module
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, at, is_slice, loading, local, operation, ref, slice_shape, widened
 
-ResolveHelper = Callable[[FunctionType, tuple[str | None, ...], FunctionSource, ast.Call], tuple[str, bool]]
+ResolveHelper = Callable[[FunctionType, tuple[str | None, ...]], tuple[str, bool]]
 """Resolves a helper for the roles of its arguments: returns its name, and whether it is guarded."""
 _LARGEST_CONSTANT = 1_000_000
 """Bytes of an array that may be part of the code."""
@@ -200,11 +203,7 @@ class Body(ast.NodeTransformer):
         if role == "params":
             return at(node, ref(Kind.PARAMETER, node.attr))
         value = self.source.evaluate(node)
-        if value is MISSING:
-            if role == "rng":
-                raise self.fail(node, f"call it: rng.{node.attr}(...)")
-            return self.generic_visit(node)
-        return self._outer(node, node.attr, value)
+        return self.generic_visit(node) if value is MISSING else self._outer(node, node.attr, value)
 
     def visit_Name(self, node: ast.Name) -> Any:
         if node.id.endswith("__"):
@@ -241,10 +240,6 @@ class Body(ast.NodeTransformer):
             assert isinstance(function, ast.Attribute)
             return self._draw(node, function.attr, [local(owner.id), *map(self.visit, node.args)])
         callee = self.source.evaluate(function)
-        if callee is MISSING:
-            raise self.fail(
-                node, f"{ast.unparse(function)} cannot be called in native code; call a function of a module"
-            )
         callee = getattr(callee, "py_func", callee)  # what @njit of Numba was put on
         if getattr(callee, "__module__", None) == random_numbers.__name__:
             return self._draw(node, callee.__name__, [self.visit(argument) for argument in node.args])
@@ -312,11 +307,9 @@ class Body(ast.NodeTransformer):
         return widened(drawn) if name == "choice" else drawn
 
     def _helper(self, node: ast.Call, callee: FunctionType) -> ast.expr:
-        if node.keywords:
-            raise self.fail(node, f"pass the arguments of {callee.__name__} by position")
         roles = tuple(self.roles.get(argument.id) if isinstance(argument, ast.Name) else None for argument in node.args)
         roles = tuple(None if self._is_number(role) else role for role in roles)
-        name, guarded = self.helper(callee, roles, self.source, node)
+        name, guarded = self.helper(callee, roles)
         self.guarded = self.guarded or guarded
         arguments = [
             self.visit(argument) if role is None else self._passed_on(argument, role)

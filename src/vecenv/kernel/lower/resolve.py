@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -57,7 +56,8 @@ class _Resolver:
         try:
             source = read_source(policy)
         except (OSError, TypeError, SyntaxError):
-            raise KernelError(_unreadable(policy), kernel.name) from None
+            rule = f"the source of {getattr(policy, '__name__', policy)!r} cannot be read; define it by `def` in a file"
+            raise KernelError(rule, kernel.name) from None
         if len(source.parameters) not in (1, 2):
             rule = "a policy is policy(obs), or policy(obs, action) to write into action"
             raise self.program.error(source, source.node, rule)
@@ -68,29 +68,16 @@ class _Resolver:
         rules.check_names()
         self.add(source, roles, "policy", "policy")
 
-    def helper(
-        self, function: FunctionType, roles: tuple[str | None, ...], caller: FunctionSource, call: ast.Call
-    ) -> tuple[str, bool]:
+    def helper(self, function: FunctionType, roles: tuple[str | None, ...]) -> tuple[str, bool]:
         """The name of a helper for these roles of its arguments, and whether it is guarded.
 
         A helper that is still being resolved, because it calls itself, counts as guarded.
         """
         key = (function, roles)
         if key not in self._helpers:
-            try:
-                source = read_source(function)
-            except (OSError, TypeError, SyntaxError):
-                raise self.program.error(caller, call, _unreadable(function)) from None
-            if len(source.parameters) < len(roles):
-                rule = f"{function.__name__} takes {len(source.parameters)} arguments, {len(roles)} are given"
-                raise self.program.error(caller, call, rule)
+            source = read_source(function)
             named = {name: role for name, role in zip(source.parameters, roles, strict=False) if role is not None}
             self._helpers[key] = name = f"helper{len(self._helpers)}__{function.__name__}"
             self.add(source, named, name, None)
         name = self._helpers[key]
         return name, self._guarded.get(name, True)
-
-
-def _unreadable(function: Any) -> str:
-    name = getattr(function, "__name__", function)
-    return f"the source of {name!r} cannot be read; define it by `def` in a file"

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import math
 
-from vecenv.mujoco._task import Task
 from vecenv.mujoco.tasks.hopper import Hopper
 
 
-class Walker2d(Task, id="Walker2d-v5", max_episode_steps=1000):
+class Walker2d(Hopper, id="Walker2d-v5", max_episode_steps=1000):
     """Gymnasium's Walker2d-v5."""
 
     model = "walker2d_v5.xml"
-    frame_skip = 4
-    state = Hopper.state
-    info = Hopper.info
-    step_info = Hopper.step_info
 
     class Params(Hopper.Params):
         healthy_state_range = (-math.inf, math.inf)
         healthy_z_range = (0.8, 2.0)
         healthy_angle_range = (-1.0, 1.0)
-
-    observation_space = Hopper.observation_space
-    reset = Hopper.reset
-    reward = Hopper.reward
-    terminated = Hopper.terminated
-    observe = Hopper.observe
