@@ -156,7 +156,7 @@ class Kernel:
         return self  # it never changes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.id, self.definition, self.max_episode_steps, self.kwargs)
+        return _build_known, (self.id, self.definition, self.max_episode_steps, self.kwargs)
 
 
 def kernel(
@@ -190,16 +190,14 @@ def kernel(
         positive_int("max_episode_steps", max_episode_steps)
 
     def decorate(definition: Class) -> Class:
-        built = build(id, definition, max_episode_steps, kwargs or {})
-        add_kernel(built)
-        announce(built)
+        announce(_build_known(id, definition, max_episode_steps, kwargs or {}))
         return definition
 
     return decorate
 
 
-def _rebuild(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapping[str, Any]) -> Kernel:
-    """What pickle calls."""
+def _build_known(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapping[str, Any]) -> Kernel:
+    """Build a kernel and make it known by its id. Pickle calls this too."""
     built = build(id, definition, max_episode_steps, kwargs)
     add_kernel(built)
     return built

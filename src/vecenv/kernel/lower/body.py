@@ -335,7 +335,7 @@ class Body(ast.NodeTransformer):
                 value = value.item()
             if isinstance(value, np.ndarray) and value.nbytes > _LARGEST_CONSTANT:
                 raise self.fail(node, f"{name} has {value.nbytes:,} bytes; put arrays beyond 1 MB into Params")
-            if isinstance(value, (bool, int, float)) and not isinstance(value, float):
+            if isinstance(value, int):  # or a bool
                 return at(node, ast.Constant(value))
             return at(node, ref(Kind.CONSTANT, self._constant(name, value)))
         module = getattr(value, "__module__", None)
@@ -362,15 +362,10 @@ class Body(ast.NodeTransformer):
 
 def _is_passed_on(function: ast.FunctionDef, roles: Roles) -> bool:
     """Whether the state is used in any other way than by its fields."""
-    state = {name for name, role in roles.items() if role == "state"}
-    by_field = {
-        id(node.value)
-        for node in ast.walk(function)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    }
-    return any(
-        isinstance(node, ast.Name) and node.id in state and id(node) not in by_field for node in ast.walk(function)
-    )
+    nodes = list(ast.walk(function))
+    by_field = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    names = [node for node in nodes if isinstance(node, ast.Name) and id(node) not in by_field]
+    return any(roles.get(name.id) == "state" for name in names)
 
 
 def _assigned_fields(function: ast.FunctionDef, roles: Roles) -> set[str]:

@@ -96,16 +96,11 @@ class _Emitter(ast.NodeTransformer):
             for parameter in function.source.parameters
             for name in self._names(function.roles.get(parameter), parameter)
         ]
-        arguments = ast.arguments(
-            posonlyargs=[],
-            args=[ast.arg(name) for name in names],
-            kwonlyargs=[],
-            kw_defaults=[],
-            defaults=[self.visit(copy.deepcopy(value)) for value in function.defaults],
-        )
         node = ast.parse("def function(): pass").body[0]
         assert isinstance(node, ast.FunctionDef)
-        node.name, node.args, node.body = function.name, arguments, body
+        node.name, node.body = function.name, body
+        node.args.args = [ast.arg(name) for name in names]
+        node.args.defaults = [self.visit(copy.deepcopy(value)) for value in function.defaults]
         at(function.source.node, node)
         return EmittedFunction(function, ast.fix_missing_locations(node), self.registers)
 
