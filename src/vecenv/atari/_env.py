@@ -30,7 +30,7 @@ class AtariGame(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._options = preprocessing
         self._max_frames = frame_limit(max_frames)
-        self.observation_space = preprocessing.observation_space()
+        self.observation_space = space = preprocessing.observation_space()
         self._ale = env.ale
         self._first_action = preprocessing.first_action(env.get_action_meanings())
         self._fires = self._first_action > 0
@@ -39,7 +39,7 @@ class AtariGame(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._screens = np.zeros((2, *shape), np.uint8)
         self._show = self._ale.getScreenGrayscale if preprocessing.grayscale else self._ale.getScreenRGB
         self._frame = load_frame_maker("preprocessing", preprocessing.size, pools=preprocessing.max_pool)
-        self._obs = np.zeros((1, *self.observation_space.shape), np.uint8)
+        self._obs = np.zeros((1, *space.shape), np.uint8)
         self._stack = FrameStacks(self._obs, preprocessing)
         self._noops = _Noops(preprocessing.noop_max)
         self._frames = self._lives = 0

@@ -9,9 +9,10 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
+from numba.np import arrayobj
 
 from vecenv.kernel.numba.compile import ALONE, column
-from vecenv.kernel.numba.math import EXACT, address, intrinsic, overloaded
+from vecenv.kernel.numba.math import EXACT, address, intrinsic
 
 _OPTIONS: dict[str, Any] = {**EXACT, **ALONE}
 _BAD = 4
@@ -156,11 +157,20 @@ def _halved(whole: Any, half: Any) -> Any:
 _sum_plain, _sum_square, _sum_clipped = (_pairwise(term) for term in (_plain, _square, _clipped_square))
 
 
-@overloaded()
-def _flat(values):  # type: ignore[no-untyped-def]  # Numba compares signatures, annotations too
+@intrinsic
+def _flat(typing_context: Any, values: Any) -> Any:
     """A one-dimensional view of a contiguous array."""
-    view = column(values.dtype.name, 1)
-    return lambda values: view(address(values), values.size)
+    array_type = types.Array(values.dtype, 1, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = arrayobj.make_array(signature.args[0])(context, builder, arguments[0])
+        array = arrayobj.make_array(array_type)(context, builder)
+        size = source.itemsize
+        layout = {"shape": [source.nitems], "strides": [size], "itemsize": size}
+        arrayobj.populate_array(array, data=source.data, meminfo=None, **layout)
+        return array._getvalue()
+
+    return array_type(values), generate
 
 
 @njit(**_OPTIONS)
