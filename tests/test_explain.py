@@ -13,6 +13,8 @@ import vecenv
 from tests import twins
 from vecenv._front.explain import Explanation
 from vecenv._front.stats import Stats, WorkerStats
+from vecenv.engines import registry
+from vecenv.engines.python.thread import ThreadEngine
 from vecenv.errors import UnsupportedError
 from vecenv.wrappers import RecordEpisodeStatistics
 
@@ -199,7 +201,8 @@ def told(engine="process", mean=1e-3, seconds=10.0, waiting=9.0, copying=0.1, bu
     size = 4 // len(busy)
     workers = tuple(WorkerStats(k * size, (k + 1) * size, 100, each, 1e-3, 1e-3) for k, each in enumerate(busy))
     stats = Stats(200, 800, sum(busy), waiting, copying, means, means, means, seconds, workers)
-    explained = Explanation(stats, engine, "asked for", 4, 4, True, True)
+    declared = (registry.declares(engine, fact) for fact in ("parallel", "native"))
+    explained = Explanation(stats, engine, "asked for", 4, 4, True, True, *declared)
     return replace(explained, **changes).advice
 
 
@@ -226,3 +229,17 @@ def test_advice_about_a_slow_env_depends_on_the_engine_and_the_batch_size():
     assert "all wait for it: give it a worker (workers=4)" in told(mean=one, engine="ray")
     assert "env 3" not in told(mean=[1e-3, 1e-3, 1e-3, 3e-3])
     assert "env 3" not in told(mean=[1e-6, 1e-6, 1e-6, 9e-6])
+
+
+def test_an_engine_of_others_says_itself_whether_it_is_parallel():
+    class Pool(ThreadEngine):
+        name = "pool"
+
+    factories = [partial(Sleepy, 0.003 if index == 1 else 0.0) for index in range(4)]
+    for parallel, advice in ((True, "all wait for it: give it a worker"), (False, "use engine='process'")):
+        Pool.parallel = parallel
+        with vecenv.VectorEnv(Pool(factories, workers=2)) as envs:
+            envs.reset()
+            for _ in range(STEPS):
+                envs.step(np.zeros(4, int))
+            assert advice in envs.explain(show=str).advice

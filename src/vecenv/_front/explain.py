@@ -29,6 +29,7 @@ class Explanation:
         engine: its name, `reason`: why it was chosen.
         num_envs, batch_size, copy: of the vector env.
         timed: whether the engine says how long its envs take.
+        parallel, native: what the engine declares, see `vecenv.engines.options.EngineOptions`.
     """
 
     stats: Stats
@@ -38,6 +39,8 @@ class Explanation:
     batch_size: int
     copy: bool
     timed: bool
+    parallel: bool
+    native: bool
 
     @property
     def slowest(self) -> int:
@@ -61,7 +64,7 @@ class Explanation:
 
     @property
     def _caller_runs_them(self) -> bool:
-        return self.timed and not registry.is_parallel(self.engine)
+        return self.timed and not self.parallel
 
     @property
     def elsewhere(self) -> float:
@@ -93,7 +96,7 @@ class Explanation:
         bounds = f"p50 {_most(stats.env_p50[slowest])}, p99 {_most(stats.env_p99[slowest])}"
         took = f"env {slowest} takes about {_time(typical[slowest])} per step ({bounds}), the others "
         took += _time(np.nanmedian(others))
-        if not registry.is_parallel(self.engine):
+        if not self.parallel:
             return f"{took}: use engine='process' with workers={self.num_envs} and a batch_size, and send/recv"
         if self.batch_size == self.num_envs:
             return f"{took}, and all wait for it: give it a worker (workers={self.num_envs}), set batch_size, send/recv"
@@ -111,7 +114,7 @@ class Explanation:
 
     def _too_cheap(self) -> str | None:
         typical = np.nanmedian(self.stats.env_typical) if self.slowest >= 0 else np.nan
-        if not registry.is_parallel(self.engine) or not typical < CHEAP_SECONDS:
+        if not self.parallel or not typical < CHEAP_SECONDS:
             return None
         if typical * self.num_envs > LITTLE_SECONDS:
             return None
@@ -139,7 +142,7 @@ class Explanation:
         return f"the envs wait for your code, {share:.0%} of the time: faster envs will not help; see your policy first"
 
     def _alone(self) -> str | None:
-        if self.engine != "sync" or self.num_envs == 1 or self._share(self.waiting) < 0.5:
+        if not self._caller_runs_them or self.native or self.num_envs == 1 or self._share(self.waiting) < 0.5:
             return None
         if self.stats.seconds_in_envs / self.stats.exchanges < LITTLE_SECONDS:
             return None
@@ -180,11 +183,7 @@ class Explanation:
 
     def _envs(self) -> list[str]:
         if self.slowest < 0:
-            said = (
-                "native code steps all of them at once"
-                if registry.is_native(self.engine)
-                else "see what their workers took"
-            )
+            said = "native code steps all of them at once" if self.native else "see what their workers took"
             return [f"envs are not timed one by one: {said}"] if self.timed and self.stats.exchanges else []
         stats, typical = self.stats, np.nan_to_num(self.stats.env_typical, nan=-1.0)
         slow = [env for env in np.argsort(-typical, kind="stable")[:_SHOWN].tolist() if typical[env] >= 0]
@@ -208,6 +207,8 @@ def explain(envs: VectorEnv) -> Explanation:
         envs.batch_size,
         envs.copy,
         isinstance(envs.engine, SupportsClocks),
+        registry.declares(envs.engine, "parallel"),
+        registry.declares(envs.engine, "native"),
     )
 
 

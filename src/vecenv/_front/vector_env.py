@@ -26,6 +26,7 @@ from vecenv.engines import (
     SupportsRecording,
     SupportsRollout,
     SupportsStates,
+    registry,
 )
 from vecenv.engines.decorator import decorations
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError, InvalidAction, SpaceError, UnsupportedError
@@ -399,7 +400,8 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         self._call_order.check_idle(call)
         if not isinstance(self.engine, SupportsCall):
             raise UnsupportedError(
-                f"the {self.engine.name} engine has no Python envs to reach; use engine='sync', 'thread' or 'process'"
+                f"the {self.engine.name} engine has no Python envs to reach; use "
+                + registry.words(registry.python_engines())
             )
         return self.engine
 

@@ -117,7 +117,7 @@ def _nothing_fits(options: Mapping[str, Any], refused: Mapping[str, str], prefer
     if not having:
         return f"no engine has all of the options {', '.join(options)}; leave one of them out"
     # An engine for native code that this env does not have is only mentioned if there is no other.
-    relevant = [name for name in having if not registry.is_native(name) or name in preferred] or having
+    relevant = [name for name in having if not registry.declares(name, "native") or name in preferred] or having
     reasons = list(dict.fromkeys(refused[name] for name in relevant))
     if len(reasons) > 1:
         return "engine='auto' found no engine for this: " + "; ".join(f"{name}: {refused[name]}" for name in relevant)

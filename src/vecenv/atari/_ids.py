@@ -16,6 +16,7 @@ from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra, UnknownEnv
 GAME_IDS = re.compile(r"ALE/|\w+NoFrameskip-v[04]$")
 """Ids that only games of ale-py have."""
 _OF_ALE = "ale_py.env:AtariEnv"
+NO_GAME = "preprocessing and engine='ale' are for Atari games, and {} is none; use wrappers"
 NATIVE_VERSION = "0.12."
 """Versions of ale-py whose native envs are known to give the same results as `AtariGame` begin so."""
 
@@ -53,7 +54,7 @@ def find_game(env: Any) -> EnvSpec:
         hint = did_you_mean(env, games, "ale-py has ids like 'ALE/Pong-v5'")
         raise UnknownEnv(f"there is no game {env!r}{hint}") from None
     if spec.entry_point != _OF_ALE:
-        raise ConfigError(f"preprocessing and engine='ale' are for Atari games, and {spec.id} is none; use wrappers")
+        raise ConfigError(NO_GAME.format(spec.id))
     return spec
 
 

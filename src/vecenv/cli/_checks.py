@@ -281,7 +281,7 @@ def _recording(subject: Subject, state: int) -> list[bytes]:
 
 def _exchanges(subject: Subject, engine: str) -> list[bytes]:
     """Bits of all results of a vector env."""
-    options: dict[str, Any] = {"workers": 2} if registry.is_parallel(engine) else {}
+    options: dict[str, Any] = {"workers": 2} if registry.declares(engine, "parallel") else {}
     with subject.source.make(3, engine=engine, **options) as envs:
         space = copy.deepcopy(envs.action_space)
         space.seed(subject.seed)

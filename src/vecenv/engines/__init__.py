@@ -64,6 +64,7 @@ __all__ = [
     "SupportsKill",
     "SupportsRecording",
     "SupportsRollout",
+    "SupportsStarts",
     "SupportsStates",
     "SupportsSummary",
     "SupportsWarnings",
@@ -217,6 +218,19 @@ class SupportsStates(Protocol):
 
     def factory(self) -> Callable[[], Engine]:
         """What makes another engine like this one, picklable; states are not part of it."""
+        ...
+
+
+@runtime_checkable
+class SupportsStarts(Protocol):
+    """An engine whose columns do not say how episodes began: it reports that apart, for recordings."""
+
+    def watch(self) -> dict[int, Any]:
+        """From now on, put how episodes began into the returned dict, by row.
+
+        Returns:
+            Entries are words of `_batch/starts.py`, or the state of a kernel by field. Who takes one removes it.
+        """
         ...
 
 

@@ -47,6 +47,7 @@ class EngineOptions:
         needs: an optional module and what pip installs it with, None if there is nothing to install.
         native: whether envs are native code, which steps all rows at once.
         parallel: whether envs run beside the caller, who waits for them.
+        isolated: whether envs run in other processes: the caller cannot touch them, and survives their crashes.
         automatic: whether `engine="auto"` may choose it.
         in_actors: whether actors of the Ray engine can run it.
         cannot: attributes of `Request` that the engine cannot do anything about, and why.
@@ -58,6 +59,7 @@ class EngineOptions:
     needs: ClassVar[tuple[str, str] | None] = None
     native: ClassVar[bool] = False
     parallel: ClassVar[bool] = False
+    isolated: ClassVar[bool] = False
     automatic: ClassVar[bool] = True
     in_actors: ClassVar[bool] = False
     cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})

@@ -81,16 +81,13 @@ def python_engines() -> list[str]:
     return [engine.name for engine in classes() if not engine.native and engine.automatic]
 
 
-def is_native(engine: Any) -> bool:
-    """Whether the engine of this name, or this engine object, runs native code."""
-    if isinstance(engine, str) and engine in _MODULES:
-        engine = find(engine)
-    return getattr(engine, "native", False)
+def declares(engine: Any, fact: str) -> bool:
+    """Whether an engine, given by name or as an object, declares this attribute of `EngineOptions` to be true.
 
-
-def is_parallel(name: str) -> bool:
-    """Whether the engine of this name runs envs beside the caller; False for engines of others."""
-    return name in _MODULES and find(name).parallel
+    Engines of others declare it themselves, as an attribute; one that does not is taken for False.
+    """
+    name = engine if isinstance(engine, str) else getattr(engine, "name", "")
+    return bool(getattr(find(name) if name in _MODULES else engine, fact, False))
 
 
 def words(engines: Iterable[str]) -> str:

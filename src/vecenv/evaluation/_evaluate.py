@@ -150,4 +150,4 @@ def _count(env: Any, num_envs: int | None, engine: Any, jobs: int) -> int:
     if num_envs is not None:
         return min(positive_int("num_envs", num_envs), jobs)
     is_kernel = isinstance(env, (str, type, EnvSpec)) and find_build(env)[0] is not None
-    return min(jobs, _MANY if is_kernel and (engine == "auto" or registry.is_native(engine)) else _SOME)
+    return min(jobs, _MANY if is_kernel and (engine == "auto" or registry.declares(engine, "native")) else _SOME)

@@ -54,7 +54,7 @@ class VaryScenarios(Wrapper):
             raise UnsupportedError(
                 f"VaryScenarios needs a vecenv vector env, got {type(base).__name__}; make it with vecenv.make"
             )
-        if base.engine.name == "process" and base._may_roll and getattr(base.engine, "_on_error", None) == "restart":
+        if base._may_roll and getattr(base.engine, "loses_options", False):
             raise UnsupportedError(
                 "with autoreset='same-step' a restarted worker starts an episode before it can get its scenario; use "
                 "autoreset='next-step' or 'disabled' with on_error='restart'"

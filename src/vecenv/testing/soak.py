@@ -122,10 +122,10 @@ def soak(
                 "seed": seed, "faults_per_minute": faults_per_minute, "leak": leak, "record": record}  # fmt: skip
     report = Report(settings, max(10 * minutes, min(15.0, 30 * minutes)) if warm_up is None else warm_up)
     options: dict[str, Any] = {"engine": engine, "on_error": "restart", "autoreset": "same-step", "check_finite": "off"}
-    if registry.is_parallel(engine):
+    if registry.declares(engine, "parallel"):
         options["workers"] = min(workers, envs)
-    has_processes = engine in registry.having("context")
-    if has_processes:
+    isolated = registry.declares(engine, "isolated")
+    if isolated:
         options |= {"context": context, "timeout": TIMEOUT}
     before: Gauges | None = None
     with tempfile.TemporaryDirectory(prefix="vecenv-soak-") if record else contextlib.nullcontext() as folder:
@@ -137,7 +137,7 @@ def soak(
                 rate = run.speed(min(_CALIBRATION, 6 * minutes) if faults_per_minute else 0.0)
                 gc.collect()
                 before = Gauges.read()
-                kinds = {**_EASY, **(_HARD if has_processes else {})}
+                kinds = {**_EASY, **(_HARD if isolated else {})}
                 report.settings["p"] = p = min(faults_per_minute / 60 / max(rate, 1.0), 0.01)
                 fault = {"kind": kinds, "env": None, "p": p, "seed": seed, "length": LENGTH, "seconds": 600.0}
                 factories = FaultEnv.many(envs, **fault)

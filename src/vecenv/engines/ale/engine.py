@@ -15,6 +15,7 @@ from vecenv._batch.faults import Fault
 from vecenv._batch.layout import Layout
 from vecenv._batch.seeding import NO_SEED
 from vecenv.atari._preprocessing import FrameStacks, Preprocessing, ale_seed, frame_limit
+from vecenv.engines import registry
 from vecenv.engines.ale.games import Games, GameSpec
 from vecenv.engines.ale.pool import GamePool
 from vecenv.engines.facts import BatchFacts
@@ -144,14 +145,11 @@ class AleEngine:
             return [spec.name for spec in self.specs]
         if name == "get_action_meanings":
             return [list(actions) for actions in self._games.actions]
-        raise UnsupportedError(
-            f"native games have no {name!r}; engine='process' or 'sync' runs the same games in Python, with render(), "
-            "RAM, clone_state() and the rest"
-        )
+        raise _unreachable(f"native games have no {name!r}")
 
     def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
         """There is nothing to set."""
-        raise UnsupportedError(f"{name!r} of native games cannot be set; use engine='process' or 'sync'")
+        raise _unreachable(f"{name!r} of native games cannot be set")
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
@@ -294,3 +292,8 @@ class AleEngine:
         self._rolling.difference_update(rows)
         self._games.forget(rows)
         self._noting = []
+
+
+def _unreachable(what: str) -> UnsupportedError:
+    able = registry.words(registry.python_engines())
+    return UnsupportedError(f"{what}; {able} has the same games in Python, with render(), RAM, clone_state() and all")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from gymnasium.envs.registration import EnvSpec
 
 from vecenv.atari._games import AtariGames
-from vecenv.atari._ids import NATIVE_VERSION, load_ale
+from vecenv.atari._ids import NATIVE_VERSION, NO_GAME, load_ale
 from vecenv.engines import Engine
 from vecenv.engines.options import EngineOptions, Order
 from vecenv.engines.request import Request, Source
@@ -61,8 +61,7 @@ class Ale(EngineOptions):
         """Why this engine cannot run the source as requested, None if it can."""
         games = source.games
         if games is None:
-            named = "this env" if source.spec is None else source.spec.id
-            return f"preprocessing and engine='ale' are for Atari games, and {named} is none; use wrappers"
+            return NO_GAME.format("this env" if source.spec is None else source.spec.id)
         if games.preprocessing is None:
             return _PLAIN
         for name, reason in _PYTHON_ONLY.items():

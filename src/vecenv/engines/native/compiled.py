@@ -16,6 +16,7 @@ from vecenv._batch.clocks import BUCKETS, Clocks
 from vecenv._batch.faults import Fault
 from vecenv._batch.layout import Columns, Layout
 from vecenv._batch.seeding import NO_SEED
+from vecenv.engines import registry
 from vecenv.engines.facts import BatchFacts
 from vecenv.engines.native.threads import NativeThreads
 from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedError
@@ -298,7 +299,7 @@ class CompiledEngine:
             known = ", ".join(self.kernel.params) or "none"
             raise UnsupportedError(
                 f"{self.kernel.id} has no parameter {name!r} (there are: {known}); the state of compiled envs is "
-                "written through envs.state, other attributes need engine='sync', 'thread' or 'process'"
+                f"written through envs.state, other attributes need {registry.words(registry.python_engines())}"
             )
         self.kernel.check_settable(name)
         column = per_env(self.kernel.params[name], np.array(values), len(self._rows))

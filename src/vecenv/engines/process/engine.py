@@ -67,6 +67,8 @@ class ProcessEngine:
         self._factories = list(factories)
         self._backend = backend or OSProcesses(context)
         self._on_error: OnError = on_error
+        self.loses_options = on_error == "restart"
+        """Whether a row may begin an episode without its reset options: those that a worker had are lost with it."""
         self._start_timeout = start_timeout
         self._origin = origin
         self._bounds = split(len(factories), workers + caller_works)

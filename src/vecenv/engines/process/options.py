@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vecenv._util.cpus import usable_cpus
-from vecenv.engines import Engine
+from vecenv.engines import Engine, registry
 from vecenv.engines.options import EngineOptions, Order
 from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigTypeError
@@ -36,6 +36,7 @@ class Process(EngineOptions):
     where: ClassVar[str] = "in worker processes, several per worker, batch in shared memory"
     use_for: ClassVar[str] = "envs that take more than about 0.1 ms a step, or thousands of them"
     parallel: ClassVar[bool] = True
+    isolated: ClassVar[bool] = True
     in_actors: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -55,7 +56,8 @@ class Process(EngineOptions):
         """Why this engine cannot run the source as requested, None if it can."""
         unfit = self.unavailable()
         if unfit is not None:
-            return f"the process engine cannot run here: {unfit}; use engine='thread' or 'sync'"
+            others = registry.words(name for name in registry.python_engines() if name != self.name)
+            return f"the process engine cannot run here: {unfit}; use {others}"
         if self.caller_works and request.num_envs < 2:
             return "caller_works shares envs between the caller and workers, and there is only one env"
         return super().refuses(source, request)

@@ -48,6 +48,8 @@ class LocalEngine:
     """Envs in this process, cut into `parts` blocks of rows with a RowRunner each."""
 
     name = "local"
+    watched = False
+    """Whether others may ask which env is running."""
 
     def __init__(
         self, factories: Sequence[Factory], *, parts: int, observation_mode: Any, on_error: Any, origin: int = 0
@@ -76,7 +78,7 @@ class LocalEngine:
             origin=self._origin,
             factories=factories[start:stop],
             on_error=on_error,
-            watched=self.name == "thread",
+            watched=self.watched,
         )
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:

@@ -33,6 +33,7 @@ class ThreadEngine(LocalEngine):
     """
 
     name = "thread"
+    watched = True
 
     def __init__(
         self,

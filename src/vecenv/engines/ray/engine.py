@@ -51,6 +51,8 @@ class RayEngine:
     """
 
     name = "ray"
+    knows_running_env = False
+    """Whether the error about a worker that died or hangs names the env that was running."""
 
     def __init__(
         self,
@@ -177,7 +179,7 @@ class RayEngine:
         return summary_of(self._pool.actors) + inside
 
     def watch(self) -> dict[int, Any]:
-        """From now on, actors say how episodes began; this is added to the returned dict, by row, as `Answer.begun`."""
+        """From now on, actors say how episodes began; see `SupportsStarts`."""
         self._watched = True
         return self._begun
 

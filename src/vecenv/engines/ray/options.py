@@ -47,6 +47,7 @@ class Ray(EngineOptions):
     use_for: ClassVar[str] = "more than one machine"
     needs: ClassVar[tuple[str, str] | None] = ("ray", "vecenv[ray]")
     parallel: ClassVar[bool] = True
+    isolated: ClassVar[bool] = True
     automatic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -56,8 +57,7 @@ class Ray(EngineOptions):
         cpus: Any = self.num_cpus
         if isinstance(cpus, bool) or not isinstance(cpus, (int, float, np.number)) or not 0 < cpus < float("inf"):
             raise ConfigError(f"num_cpus must be a positive number (a fraction is fine), got {cpus!r}")
-        local = tuple(engine.name for engine in registry.classes() if engine.in_actors)
-        check_choice("local_engine", self.local_engine, ("auto", *local))
+        check_choice("local_engine", self.local_engine, ("auto", *(engine.name for engine in local_engines())))
 
     def refuses(self, source: Source, request: Request) -> str | None:
         """Why this engine cannot run the source as requested, None if it can."""
@@ -68,8 +68,9 @@ class Ray(EngineOptions):
         unfit = local.refuses(source, _inside(request))
         if unfit is not None:
             return f"in actors of the ray engine: {unfit}"
-        if local.name == "process" and request.observation_mode != "same":
-            return "observation_mode needs local_engine='sync' or 'thread' in the actors of engine='ray'"
+        if local.isolated and request.observation_mode != "same":  # the actor has to ask each env for its spaces
+            able = [engine.name for engine in local_engines() if not engine.isolated and not engine.native]
+            return f"observation_mode needs local_{registry.words(able)} in the actors of engine='ray'"
         if self.precision != "exact" and not local.native:
             return f"precision={self.precision!r} is for kernels, this is {local.name!r} in each actor"
         return None
@@ -123,6 +124,11 @@ class Ray(EngineOptions):
         kind = registry.find(name)
         given = {"start_timeout": self.start_timeout, "precision": self.precision}
         return kind(**{name: value for name, value in given.items() if name in kind.option_names()})
+
+
+def local_engines() -> list[type[EngineOptions]]:
+    """Engines that actors can run."""
+    return [engine for engine in registry.classes() if engine.in_actors]
 
 
 def _inside(request: Request) -> Request:

@@ -10,7 +10,7 @@ import numpy as np
 from vecenv._batch.batch import Batch, Rows
 from vecenv._batch.random_state import WORDS
 from vecenv._batch.starts import SEEDED, STREAM, UNKNOWN, WATCHED
-from vecenv.engines import SupportsStates
+from vecenv.engines import SupportsStarts, SupportsStates
 
 _NO_WORDS = (
     "its np_random is no NumPy generator with PCG64, so it cannot be said where its random stream was; reset it with a "
@@ -103,12 +103,12 @@ class KernelBegins:
         return {"kind": "kernel-state", "columns": columns}, True
 
 
-class RayBegins:
-    """Actors report with their results how episodes began, whichever engine they have."""
+class ReportedBegins:
+    """The engine reports how episodes began, for actors on other machines."""
 
     row_bytes = 1000
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: SupportsStarts) -> None:
         self._begun: dict[int, Any] = engine.watch()
 
     def expect(self, rows: Rows) -> None:
@@ -144,6 +144,6 @@ def not_noted(seed: int | None) -> dict[str, Any]:
 
 def begins_of(engine: Any) -> Begins:
     """What finds out how episodes of this engine begin. It has no decorators."""
-    if engine.name == "ray":
-        return RayBegins(engine)
+    if isinstance(engine, SupportsStarts):
+        return ReportedBegins(engine)
     return KernelBegins(engine) if isinstance(engine, SupportsStates) else PythonBegins(engine.batch)

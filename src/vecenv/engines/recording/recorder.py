@@ -56,6 +56,7 @@ class Recorder(Decorator):
         self._batch, self._count = batch, len(batch)
         self._begins: Begins = begins_of(innermost)
         self._facts = Facts(engine.name, autoreset, build)
+        self._knows_running_env = getattr(innermost, "knows_running_env", True)
         self._states_of = innermost.states_of if isinstance(innermost, SupportsStates) else None
         self._everyone: Rows = np.arange(self._count)
         """The array with which the front sends all rows in order, once it was seen: recognising it takes no time."""
@@ -282,7 +283,7 @@ class Recorder(Decorator):
         if failure["phase"] == "step" and not made.steps:
             failure = {**failure, "phase": "reset"}
         problems = made.problems
-        if self._facts.engine == "ray" and failure["kind"] in ("died", "hung") and failure["exitcode"] is None:
+        if not self._knows_running_env and failure["kind"] in ("died", "hung") and failure["exitcode"] is None:
             problems = (*problems, f"whether its actor was at env {made.row} or at another of its envs is not known")
         return replace(made, failure={**failure, "step": made.steps}, problems=problems)
 
