@@ -133,9 +133,9 @@ def test_a_request_that_an_interrupt_cuts_short_is_run_once(sent: int) -> None:
         engine: Any = envs.engine
         with pytest.MonkeyPatch.context() as patch:
             if sent:
-                patch.setattr(engine, "_flights", _Interrupting())
+                patch.setattr(engine, "_sent", _Interrupting())
             else:
-                patch.setattr(engine, "_launch_rest", _interrupt)
+                patch.setattr(engine, "_send_rest", _interrupt)
             with pytest.raises(KeyboardInterrupt):
                 envs.send(actions(1))
         assert_rows(envs.recv().obs, 1)

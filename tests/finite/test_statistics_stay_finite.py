@@ -334,13 +334,16 @@ def test_an_evaluation_of_nothing_but_bad_episodes_has_no_mean_and_ends():
 
 
 def test_curves():
-    from vecenv.cli._curves import Episodes, curve_of
+    from vecenv.cli._curves import RunEpisodes, curve_of
 
     returns = np.arange(100.0)
     bad = returns.copy()
     bad[[3, 50]] = np.nan, np.inf
     steps = np.arange(1, 101) * 10
     fit = np.isfinite(bad)
-    one, other = curve_of("a", [Episodes("a", steps, bad)]), curve_of("a", [Episodes("a", steps[fit], returns[fit])])
+    one, other = (
+        curve_of("a", [RunEpisodes("a", steps, bad)]),
+        curve_of("a", [RunEpisodes("a", steps[fit], returns[fit])]),
+    )
     np.testing.assert_array_equal(one.mean, other.mean)
     assert np.isfinite(one.mean).all()

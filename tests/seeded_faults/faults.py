@@ -332,7 +332,7 @@ FRONT = (
         breaks="After Ctrl-C while results are handed out the envs whose results are lost need a reset.",
         mechanism="front",
         file="_front/call_order.py",
-        old="            lost[taken] = True\n",
+        old="            lost[undelivered] = True\n",
         new="            lost[taken] = self.pending[taken]\n",
         near=("faults/test_interrupts.py", "laws/test_any_call_at_any_time.py"),
     ),

@@ -19,7 +19,6 @@ from vecenv._batch.leaf import (
     Leaf,
     at,
     batch_leaf,
-    brief,
     bulk_leaf_writer,
     count_message,
     integer_bounds,
@@ -27,6 +26,7 @@ from vecenv._batch.leaf import (
     pack_leaf,
     rows_of,
 )
+from vecenv._util.checks import brief
 from vecenv.errors import InvalidAction, SpaceError
 
 Columns: TypeAlias = list[np.ndarray]

@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from vecenv._util.checks import brief
 from vecenv.errors import InvalidAction, SpaceError
 
 _EVERY_ROW = slice(None)
@@ -260,8 +261,3 @@ def count_message(got: int, count: int, path: str) -> str:
 
 def at(path: str) -> str:
     return f" at '{path}'" if path else ""
-
-
-def brief(value: Any) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

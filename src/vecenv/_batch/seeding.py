@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vecenv._util.checks import brief
 from vecenv.errors import SpaceError
 
 Seeding = Literal["gymnasium", "spawn"]
@@ -64,12 +65,8 @@ def _one(seed: Any, name: str) -> int:
         number = operator.index(seed)
     except TypeError:
         raise SpaceError(
-            f"{name} must be an int, a sequence of int (or None) per env, or None; got {_kind(seed)}"
+            f"{name} must be an int, a sequence of int (or None) per env, or None; got {brief(seed)}"
         ) from None
     if not 0 <= number <= _LARGEST:
         raise SpaceError(f"{name} must be in 0 ... 2**63 - 1, got {number}")
     return number
-
-
-def _kind(value: Any) -> str:
-    return f"{type(value).__name__} {value!r:.40}"

@@ -8,6 +8,7 @@ import threading
 import numpy as np
 
 from vecenv._batch.batch import Rows
+from vecenv._util.checks import brief
 from vecenv.errors import (
     CallOrderError,
     ClosedError,
@@ -112,7 +113,7 @@ class CallOrder:
         if count is None:
             return self.pending_count
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
-            raise SpaceError(f"min_envs must be an int or None, got {_kind(count)}")
+            raise SpaceError(f"min_envs must be an int or None, got {brief(count)}")
         if not 1 <= count <= self.pending_count:
             raise SpaceError(f"min_envs must be in 1 ... {self.pending_count} (the number pending), got {count}")
         return int(count)
@@ -122,7 +123,7 @@ class CallOrder:
         try:
             ids = np.asarray(env_ids)
         except ValueError:
-            raise SpaceError(f"env_ids must be a non-empty 1-d array of ints, got {_kind(env_ids)}") from None
+            raise SpaceError(f"env_ids must be a non-empty 1-d array of ints, got {brief(env_ids)}") from None
         count = len(self.all_rows)
         if ids.dtype == np.bool_:
             if ids.shape != (count,):
@@ -155,20 +156,20 @@ class CallOrder:
         self.pending_count += len(rows)
         self.pending_call = call
 
-    def resync(self, pending: Rows, taken: Rows | None) -> None:
+    def resync(self, pending: Rows, undelivered: Rows | None) -> None:
         """After an interrupt, which may have come anywhere: take over from the engine what is pending.
 
         Args:
             pending: rows that the engine reports as pending.
-            taken: rows that were received, but whose results the user did not get. They need a reset, like rows that
-                are neither pending nor received.
+            undelivered: rows that were received, but whose results the user did not get. They need a reset, like rows
+                that are neither pending nor received.
         """
         self._list_pending()
         owed = np.zeros(len(self.pending), np.bool_)
         owed[pending] = True
         lost = self.pending.copy()
-        if taken is not None:
-            lost[taken] = True
+        if undelivered is not None:
+            lost[undelivered] = True
         self.ready[lost & ~owed] = False
         self._all_ready = bool(self.ready.all())
         self.pending, self.pending_count = owed, len(pending)
@@ -208,10 +209,6 @@ class CallOrder:
         if self._whole:
             self.pending[:] = True
             self._whole = False
-
-
-def _kind(value: object) -> str:
-    return f"{type(value).__name__} {value!r:.40}"
 
 
 def _some(rows: Rows) -> str:

@@ -11,13 +11,13 @@ import numpy as np
 from vecenv._batch.batch import Op
 from vecenv._batch.layout import map_tree, stack_trees
 from vecenv._front.infos import objects
-from vecenv._front.transitions import Transitions
+from vecenv._front.transitions import ResultColumns
 
 _IDLE, _RESET = int(Op.IDLE), int(Op.RESET)
 
 
 @dataclass
-class Exchange(Transitions):
+class Exchange(ResultColumns):
     """Results of a reset or a step, of all envs or of some. Position k of every array belongs to env `rows[k]`.
 
     Attributes:

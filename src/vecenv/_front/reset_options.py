@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from vecenv._util.checks import brief
 from vecenv.engines.python.factories import Renewal
 from vecenv.errors import SpaceError
 
@@ -44,7 +45,7 @@ class ResetOptions:
             return cls(_check_mask(options["reset_mask"], count), [rest] * count)
         if isinstance(options, (list, tuple)):
             return cls(None, _check_list(options, count))
-        raise SpaceError(f"options must be a dict, a list of one dict (or None) per env, or None; got {_kind(options)}")
+        raise SpaceError(f"options must be a dict, a list of one dict (or None) per env, or None; got {brief(options)}")
 
 
 def _check_list(options: Sequence[Any], count: int) -> Sequence[dict[str, Any] | None]:
@@ -52,7 +53,7 @@ def _check_list(options: Sequence[Any], count: int) -> Sequence[dict[str, Any] |
         raise SpaceError(f"got {len(options)} options for {count} envs; pass one dict (or None) per env")
     for row, entry in enumerate(options):
         if entry is not None and not isinstance(entry, dict):
-            raise SpaceError(f"options[{row}] must be a dict or None, got {_kind(entry)}")
+            raise SpaceError(f"options[{row}] must be a dict or None, got {brief(entry)}")
     return options
 
 
@@ -66,7 +67,3 @@ def _check_mask(mask: Any, count: int) -> np.ndarray:
     if not mask.any():
         raise SpaceError(f"{_MASK} must contain a boolean array{_ONE_TRUE}, got reset_mask={mask}")
     return mask
-
-
-def _kind(value: Any) -> str:
-    return f"{type(value).__name__} {value!r:.40}"

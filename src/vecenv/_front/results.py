@@ -92,8 +92,8 @@ class Results:
     def dicts(self, rows: Rows) -> tuple[Step, list[dict[str, Any]], list[dict[str, Any]]]:
         """A step of these rows, infos as dicts of each, and those of ended episodes."""
         mail, count = self._mail(rows), len(rows)
-        infos = as_dicts(((position, letter.info) for position, letter in mail), count)
-        final_infos = as_dicts(((position, letter.final_info or {}) for position, letter in mail), count)
+        infos = as_dicts(((position, each.info) for position, each in mail), count)
+        final_infos = as_dicts(((position, each.final_info or {}) for position, each in mail), count)
         step = self.step(rows)
         for position, row in enumerate(rows.tolist() if self._batch.info else ()):
             infos[position].update(row_of_columns(self._batch.infos_of(row), row))
@@ -120,13 +120,13 @@ class Results:
             rolled = terminated | truncated
             if np.count_nonzero(rolled):
                 final = batch.take(batch.final_obs, rows, True)
-                final_infos = [(position, letter.final_info) for position, letter in mail if letter.final_info]
+                final_infos = [(position, each.final_info) for position, each in mail if each.final_info]
                 infos["final_info"] = as_arrays(final_infos, len(reward))  # type: ignore[arg-type]  # empty ones were left out
                 infos["_final_info"] = rolled.copy()
                 if batch.final_info:
                     infos["final_info"].update(from_columns(batch.final_info, rows, rolled))
         if mail:
-            infos.update(as_arrays(((position, letter.info) for position, letter in mail), len(reward)))
+            infos.update(as_arrays(((position, each.info) for position, each in mail), len(reward)))
         if batch.info:
             everyone = np.ones(len(reward), np.bool_)
             infos.update(from_columns(batch.info, rows, everyone, *batch.infos_of_steps(rows)))

@@ -11,12 +11,12 @@ import numpy as np
 
 from vecenv._batch.batch import Batch
 from vecenv._batch.layout import Columns
-from vecenv._front.transitions import Transitions
+from vecenv._front.transitions import ResultColumns
 from vecenv.errors import ConfigError, InvalidAction
 
 
 @dataclass(frozen=True, eq=False)
-class Rollout(Transitions):
+class Rollout(ResultColumns):
     """T steps of N envs. Every array has the axes [T, N, ...].
 
     Attributes:

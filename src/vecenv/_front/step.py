@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from vecenv._front.exchange import Exchange
-from vecenv._front.transitions import Transitions
+from vecenv._front.transitions import ResultColumns
 
 
 @dataclass(frozen=True, eq=False)
-class Step(Transitions):
+class Step(ResultColumns):
     """Results of some or all envs. Position k of every array belongs to env `env_ids[k]`.
 
     Unpacks like Gymnasium's step: `obs, reward, terminated, truncated, infos = envs.recv()`.

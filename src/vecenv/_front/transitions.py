@@ -12,7 +12,7 @@ from vecenv._batch.layout import map_tree
 _RESET, _ROLL = int(Op.RESET), int(Op.ROLL)
 
 
-class Transitions:
+class ResultColumns:
     """Rows of one exchange, or with a leading axis of time of more: observations, flags and what they did (`ops`)."""
 
     obs: Any

@@ -10,7 +10,7 @@ from typing import Any
 
 from vecenv._batch.finite import Policies
 from vecenv._front.autoreset import parse_mode
-from vecenv._util.checks import patience, positive_int, positive_seconds
+from vecenv._util.checks import brief, patience, positive_int, positive_seconds
 from vecenv._util.suggest import nearest
 from vecenv.engines import registry
 from vecenv.engines.facts import check_observation_mode
@@ -126,7 +126,7 @@ def of_rows(request: Request, count: int) -> Request:
 def _check_folder(record: Any, folder: Any) -> Path:
     """Where recordings are written. The folder is made when the first one is."""
     if not isinstance(folder, (str, os.PathLike)):
-        raise ConfigTypeError(f"record_folder must be a path, got {type(folder).__name__} {folder!r:.40}")
+        raise ConfigTypeError(f"record_folder must be a path, got {brief(folder)}")
     path = Path(os.fsdecode(folder)).absolute()
     if record is None:
         if not _same(folder, Request.record_folder) and not _same(folder, str(Request.record_folder)):

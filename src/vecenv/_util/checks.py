@@ -11,6 +11,12 @@ from typing import Any
 from vecenv.errors import ConfigError, ConfigTypeError
 
 
+def brief(value: Any) -> str:
+    """Type and value in at most 60 characters or so, for error messages."""
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+
+
 def positive_int(name: str, value: Any) -> int:
     """The value as an int; Python's and NumPy's integers are accepted, bool is not.
 
@@ -23,7 +29,7 @@ def positive_int(name: str, value: Any) -> int:
     except TypeError:
         number = None
     if number is None:
-        raise ConfigTypeError(f"{name} must be an int >= 1, got {type(value).__name__} {value!r:.40}")
+        raise ConfigTypeError(f"{name} must be an int >= 1, got {brief(value)}")
     if number < 1:
         raise ConfigError(f"{name} must be an int >= 1, got {value}")
     return number
@@ -37,7 +43,7 @@ def seconds(name: str, value: Any) -> float:
         ConfigError: it is negative or NaN.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise ConfigTypeError(f"{name} must be a number of seconds, got {type(value).__name__} {value!r:.40}")
+        raise ConfigTypeError(f"{name} must be a number of seconds, got {brief(value)}")
     number = float(value)
     if math.isnan(number) or number < 0:
         raise ConfigError(f"{name} must be a positive number of seconds, got {value}")

@@ -24,7 +24,7 @@ COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568", "#0
 
 
 @dataclass(frozen=True)
-class Episodes:
+class RunEpisodes:
     """Episodes of a run in order of time."""
 
     label: str
@@ -46,7 +46,7 @@ class Curve:
     high: np.ndarray
 
 
-def read_episodes(run: str | Path) -> Episodes:
+def read_episodes(run: str | Path) -> RunEpisodes:
     """The episodes of a run's directory, vecenv's or one with Monitor files of Stable-Baselines3."""
     directory = Path(run)
     if not directory.is_dir():
@@ -58,7 +58,7 @@ def read_episodes(run: str | Path) -> Episodes:
     rows = rows[np.argsort(rows[:, 2], kind="stable")]
     _, config = read_run(directory)
     label = f"{config['env']} {config['algo']}" if config else directory.name
-    return Episodes(label, np.cumsum(rows[:, 1]), rows[:, 0])
+    return RunEpisodes(label, np.cumsum(rows[:, 1]), rows[:, 0])
 
 
 def _read_monitor(file: Path) -> np.ndarray:
@@ -75,14 +75,16 @@ def _read_monitor(file: Path) -> np.ndarray:
     return found
 
 
-def curve_of(label: str, runs: Sequence[Episodes]) -> Curve:
+def curve_of(label: str, runs: Sequence[RunEpisodes]) -> Curve:
     """The line of one run, or of several that differ by their seeds.
 
     The band is a 95 % bootstrap interval of the mean: over runs if there are several, else over the episodes of each
     interval of steps.
     """
     runs = [
-        Episodes(run.label, run.steps[fit], run.returns[fit]) for run in runs if (fit := np.isfinite(run.returns)).any()
+        RunEpisodes(run.label, run.steps[fit], run.returns[fit])
+        for run in runs
+        if (fit := np.isfinite(run.returns)).any()
     ]
     if not runs:
         raise ConfigError(f"no episode of {label} has ended yet: there is nothing to plot")

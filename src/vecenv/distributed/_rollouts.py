@@ -22,14 +22,12 @@ from vecenv.distributed._flights import Flights
 from vecenv.distributed._fragment import Fragment
 from vecenv.engines import Ray, Request
 from vecenv.engines.facts import merge_facts
-from vecenv.engines.options import check_choice
+from vecenv.engines.options import Order, check_choice
 from vecenv.engines.python.factories import check_wrappers
 from vecenv.engines.python.local import split
 from vecenv.engines.ray.pool import ActorPool
 from vecenv.engines.ray.remote import ActorLoad, load_of, summary_of
 from vecenv.errors import ClosedError, ConfigError, ConfigTypeError, EngineRefused
-
-Order = Literal["first-ready", "fixed"]
 
 
 class Rollouts:
@@ -110,20 +108,19 @@ class Rollouts:
         if refusal is not None:
             raise EngineRefused(refusal)
         bounds = split(count, actors.count_workers(count))
-        parts = actors.parts(source, request)
-        if native and not parts.local.native:
-            local = parts.local.name
-            raise EngineRefused(f"native=True needs envs with a kernel; these run on {local!r}")
+        builder = actors.part_builder(source, request)
+        if native and not builder.local.native:
+            raise EngineRefused(f"native=True needs envs with a kernel; these run on {builder.local.name!r}")
         self._native = native
         plan = Plan(cloudpickle.dumps(policy), native, mode, spread(seed, count, seeding), seed)
-        builds = [cloudpickle.dumps(parts(start, stop)) for start, stop in bounds]
+        builds = [cloudpickle.dumps(builder(start, stop)) for start, stop in bounds]
         self._weights: Any = None
         self._updates = 0
         self._closed = False
         self._pool = ActorPool(
             FragmentActor,
             bounds,
-            lambda number, life: (builds[number], sys.path, bounds[number][0], life, self._plan),
+            lambda number, last_seen: (builds[number], sys.path, bounds[number][0], last_seen, self._plan),
             ray_address=ray_address,
             num_cpus=float(num_cpus),
             spread=True,

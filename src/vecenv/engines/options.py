@@ -16,7 +16,6 @@ from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigError
 
 Order = Literal["first-ready", "fixed"]
-Precision = Literal["exact", "fast"]
 
 
 class EngineBuilder(Protocol):

@@ -77,7 +77,7 @@ def number(value: Any) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-class Recorder:
+class ResultsWriter:
     """Writes a run's files: each row to results.csv at once, results.json at the end.
 
     Args:

@@ -28,7 +28,7 @@ from vecenv.rllib import configure
 from vecenv.run_training._arguments import Arguments, Mode
 from vecenv.run_training._display import Lines, LiveTable
 from vecenv.run_training._interrupt import Interrupt
-from vecenv.run_training._results import Recorder, Row, Run, number
+from vecenv.run_training._results import ResultsWriter, Row, Run, number
 from vecenv.run_training._timers import SecondsSinceReading, split
 
 _STORE_BYTES, _STORE_BYTES_OF_ACTORS = 128 * 2**20, 1024 * 2**20
@@ -106,7 +106,7 @@ def train(
     arguments: Arguments, ppo: PPOConfig, run: Run, path: Path, show: Lines | LiveTable, interrupt: Interrupt
 ) -> None:
     """Train one mode until it is done or Ctrl-C, and save a checkpoint. Results are written even if it fails."""
-    recorder = Recorder(path)
+    writer = ResultsWriter(path)
     show.begin(run)
     try:
         with _algorithm(ppo) as algorithm:
@@ -116,12 +116,12 @@ def train(
                 result = algorithm.train()
                 now = time.perf_counter()
                 run.rows.append(_row(len(run.rows) + 1, result, now - before, now - started))
-                recorder.add(run.rows[-1])
+                writer.add(run.rows[-1])
                 show.update(run)
             algorithm.save_to_path(str(path / "checkpoint"))
         run.ending = "finished" if len(run.rows) == arguments.iterations else "interrupted"
     finally:
-        recorder.finish(arguments, run)
+        writer.finish(arguments, run)
 
 
 @contextlib.contextmanager

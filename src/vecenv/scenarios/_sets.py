@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch.leaf import brief
+from vecenv._util.checks import brief
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.scenarios._noise import Noise
 

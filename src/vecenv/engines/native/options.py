@@ -5,18 +5,21 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gymnasium.envs.registration import registry as gymnasium_registry
 
 from vecenv._util.checks import positive_int
 from vecenv.engines import Engine, registry
-from vecenv.engines.options import EngineOptions, Order, Precision
+from vecenv.engines.options import EngineOptions, Order
 from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigError
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.python import metadata_of
 from vecenv.mujoco._registry import GYMNASIUM
+
+if TYPE_CHECKING:
+    from vecenv.kernel.backend import Precision
 
 STRUCTURE = ("xml_file", "frame_skip")
 """Arguments of a task that decide what is compiled; they are the same for all envs."""

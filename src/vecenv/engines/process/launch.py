@@ -21,6 +21,7 @@ from typing import Any
 
 import cloudpickle
 
+from vecenv._util.checks import brief
 from vecenv.engines.python.envs import Factory
 from vecenv.errors import ConfigError, ConfigTypeError
 
@@ -49,7 +50,7 @@ def check_context(context: Any) -> None:
     known = f"context must be one of {', '.join(map(repr, methods))} or a multiprocessing context"
     if isinstance(context, str):
         raise ConfigError(f"{known}, got {context!r}")
-    raise ConfigTypeError(f"{known}, got {type(context).__name__} {context!r:.40}")
+    raise ConfigTypeError(f"{known}, got {brief(context)}")
 
 
 class DaemonicProcess(ConfigError, RuntimeError):

@@ -89,8 +89,8 @@ class MessageReader:
         else:
             self._take_mail(*content)
 
-    def _take_mail(self, letters: dict[int, tuple[int, Any, list[Any]]]) -> None:
-        for row, (number, mail, objects) in letters.items():
+    def _take_mail(self, by_row: dict[int, tuple[int, Any, list[Any]]]) -> None:
+        for row, (number, mail, objects) in by_row.items():
             if number != self._ledger.requests[row]:
                 continue  # an answer to an exchange that was given up
             if mail is not None:

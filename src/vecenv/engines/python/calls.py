@@ -11,6 +11,7 @@ import numpy as np
 from vecenv._batch.batch import Batch
 from vecenv._batch.clocks import Clocks
 from vecenv._batch.faults import Fault
+from vecenv._util.checks import brief
 from vecenv.engines.python.envs import ENV_RAISED
 from vecenv.errors import SpaceError
 
@@ -102,13 +103,13 @@ def as_number(reward: Any) -> float:
         return float(reward)
     if isinstance(reward, (np.ndarray, np.bool_)) and np.size(reward) == 1 and np.asarray(reward).dtype.kind in "biuf":
         return float(np.asarray(reward).reshape(()))
-    raise SpaceError(f"reward must be a number, got {type(reward).__name__} {reward!r:.60}")
+    raise SpaceError(f"reward must be a number, got {brief(reward)}")
 
 
 def wrong_flags(terminated: Any, truncated: Any) -> str:
     """Which of the flags that `step` returned is no bool."""
     name, value = ("terminated", terminated) if type(terminated) not in BOOLS else ("truncated", truncated)
-    return f"{name} must be a bool, got {type(value).__name__} {value!r:.60}"
+    return f"{name} must be a bool, got {brief(value)}"
 
 
 def wrong_result(result: Any) -> str:

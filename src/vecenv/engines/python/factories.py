@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+from vecenv._util.checks import brief
 from vecenv._util.specs import find_spec
 from vecenv.engines.python.envs import Factory, close_quietly
 from vecenv.errors import ConfigError, ConfigTypeError, SpaceError
@@ -97,7 +98,7 @@ def _sources(env: Any, num_envs: int) -> tuple[Sequence[Any], EnvSpec | None]:
         return _check_list(env, num_envs), None
     if callable(env):
         return [env] * num_envs, None
-    raise ConfigTypeError(f"env must be a Gymnasium id, EnvSpec, callable or list of callables; got {_kind(env)}")
+    raise ConfigTypeError(f"env must be a Gymnasium id, EnvSpec, callable or list of callables; got {brief(env)}")
 
 
 def _check_list(env_fns: Sequence[Any], num_envs: int) -> Sequence[Factory]:
@@ -128,12 +129,12 @@ def kwargs_per_env(env_kwargs: Any, count: int) -> list[Mapping[str, Any]]:
     if isinstance(env_kwargs, Mapping):
         return [env_kwargs] * count
     if not isinstance(env_kwargs, (list, tuple)):
-        raise ConfigTypeError(f"env_kwargs must be a dict, or a list of one dict per env; got {_kind(env_kwargs)}")
+        raise ConfigTypeError(f"env_kwargs must be a dict, or a list of one dict per env; got {brief(env_kwargs)}")
     if len(env_kwargs) != count:
         raise ConfigError(f"got {len(env_kwargs)} env_kwargs for {count} envs; pass one dict per env")
     for row, kwargs in enumerate(env_kwargs):
         if kwargs is not None and not isinstance(kwargs, Mapping):
-            raise ConfigTypeError(f"env_kwargs[{row}] must be a dict or None, got {_kind(kwargs)}")
+            raise ConfigTypeError(f"env_kwargs[{row}] must be a dict or None, got {brief(kwargs)}")
     return [kwargs or {} for kwargs in env_kwargs]
 
 
@@ -144,13 +145,9 @@ def check_wrappers(wrappers: Any) -> tuple[EnvWrapper, ...]:
     if callable(wrappers):
         wrappers = [wrappers]
     if not isinstance(wrappers, Iterable):
-        raise ConfigTypeError(f"wrappers must be a list of callables, one callable or None; got {_kind(wrappers)}")
+        raise ConfigTypeError(f"wrappers must be a list of callables, one callable or None; got {brief(wrappers)}")
     wrappers = list(wrappers)
     for index, wrapper in enumerate(wrappers):
         if not callable(wrapper):
             raise ConfigTypeError(f"wrappers[{index}] is not callable (got {type(wrapper).__name__})")
     return tuple(wrappers)
-
-
-def _kind(value: Any) -> str:
-    return f"{type(value).__name__} {value!r:.40}"

@@ -73,7 +73,7 @@ class LastSeen:
 
 
 @dataclass
-class Request:
+class ActorRequest:
     """Ops of some rows, counted from the actor's first; None means all of them."""
 
     rows: Rows | None
@@ -160,13 +160,13 @@ class RowActor:
             {name: column[:0] for name, column in batch.info.items()},
         )
 
-    def run(self, request: Request) -> Answer:
+    def run(self, request: ActorRequest) -> Answer:
         """Run the ops of some rows. The same request sent twice is run once."""
         if self._answered is None or self._answered[0] != request.number:
             self._answered = request.number, self._run(request)
         return self._answered[1]
 
-    def _run(self, request: Request) -> Answer:
+    def _run(self, request: ActorRequest) -> Answer:
         batch: Batch = self._engine.batch
         rows = np.arange(len(batch)) if request.rows is None else request.rows
         where: Any = slice(None) if request.rows is None else rows

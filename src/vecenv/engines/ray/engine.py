@@ -19,19 +19,19 @@ from vecenv.engines.facts import check_observation_mode, merge_facts
 from vecenv.engines.pending import PendingRows
 from vecenv.engines.process.sendable import pickled
 from vecenv.engines.python.local import check_resets, hand_over, results_or_raise, split
-from vecenv.engines.ray.actor import Answer, Build, LastSeen, Request, RowActor, Seen
+from vecenv.engines.ray.actor import ActorRequest, Answer, Build, LastSeen, RowActor, Seen
 from vecenv.engines.ray.pool import ActorPool
 from vecenv.engines.ray.remote import ActorLoad, RemoteActor, load_of, summary_of
 from vecenv.errors import EnvError, NotResetError, Phase, RestartLimit, WorkerDied, WorkerTimeout
 
 
-@dataclass
-class InFlight:
-    """A request on its way, and the rows it is for."""
+@dataclass(eq=False)
+class OpenRequest:
+    """A request that is not answered, the actor that it is for, and its rows among all."""
 
     actor: RemoteActor
     rows: Rows
-    request: Request
+    message: ActorRequest
 
 
 class RayEngine:
@@ -75,8 +75,9 @@ class RayEngine:
         self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in bounds])
         self._since = 0.0
         """When waiting began, or an actor was last built again: timeouts do not include the building."""
-        self._flights: dict[Any, InFlight] = {}
-        self._unlaunched: list[InFlight] = []
+        self._sent: dict[Any, OpenRequest] = {}
+        """By the reference that Ray returns for the answer."""
+        self._unsent: list[OpenRequest] = []
         """Requests that are still to be sent; after an interrupt there may be some."""
         self._pending = PendingRows(count, ordered=ordered)
         self._rows_run = np.zeros(workers, np.int64)
@@ -114,9 +115,9 @@ class RayEngine:
                 check_resets(self.batch, mine)
                 self._pool.replace(actor.number, None)
         rows = np.sort(rows)
-        self._unlaunched = [self._flight(int(number), rows) for number in np.unique(self._worker_of[rows])]
+        self._unsent = [self._request(int(number), rows) for number in np.unique(self._worker_of[rows])]
         self._pending.open(rows)  # if an interrupt comes from here on, the next call sends the requests
-        self._launch_rest()
+        self._send_rest()
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         self._resume()
@@ -126,7 +127,7 @@ class RayEngine:
                 raise actor.error
         self._since = time.monotonic()
         while self._pending.missing(count):
-            ready = self._pool.wait(list(self._flights), self._left(timeout))
+            ready = self._pool.wait(list(self._sent), self._left(timeout))
             if not ready:
                 self._late(timeout)
             for reference in ready:
@@ -145,7 +146,7 @@ class RayEngine:
         return np.flatnonzero(np.isin(self._worker_of, dead))
 
     def close(self, timeout: float = 5.0) -> None:
-        self._flights.clear()
+        self._sent.clear()
         self._pool.close(timeout)
 
     # --- abilities ---------------------------------------------------------------------------------------------------
@@ -185,12 +186,12 @@ class RayEngine:
 
     # --- requests and answers ----------------------------------------------------------------------------------------
 
-    def _flight(self, number: int, rows: Rows) -> InFlight:
+    def _request(self, number: int, rows: Rows) -> OpenRequest:
         batch, actor = self.batch, self._pool.actors[number]
         mine = rows[self._worker_of[rows] == number]
         whole = len(mine) == actor.stop - actor.start
         where: Any = slice(actor.start, actor.stop) if whole else mine
-        request = Request(
+        message = ActorRequest(
             rows=None if whole else mine - actor.start,
             op=batch.op[where].copy(),
             seed=batch.seed[where].copy(),
@@ -199,23 +200,23 @@ class RayEngine:
             number=self._pending.sequence + 1,
         )
         local = (mine - actor.start).tolist() if batch.options or batch.raw_actions else []
-        hand_over(batch.options, request.options, local, actor.start)
-        hand_over(batch.raw_actions, request.raw_actions, local, actor.start)
-        if request.options or request.raw_actions or batch.action_layout.by_value:
-            pickled(request)  # raises, if it does, before anything is sent
-        return InFlight(actor, mine, request)
+        hand_over(batch.options, message.options, local, actor.start)
+        hand_over(batch.raw_actions, message.raw_actions, local, actor.start)
+        if message.options or message.raw_actions or batch.action_layout.by_value:
+            pickled(message)  # raises, if it does, before anything is sent
+        return OpenRequest(actor, mine, message)
 
-    def _launch_rest(self) -> None:
-        while self._unlaunched:
-            flight = self._unlaunched[0]
+    def _send_rest(self) -> None:
+        while self._unsent:
+            request = self._unsent[0]
             try:
-                self._flights[flight.actor.handle.run.remote(flight.request)] = flight
+                self._sent[request.actor.handle.run.remote(request.message)] = request
             except Exception:  # Ray refuses it: this request and those after it are not sent
-                unsent = np.concatenate([flight.rows for flight in self._unlaunched])
-                self._unlaunched = []
+                unsent = np.concatenate([request.rows for request in self._unsent])
+                self._unsent = []
                 self._pending.give_back(unsent[self._pending.sent_at[unsent] > 0])
                 raise
-            del self._unlaunched[0]
+            del self._unsent[0]
 
     def _resume(self) -> None:
         """Send what an interrupt or a death kept from being sent: every pending request is with the actor of its rows.
@@ -223,45 +224,41 @@ class RayEngine:
         A request that may have been sent is sent again; the actor runs it once.
         """
         actors = self._pool.actors
-        stale = {
-            reference: flight
-            for reference, flight in self._flights.items()
-            if flight.actor is not actors[flight.actor.number]
-        }
+        stale = [request for request in self._sent.values() if request.actor is not actors[request.actor.number]]
         if stale:
-            self._unlaunched = [*self._unlaunched, *stale.values()]
-            self._drop(stale)
-        if self._unlaunched:
-            known = {id(flight.request) for flight in self._flights.values()}
+            self._unsent = [*self._unsent, *stale]
+            self._sent = {reference: request for reference, request in self._sent.items() if request not in stale}
+        if self._unsent:
+            known = {id(request.message) for request in self._sent.values()}
             left = {
-                id(flight.request): replace(flight, actor=actors[flight.actor.number])
-                for flight in self._unlaunched
-                if id(flight.request) not in known and self._pending.sent_at[flight.rows].any()
+                id(request.message): replace(request, actor=actors[request.actor.number])
+                for request in self._unsent
+                if id(request.message) not in known and self._pending.sent_at[request.rows].any()
             }
-            self._unlaunched = list(left.values())
-            self._launch_rest()
+            self._unsent = list(left.values())
+            self._send_rest()
 
     def _complete(self, reference: Any) -> None:
         """Take an answer; if an interrupt comes meanwhile, it is taken again."""
-        flight = self._flights.get(reference)
-        if flight is None:
+        request = self._sent.get(reference)
+        if request is None:
             return  # its actor was found dead through another answer
         try:
-            answer = self._pool.result(flight.actor, reference, self._phase(flight))
+            answer = self._pool.result(request.actor, reference, self._phase(request))
         except WorkerDied as error:
-            self._handle_death(flight.actor, error)
+            self._handle_death(request.actor, error)
             return
         except Exception as error:  # it cannot be unpickled here, or there is a fault in the actor's own code
-            fault = Fault.of(error, self._phase(flight))
-            self.batch.mail.update({row: Mail(fault=fault) for row in flight.rows.tolist()})
+            fault = Fault.of(error, self._phase(request))
+            self.batch.mail.update({row: Mail(fault=fault) for row in request.rows.tolist()})
         else:
-            self._write(flight, answer)
-        self._pending.finished[flight.rows] = self._pending.sent_at[flight.rows] > 0
-        del self._flights[reference]
+            self._write(request, answer)
+        self._pending.finished[request.rows] = self._pending.sent_at[request.rows] > 0
+        del self._sent[reference]
 
-    def _write(self, flight: InFlight, answer: Answer) -> None:
-        batch, actor, rows = self.batch, flight.actor, flight.rows
-        where: Any = slice(actor.start, actor.stop) if flight.request.rows is None else rows
+    def _write(self, request: OpenRequest, answer: Answer) -> None:
+        batch, actor, rows = self.batch, request.actor, request.rows
+        where: Any = slice(actor.start, actor.stop) if request.message.rows is None else rows
         for name, column in answer.kept.items():
             getattr(batch, name)[where] = column
         for ours, theirs in zip(batch.obs, answer.obs, strict=True):
@@ -319,17 +316,17 @@ class RayEngine:
         actor = self._pool.actors[self._worker_of[row]]
         return actor.number, actor.pid
 
-    def _phase(self, flight: InFlight) -> Phase:
-        return "reset" if self.batch.op[flight.rows[0]] == Op.RESET else "step"
+    def _phase(self, request: OpenRequest) -> Phase:
+        return "reset" if self.batch.op[request.rows[0]] == Op.RESET else "step"
 
     def _late(self, timeout: float | None) -> None:
         """Time ran out: raise WorkerTimeout, or kill the first actor that is late if it may be restarted."""
-        flight = min(self._flights.values(), key=lambda flight: self._pending.sent_at[flight.rows[0]])
-        error: WorkerTimeout = flight.actor.late(int(flight.rows[0]), timeout, self._phase(flight))
+        request = min(self._sent.values(), key=lambda request: self._pending.sent_at[request.rows[0]])
+        error: WorkerTimeout = request.actor.late(int(request.rows[0]), timeout, self._phase(request))
         if self._on_error == "raise":
             raise error
-        flight.actor.hung = error
-        self._pool.kill(flight.actor)
+        request.actor.hung = error
+        self._pool.kill(request.actor)
         self._since = time.monotonic()
 
     def _handle_death(self, actor: RemoteActor, error: WorkerDied) -> None:
@@ -354,12 +351,8 @@ class RayEngine:
     def _give_up(self, actor: RemoteActor, error: EnvError) -> None:
         """Give back the rows that a dead actor was asked for; the next RESET of its rows starts it again."""
         actor.error = error
-        self._unlaunched = [flight for flight in self._unlaunched if flight.actor is not actor]
-        self._drop({reference: flight for reference, flight in self._flights.items() if flight.actor is actor})
+        self._unsent = [request for request in self._unsent if request.actor is not actor]
+        self._sent = {reference: request for reference, request in self._sent.items() if request.actor is not actor}
         self.batch.discard_mail(actor.rows)
         rows = np.arange(actor.start, actor.stop)
         self._pending.give_back(rows[self._pending.sent_at[rows] > 0])
-
-    def _drop(self, flights: dict[Any, InFlight]) -> None:
-        for reference in flights:
-            del self._flights[reference]

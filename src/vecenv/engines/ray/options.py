@@ -6,17 +6,20 @@ import functools
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from vecenv.engines import Engine, registry
 from vecenv.engines.native.options import Compiled, split_kwargs, time_limit
-from vecenv.engines.options import EngineOptions, Order, Precision, check_choice
+from vecenv.engines.options import EngineOptions, Order, check_choice
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.options import Sync
 from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigError, ConfigTypeError
+
+if TYPE_CHECKING:
+    from vecenv.kernel.backend import Precision
 
 
 @dataclass(frozen=True)
@@ -78,9 +81,9 @@ class Ray(EngineOptions):
     def build(self, source: Source, request: Request) -> Engine:
         from vecenv.engines.ray.engine import RayEngine
 
-        parts = self.parts(source, request)
+        builder = self.part_builder(source, request)
         return RayEngine(
-            parts,
+            builder,
             request.num_envs,
             workers=self.count_workers(request.num_envs),
             observation_mode=request.observation_mode,
@@ -89,14 +92,14 @@ class Ray(EngineOptions):
             start_timeout=self.start_timeout,
             ray_address=self.ray_address,
             num_cpus=float(self.num_cpus),
-            local=parts.local.name,
+            local=builder.local.name,
         )
 
-    def parts(self, source: Source, request: Request) -> Parts:
+    def part_builder(self, source: Source, request: Request) -> PartBuilder:
         """What builds the engines inside the actors. `refuses` returned None."""
         local = self._local(source, request)
         if not isinstance(local, Compiled):
-            return Parts(local, source.env_fns, replace(request, wrappers=()), self._width)
+            return PartBuilder(local, source.env_fns, replace(request, wrappers=()), self._width)
         from vecenv.engines.native.compiled import parameter_columns
 
         assert source.kernel is not None
@@ -109,7 +112,7 @@ class Ray(EngineOptions):
             "max_episode_steps": time_limit(source.kernel, theirs),
         }
         columns = parameter_columns(source.kernel, ours, request.num_envs)
-        return Parts(local, source.env_fns, request, self._width, shared, columns)
+        return PartBuilder(local, source.env_fns, request, self._width, shared, columns)
 
     @property
     def _width(self) -> int:
@@ -137,7 +140,7 @@ def _inside(request: Request) -> Request:
 
 
 @dataclass(frozen=True)
-class Parts:
+class PartBuilder:
     """A function of rows start ... stop - 1 that returns what builds the engine of these rows, picklable.
 
     Attributes:

@@ -35,8 +35,8 @@ class Facts:
     build: Callable[[int], dict[str, Any]]
 
 
-class Episodes:
-    """Makes recordings.
+class RecordingBuilder:
+    """Builds recordings of episodes.
 
     Args:
         batch: of all rows.

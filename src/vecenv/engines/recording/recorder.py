@@ -18,7 +18,7 @@ from vecenv.engines import Engine, SupportsStates
 from vecenv.engines.decorator import Decorator, undecorated
 from vecenv.engines.recording.begins import Begins, begins_of, noted_start
 from vecenv.engines.recording.copies import copied_value, copier
-from vecenv.engines.recording.episodes import Episodes, Facts
+from vecenv.engines.recording.episodes import Facts, RecordingBuilder
 from vecenv.engines.recording.failures import failure_of, failure_of_fault
 from vecenv.engines.recording.files import Folder
 from vecenv.engines.recording.kept_options import KeptOptions
@@ -63,7 +63,7 @@ class Recorder(Decorator):
         self._folder = Folder(folder)
         self._log = Log(len(batch), limit)
         self._options = KeptOptions(batch)
-        self._episodes = Episodes(batch, self._begins, self._facts, self._log, self._options)
+        self._recordings = RecordingBuilder(batch, self._begins, self._facts, self._log, self._options)
         self._copy_actions = copier(batch.action_layout, digests=False)
         self._copy_obs = copier(batch.observation_layout, digests=True)
         self._unsized = bool(batch.action_layout.by_value or batch.observation_layout.by_value)
@@ -152,7 +152,7 @@ class Recorder(Decorator):
         count = self._count
         if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < count:
             raise UnknownRow(f"env id {row!r:.40}, this vector env has {count} (0 ... {count - 1})")
-        return self._failed.get(int(row)) or self._episodes.current(int(row))
+        return self._failed.get(int(row)) or self._recordings.current(int(row))
 
     # --- what is kept ------------------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Recorder(Decorator):
         number = self._log.add((size, None if whole else rows.copy(), obs, *flags, began, starts))
         if began is not None:
             self._log.began(number, began)
-            if self._episodes.seeds or self._options.any:
+            if self._recordings.seeds or self._options.any:
                 self._forget_resets(began)
 
     def _note_states(self, rows: Rows) -> None:
@@ -216,7 +216,7 @@ class Recorder(Decorator):
     # --- episodes begin ----------------------------------------------------------------------------------------------
 
     def _note_seeds(self, rows: Rows) -> None:
-        known = self._episodes.seeds
+        known = self._recordings.seeds
         for row, seed in zip(rows.tolist(), self._batch.seed[rows].tolist(), strict=True):
             known.pop(row, None)
             if seed != NO_SEED:
@@ -226,8 +226,8 @@ class Recorder(Decorator):
         """These rows began an episode: how they were to begin it is of no interest."""
         if isinstance(began, bytes):
             began = (np.frombuffer(began, np.uint8) > WATCHED).nonzero()[0]
-        for row in began.tolist() if self._episodes.seeds else ():
-            self._episodes.seeds.pop(row, None)
+        for row in began.tolist() if self._recordings.seeds else ():
+            self._recordings.seeds.pop(row, None)
         if self._options.any:
             self._options.begun(began.tolist())
 
@@ -243,7 +243,7 @@ class Recorder(Decorator):
             return None
         if row in self._hung and isinstance(error, WorkerTimeout):
             return self._hung[row]
-        made = self._with_failure(self._episodes.current(row), failure_of(error))
+        made = self._with_failure(self._recordings.current(row), failure_of(error))
         written = self._write(made)
         if isinstance(error, WorkerTimeout):
             self._hung[row] = written
@@ -262,9 +262,9 @@ class Recorder(Decorator):
             self._note_received(np.array([row]))
         begin = self._rolled_from(row)
         if begin is None or error.name.startswith("obs"):
-            made = self._episodes.current(row)
+            made = self._recordings.current(row)
         else:
-            made = self._episodes.ended(row, begin, self._copy_obs(self._batch.final_obs, np.array([row])))
+            made = self._recordings.ended(row, begin, self._copy_obs(self._batch.final_obs, np.array([row])))
         made = self._with_failure(made, {**failure_of(error), "phase": "step"})
         self._failed[row] = made
         return self._write(made)
@@ -304,9 +304,9 @@ class Recorder(Decorator):
     def _write_cause(self, row: int, cause: Fault) -> str | None:
         error = cause.error
         if cause.start is None:
-            made = self._episodes.delivered(row)
+            made = self._recordings.delivered(row)
         else:
-            made = self._episodes.unbegun(row, *noted_start(cause.start))
+            made = self._recordings.unbegun(row, *noted_start(cause.start))
         made = self._with_failure(made, failure_of_fault(cause))
         if self._begins.peek(row) is None:
             self._failed[row] = made
