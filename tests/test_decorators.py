@@ -28,9 +28,9 @@ class Count(Decorator):
         self.sent += len(rows)
         super().send(rows)
 
-    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
+    def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         self.exchanged += 1
-        return super().exchange_all(alive, done, rotate)
+        return super().exchange_all(alive, over, rotate)
 
     def redecorator(self) -> type[Count]:
         return Count

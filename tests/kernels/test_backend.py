@@ -180,7 +180,7 @@ def test_the_transition_as_it_is_written_is_what_native_code_does(mode):
                 batch.episode_length,
                 batch.done,
             )
-            names = ("REWARD", "TERMINATED", "TRUNCATED", "RETURN", "LENGTH", "ENDED")
+            names = ("REWARD", "TERMINATED", "TRUNCATED", "RETURN", "LENGTH", "DONE")
             assert [column[number] for column in of_batch] == [row.columns[name] for name in names]
             assert batch.obs[0][number].tobytes() == row.columns["obs"]["O"].tobytes()
             assert batch.last_seed[number] == row.columns["LAST_SEED"]

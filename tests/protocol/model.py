@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vecenv.engines.process.ledger import Ledger, WorkerLedger
-from vecenv.engines.process.shared import DONE
+from vecenv.engines.process.shared import FINISHED
 
 TORN = (-1, -1)
 NOBODY = (0, 0)
@@ -51,7 +51,7 @@ class State(NamedTuple):
     sequence: int
     sent_at: tuple[int, ...]
     accounts: tuple[tuple[int, int, int], ...]
-    """Generation, target and DONE of each worker."""
+    """Generation, target and FINISHED of each worker."""
     requests: tuple[int, ...]
     answers: tuple[int, ...]
     columns: tuple[tuple[int, int], ...]
@@ -120,7 +120,7 @@ class Model:
         ledger.sent_at[:] = state.sent_at
         ledger.count = np.count_nonzero(state.sent_at)
         ledger.requests[:], ledger.answers[:] = state.requests, state.answers
-        for account, words, (account.generation, account.target, words[DONE]) in zip(
+        for account, words, (account.generation, account.target, words[FINISHED]) in zip(
             ledger.accounts, self._words, state.accounts, strict=True
         ):
             pass
@@ -136,7 +136,7 @@ class Model:
             sent_at=tuple(ledger.sent_at.tolist()),
             requests=tuple(ledger.requests.tolist()),
             answers=tuple(ledger.answers.tolist()),
-            accounts=tuple((account.generation, account.target, words[DONE]) for account, words in accounts),
+            accounts=tuple((account.generation, account.target, words[FINISHED]) for account, words in accounts),
             **changes,
         )
         if tuple(map(bool, after.sent_at)) != tuple(map(bool, after.owed)):
@@ -174,7 +174,7 @@ class Model:
                 )
         if seat.uncounted:
             self._load(state)
-            self._words[part][DONE] += seat.uncounted
+            self._words[part][FINISHED] += seat.uncounted
             counted = self._store(state)
             yield f"worker {part} counts", self._begin(counted, part, seat._replace(uncounted=0)), True
         elif seat.running:

@@ -22,7 +22,7 @@ from vecenv._batch.faults import Fault
 from vecenv._batch.layout import Layout
 from vecenv.engines.facts import EnvFacts
 from vecenv.engines.process.ledger import WorkerLedger
-from vecenv.engines.process.shared import DONE, EAGER, MAILS, MESSAGES, PARKED, RINGS, WAITING, Control, SharedBlock
+from vecenv.engines.process.shared import EAGER, FINISHED, MAILS, MESSAGES, PARKED, RINGS, WAITING, Control, SharedBlock
 from vecenv.errors import WorkerDied, WorkerError, WorkerTimeout
 
 FACTS = EnvFacts(
@@ -474,8 +474,8 @@ class SimWorker:
             yield
         self._worker_ledger.answer(rows, len(rows))
         yield
-        self._words[DONE] += self._kept[DONE]
-        self._kept[DONE] = 0
+        self._words[FINISHED] += self._kept[FINISHED]
+        self._kept[FINISHED] = 0
         yield
         if self._front[WAITING] and not self._backend.unlucky("drops"):
             self.channel.woken = True

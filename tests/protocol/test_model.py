@@ -10,7 +10,7 @@ import pytest
 from tests.protocol.model import Model, search
 from vecenv._batch.batch import Rows
 from vecenv.engines.process.ledger import Ledger, WorkerLedger
-from vecenv.engines.process.shared import DONE
+from vecenv.engines.process.shared import FINISHED
 
 TWO_WORKERS = ((0, 2), (2, 3))
 THREE_WORKERS = ((0, 1), (1, 2), (2, 3))
@@ -75,7 +75,7 @@ class AnyCount(Ledger):
     """Someone answered something: that will be it."""
 
     def all_finished(self) -> bool:
-        return any(account.words[DONE] for account in self.accounts)
+        return any(account.words[FINISHED] for account in self.accounts)
 
 
 class AnswersKept(Ledger):
@@ -112,7 +112,7 @@ class NothingGivenUp(Ledger):
     """The rows of a dead worker stay pending."""
 
     def give_up(self, part: int) -> None:
-        self.accounts[part].target = self.accounts[part].words[DONE]
+        self.accounts[part].target = self.accounts[part].words[FINISHED]
 
 
 class StillOwed(Ledger):
@@ -159,7 +159,7 @@ def test_a_row_counts_as_done_only_after_its_answer_can_be_seen() -> None:
             assert np.count_nonzero(requests == answers) >= value
             super().__setitem__(word, value)
 
-    ledger = WorkerLedger(requests, answers, words := Words({DONE: 0}))
+    ledger = WorkerLedger(requests, answers, words := Words({FINISHED: 0}))
     ledger.answer([1], 1)
     ledger.answer([0, 2], 2)
-    assert words[DONE] == 3
+    assert words[FINISHED] == 3

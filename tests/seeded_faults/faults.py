@@ -41,8 +41,8 @@ AUTORESET = (
         breaks="The flags of an ended episode are cleared by its reset, also if other envs were stepped in between.",
         mechanism="autoreset",
         file="engines/python/runner.py",
-        old="self._flagged = len(present) < len(self.envs)",
-        new="self._flagged = False",
+        old="            self._terminated[row] = self._truncated[row] = self._done[row] = False\n",
+        new="            self._done[row] = False\n",
         near=("laws/test_laws.py", "laws/test_any_call_at_any_time.py"),
     ),
 )
@@ -120,10 +120,10 @@ TICKETS = (
         file="engines/process/ledger.py",
         old="""\
         self._answers[index] = self.requests[index]
-        self._words[DONE] += count
+        self._words[FINISHED] += count
 """,
         new="""\
-        self._words[DONE] += count
+        self._words[FINISHED] += count
         self._answers[index] = self.requests[index]
 """,
         near=("protocol/test_model.py", "protocol/test_schedules.py"),
@@ -332,8 +332,8 @@ FRONT = (
         breaks="After Ctrl-C while results are handed out the envs whose results are lost need a reset.",
         mechanism="front",
         file="_front/call_order.py",
-        old="            lost[undelivered] = True\n",
-        new="            lost[taken] = self.pending[taken]\n",
+        old="            self.ready[undelivered] = False\n",
+        new="            pass\n",
         near=("faults/test_interrupts.py", "laws/test_any_call_at_any_time.py"),
     ),
     SeededFault(
@@ -903,17 +903,12 @@ RAY = (
         near=("test_actors.py", "distributed/test_ray_faults.py"),
     ),
     SeededFault(
-        breaks="In same-step mode the totals of the first episode in a restarted actor begin at zero.",
+        breaks="In same-step mode the totals of an episode that is lost before its first step are zero.",
         mechanism="ray",
         file="engines/ray/actor.py",
-        old="""\
-            batch.episode_return[row], batch.episode_length[row] = total, length
-            self._shown.append(row)
-""",
-        new="""\
-            batch.episode_return[row], batch.episode_length[row] = total, length
-""",
-        near=("test_actors.py", "distributed/test_ray_faults.py"),
+        old="going_on = not (batch.terminated[row] or batch.truncated[row])",
+        new="going_on = True",
+        near=("distributed/test_restarted_engine.py",),
     ),
     SeededFault(
         breaks="Final observations of a step of some envs of an actor belong to the envs whose episode ended.",

@@ -185,13 +185,13 @@ class BatchFinder(Finder):
     def findings(self, rows: Rows) -> list[Finding]:
         """All that is not finite, row by row; what ended an episode comes before what began the next."""
         batch, found = self._batch, []
-        done = batch.terminated[rows] | batch.truncated[rows]
-        if self._rolls and done.any():
-            found += self._in_obs("final_obs", batch.final_obs, rows[done], None)
+        ended = batch.terminated[rows] | batch.truncated[rows]
+        if self._rolls and ended.any():
+            found += self._in_obs("final_obs", batch.final_obs, rows[ended], None)
         if self._looks_at_reward:
             found += self.in_column("reward", batch.reward[rows], rows, self._policies.reward)
-        first = done if self._rolls else np.zeros(len(rows), np.bool_)
-        found += self._in_obs("obs", batch.obs, rows, first | (~done & (batch.episode_length[rows] == 0)))
+        first = ended if self._rolls else np.zeros(len(rows), np.bool_)
+        found += self._in_obs("obs", batch.obs, rows, first | (~ended & (batch.episode_length[rows] == 0)))
         return sorted(found, key=lambda finding: finding.row)
 
     def in_rollout(self, out: Mapping[str, np.ndarray], rolled: np.ndarray) -> Iterator[Finding]:

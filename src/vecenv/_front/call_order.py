@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -23,29 +25,33 @@ from vecenv.errors import (
 class CallOrder:
     """A small state machine over rows.
 
-    A row is *ready* once it was reset and its last op was delivered, and *pending* between `sent` and `received`. A
-    failed row is neither until it is reset. One thread at a time may be inside the vector env, and only the process
-    that made it.
+    A row is *ready* from the delivery of its reset or step until it is sent again. Between `sent` and `received` it is
+    *pending*; which rows are, the engine knows. A failed row is neither until it is reset. One thread at a time may be
+    inside the vector env, and only the process that made it.
+
+    Args:
+        count: number of rows.
+        pending: returns the pending rows, see `Engine.pending`.
+        lenient: whether rows may be stepped that were never reset.
     """
 
-    def __init__(self, count: int, *, lenient: bool = False) -> None:
+    def __init__(self, count: int, pending: Callable[[], Rows], *, lenient: bool = False) -> None:
         self.all_rows: Rows = np.arange(count)
         self.ready = np.zeros(count, np.bool_)
+        self._pending = pending
         self._lenient = lenient
         """The envs themselves raise if they are stepped before their first reset."""
         self.lost = np.zeros(count, np.bool_)
         """Rows that failed and were not reset since."""
         self.seen = np.zeros(count, np.bool_)
         """Rows that have an observation."""
-        self.pending = np.zeros(count, np.bool_)
         self.pending_count = 0
+        """How many rows are pending: every step asks for that, and asking the engine takes longer."""
         self.pending_call = ""
         self.broken = False
         """An error left results undelivered: the next full reset may discard them."""
         self.closed = False
         self._all_ready = False
-        self._whole = False
-        """All rows are pending. Then `pending` is not kept up to date, which saves the usual step time."""
         self._pid = os.getpid()
         self.survives_fork = False
         """A child may go on with its copy: nothing is shared with the parent."""
@@ -89,17 +95,16 @@ class CallOrder:
 
     def check_can_step(self, rows: Rows | None, call: str) -> None:
         """Raise unless every row is ready. None means all rows."""
-        if self._all_ready and not self.pending_count:
+        if self._all_ready:
             return
-        if self.pending_count:
-            if rows is None:
-                self.check_idle(call)
-            self._list_pending()
-            busy = rows[self.pending[rows]]  # type: ignore[index]  # None was handled above
-            if len(busy):
-                raise PendingError(f"envs {_some(busy)} are still running; recv() them first", self.pending_call)
-        wanted = self.all_rows if rows is None else rows
-        stale = wanted[self.lost[wanted] if self._lenient else ~self.ready[wanted]]
+        if rows is None:
+            self.check_idle(call)
+            rows = self.all_rows
+        unready = rows[~self.ready[rows]]
+        busy = unready[np.isin(unready, self._pending())] if len(unready) and self.pending_count else unready[:0]
+        if len(busy):
+            raise PendingError(f"envs {_some(busy)} are still running; recv() them first", self.pending_call)
+        stale = unready[self.lost[unready]] if self._lenient else unready
         if len(stale):
             raise NotResetError(
                 f"envs {_some(stale)} need a reset before {call}(); call reset(), or "
@@ -150,53 +155,44 @@ class CallOrder:
         """These rows were sent: the engine owns them."""
         if self.broken and not self.pending_count:
             self.broken = False  # what was left behind has been delivered
-        self._whole = len(rows) == len(self.pending)
-        if not self._whole:
-            self.pending[rows] = True
+        self.ready[self._index(rows)] = self._all_ready = False
         self.pending_count += len(rows)
         self.pending_call = call
 
-    def resync(self, pending: Rows, undelivered: Rows | None) -> None:
+    def resync(self, undelivered: Rows | None) -> None:
         """After an interrupt, which may have come anywhere: take over from the engine what is pending.
 
         Args:
-            pending: rows that the engine reports as pending.
             undelivered: rows that were received, but whose results the user did not get. They need a reset, like rows
                 that are neither pending nor received.
         """
-        self._list_pending()
-        owed = np.zeros(len(self.pending), np.bool_)
-        owed[pending] = True
-        lost = self.pending.copy()
+        pending = self._pending()
+        self.ready[pending] = False
         if undelivered is not None:
-            lost[undelivered] = True
-        self.ready[lost & ~owed] = False
+            self.ready[undelivered] = False
         self._all_ready = bool(self.ready.all())
-        self.pending, self.pending_count = owed, len(pending)
+        self.pending_count = len(pending)
         self.broken = self.pending_count > 0
 
     def failed(self, rows: Rows) -> None:
         """These rows failed: they are no longer pending and need a reset."""
-        self._list_pending()
-        self.pending_count -= int(self.pending[rows].sum())
-        self.pending[rows] = self.ready[rows] = False
+        self.pending_count = len(self._pending())
+        self.ready[rows] = self._all_ready = False
         self.lost[rows] = True
-        self._all_ready = False
 
-    def received(self, rows: Rows, *, ready: bool = True) -> None:
-        """These rows were received: the front owns them. They may be stepped if `ready`."""
-        if self._whole and len(rows) == len(self.pending) and ready and self._all_ready:
-            self._whole = False
-            self.pending_count = 0
-            return
-        self._list_pending()
-        self.pending[rows] = False
+    def received(self, rows: Rows) -> None:
+        """These rows were received: the front owns them, and they may be stepped."""
+        index = self._index(rows)
         self.pending_count -= len(rows)
         self.broken = self.broken and self.pending_count > 0
-        self.ready[rows] = ready
-        self.lost[rows] = self.lost[rows] & (not ready)
+        self.ready[index] = self.seen[index] = True
+        self.lost[index] = False
+        self._all_ready = len(rows) == len(self.ready) or bool(self.ready.all())
+
+    def discarded(self, rows: Rows) -> None:
+        """These rows, the last ones that were pending, were received and thrown away. They need a reset."""
         self.seen[rows] = True
-        self._all_ready = bool(self.ready.all())
+        self.pending_count, self.broken = 0, False
 
     def replaced(self, rows: Rows, ready: np.ndarray) -> None:
         """The states of these rows were replaced; `ready` says which of the new states may be stepped."""
@@ -204,11 +200,9 @@ class CallOrder:
         self.lost[rows] = False
         self._all_ready = bool(self.ready.all())
 
-    def _list_pending(self) -> None:
-        """Bring `pending` up to date if all rows are pending."""
-        if self._whole:
-            self.pending[:] = True
-            self._whole = False
+    def _index(self, rows: Rows) -> Any:
+        """A slice where possible: it is much faster than an array of indices."""
+        return slice(None) if len(rows) == len(self.ready) else rows
 
 
 def _some(rows: Rows) -> str:

@@ -22,7 +22,7 @@ from vecenv._front.step import Step
 from vecenv._util.checks import patience, seconds
 from vecenv._util.warn import warn_user
 from vecenv.engines import Engine, SupportsExchange, SupportsGone, SupportsKill, SupportsStates, SupportsWarnings
-from vecenv.engines.decorator import undecorated
+from vecenv.engines.decorator import Decorator, undecorated
 from vecenv.errors import EnvError, VecenvError, WorkerTimeout
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Transport(gymnasium.vector.VectorEnv):
         self._seeding: Seeding = seeding
         self._decorated = engine
         self._batch = engine.batch
-        self._call_order = CallOrder(self.num_envs, lenient=self._lenient)
+        self._call_order = CallOrder(self.num_envs, engine.pending, lenient=self._lenient)
         self._call_order.survives_fork = isinstance(self.engine, SupportsStates)
         self._warnings = engine.warnings if isinstance(engine, SupportsWarnings) else []
         self._may_roll = rolls(autoreset)
@@ -70,8 +70,8 @@ class Transport(gymnasium.vector.VectorEnv):
         self._seconds_waiting = 0.0
         self._first_exchange = self._last_exchange = 0.0
         """When the first began and when the latest was received."""
-        self._alive, self._done = ops_of(autoreset)
-        self._may_not_end = self._alive == self._done and not self._may_roll
+        self._alive_op, self._over_op = ops_of(autoreset)
+        self._may_not_end = self._alive_op == self._over_op and not self._may_roll
         self._exchange_all: Callable[[int, int, bool], int] | None = None
         """Runs all rows in one call, if the engine can. Then the two attributes below are used, else they are not."""
         self._only_action: np.ndarray | None = None
@@ -213,7 +213,7 @@ class Transport(gymnasium.vector.VectorEnv):
             self._pack(actions)
         self._undelivered = order.all_rows
         try:
-            ended = self._exchange_all(self._alive, self._done, not self.copy)  # type: ignore[misc]  # callers check
+            ended = self._exchange_all(self._alive_op, self._over_op, not self.copy)  # type: ignore[misc]  # callers check
         except EnvError as error:
             self._hand_over_others(error)
             raise
@@ -266,25 +266,29 @@ class Transport(gymnasium.vector.VectorEnv):
         Decorators do not see these results, as no user does.
         """
         order, engine = self._call_order, self.engine
+        left = self._decorated.pending() if order.pending_count else order.all_rows[:0]
         timeout = self.timeout if self._timed_out_after is None else self._timed_out_after
-        if order.pending_count:
-            order.received(np.setdiff1d(self._decorated.pending(), engine.pending()), ready=False)
-        while order.pending_count:
+        if len(left) and isinstance(self._decorated, Decorator):
+            self._decorated.discard()
+        while order.pending_count and len(pending := engine.pending()):
             try:
-                order.received(engine.recv(order.pending_count, timeout), ready=False)
+                engine.recv(len(pending), timeout)
             except WorkerTimeout as error:
-                if not isinstance(self.engine, SupportsKill) or error.row is None:
+                if not isinstance(engine, SupportsKill) or error.row is None:
+                    order.pending_count = len(engine.pending())
                     raise
-                self.engine.kill(error.row)
+                engine.kill(error.row)
             except EnvError as error:
                 order.failed(np.array(error.rows))
+                left = np.setdiff1d(left, error.rows)
         self._batch.mail.clear()
-        order.broken, self._timed_out_after = False, None
+        order.discarded(left)
+        self._timed_out_after = None
 
     def _resync(self, error: BaseException) -> None:
         """Find out which envs are gone, and after an error such as Ctrl-C how far the exchange had come."""
         if not isinstance(error, VecenvError):
-            self._call_order.resync(self._decorated.pending(), self._undelivered)
+            self._call_order.resync(self._undelivered)
         self._undelivered = None
         if isinstance(self.engine, SupportsGone):  # the error that says so may have been lost to an interrupt
             gone = self._decorated.gone()  # type: ignore[attr-defined]  # decorators pass it on

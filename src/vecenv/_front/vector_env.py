@@ -227,7 +227,7 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         self._run("send", self._send_step, actions, rows, "send")
 
     def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
-        """Wait until `min_envs` of the sent envs are done and return exactly these, named by `env_ids`.
+        """Wait until `min_envs` of the sent envs are finished and return exactly these, named by `env_ids`.
 
         Args:
             min_envs: default: `batch_size`, or all that are pending if these are fewer.
@@ -368,14 +368,14 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         ended = batch.done.copy()
         self._undelivered = order.all_rows
         try:
-            out = engine.rollout(packed, count, self._alive, self._done, policy)  # type: ignore[attr-defined]  # passed on
+            out = engine.rollout(packed, count, self._alive_op, self._over_op, policy)  # type: ignore[attr-defined]  # passed on
         except InvalidAction:
             order.failed(order.all_rows)  # some of them have moved
             raise
         except EnvError as error:
             order.failed(np.array(error.rows))
             raise
-        return rollout_of(batch, out, ended, (self._alive, self._done))
+        return rollout_of(batch, out, ended, (self._alive_op, self._over_op))
 
     def _when_idle(self, call: str, work: Callable[[], T]) -> T:
         """Do this if nothing is pending."""

@@ -21,7 +21,7 @@ from vecenv._front.vector_env import VectorEnv
 from vecenv._make.decorate import decorate
 from vecenv.engines import SupportsExchange
 from vecenv.engines.native.compiled import CompiledEngine
-from vecenv.engines.ray.actor import Built, LastSeen, RestartedEngine, RowActor, Seen, as_fault
+from vecenv.engines.ray.actor import Built, LastSeen, RowActor, Seen, as_fault
 from vecenv.errors import EnvError, SpaceError
 
 
@@ -107,8 +107,6 @@ class FragmentActor(RowActor):
         except Exception as error:
             self._stale = True
             return Fault.of(error, "call")
-        if isinstance(self._engine, RestartedEngine):
-            self._engine.settle()
         times = time.perf_counter() - started, time.process_time() - cpu_started
         return Collected(rollout, first_obs, faults, Seen.of(batch), *times)
 
@@ -127,7 +125,6 @@ class FragmentActor(RowActor):
         actions = self._front.action_space
         actions.seed(0)
         began, faults = self._loop(1, weights, actions.sample())
-        self._engine.settle()
         self._engine = self._engine.engine
         self._front = self._new_front(restarted=True)
         if steps == 1:

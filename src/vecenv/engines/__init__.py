@@ -118,7 +118,7 @@ class Engine(Protocol):
         ...
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
-        """Block until `count` of the sent rows are done and return them.
+        """Block until `count` of the sent rows are finished and return them.
 
         Raises:
             EnvError: an env failed.
@@ -175,11 +175,11 @@ class SupportsExchange(Protocol):
         """Whether `exchange_all` checks actions that have the dtype and shape of their column."""
         ...
 
-    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
-        """Run every row: the op `alive` where an episode goes on, the op `done` where the last op ended one.
+    def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
+        """Run every row: the op `alive` where an episode goes on, the op `over` where it is over.
 
         Args:
-            alive, done: ops.
+            alive, over: ops.
             rotate: observations go to the next of a ring of buffers, and `batch.obs` is that one.
 
         Returns:
@@ -239,14 +239,14 @@ class SupportsRollout(Protocol):
     """An engine that can run many steps of all rows in one call."""
 
     def rollout(
-        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+        self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
     ) -> dict[str, np.ndarray]:
         """Run all rows `steps` times.
 
         Args:
             actions: columns with a leading axis of time, None with a policy.
             steps: number of steps.
-            alive, done: ops, as in `exchange_all`.
+            alive, over: ops, as in `exchange_all`.
             policy: chooses the actions from the observations.
 
         Returns:

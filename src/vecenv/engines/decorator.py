@@ -48,23 +48,28 @@ class Decorator:
         """See `Engine`."""
         self.inner.close(timeout)
 
+    def discard(self) -> None:
+        """Throw away results that are held here: the front discards all that is pending."""
+        if isinstance(self.inner, Decorator):
+            self.inner.discard()
+
     def gone(self) -> Rows:
         """See `SupportsGone`."""
         return self.inner.gone()
 
-    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
+    def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         """See `SupportsExchange`."""
-        return self.inner.exchange_all(alive, done, rotate)
+        return self.inner.exchange_all(alive, over, rotate)
 
     def set_rows(self, rows: Rows, columns: dict[str, np.ndarray]) -> None:
         """See `SupportsStates`."""
         self.inner.set_rows(rows, columns)
 
     def rollout(
-        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+        self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
     ) -> dict[str, np.ndarray]:
         """See `SupportsRollout`."""
-        return self.inner.rollout(actions, steps, alive, done, policy)
+        return self.inner.rollout(actions, steps, alive, over, policy)
 
     def redecorator(self) -> Callable[[Engine], Engine] | None:
         """What decorates the engine of a copy of the vector env in the same way, picklable; None: copies go without."""

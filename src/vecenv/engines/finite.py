@@ -71,15 +71,12 @@ class FiniteCheck(Decorator):
         self._truncates = self.on and "truncate" in (self.policies.obs, self.policies.reward)
         self.note: Callable[[NotFiniteError], object] | None = None
         self._held = _NO_ROWS
+        """Rows that `inner` has given back and that were not handed out: no column says that of them."""
         self._kept = [column.copy() for column in engine.batch.obs] if self._truncates else []
         """Observations before the op that is running, and the totals of their episodes."""
         self._totals = np.zeros(self._count), np.zeros(self._count, np.int64)
         self._options: dict[int, Any] = {}
         """Reset options of that op, in case the episode has to begin once more."""
-        self._cut: set[int] = set()
-        """Rows whose episode was ended here. Engines that write flags only where they change do not know of it."""
-        self._cleared: list[tuple[int, float, int]] = []
-        """Rows whose flags and totals were cleared when they were last sent, and these totals."""
         self._again: dict[int, _Again] = {}
         self._tries: dict[int, int] = {}
         """How often rows were reset in the exchange that is running."""
@@ -87,23 +84,13 @@ class FiniteCheck(Decorator):
     # --- the seam ----------------------------------------------------------------------------------------------------
 
     def send(self, rows: Rows) -> None:
-        """As of engines. Results of these rows that were held are dropped: the front has discarded them."""
-        if len(self._held):
-            self._held = np.setdiff1d(self._held, rows)
-        if not self._truncates:
-            self.inner.send(rows)
-            return
-        try:
+        """As of engines."""
+        if self._truncates:
             self._before(rows)
-            self.inner.send(rows)
-        except BaseException:
-            if not np.isin(rows, self.inner.pending()).any():
-                self._undo()
-            raise
+        self.inner.send(rows)
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         """As of engines; NotFiniteError leaves the other rows pending, as every EnvError does."""
-        self._cleared = []
         while True:
             rows, rest = self._gather(count, timeout)
             unsent = [row for row in rows.tolist() if row in self._again] if self._again else []
@@ -126,26 +113,29 @@ class FiniteCheck(Decorator):
         pending = self.inner.pending()
         return np.union1d(pending, self._held) if len(self._held) else pending
 
+    def discard(self) -> None:
+        """See `Decorator`."""
+        super().discard()
+        self._held = _NO_ROWS
+
     def gone(self) -> Rows:
         """As of engines; what is held of rows that are gone is not delivered."""
         gone = np.setdiff1d(self.inner.gone(), self.inner.pending())
         self._lose(gone.tolist())
         return gone
 
-    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
+    def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         """As of engines. If something is not finite, all rows are handled as if `recv` had just got them."""
         if self._truncates:
             self._before(self._everyone)
-        ended = self.inner.exchange_all(alive, done, rotate)
-        if ended < 0:
-            self._undo()
-        elif self.suspects(self._everyone):
+        ended = self.inner.exchange_all(alive, over, rotate)
+        if ended >= 0 and self.suspects(self._everyone):
             self._held = self._everyone
             self.recv(self._count)
         return ended
 
     def rollout(
-        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+        self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
     ) -> dict[str, np.ndarray]:
         """As of engines.
 
@@ -158,7 +148,7 @@ class FiniteCheck(Decorator):
                 "rollout runs in native code, which cannot end an episode that goes non-finite; make the envs with "
                 "check_finite='error', 'warn' or 'off'"
             )
-        out = self.inner.rollout(actions, steps, alive, done, policy)
+        out = self.inner.rollout(actions, steps, alive, over, policy)
         ended = out["TERMINATED"] | out["TRUNCATED"]
         found = list(self._finder.in_rollout(out, ended if self._rolls else np.zeros_like(ended)))
         stops = [finding for finding in found if finding.policy == "error"]
@@ -182,29 +172,7 @@ class FiniteCheck(Decorator):
         goes_on = ~(batch.terminated[where] | batch.truncated[where])
         self._totals[0][where] = np.where(goes_on, batch.episode_return[where], 0.0)
         self._totals[1][where] = batch.episode_length[where] * goes_on
-        self._cleared = []
-        if self._cut or self._again or self._options or self._tries or batch.options:
-            self._forget(rows.tolist())
-
-    def _undo(self) -> None:
-        """Restore what `_before` cleared, because the rows were not sent."""
-        for row, total, length in self._cleared:
-            self._batch.truncated[row], self._batch.terminated[row] = True, False
-            self._batch.episode_return[row], self._batch.episode_length[row] = total, length
-            self._cut.add(row)
-        self._cleared = []
-
-    def _forget(self, rows: list[int]) -> None:
-        """Give flags and totals that were written here back to the engine: these rows are about to be sent."""
-        batch = self._batch
-        for row in self._cut.intersection(rows):
-            if not batch.truncated[row]:
-                continue  # `set_state` has replaced it
-            self._cleared.append((row, batch.episode_return.item(row), batch.episode_length.item(row)))
-            batch.truncated[row] = batch.terminated[row] = False
-            batch.episode_return[row], batch.episode_length[row] = 0.0, 0
-        self._cut.difference_update(rows)
-        for row in rows:
+        for row in rows.tolist() if self._again or self._options or self._tries or batch.options else ():
             self._again.pop(row, None)
             self._tries.pop(row, None)
             self._options.pop(row, None)
@@ -253,15 +221,16 @@ class FiniteCheck(Decorator):
 
     def _handle(self, findings: list[Finding]) -> list[int]:
         """Raise, truncate episodes, warn; return the rows that must be reset now."""
+        cut: set[int] = set()
         again: list[int] = []
         for finding in findings:
             if finding.policy == "error":
                 self._fail(finding, "make(..., check_finite='truncate') would end its episode here and go on")
         for finding in findings:
             if finding.policy == "truncate":
-                self._truncate(finding, again)
+                self._truncate(finding, cut, again)
         for finding in findings:
-            if finding.policy == "warn" and finding.row not in self._cut and finding.row not in again:
+            if finding.policy == "warn" and finding.row not in cut and finding.row not in self._tries:
                 self._warn_once(finding)
         return again
 
@@ -283,10 +252,10 @@ class FiniteCheck(Decorator):
         )
         return str(self._finder.error_of_row(finding, advice))
 
-    def _truncate(self, finding: Finding, again: list[int]) -> None:
+    def _truncate(self, finding: Finding, cut: set[int], again: list[int]) -> None:
+        """End the episode of a row, and add it to `cut`; if its next one must begin anew, add it to `again`."""
         batch, row = self._batch, finding.row
-        cut_before = bool(batch.truncated[row]) and row in self._cut
-        if row in again or (cut_before and not finding.first):
+        if row in again or (row in cut and not finding.first):
             return  # handled for another finding
         error = self._finder.error_of_row(finding, "")
         if self.note is not None:
@@ -295,19 +264,19 @@ class FiniteCheck(Decorator):
         reported = {**fault.as_info(row, int(batch.restarts[row])), "field": finding.name}
         if error.recording is not None:
             reported["recording"] = error.recording
-        if finding.first:
-            self._begin_again(finding, reported, again)
-        elif self._rolls and not (batch.terminated[row] or batch.truncated[row]):
-            self._end(row)
-            self._begin_again(finding, reported, again)
+        rolled = bool(batch.terminated[row] or batch.truncated[row])
+        if not finding.first:
+            cut.add(row)
+            self._end(row, rolled)
+        if finding.first or (self._rolls and not rolled):
+            self._begin_again(finding, reported)
+            again.append(row)
         else:
-            self._end(row)
             batch.mail.setdefault(row, Mail()).info["fault"] = reported
 
-    def _end(self, row: int) -> None:
+    def _end(self, row: int, rolled: bool) -> None:
         """Truncate the episode of a row, with the totals it had before this step."""
         batch = self._batch
-        rolled = bool(batch.terminated[row] or batch.truncated[row])
         end_episode(batch, row, self._kept)
         batch.episode_return[row], batch.episode_length[row] = self._totals[0][row], self._totals[1][row]
         if self._rolls and not rolled:
@@ -315,9 +284,8 @@ class FiniteCheck(Decorator):
                 column[row] = batch.info[name][row]
             mail = batch.mail.pop(row, None)
             batch.mail[row] = Mail(final_info=mail.info if mail is not None else {})
-        self._cut.add(row)
 
-    def _begin_again(self, finding: Finding, reported: dict[str, Any], again: list[int]) -> None:
+    def _begin_again(self, finding: Finding, reported: dict[str, Any]) -> None:
         """Begin the row's episode once more, unless that was tried often enough; what ended before is kept."""
         batch, row = self._batch, finding.row
         self._tries[row] = self._tries.get(row, 0) + 1
@@ -333,7 +301,6 @@ class FiniteCheck(Decorator):
                              for column in columns]  # fmt: skip
             record.final_info = None if mail is None else mail.final_info
         self._again[row] = record
-        again.append(row)
 
     def _reset_again(self, rows: list[int]) -> None:
         """Begin episodes of rows that are held once more; later the engine brings them again."""
@@ -341,7 +308,6 @@ class FiniteCheck(Decorator):
         self._held = self._held[~np.isin(self._held, rows)]
         for row in rows:
             batch.mail.pop(row, None)
-            batch.truncated[row] = batch.terminated[row] = False  # engines clear what they wrote themselves
             if row in self._options:
                 batch.options[row] = self._options[row]
         batch.op[rows] = Op.RESET
@@ -360,4 +326,3 @@ class FiniteCheck(Decorator):
             getattr(batch, name)[row] = value
         for column, value in record.finals:
             column[row] = value
-        self._cut.add(row)

@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 
 from vecenv._batch.layout import map_tree
-from vecenv._batch.leaf import brief
+from vecenv._util.checks import brief
 from vecenv._front.action_masks import action_masks
 from vecenv.errors import ConfigTypeError, InvalidAction
 

@@ -209,7 +209,7 @@ class AleEngine:
         index = np.array(rows)
         raw = np.concatenate(rewards).astype(np.float64)
         terminated, truncated = (np.concatenate(flag) for flag in flags)
-        done = terminated | truncated
+        ended = terminated | truncated
         row_infos = {name: np.concatenate([info[name] for info in infos]) for name in _INFOS}
         if batch.info.get("raw_reward") is not None:
             row_infos["raw_reward"] = raw
@@ -219,8 +219,8 @@ class AleEngine:
         batch.reward[index], batch.terminated[index], batch.truncated[index] = reward, terminated, truncated
         batch.episode_return[index] = batch.episode_return[index] * going_on + reward
         batch.episode_length[index] = batch.episode_length[index] * going_on + 1
-        rolled = done & (batch.op[index] == _ROLL)
-        batch.done[index] = done & ~rolled
+        rolled = ended & (batch.op[index] == _ROLL)
+        batch.done[index] = ended & ~rolled
         for row, frame in zip(rows, frames, strict=True):
             self._stacks.push(row, frame[0, 0])
         for name, column in row_infos.items():

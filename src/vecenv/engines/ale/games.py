@@ -81,7 +81,7 @@ class Games(NativeGames):
         self._watched: dict[int, None] = {}
         """Rows that a watcher waits for. Like `results` it may keep rows that are no longer begun."""
         self._tickets: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        self._fetched: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._watchers: list[threading.Thread] = []
 
     def step(self, rows: Sequence[int], actions: Sequence[int]) -> None:
@@ -102,7 +102,7 @@ class Games(NativeGames):
         resets = [row for row in rows if self.begun[row] is not None and row not in self._watched]
         if resets:
             self._watch(resets, min(len(resets), os.cpu_count() or 1))
-        direct = [row for row in reversed(rows) if row not in self._watched]  # when the last is done, so are the others
+        direct = [row for row in reversed(rows) if row not in self._watched]  # when the last has come, all others have
         natives = [self._natives[row] for row in direct]
         self.results.update(zip(direct, map(self._recv, natives), strict=True))
         while any(row not in self.results for row in rows):
@@ -112,7 +112,7 @@ class Games(NativeGames):
         """Wait for any of the rows that were begun."""
         running = [row for row in self.begun if row not in self.results]
         self._watch([row for row in running if row not in self._watched], len(running))
-        self._take(max(self._done.qsize(), 1))
+        self._take(max(self._fetched.qsize(), 1))
 
     def close(self) -> None:
         for _ in self._watchers:
@@ -129,7 +129,7 @@ class Games(NativeGames):
             self.results.pop(row, None)
 
     def _take(self, count: int) -> None:
-        self.results.update(map(queue.SimpleQueue.get, repeat(self._done, count)))
+        self.results.update(map(queue.SimpleQueue.get, repeat(self._fetched, count)))
 
     def _watch(self, rows: Sequence[int], watchers: int) -> None:
         """Have threads wait for these rows."""
@@ -143,7 +143,7 @@ class Games(NativeGames):
     def _wait_for_rows(self) -> None:
         while (row := self._tickets.get()) is not None:
             game, seed = self._natives[row], self.begun[row]
-            self._done.put((row, self._recv(game) if seed is None else self._reset(game, [0], [seed])))
+            self._fetched.put((row, self._recv(game) if seed is None else self._reset(game, [0], [seed])))
 
 
 _STRENGTHS: Any = repeat([1.0])

@@ -19,6 +19,7 @@ from vecenv._batch.seeding import NO_SEED
 from vecenv.engines import registry
 from vecenv.engines.facts import BatchFacts
 from vecenv.engines.native.threads import NativeThreads
+from vecenv.engines.pending import PendingRows
 from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedError
 from vecenv.kernel.backend import NativeCode, Precision, load_kernel
 from vecenv.kernel.language.define import Kernel, per_env
@@ -88,10 +89,8 @@ class CompiledEngine:
         self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, count)
         self._count = count
         self._rows: Rows = np.arange(count)
-        self._queue: Rows = self._rows[:0]
+        self._pending = PendingRows(count)
         self._native = self._compile()
-        self._finished = np.zeros(count, np.bool_)
-        """Rows that native code has run since they were sent."""
         self._columns = self._allocate(count)
         self._of_episodes = {
             name: column
@@ -117,25 +116,22 @@ class CompiledEngine:
     def send(self, rows: Rows) -> None:
         if self.batch.options:
             self._take_options(rows)
-        self._finished[rows] = False
-        self._queue = np.concatenate([self._queue, np.sort(rows)])
+        self._pending.finished[rows] = False  # `exchange_all` sets it for rows that were not sent
+        self._pending.open(rows)
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
-        chosen, left = self._queue[:count], self._queue[count:]
-        todo = np.ascontiguousarray(np.sort(chosen))
-        if not len(left):
-            chosen = todo
-        todo = todo[~self._finished[todo]]  # an interrupted call may have run some of them
-        if len(todo) == len(self._rows):
+        rows = self._pending.oldest(count)
+        todo = np.sort(rows[~self._pending.finished[rows]])  # an interrupted call may have run some of them
+        if len(todo) == self._count:
             self.exchange_all(0, 0, rotate=False)
         elif len(todo):
             self._run_some(todo)
-        self._queue = left
-        return chosen
+        self._pending.give_back(rows)
+        return rows
 
     def pending(self) -> Rows:
         self._native_threads.join()  # the front asks after an interrupt
-        return np.sort(self._queue)
+        return self._pending.rows()
 
     def close(self, timeout: float = 5.0) -> None:
         self._native_threads.close()
@@ -145,11 +141,11 @@ class CompiledEngine:
         """Whether `exchange_all` looks at the actions itself before it runs anything; several threads cannot."""
         return not self._tuner.together
 
-    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
-        """Run every row at once: `alive` where an episode goes on, `done` where the last op ended one.
+    def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
+        """Run every row at once: `alive` where an episode goes on, `over` where it is over.
 
         Args:
-            alive, done: ops.
+            alive, over: ops.
             rotate: observations go to the next of BUFFERS buffers, and `batch.obs` is that one.
 
         Returns:
@@ -157,9 +153,9 @@ class CompiledEngine:
         """
         if rotate:
             self._rotate(1)
-        if self._planned != (alive, done):
-            self._planned = alive, done
-            self._whole[4:] = alive, done, 1, alive != 0
+        if self._planned != (alive, over):
+            self._planned = alive, over
+            self._whole[4:] = alive, over, 1, alive != 0
         started = _clock()
         if self._tuner.together:
             ended = self._together(self._calls, self._whole, self._tables)
@@ -233,14 +229,14 @@ class CompiledEngine:
             column[rows] = columns[name]
 
     def rollout(
-        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+        self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
     ) -> dict[str, np.ndarray]:
         """Run all rows `steps` times in one native call.
 
         Args:
             actions: columns with a leading axis of time, None with a policy.
             steps: number of steps.
-            alive, done: ops.
+            alive, over: ops.
             policy: chooses the actions from the observations.
 
         Returns:
@@ -262,7 +258,7 @@ class CompiledEngine:
             for table in tables:
                 table[2 * number : 2 * number + 2] = layers.ctypes.data, layers.strides[0]
         calls = [code.caller() for _ in range(self.threads)] if policy is not None else self._calls
-        orders = np.array([tables[0].ctypes.data, 0, 0, count, alive, done, steps, 0], np.int64)
+        orders = np.array([tables[0].ctypes.data, 0, 0, count, alive, over, steps, 0], np.int64)
         started = _clock()
         calls = [_or_raise(call) for call in calls]
         try:
@@ -404,8 +400,8 @@ class CompiledEngine:
             "REWARD": batch.reward,
             "TERMINATED": batch.terminated,
             "TRUNCATED": batch.truncated,
-            "ENDED": batch.done,
-            "FINISHED": self._finished,
+            "DONE": batch.done,
+            "FINISHED": self._pending.finished,
             "RETURN": batch.episode_return,
             "LENGTH": batch.episode_length,
         }

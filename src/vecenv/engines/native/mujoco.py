@@ -44,18 +44,18 @@ class MujocoEngine(CompiledEngine):
         self._tuner.together, self._tuner.trying = threads > 1, False
         self._diverged = self._columns["S_diverged"]
 
-    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
+    def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         """Run every row at once."""
-        ended = super().exchange_all(alive, done, rotate)
+        ended = super().exchange_all(alive, over, rotate)
         if self._diverged.any():
             self._report()
         return ended
 
     def rollout(
-        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+        self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
     ) -> dict[str, np.ndarray]:
         """Run all rows `steps` times in one native call."""
-        out = super().rollout(actions, steps, alive, done, policy)
+        out = super().rollout(actions, steps, alive, over, policy)
         if self._diverged.any():
             self._report()
             self.batch.mail.clear()  # a rollout has no place for it

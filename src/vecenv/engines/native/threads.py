@@ -12,7 +12,7 @@ NativeCall = Callable[[int, int], int]
 """Runs rows start ... stop - 1 and returns a count; it releases the GIL."""
 
 CHUNKS_EACH = 4
-"""Parts per thread: a thread that is done takes the next part, so that uneven rows are balanced."""
+"""Parts per thread: a thread that has finished one takes the next part, so that uneven rows are balanced."""
 
 
 class NativeThreads:
@@ -89,12 +89,12 @@ class _Helper:
     """One thread and the two locks by which it is woken and waited for.
 
     An interrupt may come between any two lines of the caller. So the locks only wake the thread; `_begun` and
-    `_finished` record what was begun and what is done, and waking the thread twice does no harm.
+    `_finished` record what was begun and what is finished, and waking the thread twice does no harm.
     """
 
     def __init__(self) -> None:
-        self._go, self._done = threading.Lock(), threading.Lock()
-        self._go.acquire()
+        self._wake, self._finish = threading.Lock(), threading.Lock()
+        self._wake.acquire()
         self._work: Callable[[], None] | None = None
         self._begun: Callable[[], None] | None = None
         self._finished: Callable[[], None] | None = None
@@ -104,22 +104,22 @@ class _Helper:
 
     @property
     def busy(self) -> bool:
-        """Whether it has work that is not done."""
+        """Whether it has unfinished work."""
         return self._finished is not self._begun
 
     def begin(self, work: Callable[[], None]) -> None:
-        self._done.acquire(blocking=False)
+        self._finish.acquire(blocking=False)
         self._error = None
         self._work = work
         self._begun = work
-        _unlock(self._go)
+        _unlock(self._wake)
 
     def wait(self) -> None:
-        """Wait until it is done."""
+        """Wait until its work is finished."""
         while self.busy:
             if self._work is not None:  # not taken yet; perhaps `begin` did not come as far as to wake it
-                _unlock(self._go)
-            self._done.acquire()
+                _unlock(self._wake)
+            self._finish.acquire()
 
     def check(self) -> None:
         """Raise what its work raised."""
@@ -129,12 +129,12 @@ class _Helper:
 
     def end(self) -> None:
         self._work = _end
-        _unlock(self._go)
+        _unlock(self._wake)
         self._thread.join(1.0)
 
     def _loop(self) -> None:
         while True:
-            self._go.acquire()
+            self._wake.acquire()
             work, self._work = self._work, None
             if work is _end:
                 return
@@ -145,7 +145,7 @@ class _Helper:
             except BaseException as error:
                 self._error = error
             self._finished = work
-            _unlock(self._done)
+            _unlock(self._finish)
 
 
 def _end() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from vecenv._batch.batch import Rows
 from vecenv.engines.pending import PendingRows
-from vecenv.engines.process.shared import DONE
+from vecenv.engines.process.shared import FINISHED
 
 Part: TypeAlias = tuple[int, Any, int]
 """Rows of one worker: its number, an index of the rows, and how many they are."""
@@ -33,9 +33,9 @@ class WorkerRequests:
     """What one worker was asked for.
 
     Attributes:
-        words: its control words; DONE counts the rows it has answered since it was started.
+        words: its control words; FINISHED counts the rows it has answered since it was started.
         generation: how often it was started.
-        target: value of DONE once every row that it was asked for is finished.
+        target: value of FINISHED once every row that it was asked for is finished.
     """
 
     start: int
@@ -105,7 +105,7 @@ class Ledger(PendingRows):
     def all_finished(self) -> bool:
         """Whether every row that a worker was asked for is finished."""
         for account in self.accounts:  # noqa: SIM110  # a generator would cost more than all the rest
-            if account.words[DONE] != account.target:
+            if account.words[FINISHED] != account.target:
                 return False
         return True
 
@@ -117,7 +117,7 @@ class Ledger(PendingRows):
             rows = self.oldest(count)
             return lambda: bool((self.answers[rows] == self.requests[rows]).all())
         accounts, missing = self.accounts, count - self.count
-        return lambda: sum(account.words[DONE] - account.target for account in accounts) >= missing
+        return lambda: sum(account.words[FINISHED] - account.target for account in accounts) >= missing
 
     def are_finished(self) -> np.ndarray:
         """Which rows are pending and finished, as a mask."""
@@ -125,7 +125,7 @@ class Ledger(PendingRows):
 
     def first_unanswered(self) -> int | None:
         """The first worker that has not answered everything."""
-        return next((part for part, account in self._numbered() if account.words[DONE] != account.target), None)
+        return next((part for part, account in self._numbered() if account.words[FINISHED] != account.target), None)
 
     def open_row(self, part: int) -> int:
         """The first row that a worker was asked for and has not answered; its first row if there is none."""
@@ -146,7 +146,7 @@ class Ledger(PendingRows):
         mine, count = account.rows, len(self.pending_of(part))
         self.sent_at[mine] = 0
         self.count -= count
-        account.target = account.words[DONE]
+        account.target = account.words[FINISHED]
 
     def renew(self, part: int) -> Rows:
         """Ask the successor of a dead worker, before it is started, for the pending rows of its predecessor.
@@ -161,7 +161,7 @@ class Ledger(PendingRows):
         mine, generation, rows = account.rows, account.generation + 1, self.pending_of(part)
         count = len(rows)
         account.generation = generation
-        account.words[DONE] = 0
+        account.words[FINISHED] = 0
         account.target = count
         self.answers[mine] = self.requests[mine]  # it is asked for nothing else
         self.requests[rows] = generation << _GENERATION_SHIFT | self.sequence
@@ -188,4 +188,4 @@ class WorkerLedger:
     def answer(self, index: Any, count: int) -> None:
         """These rows are finished: their columns are written, their mail is sent."""
         self._answers[index] = self.requests[index]
-        self._words[DONE] += count
+        self._words[FINISHED] += count

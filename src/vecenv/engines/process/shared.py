@@ -23,7 +23,7 @@ _WORDS = 16
 """Words of 8 bytes per worker and side: two cache lines."""
 RINGS, MESSAGES, WAITING, EAGER = range(4)
 """Words of the parent: wake-ups, messages sent, whether it sleeps in poll(), whether it wants rows one by one."""
-DONE, MAILS, PARKED, CLOSING = range(4)
+FINISHED, MAILS, PARKED, CLOSING = range(4)
 """Words of a worker: rows finished since it started, messages sent, whether it sleeps, whether it closes its envs."""
 
 _ORDERED_STORES = platform.machine().lower() in {"x86_64", "amd64", "i686", "i386"}

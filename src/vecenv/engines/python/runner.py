@@ -86,8 +86,6 @@ class RowRunner(EnvCalls):
         """When the exchange that is running began, by `_clock`."""
         self._end_after: list[int] = []
         """Rows whose episode ends with the exchange that is running."""
-        self._flagged = True
-        """Whether any flag may be True and must be cleared first: at the beginning a dead worker may have left some."""
         self._resets: list[int] = []
         """Rows of that exchange that began an episode."""
         self._absent: list[int] = []
@@ -135,8 +133,8 @@ class RowRunner(EnvCalls):
         times = None if self._ran // len(self.envs) % _SAMPLED else [started]
         self._exchanges += 1
         self._ran += len(rows)
-        if self._flagged:
-            self._clear_totals(rows, index)
+        if 1 in self._terminated.tobytes() or 1 in self._truncated.tobytes():
+            self._clear_ended(rows, index)
         self._step_all(rows, index, times)
         self._noting = True
         if self._watched:
@@ -150,11 +148,13 @@ class RowRunner(EnvCalls):
             interrupt, self._interrupt = self._interrupt, None
             raise interrupt
 
-    def _clear_totals(self, rows: Sequence[int], index: Any) -> None:
-        """Start the totals of those rows anew whose last op ended an episode."""
+    def _clear_ended(self, rows: Sequence[int], index: Any) -> None:
+        """Clear the flags and totals of those rows whose last op ended an episode."""
         ended = self.batch.terminated[index] | self.batch.truncated[index]
         for place in ended.nonzero()[0].tolist():
-            self._returns[rows[place]], self._lengths[rows[place]] = 0.0, 0
+            row = rows[place]
+            self._returns[row], self._lengths[row] = 0.0, 0
+            self._terminated[row] = self._truncated[row] = self._done[row] = False
 
     def _step_all(self, rows: Sequence[int], index: Any, times: list[int] | None) -> None:
         """Step or reset each row. Observations and rewards are gathered; flags and infos are put aside.
@@ -208,9 +208,6 @@ class RowRunner(EnvCalls):
         batch, present, where = self.batch, rows, index
         if self._absent:
             present = where = [row for row in rows if row not in self._absent]
-        if self._flagged:
-            batch.terminated[where] = batch.truncated[where] = batch.done[where] = False
-            self._flagged = len(present) < len(self.envs)
         if self._keeps:
             self._kept = [column.copy() for column in batch.obs]
         if len(present) < _FEW or not self._note_rewards(where) or not self._write_all_obs(where, self._obs):
@@ -262,7 +259,6 @@ class RowRunner(EnvCalls):
 
     def _end(self, row: int, obs: Any, terminated: bool, truncated: bool) -> None:
         """An episode ended. If the row is to roll, keep what ended it and begin the next one."""
-        self._flagged = True
         self._terminated[row], self._truncated[row] = terminated, truncated
         self._end_after.append(row)
         if self._ops[row] != _ROLL:
@@ -335,7 +331,6 @@ class RowRunner(EnvCalls):
             self.batch.mail[row] = Mail(fault=replace(self._fault(row, error), rows=everyone))
         self._obs, self._gained, self._unusual = [], [], []
         self._resets, self._absent, self._end_after = [], [], []
-        self._flagged = True
         self.finished[list(rows)] = True
         self._running, self._interrupt = (), None
 
@@ -423,7 +418,6 @@ class RowRunner(EnvCalls):
             self._rebuild(row)
         seed_restart(batch, row, self._named + row)
         if not ended_before:
-            self._flagged = True
             end_episode(batch, row)
         if op == _STEP:
             return {}

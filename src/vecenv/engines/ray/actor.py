@@ -294,10 +294,6 @@ class RestartedEngine:
         self._lost = dict.fromkeys(range(len(self.batch)), last_seen.fault)
         self._reporting: dict[int, tuple[int, Fault, float, int]] = {}
         """Rows of this exchange that were lost: op, why, return and length of the episode."""
-        self._reported: set[int] = set()
-        """Rows whose flags were written here."""
-        self._shown: list[int] = []
-        """Rows that show the totals of an ended episode while the next one has begun."""
         self._pending = PendingRows(len(self.batch))
         self._last_obs = last_seen.seen.obs
         for name, column in last_seen.seen.kept.items():
@@ -306,17 +302,11 @@ class RestartedEngine:
             column[...] = seen
 
     def send(self, rows: Rows) -> None:
-        batch = self.batch
-        self.settle()
-        listed = rows.tolist()
-        reported = list(self._reported.intersection(listed))
-        batch.terminated[reported] = batch.truncated[reported] = False  # the engine clears only flags that it has set
-        self._reported.difference_update(reported)
-        for row in listed if self._lost else ():
+        for row in rows.tolist() if self._lost else ():
             if row in self._lost:
                 self._begin(row, self._lost.pop(row))
         self._pending.open(rows)
-        inner = rows[batch.op[rows] != Op.IDLE]
+        inner = rows[self.batch.op[rows] != Op.IDLE]
         if len(inner):
             self.engine.send(inner)
 
@@ -338,11 +328,6 @@ class RestartedEngine:
     def pending(self) -> Rows:
         return self._pending.rows()
 
-    def settle(self) -> None:
-        """Clear the totals of ended episodes that are shown while the next ones have begun."""
-        self.batch.episode_return[self._shown], self.batch.episode_length[self._shown] = 0.0, 0
-        self._shown = []
-
     def call(self, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
         return self.engine.call(name, args, kwargs, timeout)
 
@@ -354,7 +339,9 @@ class RestartedEngine:
 
     def _begin(self, row: int, fault: Fault) -> None:
         batch, op = self.batch, int(self.batch.op[row])
-        self._reporting[row] = op, fault, float(batch.episode_return[row]), int(batch.episode_length[row])
+        going_on = not (batch.terminated[row] or batch.truncated[row])  # else the totals are of the episode before
+        total, length = float(batch.episode_return[row]), int(batch.episode_length[row])
+        self._reporting[row] = op, fault, total * going_on, length * going_on
         seed_restart(batch, row, self._first + row)
         batch.op[row] = Op.IDLE if op == Op.STEP else Op.RESET
 
@@ -365,7 +352,5 @@ class RestartedEngine:
         another = fault.error is not None and fault.error.row not in (None, self._first + row)
         report_restart(batch, row, self._first + row, replace(fault, another=another), mail.info)
         end_episode(batch, row, self._last_obs)
-        self._reported.add(row)
         if op == Op.ROLL:
             batch.episode_return[row], batch.episode_length[row] = total, length
-            self._shown.append(row)

@@ -35,7 +35,7 @@ class OpenRequest:
 
 
 class RayEngine:
-    """Actors with a local engine each. An actor answers when all rows of one `send` are done.
+    """Actors with a local engine each. An actor answers when all rows of one `send` are finished.
 
     Args:
         build: of rows start ... stop - 1: a picklable function that builds their engine.

@@ -202,8 +202,8 @@ def _close_envs(ray: Any, actors: list[RemoteActor], timeout: float) -> list[str
     complaints: list[str] = []
     leaving = {actor.handle.close.remote(): actor for actor in actors if actor.error is None and actor.place}
     if leaving:
-        done, late = ray.wait(list(leaving), num_returns=len(leaving), timeout=timeout)
-        for reference in done:
+        closed, late = ray.wait(list(leaving), num_returns=len(leaving), timeout=timeout)
+        for reference in closed:
             with contextlib.suppress(Exception):
                 complaints += ray.get(reference) or []
         complaints += [f"{leaving[each].name} did not close within {timeout} s and was killed" for each in late]

@@ -99,12 +99,12 @@ class Recorder(Decorator):
         self._note_received(rows)
         return rows
 
-    def exchange_all(self, alive: int, done: int, rotate: bool) -> int:
+    def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         """As of engines."""
         everyone = self._everyone
         self._note_actions(everyone, whole=True, ops=None)
         try:
-            ended = self.inner.exchange_all(alive, done, rotate)
+            ended = self.inner.exchange_all(alive, over, rotate)
         except EnvError as error:
             self.failed(error)
             raise
@@ -120,11 +120,11 @@ class Recorder(Decorator):
         self._note_states(rows)
 
     def rollout(
-        self, actions: Columns | None, steps: int, alive: int, done: int, policy: Callable[..., Any] | None
+        self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
     ) -> dict[str, np.ndarray]:
         """As of engines; its steps are not recorded, so recordings begin with the states after it."""
         try:
-            out = self.inner.rollout(actions, steps, alive, done, policy)
+            out = self.inner.rollout(actions, steps, alive, over, policy)
         except NotFiniteError:  # all rows have moved on
             self._note_states(self._everyone)
             raise

@@ -64,7 +64,7 @@ def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
         fixed("FALLBACK", np.int64),
         fixed("RNG", np.uint64, (RNG_WORDS,)),
         fixed("ELAPSED", np.int64),
-        fixed("ENDED", np.bool_),
+        fixed("DONE", np.bool_),
         fixed("FINISHED", np.bool_),
         fixed("OVERRIDE", np.uint8),
         fixed("TODO", np.bool_),
@@ -116,7 +116,7 @@ def fill_table(table: np.ndarray, slots: list[Slot], columns: Mapping[str, np.nd
     table[-1] = 2**62 if limit is None else limit
 
 
-ORDERS = ("table", "rows", "start", "stop", "alive", "done", "steps", "check")
+ORDERS = ("table", "rows", "start", "stop", "alive", "over", "steps", "check")
 """The words that a call of native code reads: addresses of the table and of a list of rows (0: a range), the first row
-and the row after the last, the ops where an episode goes on and where it ended (0: the column of ops says), how many
+and the row after the last, the ops where an episode goes on and where it is over (0: the column of ops says), how many
 steps, and whether to check the actions first."""

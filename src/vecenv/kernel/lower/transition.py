@@ -1,8 +1,8 @@
 """What an op does to a row, written once: RESET begins an episode, STEP steps, ROLL steps and begins the next episode.
 
 The statements are plain Python over one row. Names in capitals are columns (see `columns.py`) or `CONSTANTS`. `alive`
-and `done` are the ops that the caller plans for rows whose episode goes on and for rows whose episode ended (0: column
-OP says what to do), `limit` is the time limit, and `count` is the number of episodes that ended, which the caller gets.
+and `over` are the ops that the caller plans for rows whose episode goes on and for rows where it is over (0: column OP
+says what to do), `limit` is the time limit, and `count` is the number of episodes that ended, which the caller gets.
 The backend writes these calls:
 
     step()                      the kernel's step: reward, terminated, truncated. Only what it did where `stepped` may
@@ -57,12 +57,12 @@ class Phase:
 
 PLAN = Phase("""
 if alive:
-    OP = done if ENDED else alive
+    OP = over if DONE else alive
 """)
 STEP = Phase("""
 op = OP
 stepped = op > RESET
-was = ENDED | (ELAPSED == 0)
+was = DONE | (ELAPSED == 0)
 elapsed = ELAPSED + 1
 reward, terminated, truncated = step()
 reward = reward if stepped else 0.0
@@ -75,7 +75,7 @@ LENGTH = (1 if stepped else 0) + (LENGTH if stepped and not was else 0)
 REWARD = reward
 TERMINATED = terminated
 TRUNCATED = truncated
-ENDED = ended & (op != ROLL)
+DONE = ended & (op != ROLL)
 TODO = (not stepped) | ((op == ROLL) & ended)
 count += 1 if ended else 0
 """)

@@ -63,7 +63,7 @@ class Driver:
         self.lines += ["    " * depth + line for line in lines]
 
     def _head(self) -> None:
-        self._add(0, "def block(T, lo, hi, t, alive, done):")
+        self._add(0, "def block(T, lo, hi, t, alive, over):")
         self._add(1, "n = hi - lo", "count = 0", f"limit = T[{table_size(self.slots) - 1}]")
         extra = 2 * len(self.slots)
         for number, slot in enumerate(self.slots):
@@ -264,21 +264,21 @@ def run(orders):
     start = ORDERS[2]
     stop = ORDERS[3]
     alive = ORDERS[4]
-    done = ORDERS[5]
+    over = ORDERS[5]
     steps = ORDERS[6]
     count = 0
     if rows:
         R = column_int64_1(rows, (stop,))
         for k in range(start, stop):
             for t in range(steps):
-                count += block(T, R[k], R[k] + 1, t, alive, done)
+                count += block(T, R[k], R[k] + 1, t, alive, over)
         return count
     if ORDERS[7] and wrong(T, start, stop, 0):
         return -1
     for lo in range(start, stop, {block}):
         hi = min(lo + {block}, stop)
         for t in range(steps):
-            ended = block(T, lo, hi, t, alive, done)
+            ended = block(T, lo, hi, t, alive, over)
             if ended < 0:
                 return ended
             count += ended
