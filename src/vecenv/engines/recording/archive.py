@@ -7,16 +7,14 @@ arrays) and `0.npy`, `1.npy`, ...
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
-import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from vecenv._util.files import new_file, write_archive
+from vecenv._util.files import Archive, new_file, parsed, write_archive
 from vecenv.engines.recording.values import KINDS
 from vecenv.errors import UnsafeFile
 
@@ -47,59 +45,36 @@ def read(path: Path, name: str, version: int) -> tuple[Any, list[np.ndarray]]:
         UnsafeFile: it is another format or version, is damaged, or holds what ours never do.
     """
     with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        data = file.read(min(size, _LARGEST))  # as many bytes are taken as are asked for
-    if size > _LARGEST:
-        raise UnsafeFile(f"{path} has more than {_LARGEST:,} bytes, ours never have; nothing was loaded")
-    try:
-        return _read(data, name, version)
-    except UnsafeFile as error:
-        raise UnsafeFile(f"{path}: {error}; nothing was loaded") from None
-    except Exception as error:  # a file can be wrong in any way
-        raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error!s:.200}); nothing was loaded") from error
+        try:
+            return _read(file, name, version)
+        except UnsafeFile as error:
+            raise UnsafeFile(f"{path}: {error}; nothing was loaded") from None
+        except Exception as error:  # a file can be wrong in any way
+            reason = f"{type(error).__name__}: {error!s:.200}"
+            raise UnsafeFile(f"{path} is damaged ({reason}); nothing was loaded") from error
 
 
-def _read(data: bytes, name: str, version: int) -> tuple[Any, list[np.ndarray]]:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        entries = archive.infolist()
-        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-            raise UnsafeFile("the archive is compressed, ours never are")
-        if sum(entry.file_size for entry in entries) > len(data):
-            raise UnsafeFile("the entries of the archive are larger than the file")
-        if sorted(entry.filename for entry in entries) != sorted([_HEADER, *_names(len(entries) - 1)]):
-            raise UnsafeFile(f"its entries are {[entry.filename for entry in entries]!r:.200}, that is not ours")
-        header = json.loads(archive.read(_HEADER))
+def _read(file: IO[bytes], name: str, version: int) -> tuple[Any, list[np.ndarray]]:
+    if os.fstat(file.fileno()).st_size > _LARGEST:
+        raise UnsafeFile(f"it has more than {_LARGEST:,} bytes, ours never have")
+    with Archive(file) as archive:
+        entries = [f"{place}.npy" for place in range(len(archive.names) - 1)]
+        if sorted(archive.names) != sorted([_HEADER, *entries]):
+            raise UnsafeFile(f"its entries are {archive.names!r:.200}, that is not ours")
+        header = parsed(archive.read(_HEADER))
         if not isinstance(header, dict) or header.get("format") != name:
             raise UnsafeFile(f"it is no {name}")
         if header.get("version") != version:
             known = f"this vecenv reads version {version}"
             raise UnsafeFile(f"it has version {header.get('version')!r:.20} of the format, {known}; update vecenv")
-        arrays = [_array(archive.read(entry)) for entry in _names(len(entries) - 1)]
+        arrays = [archive.array(entry) for entry in entries]
+    for array in arrays:
+        if array.dtype.kind not in KINDS:
+            raise UnsafeFile(f"an array has the dtype {array.dtype!s:.60}, ours are plain numbers")
     body = header["contents"]
     if type(body) is not str or header["sha256"] != _digest(body, arrays):
         raise UnsafeFile("its contents are not those it was written with")
     return json.loads(body), arrays
-
-
-def _names(count: int) -> list[str]:
-    return [f"{place}.npy" for place in range(count)]
-
-
-def _array(data: bytes) -> np.ndarray:
-    """One array. Its header is believed only if it agrees with the bytes that are there."""
-    file = io.BytesIO(data)
-    if np.lib.format.read_magic(file) != (1, 0):
-        raise UnsafeFile("an array has a header that ours never have")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    if dtype.kind not in KINDS or fortran:
-        raise UnsafeFile(f"an array has the dtype {dtype!s:.60}, ours are plain numbers")
-    count = 1
-    for length in shape:
-        count *= length
-    rest = data[file.tell() :]
-    if any(length < 0 for length in shape) or count * dtype.itemsize != len(rest):
-        raise UnsafeFile(f"an array of shape {shape} and dtype {dtype} has {len(rest)} bytes")
-    return np.frombuffer(rest, dtype).reshape(shape).copy()
 
 
 def _digest(body: str, arrays: list[np.ndarray]) -> str:
