@@ -17,10 +17,10 @@ from vecenv.engines.ray.actor import LastSeen, RestartedEngine, Seen
 COUNT = 3
 
 
-def built(engine: str) -> Any:
-    """An engine of CartPoles."""
+def built(engine: str) -> vecenv.VectorEnv:
+    """CartPoles; whoever holds them holds their engine open."""
     env: Any = "CartPole-v1" if engine == "compiled" else [partial(gymnasium.make, "CartPole-v1")] * COUNT
-    return vecenv.make(env, COUNT, engine=engine, check_finite="off").engine
+    return vecenv.make(env, COUNT, engine=engine, check_finite="off")
 
 
 def run(engine: Any, op: Op) -> Any:
@@ -33,19 +33,19 @@ def run(engine: Any, op: Op) -> Any:
 
 @pytest.mark.parametrize("engine", ["sync", "thread", "compiled"])
 def test_totals_of_a_lost_episode_are_shown_once_and_then_begin_at_zero(engine: str) -> None:
-    first, second = built(engine), built(engine)
-    first.batch.seed[:] = range(COUNT)
-    run(first, Op.RESET)
+    before, after = built(engine), built(engine)
+    before.engine.batch.seed[:] = range(COUNT)
+    run(before.engine, Op.RESET)
     for _ in range(4):
-        run(first, Op.ROLL)
-    seen = Seen.of(first.batch)
+        run(before.engine, Op.ROLL)
+    seen = Seen.of(before.engine.batch)
     seen.kept["truncated"][1] = True  # the last step ended an episode, and the next one is lost before its first step
-    first.close()
-    restarted = RestartedEngine(second, LastSeen(Fault.of(RuntimeError("lost"), "step"), seen), 0)
+    restarted = RestartedEngine(after.engine, LastSeen(Fault.of(RuntimeError("lost"), "step"), seen), 0)
     batch = run(restarted, Op.ROLL)
     assert batch.truncated.all()
     assert batch.episode_length.tolist() == batch.episode_return.tolist() == [4, 0, 4]
     batch = run(restarted, Op.ROLL)
     assert not batch.truncated.any()
     assert batch.episode_length.tolist() == batch.episode_return.tolist() == [1, 1, 1]
-    restarted.close()
+    before.close()
+    after.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,10 @@ from vecenv.errors import (
     SpaceError,
     UnknownRow,
 )
+
+_READY, _SEEN, _FAILED = 1, 2, 4
+"""Bits of the state of a row: it may be stepped; it has an observation; it failed and was not reset since."""
+_DELIVERED, _NOT_READY = _READY | _SEEN, 0xFF - _READY
 
 
 class CallOrder:
@@ -37,14 +40,11 @@ class CallOrder:
 
     def __init__(self, count: int, pending: Callable[[], Rows], *, lenient: bool = False) -> None:
         self.all_rows: Rows = np.arange(count)
-        self.ready = np.zeros(count, np.bool_)
+        self._states = np.zeros(count, np.uint8)
+        """Of each row: READY, SEEN and FAILED bits."""
         self._pending = pending
         self._lenient = lenient
         """The envs themselves raise if they are stepped before their first reset."""
-        self.lost = np.zeros(count, np.bool_)
-        """Rows that failed and were not reset since."""
-        self.seen = np.zeros(count, np.bool_)
-        """Rows that have an observation."""
         self.pending_count = 0
         """How many rows are pending: every step asks for that, and asking the engine takes longer."""
         self.pending_call = ""
@@ -52,12 +52,21 @@ class CallOrder:
         """An error left results undelivered: the next full reset may discard them."""
         self.closed = False
         self._all_ready = False
+        """Whether all rows are ready: every step asks for that too."""
+        self._unmarked = False
+        """All rows were sent and still have the bit READY. Most often they are received at once, and keep it."""
         self._pid = os.getpid()
         self.survives_fork = False
         """A child may go on with its copy: nothing is shared with the parent."""
         self.inside: int | None = None
         """The thread inside. Where a public call ends this is set to None by a plain assignment: if a method did it, a
         signal handler could raise before the method has begun."""
+
+    @property
+    def ready(self) -> np.ndarray:
+        """Which rows may be stepped, as a mask."""
+        self._mark()
+        return self._states & _READY > 0
 
     def enter(self, call: str) -> None:
         """Begin a public call. It ends with `inside = None`, see there."""
@@ -100,11 +109,12 @@ class CallOrder:
         if rows is None:
             self.check_idle(call)
             rows = self.all_rows
-        unready = rows[~self.ready[rows]]
+        self._mark()
+        unready = rows[self._states[rows] & _READY == 0]
         busy = unready[np.isin(unready, self._pending())] if len(unready) and self.pending_count else unready[:0]
         if len(busy):
             raise PendingError(f"envs {_some(busy)} are still running; recv() them first", self.pending_call)
-        stale = unready[self.lost[unready]] if self._lenient else unready
+        stale = unready[self._states[unready] & _FAILED > 0] if self._lenient else unready
         if len(stale):
             raise NotResetError(
                 f"envs {_some(stale)} need a reset before {call}(); call reset(), or "
@@ -145,9 +155,9 @@ class CallOrder:
 
     def check_first_reset(self, rows: Rows) -> None:
         """Raise unless the envs that are not in `rows` have an observation to show."""
-        if len(rows) == len(self.seen):
+        if len(rows) == len(self.all_rows):
             return
-        unseen = np.setdiff1d(self.all_rows[~self.seen], rows)
+        unseen = np.setdiff1d(self.all_rows[self._states & _SEEN == 0], rows)
         if len(unseen):
             raise NotResetError(f"envs {_some(unseen)} were never reset; the first reset must include them")
 
@@ -155,7 +165,11 @@ class CallOrder:
         """These rows were sent: the engine owns them."""
         if self.broken and not self.pending_count:
             self.broken = False  # what was left behind has been delivered
-        self.ready[self._index(rows)] = self._all_ready = False
+        if self._all_ready and len(rows) == len(self._states):
+            self._unmarked = True
+        else:
+            self._states[rows] &= _NOT_READY
+        self._all_ready = False
         self.pending_count += len(rows)
         self.pending_call = call
 
@@ -166,43 +180,49 @@ class CallOrder:
             undelivered: rows that were received, but whose results the user did not get. They need a reset, like rows
                 that are neither pending nor received.
         """
+        self._mark()
         pending = self._pending()
-        self.ready[pending] = False
+        self._states[pending] &= _NOT_READY
         if undelivered is not None:
-            self.ready[undelivered] = False
+            self._states[undelivered] &= _NOT_READY
         self._all_ready = bool(self.ready.all())
         self.pending_count = len(pending)
         self.broken = self.pending_count > 0
 
     def failed(self, rows: Rows) -> None:
         """These rows failed: they are no longer pending and need a reset."""
+        self._mark()
         self.pending_count = len(self._pending())
-        self.ready[rows] = self._all_ready = False
-        self.lost[rows] = True
+        self._states[rows] = self._states[rows] & _SEEN | _FAILED
+        self._all_ready = False
 
     def received(self, rows: Rows) -> None:
         """These rows were received: the front owns them, and they may be stepped."""
-        index = self._index(rows)
         self.pending_count -= len(rows)
         self.broken = self.broken and self.pending_count > 0
-        self.ready[index] = self.seen[index] = True
-        self.lost[index] = False
-        self._all_ready = len(rows) == len(self.ready) or bool(self.ready.all())
+        if self._unmarked and len(rows) == len(self._states):
+            self._unmarked, self._all_ready = False, True
+            return
+        self._mark()
+        self._states[rows] = _DELIVERED
+        self._all_ready = bool(self.ready.all())
 
     def discarded(self, rows: Rows) -> None:
         """These rows, the last ones that were pending, were received and thrown away. They need a reset."""
-        self.seen[rows] = True
+        self._mark()
+        self._states[rows] |= _SEEN
         self.pending_count, self.broken = 0, False
 
     def replaced(self, rows: Rows, ready: np.ndarray) -> None:
         """The states of these rows were replaced; `ready` says which of the new states may be stepped."""
-        self.ready[rows] = self.seen[rows] = ready
-        self.lost[rows] = False
+        self._states[rows] = np.where(ready, _DELIVERED, 0)
         self._all_ready = bool(self.ready.all())
 
-    def _index(self, rows: Rows) -> Any:
-        """A slice where possible: it is much faster than an array of indices."""
-        return slice(None) if len(rows) == len(self.ready) else rows
+    def _mark(self) -> None:
+        """Remove the bit READY where that was put off."""
+        if self._unmarked:
+            self._states.fill(_SEEN)
+            self._unmarked = False
 
 
 def _some(rows: Rows) -> str:

@@ -107,7 +107,7 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
             InvalidAction: before anything is sent; nothing has changed.
             EnvError: an env failed. The results of the others wait for `recv()`; `reset()` discards them.
         """
-        # The block of `_run` once more: a call less in every step.
+        # The block of `_run` once more: by `_run`, a step of one compiled CartPole takes 6.7 us instead of 6.2.
         order = self._call_order
         order.enter("step")
         try:

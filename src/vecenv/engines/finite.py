@@ -84,7 +84,6 @@ class FiniteCheck(Decorator):
     # --- the seam ----------------------------------------------------------------------------------------------------
 
     def send(self, rows: Rows) -> None:
-        """As of engines."""
         if self._truncates:
             self._before(rows)
         self.inner.send(rows)
@@ -92,7 +91,10 @@ class FiniteCheck(Decorator):
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         """As of engines; NotFiniteError leaves the other rows pending, as every EnvError does."""
         while True:
-            rows, rest = self._gather(count, timeout)
+            if len(self._held):
+                rows, rest = self._gather(count, timeout)
+            else:
+                rows, rest = self._from_engine(count, timeout), _NO_ROWS
             unsent = [row for row in rows.tolist() if row in self._again] if self._again else []
             if unsent:  # an error or an interrupt came in between
                 self._reset_again(unsent)
@@ -114,7 +116,6 @@ class FiniteCheck(Decorator):
         return np.union1d(pending, self._held) if len(self._held) else pending
 
     def discard(self) -> None:
-        """See `Decorator`."""
         super().discard()
         self._held = _NO_ROWS
 
@@ -159,7 +160,6 @@ class FiniteCheck(Decorator):
         return out
 
     def redecorator(self) -> Callable[[Engine], Engine]:
-        """See `Decorator`."""
         return functools.partial(FiniteCheck, given=self.policies, rolls=self._rolls)
 
     # --- sending -----------------------------------------------------------------------------------------------------
@@ -196,9 +196,6 @@ class FiniteCheck(Decorator):
     def _gather(self, count: int, timeout: float | None) -> tuple[Rows, Rows]:
         """`count` rows, those that are held first; and the held rows beyond them."""
         held = self._held
-        if not len(held):
-            rows = self._from_engine(count, timeout)
-            return rows, _NO_ROWS
         everything = count == len(self.pending())
         if count > len(held):
             held = np.concatenate([held, self._from_engine(count - len(held), timeout)])
