@@ -108,9 +108,9 @@ class Rollouts:
         if refusal is not None:
             raise EngineRefused(refusal)
         bounds = split(count, actors.count_workers(count))
-        builder = actors.part_builder(source, request)
-        if native and not builder.local.native:
-            raise EngineRefused(f"native=True needs envs with a kernel; these run on {builder.local.name!r}")
+        builder, local = actors.part_builder(source, request), actors.local(source, request)
+        if native and not local.native:
+            raise EngineRefused(f"native=True needs envs with a kernel; these run on {local.name!r}")
         self._native = native
         plan = Plan(cloudpickle.dumps(policy), native, mode, spread(seed, count, seeding), seed)
         builds = [cloudpickle.dumps(builder(start, stop)) for start, stop in bounds]

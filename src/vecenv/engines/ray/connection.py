@@ -54,7 +54,7 @@ class Connection:
                 self._ours = False
                 if ray.is_initialized():
                     ray.shutdown()
-                _tell(ray, True)
+                _print_deaths(ray, True)
 
 
 CONNECTION = Connection()
@@ -69,11 +69,11 @@ def _init(ray: Any, address: str) -> None:
             raise ConfigError(f"there is no Ray cluster at {address!r}: {error!s:.300}") from error
         return
     ray.init(address="local", include_dashboard=False, object_store_memory=_store_bytes(), **quiet)
-    _tell(ray, False)
+    _print_deaths(ray, False)
 
 
-def _tell(ray: Any, wanted: bool) -> None:
-    """Whether Ray prints that an actor died, which our errors say; `log_to_driver` leaves that on, this does not."""
+def _print_deaths(ray: Any, wanted: bool) -> None:
+    """Let Ray print that an actor died, or not: our errors say so too, and `log_to_driver` does not switch it off."""
     ray._private.worker._worker_logs_enabled = wanted
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from vecenv.engines import Engine, registry
 from vecenv.engines.native.options import Compiled, split_kwargs, time_limit
 from vecenv.engines.options import EngineOptions, Order, check_choice
-from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.options import Sync
 from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigError, ConfigTypeError
@@ -63,11 +62,10 @@ class Ray(EngineOptions):
         check_choice("local_engine", self.local_engine, ("auto", *(engine.name for engine in local_engines())))
 
     def refuses(self, source: Source, request: Request) -> str | None:
-        """Why this engine cannot run the source as requested, None if it can."""
         unfit = super().refuses(source, request)
         if unfit is not None:
             return unfit
-        local = self._local(source, request)
+        local = self.local(source, request)
         unfit = local.refuses(source, _inside(request))
         if unfit is not None:
             return f"in actors of the ray engine: {unfit}"
@@ -81,9 +79,8 @@ class Ray(EngineOptions):
     def build(self, source: Source, request: Request) -> Engine:
         from vecenv.engines.ray.engine import RayEngine
 
-        builder = self.part_builder(source, request)
         return RayEngine(
-            builder,
+            self.part_builder(source, request),
             request.num_envs,
             workers=self.count_workers(request.num_envs),
             observation_mode=request.observation_mode,
@@ -92,34 +89,51 @@ class Ray(EngineOptions):
             start_timeout=self.start_timeout,
             ray_address=self.ray_address,
             num_cpus=float(self.num_cpus),
-            local=builder.local.name,
+            local=self.local(source, request).name,
         )
 
-    def part_builder(self, source: Source, request: Request) -> PartBuilder:
-        """What builds the engines inside the actors. `refuses` returned None."""
-        local = self._local(source, request)
-        if not isinstance(local, Compiled):
-            return PartBuilder(local, source.env_fns, replace(request, wrappers=()), self._width)
-        from vecenv.engines.native.compiled import parameter_columns
+    def part_builder(self, source: Source, request: Request) -> Callable[[int, int], Callable[[], Engine]]:
+        """A function of rows start ... stop - 1 that returns what builds their engine, picklable."""
+        local = self.local(source, request)
+        if isinstance(local, Compiled):
+            return self._kernel_builder(source, request)
+        from vecenv.engines.process.launch import pickled_factories
+
+        def builder(start: int, stop: int) -> Callable[[], Engine]:
+            workers = {"workers": min(self._width, stop - start)} if "workers" in local.option_names() else {}
+            inside = replace(request, num_envs=stop - start, wrappers=())
+            env_fns = pickled_factories(source.env_fns[start:stop], start)
+            return functools.partial(build_part, replace(local, **workers), env_fns, start, inside)
+
+        return builder
+
+    def _kernel_builder(self, source: Source, request: Request) -> Callable[[int, int], Callable[[], Engine]]:
+        from vecenv.engines.native.compiled import CompiledEngine, parameter_columns
 
         assert source.kernel is not None
         ours, theirs = split_kwargs(source.kernel, source.env_kwargs)
-        shared = {
-            "kernel": source.kernel,
-            "precision": self.precision,
-            "threads": self._width,
-            "render_mode": theirs.get("render_mode"),
-            "max_episode_steps": time_limit(source.kernel, theirs),
-        }
         columns = parameter_columns(source.kernel, ours, request.num_envs)
-        return PartBuilder(local, source.env_fns, request, self._width, shared, columns)
+        build = functools.partial(
+            CompiledEngine,
+            source.kernel,
+            precision=self.precision,
+            threads=self._width,
+            render_mode=theirs.get("render_mode"),
+            max_episode_steps=time_limit(source.kernel, theirs),
+        )
+
+        def builder(start: int, stop: int) -> Callable[[], Engine]:
+            mine = {name: column[start:stop] for name, column in columns.items()}
+            return functools.partial(build, stop - start, parameters=mine)
+
+        return builder
 
     @property
     def _width(self) -> int:
         """Threads or processes of each actor."""
         return max(1, int(self.num_cpus))
 
-    def _local(self, source: Source, request: Request) -> EngineOptions:
+    def local(self, source: Source, request: Request) -> EngineOptions:
         """The engine inside each actor."""
         name = self.local_engine
         if name == "auto":
@@ -137,41 +151,6 @@ def local_engines() -> list[type[EngineOptions]]:
 def _inside(request: Request) -> Request:
     """The request for the engine inside an actor. The front handles failures and timeouts."""
     return replace(request, timeout=None, on_error="raise", record=None)
-
-
-@dataclass(frozen=True)
-class PartBuilder:
-    """A function of rows start ... stop - 1 that returns what builds the engine of these rows, picklable.
-
-    Attributes:
-        local: the engine inside each actor.
-        env_fns: one factory per row.
-        request: of all rows.
-        width: threads or processes of each actor.
-        compiled: arguments of a compiled engine that all actors share, empty for engines of Python envs.
-        parameters: the kernel's, one column each.
-    """
-
-    local: EngineOptions
-    env_fns: Sequence[Factory]
-    request: Request
-    width: int
-    compiled: Mapping[str, Any] = field(default_factory=dict)
-    parameters: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    def __call__(self, start: int, stop: int) -> Callable[[], Engine]:
-        if self.compiled:
-            from vecenv.engines.native.compiled import CompiledEngine
-
-            mine = {name: column[start:stop] for name, column in self.parameters.items()}
-            return functools.partial(CompiledEngine, count=stop - start, parameters=mine, **self.compiled)
-        from vecenv.engines.process.launch import pickled_factories
-
-        local = self.local
-        if "workers" in local.option_names():
-            local = replace(local, workers=min(self.width, stop - start))
-        request = replace(self.request, num_envs=stop - start)
-        return functools.partial(build_part, local, pickled_factories(self.env_fns[start:stop], start), start, request)
 
 
 def build_part(local: EngineOptions, env_fns: bytes, origin: int, request: Request) -> Engine:
