@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
-from gymnasium.vector.utils import batch_space
 
 from vecenv._batch.batch import Batch, Mail, Op, Rows
 from vecenv._batch.faults import Fault
-from vecenv._batch.layout import Layout
 from vecenv._batch.seeding import NO_SEED
 from vecenv.atari._preprocessing import FrameStacks, Preprocessing, ale_seed, frame_limit
 from vecenv.engines import registry
@@ -61,16 +59,8 @@ class AleEngine:
                 )
         count, self._actions = len(self.specs), counts[0]
         observation, action = preprocessing.observation_space(), Discrete(counts[0])
-        self.facts = BatchFacts(
-            single_observation_space=observation,
-            observation_space=batch_space(observation, count),
-            single_action_space=action,
-            action_space=batch_space(action, count),
-            metadata={"render_modes": ["human", "rgb_array"], "render_fps": 30},
-            render_mode=None,
-            observation_layout=Layout(observation),
-            action_layout=Layout(action),
-        )
+        metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}
+        self.facts = BatchFacts.of(observation, action, count, metadata, None)
         self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, count)
         names = {**dict.fromkeys(_INFOS, np.int64), **({"raw_reward": np.float64} if preprocessing.clip_reward else {})}
         self.batch.info.update((name, np.zeros(count, dtype)) for name, dtype in names.items())
@@ -126,11 +116,7 @@ class AleEngine:
             else:
                 games.fetch_all(list(games.begun))
             self._note()
-        rows = pending.choose(count)
-        if self.batch.mail:
-            pending.raise_fault(self.batch, rows)
-        pending.give_back(rows)
-        return rows
+        return pending.take(count, self.batch)
 
     def pending(self) -> Rows:
         self._lose_interrupted()

@@ -58,7 +58,6 @@ class Ale(EngineOptions):
         return None if source.games is None else "ale-py's native games, preprocessed"
 
     def refuses(self, source: Source, request: Request) -> str | None:
-        """Why this engine cannot run the source as requested, None if it can."""
         games = source.games
         if games is None:
             return NO_GAME.format("this env" if source.spec is None else source.spec.id)
