@@ -19,6 +19,7 @@ from vecenv._make.source import resolve
 from vecenv.engines import Engine, SupportsSummary
 from vecenv.engines.options import EngineBuilder, EngineOptions
 from vecenv.engines.python.factories import EnvWrapper
+from vecenv.engines.request import Request
 from vecenv.errors import ConfigTypeError
 
 
@@ -92,21 +93,21 @@ def make(
         EnvError: an env could not be built; it says which and why.
     """
     options, kwargs = split_options({"workers": workers, **kwargs})
-    request = check_request(
-        num_envs=num_envs,
-        batch_size=batch_size,
-        autoreset=autoreset,
-        copy=copy,
-        seeding=seeding,
-        on_error=on_error,
-        timeout=timeout,
-        check_finite=check_finite,
-        observation_mode=observation_mode,
-        wrappers=wrappers,
-        record=record,
-        record_folder=record_folder,
-        record_limit=record_limit,
-    )
+    given: Any = {
+        "batch_size": batch_size,
+        "autoreset": autoreset,
+        "copy": copy,
+        "seeding": seeding,
+        "on_error": on_error,
+        "timeout": timeout,
+        "check_finite": check_finite,
+        "observation_mode": observation_mode,
+        "wrappers": wrappers,
+        "record": record,
+        "record_folder": record_folder,
+        "record_limit": record_limit,
+    }
+    request = check_request(Request(num_envs, **given))
     source = resolve(env, num_envs, env_kwargs, wrappers, kwargs, preprocessing)
     request = of_rows(request, len(source.env_fns))
     chosen, reason = choose(engine, options, source, request)

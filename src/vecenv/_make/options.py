@@ -62,46 +62,29 @@ def check_names(kwargs: Iterable[str], parameters: Iterable[str] = ()) -> None:
             )
 
 
-def check_request(
-    *,
-    num_envs: Any,
-    batch_size: Any,
-    autoreset: Any,
-    copy: bool,
-    seeding: Any,
-    on_error: Any,
-    timeout: Any,
-    check_finite: Any,
-    observation_mode: Any,
-    wrappers: Any,
-    record: Any,
-    record_folder: Any,
-    record_limit: Any,
-) -> Request:
+def check_request(given: Request) -> Request:
     """Check what concerns every engine.
+
+    Args:
+        given: the arguments of `make` as they are.
 
     Raises:
         ConfigError: an argument is not valid; the message names it.
     """
-    check_choice("seeding", seeding, ("gymnasium", "spawn"))
-    check_choice("on_error", on_error, ("raise", "restart"))
-    check_observation_mode(observation_mode)
-    if batch_size is not None:
-        positive_int("batch_size", batch_size)
-    return Request(
-        num_envs=positive_int("num_envs", num_envs),
-        batch_size=batch_size,
-        autoreset=parse_mode(autoreset),
-        copy=copy,
-        seeding=seeding,
-        on_error=on_error,
-        timeout=None if timeout is None else patience(positive_seconds("timeout", timeout)),
-        check_finite=Policies.parse(check_finite),
-        observation_mode=observation_mode,
-        wrappers=check_wrappers(wrappers),
-        record=record,
-        record_folder=_check_folder(record, record_folder),
-        record_limit=_check_limit(record, record_limit),
+    check_choice("seeding", given.seeding, ("gymnasium", "spawn"))
+    check_choice("on_error", given.on_error, ("raise", "restart"))
+    check_observation_mode(given.observation_mode)
+    if given.batch_size is not None:
+        positive_int("batch_size", given.batch_size)
+    return dataclasses.replace(
+        given,
+        num_envs=positive_int("num_envs", given.num_envs),
+        autoreset=parse_mode(given.autoreset),
+        timeout=None if given.timeout is None else patience(positive_seconds("timeout", given.timeout)),
+        check_finite=Policies.parse(given.check_finite),
+        wrappers=check_wrappers(given.wrappers),
+        record_folder=_check_folder(given.record, given.record_folder),
+        record_limit=_check_limit(given.record, given.record_limit),
     )
 
 
