@@ -47,7 +47,8 @@ def test_a_fault_is_raised_once_and_leaves_the_other_rows_pending() -> None:
     pending.finished[:] = True
     batch.mail[1] = Mail(fault=Fault.of(ValueError("no"), "step"))
     with pytest.raises(EnvError, match="env 1 raised ValueError in step: no"):
-        pending.raise_fault(batch, pending.rows())
+        pending.take(3, batch)
     assert pending.rows().tolist() == [0, 2]
     assert not batch.mail
-    pending.raise_fault(batch, pending.rows())
+    assert pending.take(2, batch).tolist() == [0, 2]
+    assert pending.rows().tolist() == []

@@ -26,7 +26,7 @@ from vecenv.engines.decorator import Decorator, undecorated
 from vecenv.errors import EnvError, VecenvError, WorkerTimeout
 
 T = TypeVar("T")
-_IDLE, _RESET = int(Op.IDLE), int(Op.RESET)
+_RESET = int(Op.RESET)
 
 
 class Transport(gymnasium.vector.VectorEnv):
@@ -102,18 +102,15 @@ class Transport(gymnasium.vector.VectorEnv):
             self._warn()
         return made
 
-    def _deliver(self, call: str, count: int | None, timeout: float | None, results: Callable[[Rows], T]) -> T:
-        """A public call that receives `count` rows (None: all that are pending) and makes results of them."""
-        return self._run(call, self._receive_results, count, timeout, results)
-
     def _receive_some(self, min_envs: int | None, timeout: float | None, results: Callable[[Rows], T]) -> T:
         """The public call `recv`, with what makes its results."""
         if min_envs is None and self._call_order.pending_count > self.batch_size:
             min_envs = self.batch_size
         patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
-        return self._deliver("recv", min_envs, patient, results)
+        return self._run("recv", self._receive_results, min_envs, patient, results)
 
     def _receive_results(self, count: int | None, timeout: float | None, results: Callable[[Rows], T]) -> T:
+        """Receive `count` rows (None: all that are pending) and make results of them."""
         return results(self._receive(self._call_order.check_can_receive(count), timeout))
 
     def _warn(self) -> None:
@@ -298,11 +295,7 @@ class Transport(gymnasium.vector.VectorEnv):
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
         obs, infos = self.reset(seed=seed, options=options)
-        exchange = Exchange.of_reset(obs, infos, None, self.num_envs)
-        mask = ResetOptions.parse(options, self.num_envs).mask
-        if mask is not None:
-            exchange.ops[~mask] = _IDLE
-        return exchange
+        return Exchange.of_reset(obs, infos, ResetOptions.parse(options, self.num_envs).mask, self.num_envs)
 
     def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
         return self._run("step", self._step_and_exchange, actions, env_ids)
@@ -343,4 +336,5 @@ class Transport(gymnasium.vector.VectorEnv):
             The step, whose own `infos` have only `final_obs` of ended episodes; each env's info, which belongs to
             `obs`; and each env's final info, empty where no episode rolled.
         """
-        return self._deliver("recv", None, self.timeout if timeout is None else timeout, self._results.dicts)
+        timeout = self.timeout if timeout is None else timeout
+        return self._run("recv", self._receive_results, None, timeout, self._results.dicts)

@@ -15,9 +15,9 @@ from vecenv.engines import Engine, SupportsWarnings
 class Decorator:
     """An engine that passes everything on to another engine. Subclasses override what they check or record.
 
-    Besides the seam it passes on the abilities that decorators change: stepping all rows in one call, states, rollouts,
-    and which envs are gone. The front asks the innermost engine which abilities there are, and uses those that no
-    decorator changes (`call`, `clocks`, `kill` ...) without the decorators.
+    Besides the seam it passes on the abilities (`Engine`, `Supports...`) that decorators change: stepping all rows in
+    one call, states, rollouts, and which envs are gone. The front asks the innermost engine which abilities there are,
+    and uses those that no decorator changes (`call`, `clocks`, `kill` ...) without the decorators.
 
     Args:
         engine: that is decorated.
@@ -33,19 +33,15 @@ class Decorator:
         self.warnings: list[str] = engine.warnings if isinstance(engine, SupportsWarnings) else []
 
     def send(self, rows: Rows) -> None:
-        """See `Engine`."""
         self.inner.send(rows)
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
-        """See `Engine`."""
         return self.inner.recv(count, timeout)
 
     def pending(self) -> Rows:
-        """See `Engine`."""
         return self.inner.pending()
 
     def close(self, timeout: float = 5.0) -> None:
-        """See `Engine`."""
         self.inner.close(timeout)
 
     def discard(self) -> None:
@@ -54,21 +50,17 @@ class Decorator:
             self.inner.discard()
 
     def gone(self) -> Rows:
-        """See `SupportsGone`."""
         return self.inner.gone()
 
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
-        """See `SupportsExchange`."""
         return self.inner.exchange_all(alive, over, rotate)
 
     def set_rows(self, rows: Rows, columns: dict[str, np.ndarray]) -> None:
-        """See `SupportsStates`."""
         self.inner.set_rows(rows, columns)
 
     def rollout(
         self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
     ) -> dict[str, np.ndarray]:
-        """See `SupportsRollout`."""
         return self.inner.rollout(actions, steps, alive, over, policy)
 
     def redecorator(self) -> Callable[[Engine], Engine] | None:

@@ -41,6 +41,28 @@ class BatchFacts:
     observation_layout: Layout
     action_layout: Layout
 
+    @classmethod
+    def of(
+        cls,
+        observation: Space[Any],
+        action: Space[Any],
+        count: int,
+        metadata: dict[str, Any],
+        render_mode: str | None,
+        batched: Space[Any] | None = None,
+    ) -> BatchFacts:
+        """Of `count` envs with these spaces; `batched` are their observations together, if not as Gymnasium has it."""
+        return cls(
+            single_observation_space=observation,
+            observation_space=batch_space(observation, count) if batched is None else batched,
+            single_action_space=action,
+            action_space=batch_space(action, count),
+            metadata=dict(metadata),
+            render_mode=render_mode,
+            observation_layout=Layout(observation),
+            action_layout=Layout(action),
+        )
+
 
 def check_observation_mode(mode: Any) -> None:
     """Raise unless the mode is "same", "different" or a pair of spaces."""
@@ -72,22 +94,11 @@ def merge_facts(facts: Sequence[EnvFacts], observation_mode: Any) -> BatchFacts:
         SpaceMismatch: naming the first env whose spaces do not fit.
     """
     check_observation_mode(observation_mode)
-    first, count = facts[0], len(facts)
-    observation = [fact.observation_space for fact in facts]
+    first, batched = facts[0], None
+    single, observation = first.observation_space, [fact.observation_space for fact in facts]
     check_same_spaces(observation, [fact.action_space for fact in facts], observation_mode)
     if isinstance(observation_mode, tuple):
         batched, single = observation_mode
-    elif observation_mode == "same":
-        batched, single = batch_space(first.observation_space, count), first.observation_space
-    else:
-        batched, single = batch_differing_spaces(observation), first.observation_space
-    return BatchFacts(
-        single_observation_space=single,
-        observation_space=batched,
-        single_action_space=first.action_space,
-        action_space=batch_space(first.action_space, count),
-        metadata=dict(first.metadata),
-        render_mode=first.render_mode,
-        observation_layout=Layout(single),
-        action_layout=Layout(first.action_space),
-    )
+    elif observation_mode == "different":
+        batched = batch_differing_spaces(observation)
+    return BatchFacts.of(single, first.action_space, len(facts), first.metadata, first.render_mode, batched)

@@ -113,6 +113,18 @@ class PendingRows:
                 deque(discarding, 0)
                 raise error
 
+    def take(self, count: int, batch: Batch, home: Home = nowhere) -> Rows:
+        """The rows that `recv` returns, once none is missing: chosen and given back.
+
+        Raises:
+            EnvError: one of them failed, see `raise_fault`.
+        """
+        rows = self.choose(count)
+        if batch.mail:
+            self.raise_fault(batch, rows, home)
+        self.give_back(rows)
+        return rows
+
     def _in_order(self, mask: np.ndarray) -> Rows:
         rows = np.flatnonzero(mask)
         return rows[np.argsort(self.sent_at[rows], kind="stable")]

@@ -119,7 +119,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
             TimeoutError: nothing is lost; call it again to continue waiting.
         """
         self._check_waiting(AsyncState.WAITING_RESET)
-        return self._deliver("reset_wait", None, timeout, self._results.of_reset)
+        return self._run("reset_wait", self._receive_results, None, timeout, self._results.of_reset)
 
     def step_async(self, actions: Any) -> None:
         """Start a step; `step_wait` returns its results."""
@@ -132,7 +132,7 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
             TimeoutError: nothing is lost; call it again to continue waiting.
         """
         self._check_waiting(AsyncState.WAITING_STEP)
-        return tuple(self._deliver("step_wait", None, timeout, self._results.step))  # type: ignore[return-value]  # a Step is these five
+        return tuple(self._run("step_wait", self._receive_results, None, timeout, self._results.step))  # type: ignore[return-value]  # a Step is these five
 
     def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Start a call; `call_wait` returns its results."""

@@ -9,12 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from gymnasium.vector.utils import batch_space
 
 from vecenv._batch.batch import Batch, Op, Rows
-from vecenv._batch.clocks import BUCKETS, Clocks
+from vecenv._batch.clocks import Clocks
 from vecenv._batch.faults import Fault
-from vecenv._batch.layout import Columns, Layout
+from vecenv._batch.layout import Columns
 from vecenv._batch.seeding import NO_SEED
 from vecenv.engines import registry
 from vecenv.engines.facts import BatchFacts
@@ -76,16 +75,7 @@ class CompiledEngine:
         )
         observation, action = kernel.spaces(kernel.record(self.parameters))
         self._check_same_spaces(self.parameters)
-        self.facts = BatchFacts(
-            single_observation_space=observation,
-            observation_space=batch_space(observation, count),
-            single_action_space=action,
-            action_space=batch_space(action, count),
-            metadata=metadata_of(kernel),
-            render_mode=render_mode,
-            observation_layout=Layout(observation),
-            action_layout=Layout(action),
-        )
+        self.facts = BatchFacts.of(observation, action, count, metadata_of(kernel), render_mode)
         self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, count)
         self._count = count
         self._rows: Rows = np.arange(count)
@@ -138,19 +128,10 @@ class CompiledEngine:
 
     @property
     def checks_actions(self) -> bool:
-        """Whether `exchange_all` looks at the actions itself before it runs anything; several threads cannot."""
-        return not self._tuner.together
+        return not self._tuner.together  # several threads cannot look at all actions before one of them runs
 
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
-        """Run every row at once: `alive` where an episode goes on, `over` where it is over.
-
-        Args:
-            alive, over: ops.
-            rotate: observations go to the next of BUFFERS buffers, and `batch.obs` is that one.
-
-        Returns:
-            How many rows this ended an episode of; -1 if an action is not in its space and nothing was run.
-        """
+        """Run every row at once; `rotate` lets observations go to the next of BUFFERS buffers."""
         if rotate:
             self._rotate(1)
         if self._planned != (alive, over):
@@ -171,10 +152,7 @@ class CompiledEngine:
         return ended
 
     def clocks(self) -> list[tuple[slice, Clocks]]:
-        count = len(self._rows)
-        nothing = np.broadcast_to(np.zeros(1, np.int64), (count, BUCKETS))  # envs are not timed one by one
-        busy, rows_run = np.array([self._busy]), np.array([self._rows_run])
-        return [(slice(0, count), Clocks(busy, rows_run, np.array([-1]), nothing, nothing[:, 0]))]
+        return [(slice(0, self._count), Clocks.together(self._count, self._busy, self._rows_run))]
 
     @property
     def memory(self) -> int:
@@ -198,25 +176,20 @@ class CompiledEngine:
 
     @property
     def state(self) -> SimpleNamespace:
-        """The fields of all rows by name, as views."""
         own = [name for name in self.kernel.state if name not in self.kernel.shared]
         return SimpleNamespace(**{name: self._columns[f"S_{name}"] for name in own})
 
     def get_rows(self, rows: Rows) -> dict[str, np.ndarray]:
-        """Copies of everything that these rows are made of."""
         return {name: column[rows] for name, column in self._lasting().items()}
 
     def just_begun(self, rows: Rows) -> Rows:
-        """Those of the rows whose last op began an episode."""
         elapsed = self._columns["ELAPSED"]
         return (elapsed == 0).nonzero()[0] if len(rows) == self._count else rows[elapsed[rows] == 0]
 
     def states_of(self, rows: Rows) -> dict[str, np.ndarray]:
-        """What an episode is made of, without its results."""
         return {name: column[rows] for name, column in self._of_episodes.items()}
 
     def set_rows(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
-        """Make these rows what `get_rows` read; a single one is set to all of them."""
         own = self._lasting()
         for name, column in own.items():
             given = columns.get(name)
@@ -231,17 +204,7 @@ class CompiledEngine:
     def rollout(
         self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
     ) -> dict[str, np.ndarray]:
-        """Run all rows `steps` times in one native call.
-
-        Args:
-            actions: columns with a leading axis of time, None with a policy.
-            steps: number of steps.
-            alive, over: ops.
-            policy: chooses the actions from the observations.
-
-        Returns:
-            Columns [steps, rows, ...] by the names of slots.
-        """
+        """Run all rows `steps` times in one native call."""
         code = self._native if policy is None else self._compile(policy)
         count = len(self._rows)
         out: dict[str, np.ndarray] = {}
@@ -297,15 +260,7 @@ class CompiledEngine:
                 f"{self.kernel.id} has no parameter {name!r} (there are: {known}); the state of compiled envs is "
                 f"written through envs.state, other attributes need {registry.words(registry.python_engines())}"
             )
-        self.kernel.check_settable(name)
-        column = per_env(self.kernel.params[name], np.array(values), len(self._rows))
-        if column.shape != self.parameters[name].shape:
-            raise ConfigError(
-                f"parameter {name!r} has shape {self.parameters[name].shape[1:]} per env, got {column.shape[1:]}"
-            )
-        self._check_same_spaces({**self.parameters, name: column})
-        self.parameters[name][...] = column
-        self._columns["OVERRIDE"][...] = STALE
+        self.set_parameters(self._rows, {name: np.array(values)})
 
     def set_parameters(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
         """Set parameters of these rows, from their next episode on.

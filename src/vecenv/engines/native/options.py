@@ -65,7 +65,6 @@ class Compiled(EngineOptions):
         return f"{source.kernel.id} has a kernel: native code, bit-equal to the Python env"
 
     def refuses(self, source: Source, request: Request) -> str | None:
-        """Why this engine cannot run the source as requested, None if it can."""
         kernel = source.kernel
         if kernel is None:
             able = registry.words(registry.python_engines())
@@ -121,7 +120,6 @@ class Mujoco(EngineOptions):
         return f"{source.task.id or source.task.__name__} is a MuJoCo task: {_made_of(source.task)}"
 
     def refuses(self, source: Source, request: Request) -> str | None:
-        """Why this engine cannot run the source as requested, None if it can."""
         if source.task is None:
             able = registry.words(registry.python_engines())
             return f"there is no MuJoCo task of this env; write one (vecenv.mujoco.Task), or use {able}"
@@ -171,11 +169,11 @@ def split_kwargs(kernel: Kernel, env_kwargs: Any) -> tuple[Any, dict[str, Any]]:
     registered = gymnasium_registry[kernel.id].kwargs if _is_gymnasiums(kernel) else {}
     if isinstance(env_kwargs, (list, tuple)):
         rows = [{**registered, **(entry or {})} for entry in env_kwargs]
-        if any(_only(row) != _only(rows[0]) for row in rows):
+        parts = [_split(row) for row in rows]
+        if any(theirs != parts[0][1] for _, theirs in parts):
             raise ConfigError("envs of a kernel share max_episode_steps and render_mode; give all rows the same")
-        return [_without(row) for row in rows], _only(rows[0])
-    given = {**registered, **(env_kwargs or {})}
-    return _without(given), _only(given)
+        return [ours for ours, _ in parts], parts[0][1]
+    return _split({**registered, **(env_kwargs or {})})
 
 
 def time_limit(kernel: Kernel, given: Mapping[str, Any]) -> int | None:
@@ -192,9 +190,6 @@ def _is_gymnasiums(kernel: Kernel) -> bool:
     return spec is not None and str(spec.entry_point).startswith("gymnasium.envs.")
 
 
-def _without(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in kwargs.items() if name not in _OF_GYMNASIUM_MAKE}
-
-
-def _only(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in kwargs.items() if name in _OF_GYMNASIUM_MAKE}
+def _split(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    ours = dict(kwargs)
+    return ours, {name: ours.pop(name) for name in _OF_GYMNASIUM_MAKE if name in ours}

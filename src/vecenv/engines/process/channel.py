@@ -33,7 +33,7 @@ class Channel:
         self.broken = False
         """Nothing more can be written."""
         self.failure: OSError | None = None
-        """Why, if it is not just that the other end is gone. All three are of non-blocking ends; others raise."""
+        """Why, unless the other end is gone. Only non-blocking ends set these three; the others raise instead."""
         self.unsent = bytearray()
         """Frames that are still to be written."""
         self._partial = bytearray()

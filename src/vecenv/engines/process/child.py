@@ -28,7 +28,7 @@ from vecenv.engines.facts import EnvFacts
 from vecenv.engines.process.channel import Channel
 from vecenv.engines.process.ledger import WorkerLedger
 from vecenv.engines.process.reaper import MARK
-from vecenv.engines.process.sendable import drop_unsendable, dumps, picklable, sendable, unsendable
+from vecenv.engines.process.sendable import drop_unsendable, dumps, picklable, sendable
 from vecenv.engines.process.shared import (
     CLOSING,
     EAGER,
@@ -68,6 +68,10 @@ class Assignment:
     origin: int = 0
     foreign: tuple[int, ...] = ()
     mark: str = ""
+
+    def env_fns(self) -> Sequence[Factory]:
+        """The env factories themselves."""
+        return pickle.loads(self.factories) if isinstance(self.factories, bytes) else self.factories
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ def _leave_the_terminal(assignment: Assignment) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if parent is not None:
-        threading.Thread(target=_outlive_not, args=(parent,), name="vecenv-lifeline", daemon=True).start()
+        threading.Thread(target=_exit_with_parent, args=(parent,), name="vecenv-lifeline", daemon=True).start()
 
 
 def _fork_server_lifeline() -> tuple[int, ...]:
@@ -131,7 +135,7 @@ def _fork_server_lifeline() -> tuple[int, ...]:
     return (descriptor,)
 
 
-def _outlive_not(parent: Any) -> None:
+def _exit_with_parent(parent: Any) -> None:
     """Exit as soon as the parent is gone. The kernel's signal alone is not enough under a fork server."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # which is for the thread that runs the envs
     parent.join()
@@ -141,10 +145,7 @@ def _outlive_not(parent: Any) -> None:
 def _build(channel: Channel, assignment: Assignment) -> list[gymnasium.Env[Any, Any]] | None:
     first, _ = assignment.bounds[assignment.number]
     try:
-        factories = assignment.factories
-        if isinstance(factories, bytes):
-            factories = pickle.loads(factories)
-        envs = build_envs(factories, first)
+        envs = build_envs(assignment.env_fns(), first)
         channel.send_bytes(dumps(("ready", [EnvFacts.of(env) for env in envs])))
     except BaseException as error:
         if isinstance(error, SpaceError) and not isinstance(error, EnvError):
@@ -168,18 +169,7 @@ def _attach(channel: Channel, assignment: Assignment, envs: list[gymnasium.Env[A
     memory = SharedMemory(descriptor, attachment.size)
     memory.close_descriptor()
     block = SharedBlock.map(memory, Layout(attachment.observation), Layout(attachment.action), assignment.bounds)
-    factories = assignment.factories
-    return Server(
-        channel,
-        block,
-        assignment.number,
-        assignment.bounds[assignment.number],
-        envs,
-        pickle.loads(factories) if isinstance(factories, bytes) else factories,
-        assignment.on_error,
-        attachment,
-        assignment.origin,
-    )
+    return Server(channel, block, assignment, attachment, envs)
 
 
 class Server:
@@ -189,27 +179,23 @@ class Server:
         self,
         channel: Channel,
         block: SharedBlock,
-        number: int,
-        bounds: tuple[int, int],
-        envs: list[gymnasium.Env[Any, Any]],
-        factories: Sequence[Factory],
-        on_error: OnError,
+        assignment: Assignment,
         attachment: Attachment,
-        origin: int,
+        envs: list[gymnasium.Env[Any, Any]],
     ) -> None:
-        start, stop = bounds
+        start, stop = assignment.bounds[assignment.number]
         self._channel = channel
-        self._control = block.control(number)
+        self._control = block.control(assignment.number)
         self._ledger = WorkerLedger(block.requests[start:stop], block.answers[start:stop], self._control.worker)
         self._batch = block.batch.rows(start, stop)
         self._runner = RowRunner(
             envs,
             self._batch,
-            block.clocks[number],
+            block.clocks[assignment.number],
             first=start,
-            origin=origin,
-            factories=factories,
-            on_error=on_error,
+            origin=assignment.origin,
+            factories=assignment.env_fns(),
+            on_error=assignment.on_error,
             lost=attachment.lost,
             watched=True,
         )
@@ -309,18 +295,12 @@ class Server:
         self._control.worker[MAILS] += 1
 
     def _sendable_mail(self, row: int, mail: Mail | None, objects: list[Any]) -> tuple[Mail | None, list[Any]]:
-        self._drop_unsendable(row, mail)
+        for text in drop_unsendable(mail, self._runner.first + row, self._unsendable):
+            self._tell("dropped", text)
         if picklable(objects):
             return mail, objects
         error = TypeError("the observation cannot be pickled; use engine='sync' for this env")
         return Mail(fault=Fault.of(error, "step")), []
-
-    def _drop_unsendable(self, row: int, mail: Mail | None) -> None:
-        """Remove info entries that cannot be pickled, and warn once per key."""
-        for key in drop_unsendable(mail):
-            if key not in self._unsendable:
-                self._unsendable.add(key)
-                self._tell("dropped", unsendable(key, self._runner.first + row))
 
     def _handle(self, payload: bytes) -> None:
         self._messages_read += 1

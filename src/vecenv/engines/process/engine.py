@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from multiprocessing.util import Finalize
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -250,20 +251,17 @@ class ProcessEngine:
         for part, mine, _ in parts:
             start = self._bounds[part][0]
             local = [row - start for row in self._ledger.everyone[mine].tolist()]
-            options: dict[int, Any] = {}
-            raw_actions: dict[int, Any] = {}
-            hand_over(batch.options, options, local, start)
-            hand_over(batch.raw_actions, raw_actions, local, start)
+            taken = SimpleNamespace(options={}, raw_actions={})
+            hand_over(batch, taken, local, start)
             actions = {leaf: {row: batch.actions[leaf][start + row] for row in local} for leaf in by_value}
-            extras[part] = pickled(("extras", options, raw_actions, actions))
+            extras[part] = pickled(("extras", taken.options, taken.raw_actions, actions))
         return extras
 
     def _run_caller(self, caller: RowRunner) -> None:
         """Run the pending rows that the caller runs itself."""
         first = caller.first
         local = np.flatnonzero((self._ledger.sent_at[first:] > 0) & ~caller.finished).tolist()
-        hand_over(self.batch.options, caller.batch.options, local, first)
-        hand_over(self.batch.raw_actions, caller.batch.raw_actions, local, first)
+        hand_over(self.batch, caller.batch, local, first)
         for leaf in self.batch.action_layout.by_value:
             caller.batch.actions[leaf][local] = self.batch.actions[leaf][first:][local]
         try:

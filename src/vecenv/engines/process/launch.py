@@ -35,11 +35,9 @@ def start_context(context: Any) -> Any:
             "a daemonic process cannot start workers; use engine='sync' here, or make the parent non-daemonic"
         )
     check_context(context)
-    if context is not None and not isinstance(context, str):
-        return context
     if context is None:
         context = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    return multiprocessing.get_context(context)
+    return multiprocessing.get_context(context) if isinstance(context, str) else context
 
 
 def check_context(context: Any) -> None:

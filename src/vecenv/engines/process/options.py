@@ -49,11 +49,9 @@ class Process(EngineOptions):
 
     @classmethod
     def unavailable(cls) -> str | None:
-        """Why the engine cannot run on this machine, None if it can."""
         return None if hasattr(socket, "send_fds") else "it needs Unix sockets, which this platform does not have"
 
     def refuses(self, source: Source, request: Request) -> str | None:
-        """Why this engine cannot run the source as requested, None if it can."""
         unfit = self.unavailable()
         if unfit is not None:
             others = registry.words(name for name in registry.python_engines() if name != self.name)

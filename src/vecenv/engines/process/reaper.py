@@ -80,7 +80,7 @@ class OrphanReaper:
             self._tell(f"+ {pid}")
 
     def forget(self, pid: int | None, mark: str, ended_well: bool) -> None:
-        """A worker is gone (None: it never was). Its group gets a second to end; none if it did not end well.
+        """A worker has ended (None: it was not started). Its group gets a second to end; none if it did not end well.
 
         Children with a session of their own are left alone if their env had its chance to end them.
         """

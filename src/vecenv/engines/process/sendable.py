@@ -35,19 +35,17 @@ def sendable(value: Any) -> Any:
     return value
 
 
-def drop_unsendable(mail: Mail | None) -> list[Any]:
-    """Take info entries out that cannot be pickled; their keys."""
-    dropped = []
+def drop_unsendable(mail: Mail | None, row: int, known: set[Any]) -> list[str]:
+    """Take info entries out that cannot be pickled; a warning for each key that is not in `known`, which is added."""
+    warnings = []
     for info in filter(None, (mail.info, mail.final_info) if mail else ()):
         for key in [key for key, value in info.items() if not picklable(value)]:
             del info[key]
-            dropped.append(key)
-    return dropped
-
-
-def unsendable(key: Any, row: int) -> str:
-    """The warning for an info entry that was dropped."""
-    return f"info[{key!r:.80}] of env {row} cannot be pickled and was dropped; return plain data, or use engine='sync'"
+            if key not in known:
+                what = f"info[{key!r:.80}] of env {row} cannot be pickled and was dropped"
+                warnings.append(f"{what}; return plain data, or use engine='sync'")
+            known.add(key)
+    return warnings
 
 
 def dumps(value: Any) -> bytes:

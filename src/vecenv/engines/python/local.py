@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from vecenv._batch.batch import Batch, Op, Rows
@@ -30,10 +30,16 @@ def warn_of(complaints: Iterable[str]) -> None:
         warnings.warn(complaint, RuntimeWarning, stacklevel=2)
 
 
-def hand_over(ours: dict[int, Any], theirs: dict[int, Any], rows: Iterable[int], first: int) -> None:
-    """Move what is for `rows` from the mailbox of the whole batch to that of a part, which begins at row `first`."""
-    if ours:
-        theirs.update({row: ours.pop(first + row) for row in rows if first + row in ours})
+def hand_over(batch: Batch, part: Any, rows: Iterable[int], first: int) -> None:
+    """Move the reset options and raw actions of `rows` from the whole batch to a part, which begins at row `first`.
+
+    Args:
+        part: has `options` and `raw_actions`, as a batch does.
+        rows: of the part.
+    """
+    for ours, theirs in ((batch.options, part.options), (batch.raw_actions, part.raw_actions)):
+        if ours:
+            theirs.update({row: ours.pop(first + row) for row in rows if first + row in ours})
 
 
 def results_or_raise(results: dict[int, Any], home: Home = nowhere) -> list[Any]:
@@ -82,25 +88,19 @@ class LocalEngine:
         )
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
-        results: dict[int, Any] = {}
-        for runner in self._runners:
-            found = runner.call(range(len(runner.envs)), name, args, kwargs)
-            results.update({runner.first + row: value for row, value in found.items()})
-        return results_or_raise(results)
+        return self._each(lambda runner: runner.call(range(len(runner.envs)), name, args, kwargs))
 
     def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
-        results: dict[int, Any] = {}
-        for runner in self._runners:
-            mine = values[runner.first : runner.first + len(runner.envs)]
-            found = runner.set_attr(name, dict(enumerate(mine)))
-            results.update({runner.first + row: value for row, value in found.items()})
-        results_or_raise(results)
+        self._each(lambda runner: runner.set_attr(name, dict(enumerate(values[runner.first :][: len(runner.envs)]))))
 
     def clocks(self) -> list[tuple[slice, Clocks]]:
-        return [
-            (slice(start, stop), runner.clocks)
-            for (start, stop), runner in zip(self._bounds, self._runners, strict=True)
-        ]
+        return [(slice(*bounds), runner.clocks) for bounds, runner in zip(self._bounds, self._runners, strict=True)]
+
+    def _each(self, ask: Callable[[RowRunner], dict[int, Any]]) -> list[Any]:
+        """Ask the envs of all parts; see `results_or_raise`."""
+        return results_or_raise(
+            {runner.first + row: found for runner in self._runners for row, found in ask(runner).items()}
+        )
 
 
 def split(count: int, parts: int) -> list[tuple[int, int]]:

@@ -86,8 +86,7 @@ class ThreadEngine(LocalEngine):
         for worker, mine in parts:
             runner = self._runners[worker]
             if runner.batch is not self.batch:
-                hand_over(self.batch.options, runner.batch.options, mine, runner.first)
-                hand_over(self.batch.raw_actions, runner.batch.raw_actions, mine, runner.first)
+                hand_over(self.batch, runner.batch, mine, runner.first)
             self._queues[worker].put((number, mine))
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
@@ -103,11 +102,7 @@ class ThreadEngine(LocalEngine):
                 if mail is not None:
                     self.batch.mail[row] = mail
                 self._pending.finished[row] = True
-        rows = self._pending.choose(count)
-        if self.batch.mail:
-            self._pending.raise_fault(self.batch, rows, self._home)
-        self._pending.give_back(rows)
-        return rows
+        return self._pending.take(count, self.batch, self._home)
 
     def pending(self) -> Rows:
         return self._pending.rows()

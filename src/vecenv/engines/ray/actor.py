@@ -23,7 +23,7 @@ from vecenv._util.cpus import usable_cpus
 from vecenv.engines import Engine, SupportsCall, SupportsStates
 from vecenv.engines.facts import EnvFacts
 from vecenv.engines.pending import PendingRows
-from vecenv.engines.process.sendable import drop_unsendable, picklable, sendable, unsendable
+from vecenv.engines.process.sendable import drop_unsendable, picklable, sendable
 from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
 from vecenv.errors import EnvError, SpaceError, WorkerError
 
@@ -258,13 +258,8 @@ class RowActor:
         """Remove from the infos what cannot be pickled; returns a warning for each key, once."""
         if not mail or picklable(mail):
             return []
-        dropped = []
-        for row, each in mail.items():
-            for key in drop_unsendable(each):
-                if key not in self._dropped:
-                    self._dropped.add(key)
-                    dropped.append(unsendable(key, self._first + row))
-        return dropped
+        known, first = self._dropped, self._first
+        return [text for row, each in mail.items() for text in drop_unsendable(each, first + row, known)]
 
 
 def as_fault(error: EnvError, first: int) -> Fault:

@@ -13,7 +13,7 @@ import cloudpickle
 import numpy as np
 
 from vecenv._batch.batch import Batch, Mail, Op, Rows
-from vecenv._batch.clocks import BUCKETS, Clocks
+from vecenv._batch.clocks import Clocks
 from vecenv._batch.faults import Fault, OnError
 from vecenv.engines.facts import check_observation_mode, merge_facts
 from vecenv.engines.pending import PendingRows
@@ -132,11 +132,7 @@ class RayEngine:
                 self._late(timeout)
             for reference in ready:
                 self._complete(reference)
-        rows = self._pending.choose(count)
-        if self.batch.mail:
-            self._pending.raise_fault(self.batch, rows, self._home)
-        self._pending.give_back(rows)
-        return rows
+        return self._pending.take(count, self.batch, self._home)
 
     def pending(self) -> Rows:
         return self._pending.rows()
@@ -162,13 +158,13 @@ class RayEngine:
 
     def clocks(self) -> list[tuple[slice, Clocks]]:
         """Envs are not timed one by one here; see `load` for each actor."""
-        parts = []
-        for actor in self._pool.actors:
-            nothing = np.broadcast_to(np.zeros(1, np.int64), (actor.stop - actor.start, BUCKETS))
-            busy, rows_run = np.array([int(1e9 * actor.seconds)]), self._rows_run[[actor.number]]
-            own = Clocks(busy, rows_run, np.array([-1]), nothing, nothing[:, 0])
-            parts.append((slice(actor.start, actor.stop), own))
-        return parts
+        return [
+            (
+                slice(actor.start, actor.stop),
+                Clocks.together(actor.stop - actor.start, int(1e9 * actor.seconds), int(self._rows_run[actor.number])),
+            )
+            for actor in self._pool.actors
+        ]
 
     def load(self) -> list[ActorLoad]:
         """How busy each actor is, and how many share a processor."""
@@ -200,8 +196,7 @@ class RayEngine:
             number=self._pending.sequence + 1,
         )
         local = (mine - actor.start).tolist() if batch.options or batch.raw_actions else []
-        hand_over(batch.options, message.options, local, actor.start)
-        hand_over(batch.raw_actions, message.raw_actions, local, actor.start)
+        hand_over(batch, message, local, actor.start)
         if message.options or message.raw_actions or batch.action_layout.by_value:
             pickled(message)  # raises, if it does, before anything is sent
         return OpenRequest(actor, mine, message)

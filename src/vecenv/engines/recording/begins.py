@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ _GONE = "whatever ran it was gone before it could say where its random stream wa
 _NOT_BEGUN = f"it was not reset yet, or {_GONE}"
 
 
-class Begins(Protocol):
+class Begins:
     """Finds out how episodes began.
 
     Attributes:
@@ -31,22 +31,21 @@ class Begins(Protocol):
 
     def expect(self, rows: Rows) -> None:
         """Forget what these rows noted before: some of them are about to be reset."""
-        ...
 
     def take(self, rows: Rows) -> tuple[Rows | bytes | None, Any]:
         """Those of the rows, which were just received, that began an episode; and how they did. See `Received`."""
-        ...
+        raise NotImplementedError
 
     def peek(self, row: int) -> Any:
         """How the row's next episode began, if it did and was not received; else None."""
-        ...
+        return None
 
     def start(self, starts: Any, position: int) -> tuple[dict[str, Any], bool]:
         """The entry of a recording for a start that `take` or `peek` returned, and whether that reset had options."""
-        ...
+        raise NotImplementedError
 
 
-class PythonBegins:
+class PythonBegins(Begins):
     """Python envs note the seed or the place of their stream in columns of the batch."""
 
     row_bytes = 100
@@ -79,7 +78,7 @@ class PythonBegins:
         return noted_start(starts[position])
 
 
-class KernelBegins:
+class KernelBegins(Begins):
     """The state of a kernel after its reset is where its episode begins."""
 
     def __init__(self, engine: SupportsStates) -> None:
@@ -88,22 +87,16 @@ class KernelBegins:
         self._names = tuple(state)
         self.row_bytes = sum(column.nbytes for column in state.values())
 
-    def expect(self, rows: Rows) -> None:
-        pass
-
     def take(self, rows: Rows) -> tuple[Rows | None, Any]:
         began = self._engine.just_begun(rows)
         return (began, tuple(self._engine.states_of(began).values())) if len(began) else (None, None)
-
-    def peek(self, row: int) -> Any:
-        return None
 
     def start(self, starts: Any, position: int) -> tuple[dict[str, Any], bool]:
         columns = {name: np.array(column[position]) for name, column in zip(self._names, starts, strict=True)}
         return {"kind": "kernel-state", "columns": columns}, True
 
 
-class ReportedBegins:
+class ReportedBegins(Begins):
     """The engine reports how episodes began, for actors on other machines."""
 
     row_bytes = 1000

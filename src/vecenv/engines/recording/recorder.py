@@ -79,7 +79,6 @@ class Recorder(Decorator):
     # --- the seam ----------------------------------------------------------------------------------------------------
 
     def send(self, rows: Rows) -> None:
-        """As of engines."""
         try:
             self._note_sent(rows)
             self.inner.send(rows)
@@ -90,7 +89,6 @@ class Recorder(Decorator):
         self._log.tidy()
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
-        """As of engines."""
         try:
             rows = self.inner.recv(count, timeout)
         except EnvError as error:
@@ -100,7 +98,6 @@ class Recorder(Decorator):
         return rows
 
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
-        """As of engines."""
         everyone = self._everyone
         self._note_actions(everyone, whole=True, ops=None)
         try:
