@@ -271,10 +271,10 @@ class Transport(gymnasium.vector.VectorEnv):
             try:
                 engine.recv(len(pending), timeout)
             except WorkerTimeout as error:
-                if not isinstance(engine, SupportsKill) or error.row is None:
+                if not isinstance(self.engine, SupportsKill) or error.row is None:
                     order.pending_count = len(engine.pending())
                     raise
-                engine.kill(error.row)
+                self.engine.kill(error.row)
             except EnvError as error:
                 order.failed(np.array(error.rows))
                 left = np.setdiff1d(left, error.rows)
