@@ -44,7 +44,7 @@ def test_games_in_python_draw_and_can_be_cloned_and_play_the_same_game():
         assert python.render()[0].shape == (210, 160, 3)
         assert len(python.call("clone_state")) == 2
         for name in ("clone_state", "render_frame"):
-            with pytest.raises(errors.UnsupportedError, match="engine='process'"):
+            with pytest.raises(errors.UnsupportedError, match="use engine='sync', 'thread' or 'process'"):
                 native.call(name)
         with pytest.raises(errors.UnsupportedError, match="cannot be set"):
             native.set_attr("game", "breakout")

@@ -135,8 +135,8 @@ class PythonRow:
             "F": "F", "obs": {}, **transition.CONSTANTS, **{name: getattr(self, name) for name in transition.CALLS},
         }  # fmt: skip
 
-    def run(self, alive=0, done=0):
-        self.columns |= {"alive": int(alive), "done": int(done)}
+    def run(self, alive=0, over=0):
+        self.columns |= {"alive": int(alive), "over": int(over)}
         for phase in transition.PHASES:
             if phase.where is None or self.columns[phase.where]:
                 exec(phase.text, self.columns)
@@ -163,7 +163,7 @@ class PythonRow:
 @pytest.mark.parametrize("mode", ["next-step", "same-step"])
 def test_the_transition_as_it_is_written_is_what_native_code_does(mode):
     count, limit = 5, 12
-    alive, done = (Op.STEP, Op.RESET) if mode == "next-step" else (Op.ROLL, Op.ROLL)
+    alive, over = (Op.STEP, Op.RESET) if mode == "next-step" else (Op.ROLL, Op.ROLL)
     envs = vecenv.make("CartPole-v1", count, engine="compiled", autoreset=mode, max_episode_steps=limit)
     kernel, *layouts = kernel_and_layouts("CartPole-v1")
     rows = [PythonRow(kernel, slots_of(kernel, *layouts), limit) for _ in range(count)]
@@ -194,7 +194,7 @@ def test_the_transition_as_it_is_written_is_what_native_code_does(mode):
         envs.step(chosen)
         for row, action in zip(rows, chosen, strict=True):
             row.action = action
-            row.run(alive, done)
+            row.run(alive, over)
         same()
         for number, row in enumerate(rows):
             if (row.columns["TERMINATED"] or row.columns["TRUNCATED"]) and mode == "same-step":

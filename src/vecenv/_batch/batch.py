@@ -75,9 +75,9 @@ class Batch(RowColumns):
     elapsed: np.ndarray | None = None
 
     @classmethod
-    def allocate(cls, observation: Layout, action: Layout, count: int, memory: Memory | None = None) -> Batch:
-        """Reserve the columns of `count` rows and give them their first values."""
-        batch = cls.map(observation, action, count, memory or HeapMemory())
+    def allocate(cls, observation: Layout, action: Layout, count: int) -> Batch:
+        """Reserve the columns of `count` rows on the heap and give them their first values."""
+        batch = cls.map(observation, action, count, HeapMemory())
         batch.clear()
         return batch
 

@@ -29,8 +29,9 @@ class Clocks:
     total: np.ndarray
 
     @classmethod
-    def allocate(cls, count: int, memory: Memory | None = None) -> Clocks:
-        clocks = cls.map(count, memory or HeapMemory())
+    def allocate(cls, count: int) -> Clocks:
+        """Clocks of `count` rows on the heap."""
+        clocks = cls.map(count, HeapMemory())
         clocks.current[0] = -1
         return clocks
 

@@ -282,4 +282,4 @@ class AleEngine:
 
 def _unreachable(what: str) -> UnsupportedError:
     able = registry.words(registry.python_engines())
-    return UnsupportedError(f"{what}; {able} has the same games in Python, with render(), RAM, clone_state() and all")
+    return UnsupportedError(f"{what}; use {able} for games in Python, with render(), RAM, clone_state() and the rest")
