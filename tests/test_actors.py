@@ -12,7 +12,7 @@ from vecenv._batch.batch import Op
 from vecenv._batch.faults import Fault
 from vecenv._batch.seeding import NO_SEED
 from vecenv.distributed._actor import FragmentActor, Plan
-from vecenv.engines.ray.actor import LastSeen, Request, RowActor, Seen
+from vecenv.engines.ray.actor import ActorRequest, LastSeen, RowActor, Seen
 from vecenv.testing import LawEnv
 
 COUNT = 3
@@ -26,7 +26,9 @@ BUILD = pickle.dumps(build_engine)
 
 
 def asked(op, number, seed=NO_SEED):
-    return Request(None, np.full(COUNT, op, np.uint8), np.full(COUNT, seed), [np.ones(COUNT, np.int64)], number=number)
+    return ActorRequest(
+        None, np.full(COUNT, op, np.uint8), np.full(COUNT, seed), [np.ones(COUNT, np.int64)], number=number
+    )
 
 
 def started(*arguments):

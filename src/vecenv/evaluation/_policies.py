@@ -16,8 +16,8 @@ import gymnasium
 import numpy as np
 
 from vecenv._batch.layout import map_tree
-from vecenv._util.checks import brief
 from vecenv._front.action_masks import action_masks
+from vecenv._util.checks import brief
 from vecenv.errors import ConfigTypeError, InvalidAction
 
 _STARTS = ("episode_start", "episode_starts")
