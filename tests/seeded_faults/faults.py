@@ -25,8 +25,8 @@ AUTORESET = (
         breaks="Final observations are the user's to keep, also with copy=False.",
         mechanism="autoreset",
         file="_front/results.py",
-        old="final = batch.take(batch.final_obs, rows, True)",
-        new="final = batch.take(batch.final_obs, rows, self._copy)",
+        old="else self._batch.take(self._batch.final_obs, None if whole else rows, True)",
+        new="else self._batch.take(self._batch.final_obs, None if whole else rows, self._copy)",
         near=("test_spaces.py", "test_front.py", "laws/test_any_call_at_any_time.py"),
     ),
     SeededFault(

@@ -170,7 +170,7 @@ class BatchFinder(Finder):
     def suspects(self, rows: Rows) -> bool:
         """Whether anything of these rows is not finite: the hot path."""
         batch = self._batch
-        where: Any = slice(None) if len(rows) == self._count else rows
+        where: Any = ... if len(rows) == self._count else rows
         if self._looks_at_reward and not all_finite(batch.reward if len(rows) == self._count else batch.reward[rows]):
             return True
         if not self._looks_at_obs:

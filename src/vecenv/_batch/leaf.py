@@ -18,7 +18,6 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from vecenv._util.checks import brief
 from vecenv.errors import InvalidAction, SpaceError
 
-_EVERY_ROW = slice(None)
 FIXED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _OTHERS = (spaces.Text, spaces.OneOf, spaces.Graph, spaces.Sequence)
 
@@ -96,7 +95,7 @@ def bulk_leaf_writer(leaf: Leaf, column: np.ndarray) -> Callable[[Any, Sequence[
         # Lengths are looked at here; concatenate itself insists on the other dimensions, and with "equiv" on the dtype.
         if set(map(len, values)) != length:
             return False
-        if index == _EVERY_ROW:
+        if index is ...:
             np.concatenate(values, out=joined, casting="equiv")
         else:
             gathered = np.concatenate(values, dtype=leaf.dtype, casting="equiv")

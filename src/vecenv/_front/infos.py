@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,11 +89,10 @@ def rows_of_arrays(infos: Mapping[str, Any], count: int) -> list[dict[str, Any]]
     return dicts
 
 
-def objects(rows: Iterable[int], values: Iterable[Any], count: int) -> np.ndarray:
+def objects(rows: Sequence[int], values: Iterable[Any], count: int) -> np.ndarray:
     """An object array of None with `values` at `rows`, whatever the values are."""
     column = np.full(count, None, dtype=object)
-    for row, value in zip(rows, values, strict=True):
-        column[row] = value
+    column[rows] = np.fromiter(values, object, len(rows))
     return column
 
 

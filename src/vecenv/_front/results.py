@@ -48,11 +48,12 @@ class Results:
 
     def as_gymnasium(self, rows: Rows | None) -> Five:
         """A step of these rows (None: all) as Gymnasium has it."""
-        columns, reward, terminated, truncated, infos, final = self._take_out(rows)
-        if final is not None:
-            rolled = terminated | truncated
-            read, positions = self._layout.reader(final), np.flatnonzero(rolled).tolist()
-            infos["final_obs"] = objects(positions, map(read, positions), len(rolled))
+        columns, reward, terminated, truncated, infos, rolled = self._take_out(rows)
+        if rolled is not None:
+            places = np.flatnonzero(rolled)
+            ended = places if rows is None else rows[places]
+            read = self._layout.reader([column[ended] for column in self._batch.final_obs])
+            infos["final_obs"] = objects(places.tolist(), map(read, range(len(places))), len(rolled))
             infos["_final_obs"] = rolled
         return self._layout.batched(columns), reward, terminated, truncated, infos
 
@@ -71,7 +72,8 @@ class Results:
     def exchange(self, rows: Rows, ascending: bool = True) -> Exchange:
         """The same for wrappers; if not `ascending`, all rows may be in any order too."""
         whole = ascending and len(rows) == len(self._batch)
-        obs, reward, terminated, truncated, infos, final = self._take_out(None if whole else rows)
+        obs, reward, terminated, truncated, infos, rolled = self._take_out(None if whole else rows)
+        final = None if rolled is None else self._batch.take(self._batch.final_obs, None if whole else rows, True)
         final_obs = None if final is None else self._layout.batched(final)
         batched, successors = self._layout.batched(obs), self._by_value(obs, final, terminated | truncated)
         return Exchange(
@@ -105,8 +107,8 @@ class Results:
 
     def _take_out(
         self, rows: Rows | None
-    ) -> tuple[Columns, np.ndarray, np.ndarray, np.ndarray, dict[str, Any], Columns | None]:
-        """Copy what was received out of the batch (None: all rows): the five of a step, and any final observations."""
+    ) -> tuple[Columns, np.ndarray, np.ndarray, np.ndarray, dict[str, Any], np.ndarray | None]:
+        """Copy what was received out of the batch (None: all rows): the five of a step, and a mask of rolled rows."""
         started, batch = time.perf_counter(), self._batch
         if rows is None:
             reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
@@ -115,23 +117,21 @@ class Results:
         obs = batch.take(batch.obs, rows, self._copy)
         mail = self._mail(rows) if batch.mail else []
         infos: dict[str, Any] = {}
-        final = None
-        if self._may_roll:
-            rolled = terminated | truncated
-            if np.count_nonzero(rolled):
-                final = batch.take(batch.final_obs, rows, True)
-                final_infos = [(position, each.final_info) for position, each in mail if each.final_info]
-                infos["final_info"] = as_arrays(final_infos, len(reward))  # type: ignore[arg-type]  # empty ones were left out
-                infos["_final_info"] = rolled.copy()
-                if batch.final_info:
-                    infos["final_info"].update(from_columns(batch.final_info, rows, rolled))
+        rolled = None
+        if self._may_roll and np.count_nonzero(ended := terminated | truncated):
+            rolled = ended
+            final_infos = [(position, each.final_info) for position, each in mail if each.final_info]
+            infos["final_info"] = as_arrays(final_infos, len(reward))  # type: ignore[arg-type]  # empty ones were left out
+            infos["_final_info"] = rolled.copy()
+            if batch.final_info:
+                infos["final_info"].update(from_columns(batch.final_info, rows, rolled))
         if mail:
             infos.update(as_arrays(((position, each.info) for position, each in mail), len(reward)))
         if batch.info:
             everyone = np.ones(len(reward), np.bool_)
             infos.update(from_columns(batch.info, rows, everyone, *batch.infos_of_steps(rows)))
         self.seconds += time.perf_counter() - started
-        return obs, reward, terminated, truncated, infos, final
+        return obs, reward, terminated, truncated, infos, rolled
 
     def _by_value(self, obs: Columns, final: Columns | None, rolled: np.ndarray) -> Any:
         """Successor observations, if the space has parts without a fixed size."""

@@ -145,7 +145,7 @@ class Transport(gymnasium.vector.VectorEnv):
     def _send_step(self, actions: Any, rows: Rows | None, call: str) -> None:
         order, batch = self._call_order, self._batch
         order.check_can_step(rows, call)
-        everything: Any = slice(None) if rows is None else rows
+        everything: Any = ... if rows is None else rows
         count = self.num_envs if rows is None else len(rows)
         raw_actions: list[Any] = []
         columns: Columns = []
@@ -174,7 +174,7 @@ class Transport(gymnasium.vector.VectorEnv):
         return rows
 
     def _dispatch(self, rows: Rows, ops: Any, call: str) -> None:
-        where: Any = slice(None) if rows is self._call_order.all_rows else rows
+        where: Any = ... if rows is self._call_order.all_rows else rows
         self._batch.op[where] = ops
         self._undelivered = None
         if self._timed_out_after is not None and not self._call_order.pending_count:

@@ -191,7 +191,7 @@ class FiniteCheck(Decorator):
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def _index(self, rows: Rows) -> Any:
-        return slice(None) if len(rows) == self._count else rows
+        return ... if len(rows) == self._count else rows
 
     def _gather(self, count: int, timeout: float | None) -> tuple[Rows, Rows]:
         """`count` rows, those that are held first; and the held rows beyond them."""

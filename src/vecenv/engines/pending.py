@@ -14,7 +14,7 @@ from vecenv._batch.batch import Batch, Rows
 Home: TypeAlias = Callable[[int], tuple[int | None, int | None]]
 """Worker and process id of a row, for error messages."""
 
-_ALL = slice(None)
+_ALL = ...
 """All rows: much faster than an array of indices."""
 
 

@@ -251,7 +251,7 @@ class Server:
                 self._publish([row], slice(row, row + 1))
         else:
             self._runner.run_whatever_happens(rows)
-            self._publish(rows, slice(None) if rows is self._everyone else rows)
+            self._publish(rows, ... if rows is self._everyone else rows)
 
     def _publish(self, rows: list[int], index: Any) -> None:
         """Hand rows back: first their mail, then the answers, then the wake-up."""

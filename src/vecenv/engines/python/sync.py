@@ -36,7 +36,7 @@ class SyncEngine(LocalEngine):
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         pending = self._pending
-        rows = pending.oldest(count)
+        rows = pending.everyone if count == len(self._listed) else pending.oldest(count)
         if 1 in pending.finished.tobytes():  # a `recv` that was interrupted, or raised, has run some of them
             self._run(np.sort(rows[~pending.finished[rows]]).tolist())
         else:
