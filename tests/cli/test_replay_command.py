@@ -153,7 +153,7 @@ def test_modules_beside_the_shell_are_found(command, tmp_path):
         (["wlak.npz"], "there is no recording 'wlak.npz'; did you mean 'walk.npz'?"),
         (["."], ". is a directory; the newest recording in it is walk.npz"),
         (["empty"], "empty is a directory without recordings"),
-        (["text.npz"], "text.npz is damaged"),
+        (["text.npz"], "text.npz: the file is no archive"),
         (["walk.npz", "--env", "no_such_module:Walk"], "there is no module 'no_such_module'"),
         (["walk.npz", "--env", "CartPole-v2"], "there is no env 'CartPole-v2'; did you mean"),
         (["walk.npz", "--env", "CartPole-v1"], "this is not the env that was recorded"),

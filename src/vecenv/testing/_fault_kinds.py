@@ -50,6 +50,10 @@ def _segfault(env: FaultEnv) -> None:
     ctypes.string_at(0)
 
 
+def _abort(env: FaultEnv) -> None:  # a name that is found in the stack of a dead worker
+    os.abort()
+
+
 def _fork_and_die(env: FaultEnv) -> None:
     _fork_child(env)
     os._exit(9)
@@ -96,7 +100,7 @@ FAILURES: dict[str, Callable[[FaultEnv], object]] = {
     "os-exit": lambda env: os._exit(9),
     "kill": lambda env: os.kill(os.getpid(), signal.SIGKILL),
     "segfault": _segfault,
-    "abort": lambda env: os.abort(),
+    "abort": _abort,
     "fork-and-die": _fork_and_die,
     "hang": _hang,
     "hang-with-gil": _hang_with_gil,
