@@ -56,11 +56,7 @@ class Difference:
 
 
 class Comparison:
-    """Compares a batch of one row with a recording.
-
-    Raises:
-        ConfigError: the env has other spaces than the recorded one.
-    """
+    """Compares a batch of one row with a recording. Raises ConfigError if the env has other spaces."""
 
     def __init__(self, recording: Recording, batch: Batch) -> None:
         self._recording, self._batch = recording, batch

@@ -58,12 +58,7 @@ class Ending:
 def run_forked(action: Callable[[], Any], seconds: float) -> Ending:
     """Call `action` in a forked copy of this process, whose changes are lost.
 
-    Args:
-        action: the function to call.
-        seconds: seconds after which it counts as hung and the copy is killed.
-
-    Raises:
-        UnsupportedError: this platform has no fork.
+    After `seconds` the copy counts as hung and is killed. Raises UnsupportedError if this platform has no fork.
     """
     if not hasattr(os, "fork"):
         raise UnsupportedError(

@@ -61,12 +61,8 @@ class _LimitAtStart(TimeLimit):
 class _EnvAtStart(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A kernel's Python env whose every `reset` begins the recorded episode.
 
-    Args:
-        kernel: kernel of the env.
-        params: columns of its parameters, of length one.
-        state: the fields of its state after the recorded reset.
-        words: state of its random stream after the recorded reset.
-        render_mode: render mode of the env. A kernel without `render` is drawn by Gymnasium's env of the same id.
+    `params` are columns of length one; `state` and `words` (of the random stream) are those after the recorded reset. A
+    kernel without `render` is drawn by Gymnasium's env of the same id.
     """
 
     def __init__(
@@ -133,16 +129,7 @@ def _kernel(source: Any, kwargs: Mapping[str, Any]) -> Kernel:
 
 
 def _column(columns: Mapping[str, np.ndarray], kernel: Kernel, name: str) -> np.ndarray:
-    """A recorded column.
-
-    Args:
-        columns: the recorded columns.
-        kernel: kernel of the env.
-        name: "S_" and a field of the state, "P_" and a parameter, "RNG" or "ELAPSED".
-
-    Raises:
-        ConfigError: it is missing, or does not have the type and shape that the kernel declares.
-    """
+    """The recorded column "S_field", "P_parameter", "RNG" or "ELAPSED". A wrong type or shape is a ConfigError."""
     field = {"S": kernel.state, "P": kernel.params}.get(name[:1], {}).get(name[2:])
     found = columns.get(name)
     fits = found is not None and (field is None or found.dtype == field.dtype)

@@ -14,16 +14,7 @@ _CARDS = {1: "A", 10: "K"}
 
 
 class Renderer:
-    """Draws the state of a kernel.
-
-    Args:
-        id: id of the kernel.
-        params: its parameters by name, such as the map of a lake.
-        render_mode: render mode of Gymnasium's env.
-
-    Raises:
-        ConfigError: no env of Gymnasium can draw it.
-    """
+    """Draws the state of a kernel with these parameters. Raises ConfigError if no env of Gymnasium can draw it."""
 
     def __init__(self, id: str, params: Mapping[str, np.ndarray], render_mode: str) -> None:
         set_state = _SETTERS.get(id.partition("-")[0])

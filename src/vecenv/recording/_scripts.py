@@ -11,11 +11,7 @@ _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDe
 
 
 class Script:
-    """The definitions of a script, as a module.
-
-    Args:
-        file: path of the script.
-    """
+    """The definitions of the script `file`, as a module."""
 
     def __init__(self, file: str) -> None:
         path = Path(file)

@@ -21,11 +21,7 @@ _NOT_BEGUN = f"it was not reset yet, or {_GONE}"
 
 
 class Begins:
-    """Finds out how episodes began.
-
-    Attributes:
-        row_bytes: that the start of an episode takes, about.
-    """
+    """Finds out how episodes began. The start of an episode takes about `row_bytes`."""
 
     row_bytes: int
 

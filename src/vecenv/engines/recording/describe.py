@@ -95,11 +95,7 @@ def _unknown(value: Any, why: str) -> dict[str, Any]:
 
 
 def _reference(target: Any) -> dict[str, Any]:
-    """Where a function or class can be imported from, and the arguments of partials around it.
-
-    Raises:
-        NotData: nothing is there that it could be found by.
-    """
+    """Where a function or class can be imported from, and the arguments of partials around it. Raises NotData."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     while isinstance(target, functools.partial):

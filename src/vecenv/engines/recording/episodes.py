@@ -24,11 +24,7 @@ _FORGOTTEN = "how the episode began is no longer known"
 
 @dataclass(frozen=True)
 class Facts:
-    """What is the same in all recordings of a vector env.
-
-    Attributes:
-        build: of a row: how its env is made.
-    """
+    """What is the same in all recordings of a vector env. `build(row)` describes how an env is made."""
 
     engine: str
     autoreset: str
@@ -36,18 +32,7 @@ class Facts:
 
 
 class RecordingBuilder:
-    """Builds recordings of episodes.
-
-    Args:
-        batch: of all rows.
-        begins: how episodes began.
-        facts: of the vector env.
-        log: what went back and forth.
-        options: of resets.
-
-    Attributes:
-        seeds: of resets that are under way, or that failed.
-    """
+    """Builds recordings of episodes. `seeds` are those of resets that are under way, or that failed."""
 
     def __init__(self, batch: Batch, begins: Begins, facts: Facts, log: Log, options: KeptOptions) -> None:
         self._batch, self._begins, self._facts, self._log, self._options = batch, begins, facts, log, options

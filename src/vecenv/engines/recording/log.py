@@ -57,13 +57,9 @@ class Received(NamedTuple):
 
 
 class Log:
-    """Entries by number, counted from the first that ever was.
+    """Entries by number, counted from the first that ever was; the oldest are dropped beyond `limit` bytes.
 
     They are kept as plain tuples of arrays, which the garbage collector soon leaves alone: there may be many.
-
-    Args:
-        count: number of rows.
-        limit: bytes; the oldest entries are dropped when there are more.
     """
 
     def __init__(self, count: int, limit: int) -> None:
@@ -80,11 +76,7 @@ class Log:
         self._looked = 0
 
     def add(self, entry: tuple[Any, ...]) -> int:
-        """Append an entry, a tuple of the fields of Sent or Received; drop what is too much.
-
-        Returns:
-            Its number.
-        """
+        """Append an entry, a tuple of the fields of Sent or Received; drop what is too much. Returns its number."""
         entries = self._entries
         number = self._first + len(entries)
         entries.append(entry)

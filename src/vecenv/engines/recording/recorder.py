@@ -141,11 +141,7 @@ class Recorder(Decorator):
             name_recording(error, *written)
 
     def recording(self, row: Any) -> Recording:
-        """The current episode of a row.
-
-        Raises:
-            UnknownRow: there is no such env.
-        """
+        """The current episode of a row. Raises UnknownRow if there is no such env."""
         count = self._count
         if isinstance(row, bool) or not isinstance(row, (int, np.integer)) or not 0 <= row < count:
             raise UnknownRow(f"env id {row!r:.40}, this vector env has {count} (0 ... {count - 1})")

@@ -18,11 +18,7 @@ class NotData(Exception):
 
 
 def pack(value: Any, arrays: list[np.ndarray], where: str, depth: int = 0) -> Any:
-    """JSON of a value; its arrays are appended to `arrays`.
-
-    Raises:
-        NotData: something in it is neither plain, nor a list, tuple, dict or array of such.
-    """
+    """JSON of a value; its arrays are appended to `arrays`. Raises NotData if anything in it is not data."""
     kind = type(value)
     if depth > _DEEPEST:
         raise NotData(f"{where} is nested deeper than {_DEEPEST} levels")
