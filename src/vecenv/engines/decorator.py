@@ -19,11 +19,8 @@ class Decorator:
     one call, states, rollouts, and which envs are gone. The front asks the innermost engine which abilities there are,
     and uses those that no decorator changes (`call`, `clocks`, `kill` ...) without the decorators.
 
-    Args:
-        engine: that is decorated.
-
     Attributes:
-        inner: the same.
+        inner: the engine that is decorated.
         warnings: texts that the front turns into warnings at the end of a call.
     """
 

@@ -54,10 +54,8 @@ class FiniteCheck(Decorator):
 
     Attributes:
         policies: what to do about observations and rewards.
-        on: whether anything is checked.
         suspects: whether anything of the given rows is not finite.
-        note: called with the error for which an episode is about to be truncated, while its columns are as the env left
-            them.
+        note: called with the error before an episode is truncated, while its columns are as the env left them.
     """
 
     def __init__(self, engine: Engine, given: Any, rolls: bool) -> None:
@@ -138,11 +136,9 @@ class FiniteCheck(Decorator):
     def rollout(
         self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
     ) -> dict[str, np.ndarray]:
-        """As of engines.
+        """As of engines. Raises ConfigError if a policy is "truncate", which native code cannot do.
 
-        Raises:
-            ConfigError: a policy is "truncate", which native code cannot do.
-            NotFiniteError: names the first env, and has the rows of all. All rows have moved on.
+        A NotFiniteError names the first env, and has the rows of all. All rows have moved on.
         """
         if self._truncates:
             raise ConfigError(

@@ -38,11 +38,7 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: Any) -> type[EngineOptions]:
-    """The class of the engine with this name.
-
-    Raises:
-        UnknownEngine: there is none; the message suggests the nearest.
-    """
+    """The class of the engine with this name. Raises UnknownEngine, which suggests the nearest name."""
     if isinstance(name, str) and name in _MODULES:
         module = importlib.import_module(f"vecenv.engines.{_MODULES[name]}.options")
         return getattr(module, name.capitalize())

@@ -263,11 +263,7 @@ class CompiledEngine:
         self.set_parameters(self._rows, {name: np.array(values)})
 
     def set_parameters(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
-        """Set parameters of these rows, from their next episode on.
-
-        Raises:
-            ConfigError: a value that its parameter cannot hold. Nothing has changed.
-        """
+        """Set parameters of these rows, from their next episode on. After a ConfigError nothing has changed."""
         made = self.check_parameters(rows, columns)
         for name, column in made.items():
             self.parameters[name][rows] = column

@@ -16,11 +16,7 @@ CHUNKS_EACH = 4
 
 
 class NativeThreads:
-    """Threads that wait for work. No OpenMP: GNU's aborts in a process that was forked.
-
-    Args:
-        size: threads, the caller included.
-    """
+    """Threads that wait for work, `size` with the caller. No OpenMP: GNU's aborts in a process that was forked."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -30,10 +26,7 @@ class NativeThreads:
     def run(self, tasks: Sequence[NativeCall], count: int, align: int) -> int:
         """Run rows 0 ... count - 1 in parts, one task per thread, and return the sum of what they return.
 
-        Args:
-            tasks: `size` of them, each for one thread alone; they do the same.
-            count: number of rows.
-            align: parts are multiples of this many rows.
+        There are `size` tasks that do the same, each for one thread alone. Parts are multiples of `align` rows.
         """
         if self._pid != os.getpid():  # the threads of a forked parent are not here
             self._helpers = [_Helper() for _ in range(self.size - 1)]

@@ -66,8 +66,7 @@ class ProcessBackend(Protocol):
     def poll(self, workers: Sequence[Worker], seconds: float) -> set[int]:
         """Wait until a worker sends something or dies, or for this long; meanwhile send what could not be sent before.
 
-        Returns:
-            Descriptors that are ready: of channels with messages, and of processes that died.
+        Returns the descriptors that are ready: of channels with messages, and of processes that died.
         """
         ...
 

@@ -96,11 +96,7 @@ class Channel:
         self._cut()
 
     def receive_bytes(self) -> bytes:
-        """Wait for the next message that is not a wake-up (blocking ends only).
-
-        Raises:
-            EOFError: the other end is gone.
-        """
+        """Wait for the next message that is not a wake-up (blocking ends only). Raises EOFError if the peer is gone."""
         while not (payload := self._next()):
             pass
         return payload

@@ -234,8 +234,7 @@ class Worker:
 def close_workers(workers: list[Worker], timeout: float) -> list[str]:
     """End all workers: ask, then SIGTERM, then SIGKILL, within `timeout` plus a second in all. Never raises.
 
-    Returns:
-        What went wrong in the envs' own `close`, for the user to be warned of.
+    Returns what went wrong in the envs' own `close`, for a warning.
     """
     close_message = pickle.dumps(("close",))
     for worker in workers:

@@ -18,8 +18,7 @@ class MessageReader:
     """Reads the messages of workers.
 
     Attributes:
-        call_requests: the last call of envs as a message to each worker, until all have replied or something else is
-            sent.
+        call_requests: the last call as a message to each worker, until all have replied or something else is sent.
         call_results: of that call, by row.
     """
 
@@ -31,11 +30,7 @@ class MessageReader:
         self.call_results: dict[int, Any] = {}
 
     def read(self, workers: list[Worker]) -> Worker | None:
-        """Read everything that was sent so far.
-
-        Returns:
-            A worker whose messages are lost, if there is one.
-        """
+        """Read everything that was sent so far. Returns a worker whose messages are lost, if there is one."""
         for worker in workers:
             while worker.mails_read < worker.control.worker[MAILS]:  # type: ignore[union-attr]  # set once attached
                 if worker.error is not None:

@@ -226,8 +226,7 @@ class WorkerPool:
     def _replace(self, dead: Worker, lost: dict[int, Fault]) -> None:
         """Start a worker anew, and ask it again for what is pending.
 
-        Args:
-            lost: why the episodes of its rows ended, to be reported with their next op.
+        `lost` is why the episodes of its rows ended, to be reported with their next op.
         """
         deadline = self.deadline()
         self._backend.unwatch(dead)  # an interrupt may have kept `handle_death` from it

@@ -16,11 +16,7 @@ _LOOK_UP_SECONDS = 1.0
 
 
 class Waiter:
-    """Waits until something is done.
-
-    Args:
-        start_timeout: seconds that a worker which was killed for being late has to be started again.
-    """
+    """Waits until something is done. A worker that was killed for being late has `start_timeout` seconds to restart."""
 
     def __init__(
         self,
@@ -42,8 +38,7 @@ class Waiter:
     def until(self, satisfied: Callable[[], bool], timeout: float | None, *, eager: bool = False) -> None:
         """Return once `satisfied`. Raises if a worker dies or time runs out, as `on_error` says.
 
-        Args:
-            eager: workers are to hand over rows one by one.
+        With `eager`, workers hand over rows one by one.
         """
         if eager:
             self._words[:, EAGER] = 1

@@ -49,11 +49,7 @@ class Renewal:
     options: dict[str, Any] | None = None
 
     def rebuild(self, factory: Factory, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-        """The env that takes the place of `env`, which is closed.
-
-        Raises:
-            SpaceError: its spaces are others.
-        """
+        """Close `env` and return the env that replaces it. Raises SpaceError if its spaces differ."""
         if isinstance(factory, MakeEnv):
             built = replace(factory, kwargs={**factory.kwargs, **self.kwargs})()
         else:

@@ -31,12 +31,7 @@ def warn_of(complaints: Iterable[str]) -> None:
 
 
 def hand_over(batch: Batch, part: Any, rows: Iterable[int], first: int) -> None:
-    """Move the reset options and raw actions of `rows` from the whole batch to a part, which begins at row `first`.
-
-    Args:
-        part: has `options` and `raw_actions`, as a batch does.
-        rows: of the part.
-    """
+    """Move reset options and raw actions from the whole batch to `rows` of a part, which begins at row `first`."""
     for ours, theirs in ((batch.options, part.options), (batch.raw_actions, part.raw_actions)):
         if ours:
             theirs.update({row: ours.pop(first + row) for row in rows if first + row in ours})

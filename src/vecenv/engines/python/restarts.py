@@ -31,11 +31,7 @@ def end_episode(batch: Batch, row: int, last_obs: Columns | None = None) -> None
 
 
 def seed_restart(batch: Batch, row: int, env: int) -> None:
-    """Give a row whose env was built again the seed of its next episode, unless its RESET has brought one.
-
-    Args:
-        env: index of the row among all envs.
-    """
+    """Give a row whose env was rebuilt the seed of its next episode, unless its RESET has brought one."""
     if batch.op[row] != _RESET or batch.seed[row] == NO_SEED:
         batch.seed[row] = restart_seed(int(batch.last_seed[row]), env, int(batch.restarts[row]))
 

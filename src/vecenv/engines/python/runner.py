@@ -380,8 +380,7 @@ class RowRunner(EnvCalls):
     def _failed(self, row: int, fault: Fault, rebuilt: bool = False) -> None:
         """Report the fault, or build the env again and end its episode, as `on_error` says.
 
-        Args:
-            rebuilt: the env is new already, because its worker died and was started again.
+        `rebuilt`: the env is new already, because its worker died and was started again.
         """
         ended_before = row in self._end_after
         final_info = self.batch.mail[row].final_info if ended_before else {}

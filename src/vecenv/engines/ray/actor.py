@@ -96,7 +96,7 @@ class Answer:
         ended: positions where a ROLL ended an episode, so that `final_obs` and `final_info` are written.
         mail: by row, counted from the actor's first.
         dropped: what to warn of.
-        seconds, cpu_seconds: that the engine took, on the clock and on the processor.
+        seconds, cpu_seconds: time that the engine took, on the clock and on the processor.
         begun: how episodes began, by row: words of `_batch/starts.py`, or the state of a kernel.
     """
 
@@ -277,9 +277,8 @@ def as_fault(error: EnvError, first: int) -> Fault:
 class RestartedEngine:
     """An engine in place of one that was lost with its actor: the first op of each row reports the lost episode.
 
-    It does for any engine what `RowRunner` does for the rows of a process that died: a STEP or ROLL comes back
-    truncated, with reward 0 and the observation that was seen last; a RESET begins an episode. `info["fault"]` says
-    why.
+    A STEP or ROLL comes back truncated, with reward 0 and the observation that was seen last; a RESET begins an
+    episode. `info["fault"]` says why. `RowRunner` does the same for the rows of a process that died.
     """
 
     def __init__(self, engine: Engine, last_seen: LastSeen, first: int) -> None:
