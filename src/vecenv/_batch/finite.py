@@ -25,10 +25,8 @@ def all_finite(array: np.ndarray) -> bool:
 def unfit_rows(column: Any, infinity: bool = True) -> np.ndarray | None:
     """Which rows of a leaf have NaN, or infinity if it counts: a bool array, or None if no row has.
 
-    Args:
-        column: an array, rows along the first axis; or a sequence with a value without a fixed size for each row.
-            Only floats and complex numbers are looked at.
-        infinity: whether infinity counts.
+    `column` is an array, rows along the first axis, or a sequence of values without a fixed size, one for each row.
+    Only floats and complex numbers are looked at.
     """
     if not isinstance(column, np.ndarray) or column.dtype.kind == "O":
         unfit = np.array([not _is_finite(value, infinity) for value in column], np.bool_)
@@ -144,15 +142,12 @@ class Finder:
 
 
 class BatchFinder(Finder):
-    """Looks at the results in a batch.
+    """Looks at the results in a batch. Integers are never looked at.
 
     Args:
         batch: with the results.
-        policies: what to look at; integers are never looked at.
+        policies: what to look at.
         rolls: steps begin the next episode themselves: the autoreset mode is "same-step".
-
-    Attributes:
-        on: whether anything is looked at.
     """
 
     def __init__(self, batch: Batch, policies: Policies, rolls: bool) -> None:

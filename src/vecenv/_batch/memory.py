@@ -55,14 +55,7 @@ class SharedMemory:
 
     @classmethod
     def create(cls, size: int, purpose: str = "the batch") -> SharedMemory:
-        """Reserve `size` bytes now, so that a full machine is an error here and not a SIGBUS later.
-
-        Args:
-            purpose: what they are for, for the error.
-
-        Raises:
-            MemoryError: there is not that much.
-        """
+        """Reserve `size` bytes now: a full machine is a MemoryError that names `purpose`, and not a SIGBUS later."""
         size = max(size, mmap.PAGESIZE)
         free = free_memory()
         if free is not None and size > free:  # asking the kernel instead would wake its out-of-memory killer

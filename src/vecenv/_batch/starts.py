@@ -20,11 +20,7 @@ WORDS = 8
 
 
 class Starts:
-    """Notes the starts of some rows.
-
-    Args:
-        kinds, words: columns of these rows.
-    """
+    """Notes the starts of some rows, in their columns `kinds` and `words`."""
 
     def __init__(self, kinds: Any, words: np.ndarray) -> None:
         self._kinds, self._words = kinds, words

@@ -46,14 +46,7 @@ _SAME_STEP, _NEXT_STEP = AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP
 
 
 def plan(mode: AutoresetMode, done: np.ndarray) -> np.ndarray | np.uint8:
-    """The op of each row that is about to be stepped.
-
-    Args:
-        done: whether the episode of each row is over.
-
-    Raises:
-        NotResetError: in DISABLED mode, if an episode of these rows has ended.
-    """
+    """The op of each row that is about to be stepped. Raises NotResetError in DISABLED mode if an episode has ended."""
     if mode is _SAME_STEP:
         return _ROLL
     if 1 not in done.tobytes():  # several times faster than any()

@@ -73,13 +73,7 @@ class Exchange(ResultColumns):
     def of_step(
         cls, results: tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]], rows: np.ndarray, ops: Any
     ) -> Exchange:
-        """After a step, from Gymnasium's five; their infos may have "final_obs".
-
-        Args:
-            results: of the step.
-            rows: env ids.
-            ops: what the envs did, one for all or one per env.
-        """
+        """After a step, from Gymnasium's five; their infos may have "final_obs". `ops`: one for all, or one per env."""
         obs, reward, terminated, truncated, infos = results
         infos = dict(infos)
         final, rolled = infos.pop("final_obs", None), infos.pop("_final_obs", None)

@@ -21,12 +21,7 @@ _ONE_TRUE = " with at least one True value" if _NEW_TEXTS else ""
 
 @dataclass(frozen=True)
 class ResetOptions:
-    """Parsed options.
-
-    Attributes:
-        mask: which envs to reset, None for all.
-        per_env: what each env's reset gets.
-    """
+    """Parsed options: `mask` says which envs to reset, None for all; `per_env` is what each env's reset gets."""
 
     mask: np.ndarray | None
     per_env: Sequence[dict[str, Any] | Renewal | None]

@@ -82,13 +82,10 @@ def pack_time(batch: Batch, actions: Any, steps: int | None) -> tuple[Columns, i
 
 
 def rollout_of(batch: Batch, out: Mapping[str, np.ndarray], ended: np.ndarray, ops: tuple[int, int]) -> Rollout:
-    """What users get of the columns that `SupportsRollout.rollout` returned.
+    """What users get of the columns by slot (`out`) that `SupportsRollout.rollout` returned.
 
-    Args:
-        batch: of the engine.
-        out: the columns by slot.
-        ended: where the op before the rollout ended an episode.
-        ops: of rows whose episode goes on, and of rows whose episode ended.
+    `ended` says where the op before the rollout ended an episode; `ops` are those of rows whose
+    episode goes on, and of rows whose episode ended.
     """
     layout = batch.observation_layout
     leaves = range(len(layout.leaves))

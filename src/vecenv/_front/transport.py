@@ -332,9 +332,8 @@ class Transport(gymnasium.vector.VectorEnv):
     def _recv_dicts(self, timeout: float | None = None) -> tuple[Step, list[dict[str, Any]], list[dict[str, Any]]]:
         """Receive all that is pending, with infos as fresh dicts.
 
-        Returns:
-            The step, whose own `infos` have only `final_obs` of ended episodes; each env's info, which belongs to
-            `obs`; and each env's final info, empty where no episode rolled.
+        Returns the step, whose own `infos` have only `final_obs` of ended episodes; each env's info, which belongs to
+        `obs`; and each env's final info, empty where no episode rolled.
         """
         timeout = self.timeout if timeout is None else timeout
         return self._run("recv", self._receive_results, None, timeout, self._results.dicts)

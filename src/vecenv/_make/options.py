@@ -63,14 +63,7 @@ def check_names(kwargs: Iterable[str], parameters: Iterable[str] = ()) -> None:
 
 
 def check_request(given: Request) -> Request:
-    """Check what concerns every engine.
-
-    Args:
-        given: the arguments of `make` as they are.
-
-    Raises:
-        ConfigError: an argument is not valid; the message names it.
-    """
+    """Check what concerns every engine, given the arguments of `make`. Raises a ConfigError that names the argument."""
     check_choice("seeding", given.seeding, ("gymnasium", "spawn"))
     check_choice("on_error", given.on_error, ("raise", "restart"))
     check_observation_mode(given.observation_mode)
@@ -96,11 +89,7 @@ def _check_limit(record: Any, limit: Any) -> int:
 
 
 def of_rows(request: Request, count: int) -> Request:
-    """The request for as many envs as there are.
-
-    Raises:
-        ConfigError: `batch_size` is larger.
-    """
+    """The request for as many envs as there are. Raises ConfigError if `batch_size` is larger."""
     if request.batch_size is not None and request.batch_size > count:
         raise ConfigError(f"batch_size must be in 1 ... num_envs = {count}, got {request.batch_size}")
     return dataclasses.replace(request, num_envs=count)

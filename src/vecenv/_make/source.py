@@ -37,12 +37,7 @@ _OLDER_GAMES = re.compile(r"\w+-v[04]$")
 def resolve(
     env: Any, num_envs: int, env_kwargs: Any, wrappers: Any, kwargs: dict[str, Any], preprocessing: Any = None
 ) -> Source:
-    """Find what runs the env that a user passes to `make`.
-
-    Args:
-        env, num_envs, env_kwargs, wrappers, preprocessing: as for `make`.
-        kwargs: more constructor arguments, for all envs.
-    """
+    """Find what runs the env that a user passes to `make`; `kwargs` are more constructor arguments, for all envs."""
     num_envs = positive_int("num_envs", num_envs)
     register_games(env)
     if preprocessing is not None or _are_games(env):

@@ -36,12 +36,7 @@ def positive_int(name: str, value: Any) -> int:
 
 
 def seconds(name: str, value: Any) -> float:
-    """The value as a float.
-
-    Raises:
-        ConfigTypeError: it is not a real number.
-        ConfigError: it is negative or NaN.
-    """
+    """The value as a float. Raises ConfigTypeError if it is no real number, ConfigError if it is negative or NaN."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ConfigTypeError(f"{name} must be a number of seconds, got {brief(value)}")
     number = float(value)

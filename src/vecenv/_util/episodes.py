@@ -12,13 +12,7 @@ class EpisodeTotals:
 
     A row of results counts if it is a transition: its reward is added to the return and one step to the length. An
     episode ends with a transition that is terminated or truncated. Rows that only reset their env count for nothing.
-
-    Args:
-        count: how many envs.
-        return_dtype, length_dtype: of the totals.
-
-    Attributes:
-        returns, lengths: so far, one per env. Those of an ended episode stay until `begin`.
+    The totals `returns` and `lengths` of an ended episode stay until `begin`.
     """
 
     def __init__(self, count: int, return_dtype: Any = np.float64, length_dtype: Any = np.int64) -> None:
@@ -38,11 +32,7 @@ class EpisodeTotals:
 
 
 class EpisodeLog(EpisodeTotals):
-    """Totals, and a list of the episodes that ended. Where an episode ends, the next one begins.
-
-    Attributes:
-        steps: transitions since `take`.
-    """
+    """Totals, and a list of ended episodes. Where one ends, the next begins. `steps` counts since `take`."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)

@@ -132,11 +132,7 @@ class Archive:
         return list(self._entries)
 
     def read(self, name: str) -> bytes:
-        """An entry as it is.
-
-        Raises:
-            UnsafeFile: it is missing or damaged.
-        """
+        """An entry as it is. Raises UnsafeFile if it is missing or damaged."""
         try:
             with self._archive.open(self._entry(name)) as stream:
                 return stream.read()
@@ -146,11 +142,7 @@ class Archive:
             raise UnsafeFile(f"{name} inside is damaged ({type(error).__name__}: {error!s:.200})") from error
 
     def array(self, name: str) -> np.ndarray:
-        """The array of an entry `name`.
-
-        Raises:
-            UnsafeFile: it is missing, damaged, larger than it can be, or of Python objects.
-        """
+        """The array of an entry. Raises UnsafeFile if it is missing, damaged, too large, or of Python objects."""
         entry = self._entry(name)
         try:
             with self._archive.open(entry) as stream:
@@ -188,11 +180,7 @@ class Archive:
 
 
 def parsed(text: str | bytes) -> Any:
-    """The value of JSON text.
-
-    Raises:
-        UnsafeFile: it is not JSON, nested too deeply, or has a key twice.
-    """
+    """The value of JSON text. Raises UnsafeFile if it is not JSON, is nested too deeply, or has a key twice."""
     try:
         found = json.loads(text, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:  # RecursionError: brackets within brackets
