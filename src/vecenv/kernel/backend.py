@@ -78,11 +78,7 @@ def load_kernel(
     policy: Callable[..., Any] | None = None,
     before: Callable[[], None] = lambda: None,
 ) -> NativeCode:
-    """The native code of a kernel, as `Backend.load` does of its program; arguments are those of `resolve` and `load`.
-
-    Raises:
-        KernelError: a function breaks a rule, or the backend cannot compile it.
-    """
+    """The native code of a kernel; arguments are those of `resolve` and `Backend.load`. Raises KernelError."""
     backend, program = _resolved(kernel, observation, action, policy)
     return backend.load(program, precision, before)
 

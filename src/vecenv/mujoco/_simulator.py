@@ -41,14 +41,7 @@ def mujoco() -> Any:
 
 
 def load_model(source: str) -> Any:
-    """Compile a model.
-
-    Args:
-        source: the text of an XML file, or a path to one.
-
-    Raises:
-        ConfigError: the file does not exist, or MuJoCo cannot compile it; the message includes MuJoCo's.
-    """
+    """Compile a model: the text of an XML file, or a path. Raises a ConfigError that includes MuJoCo's message."""
     bindings = mujoco()
     is_text = source.lstrip().startswith("<")
     if not is_text and not Path(source).is_file():

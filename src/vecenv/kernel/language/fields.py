@@ -45,11 +45,7 @@ class FieldError(TypeError):
 
 
 def declare(name: str, declared: Any) -> Field:
-    """Read `float`, `int`, `bool`, a NumPy dtype, or a pair of one of these and a shape.
-
-    Raises:
-        FieldError: it is anything else; the message says what to write.
-    """
+    """Read `float`, `int`, `bool`, a NumPy dtype, or one of these and a shape. A FieldError says what to write."""
     if keyword.iskeyword(name):
         raise FieldError(f"{name!r} is a word of Python and cannot name a field")
     if isinstance(declared, tuple) and len(declared) > 2 and all(map(_is_size, declared[1:])):

@@ -75,11 +75,7 @@ _read: weakref.WeakKeyDictionary[Callable[..., Any], FunctionSource] = weakref.W
 
 
 def read_source(function: Callable[..., Any]) -> FunctionSource:
-    """Parse the source of a function, once.
-
-    Raises:
-        OSError: there is none, as for code typed at the prompt of Python or passed to `python -c`.
-    """
+    """Parse the source of a function, once. Raises OSError if there is none, as for code typed at Python's prompt."""
     if function not in _read:
         _read[function] = _parse(function)
     return _read[function]

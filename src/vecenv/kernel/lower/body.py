@@ -34,12 +34,9 @@ _PURE_BUILTINS = frozenset({abs, min, max, int, bool, round, range, len, divmod}
 
 
 class Body(ast.NodeTransformer):
-    """Resolves one function.
+    """Resolves one function: adds the constants, draws and twins that it uses to `program`.
 
-    Args:
-        program: constants, draws and twins that the function uses are added to it.
-        helper: resolves a function that this one calls.
-        source, roles, method: as in `Function`.
+    `helper` resolves a function that this one calls; `source`, `roles` and `method` are as in `Function`.
     """
 
     def __init__(

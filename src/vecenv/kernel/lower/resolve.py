@@ -17,15 +17,9 @@ from vecenv.kernel.lower.program import Program
 
 
 def resolve(kernel: Kernel, observation: Layout, action: Layout, policy: Callable[..., Any] | None = None) -> Program:
-    """The program of a kernel for these spaces.
+    """The program of a kernel for these layouts of its spaces. Raises a KernelError that names function and line.
 
-    Args:
-        kernel: the definition.
-        observation, action: layouts of its spaces.
-        policy: `policy(obs)` that returns an action, or `policy(obs, action)` that writes into an array.
-
-    Raises:
-        KernelError: a function breaks a rule; it names function and line.
+    A policy is `policy(obs)` that returns an action, or `policy(obs, action)` that writes into an array.
     """
     assert kernel.names_checked
     resolver = _Resolver(Program(kernel, {"obs": observation, "action": action}))

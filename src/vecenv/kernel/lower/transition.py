@@ -39,12 +39,7 @@ CALLS = ("step", "reset", "observe", "seed_stream", "restore_parameters")
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of the transition.
-
-    Attributes:
-        text: its statements.
-        where: the column that says which rows it is for; None for all rows.
-    """
+    """Statements of the transition, for the rows that the column `where` marks; None for all rows."""
 
     text: str
     where: str | None = None

@@ -40,11 +40,7 @@ def cache_directory() -> Path:
 
 
 def cache_size() -> int:
-    """Bytes that the cache may hold: `$VECENV_CACHE_SIZE`, else 512 MiB.
-
-    Raises:
-        ConfigError: the variable holds no size.
-    """
+    """Bytes that the cache may hold: `$VECENV_CACHE_SIZE`, else 512 MiB. Raises ConfigError if that is no size."""
     text = os.environ.get("VECENV_CACHE_SIZE") or _DEFAULT_SIZE
     found = re.fullmatch(r"([0-9]+)([KMG]?)", text.strip().upper())
     if found is None:
@@ -69,11 +65,7 @@ def find(key: str) -> tuple[bytes, str] | None:
 
 
 def store(key: str, code: bytes, symbol: str) -> None:
-    """Add an object file to the cache, and delete old ones if there is no room.
-
-    Raises:
-        OSError: the cache cannot be written.
-    """
+    """Add an object file, and delete old ones if there is no room. Raises OSError if the cache cannot be written."""
     directory = _made_directory()
     rest = symbol.encode() + b"\n" + code
     with new_file(directory / key, private=True) as file:

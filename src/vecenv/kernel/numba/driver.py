@@ -29,11 +29,7 @@ def block_of(kernel: Kernel) -> int:
 
 
 class Driver:
-    """Writes the text for one kernel.
-
-    Args:
-        emitted: the functions that the row loop calls.
-    """
+    """Writes the text for one kernel, whose `emitted` functions the row loop calls."""
 
     def __init__(self, emitted: EmittedProgram) -> None:
         self.kernel, self.functions = emitted.program.kernel, emitted.functions

@@ -54,12 +54,7 @@ class EmittedFunction:
 
 @dataclass(frozen=True, eq=False)
 class EmittedProgram:
-    """The functions of a program as Numba compiles them, helpers first.
-
-    Attributes:
-        program: what it was emitted from.
-        functions: by their names.
-    """
+    """The functions of a program as Numba compiles them, by their names, helpers first."""
 
     program: Program
     functions: Mapping[str, EmittedFunction]

@@ -37,9 +37,7 @@ intrinsic: Any = numba.extending.intrinsic  # its type hints leave the typing co
 def overloaded(options: dict[str, Any] = EXACT, **settings: Any) -> Callable[[Any], Any]:
     """Make a function for native code of a function that gets Numba's types and returns what is compiled for them.
 
-    Args:
-        options: options of the compiler.
-        settings: of Numba's `overload`.
+    `options` are the compiler's, `settings` those of Numba's `overload`.
     """
 
     def decorate(choose: Any) -> Any:
