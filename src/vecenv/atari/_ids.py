@@ -36,12 +36,7 @@ def is_game(id: Any) -> bool:
 
 
 def find_game(env: Any) -> EnvSpec:
-    """Gymnasium's spec of a game.
-
-    Raises:
-        UnknownEnv: no such game; it says which are near.
-        ConfigError: that is another kind of env.
-    """
+    """Gymnasium's spec of a game. Raises UnknownEnv with names that are near, ConfigError for another kind of env."""
     load_ale(str(getattr(env, "id", env)))
     if not isinstance(env, (str, EnvSpec)):
         raise ConfigTypeError(

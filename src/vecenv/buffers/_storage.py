@@ -13,16 +13,7 @@ from vecenv.errors import SpaceError, UnsupportedError
 
 
 class Storage:
-    """One array per leaf of a space, with additional axes in front.
-
-    Args:
-        space: the space of a single env.
-        axes: sizes of the axes in front.
-
-    Attributes:
-        columns: the arrays.
-        nest, flat: those of the space's `Layout`.
-    """
+    """One array per leaf of a single env's space (`columns`), with axes of these sizes in front."""
 
     def __init__(self, space: Space[Any], axes: tuple[int, ...], columns: list[np.ndarray] | None = None) -> None:
         self.layout = Layout(space)

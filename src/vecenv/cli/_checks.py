@@ -46,13 +46,7 @@ class _Problem(Exception):
 
 
 class Subject:
-    """The env that is checked.
-
-    Attributes:
-        source: the env.
-        steps, seed: number of random steps, and seed of the first episode.
-        engine: the engine that suits best, and why; set by the last check.
-    """
+    """The env that is checked, with `steps` random steps; the last check sets `engine`: which suits best, and why."""
 
     def __init__(self, source: EnvSource, steps: int, seed: int) -> None:
         self.source, self.steps, self.seed = source, steps, seed

@@ -15,11 +15,7 @@ from vecenv.evaluation._policies import Actor
 
 
 class Sink(Protocol):
-    """Takes frames.
-
-    Attributes:
-        every: it uses only one of this many frames; the others need not be rendered.
-    """
+    """Takes frames. It uses only one of `every` frames; the others need not be rendered."""
 
     every: int
 

@@ -20,14 +20,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 class Screen:
-    """The output of a command.
-
-    Args:
-        json: whether stdout gets one JSON document and nothing else.
-
-    Attributes:
-        out, err: the consoles of stdout and stderr.
-    """
+    """The output of a command: consoles `out` and `err`. With `json`, stdout gets one JSON document and no more."""
 
     def __init__(self, json: bool) -> None:
         self.json = json

@@ -12,11 +12,7 @@ CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 class StopRequest:
-    """Whether the user has asked to stop.
-
-    Attributes:
-        code: the exit code for the signal, None without a request.
-    """
+    """Whether the user has asked to stop: `code` is the exit code for the signal, None without a request."""
 
     code: int | None = None
 

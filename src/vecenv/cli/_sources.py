@@ -31,13 +31,7 @@ _CONFIG = {"env": str, "algo": str, "kwargs": dict, "engine": str, "steps": int}
 
 @dataclass(frozen=True)
 class EnvSource:
-    """An env named on the command line.
-
-    Attributes:
-        name: the name as given.
-        env: what `vecenv.make` takes.
-        kwargs: arguments of the env's constructor.
-    """
+    """An env named on the command line: `env` is what `vecenv.make` takes, `kwargs` are constructor arguments."""
 
     name: str
     env: Any
@@ -83,11 +77,7 @@ class Checkpoint:
 
 
 def find_env(name: str, kwargs: Mapping[str, Any] | None = None) -> EnvSource:
-    """The env of an id, of `module:Class`, or of `path/file.py:Class`.
-
-    Raises:
-        ConfigError: there is no such env; the message names similar ones.
-    """
+    """The env of an id, `module:Class` or `path/file.py:Class`. Raises a ConfigError that names similar ones."""
     kwargs = dict(kwargs or {})
     module, sign, attribute = name.partition(":")
     if sign and not name.startswith(f"{NAMESPACE}:"):
@@ -158,11 +148,7 @@ def looks_like_path(name: str) -> bool:
 
 
 def find_checkpoint(name: str) -> Checkpoint:
-    """A checkpoint by its path, or the newest checkpoint of a run by its directory.
-
-    Raises:
-        ConfigError: there is none; the message names similar ones.
-    """
+    """A checkpoint by its path, or the newest of a run's directory. Raises a ConfigError that names similar ones."""
     path = Path(name)
     if not path.exists():
         parent = path.parent
@@ -212,12 +198,7 @@ def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any]) -
 
 
 def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any] | None) -> Any:
-    """The trainer of a checkpoint, of whichever algorithm, to continue with.
-
-    Args:
-        checkpoint: the trainer's checkpoint.
-        make_envs: makes the envs from the trainer's settings; None: the trainer makes them from its env id.
-    """
+    """The trainer of a checkpoint, of whichever algorithm; without `make_envs` it makes the envs from its env id."""
     from vecenv import trainers
 
     stored = _stored(checkpoint)

@@ -18,12 +18,7 @@ from vecenv.scenarios._sets import Scenarios, Values, as_scenarios, listed, sets
 
 @dataclass(frozen=True)
 class Part:
-    """One scenario: a row of the table before it is split by seeds.
-
-    Attributes:
-        group: the user's name of the group of scenarios, "" without one.
-        name: name of the parameter set or distribution.
-    """
+    """One scenario of a `group` ("" without one): a row of the table before it is split by seeds."""
 
     group: str
     name: str

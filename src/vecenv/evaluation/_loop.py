@@ -62,12 +62,7 @@ class Loop:
         self.outcomes = Outcomes(np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.bool_))
 
     def run(self) -> Outcomes:
-        """Run all jobs.
-
-        Raises:
-            CancelledError: `stop` was set.
-            InvalidAction: the policy's actions do not fit the action space.
-        """
+        """Run all jobs. Raises CancelledError if `stop` was set, InvalidAction if actions do not fit their space."""
         envs = self._envs
         rows = np.arange(envs.num_envs)
         self._assign(rows)

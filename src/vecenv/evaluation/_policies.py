@@ -50,13 +50,7 @@ def snapshot(policy: Any) -> Any:
 
 
 class Actor:
-    """Calls a policy for actions.
-
-    Args:
-        policy: as `evaluate` takes it.
-        envs: the vector env to act in.
-        deterministic: passed to policies that have such an argument.
-    """
+    """Calls a policy for actions in `envs`. Policies that have an argument `deterministic` get it."""
 
     def __init__(self, policy: Any, envs: gymnasium.vector.VectorEnv, deterministic: bool) -> None:
         policy = _inner(policy)
@@ -72,13 +66,9 @@ class Actor:
         self._memory: Any = None
 
     def act(self, obs: Any, rows: np.ndarray, starts: np.ndarray, masks: Any) -> Any:
-        """Actions for the envs `rows`.
+        """Actions for batched observations of the envs `rows`.
 
-        Args:
-            obs: batched observations.
-            rows: ids of their envs.
-            starts: whether each is the first observation of an episode.
-            masks: which actions are allowed, None without masks.
+        `starts` marks first observations of episodes; `masks` says which actions are allowed, None without masks.
         """
         keywords = dict(self._fixed)
         if self._mask_name is not None and masks is not None:
@@ -101,15 +91,9 @@ class Actor:
         return map_tree(_as_array, actions)
 
     def masks(self, infos: Any, env_ids: np.ndarray, acting: np.ndarray) -> np.ndarray | None:
-        """The action masks for `act`, from infos; None if the policy takes no masks or was trained without them.
+        """The masks for `act`, from the infos of `env_ids`; None if the policy takes none or was trained without them.
 
-        Args:
-            infos: Gymnasium's dict of arrays.
-            env_ids: ids of the envs in it.
-            acting: which of these envs act next.
-
-        Raises:
-            ConfigError: an env's infos have no mask although the policy needs one, or although other envs have one.
+        Raises ConfigError if an env that is `acting` next has no mask although the policy needs one or others have one.
         """
         name = self._mask_info
         if self._mask_name is None or name is None or not acting.any():

@@ -41,11 +41,7 @@ class BatchToTensor(ConnectorV2):
 
 
 class SampleActions(ConnectorV2):
-    """Actions of all envs from the module's output, as arrays.
-
-    Args:
-        packed: whether to give every array a first axis of length one, because RLlib sees one env.
-    """
+    """Actions of all envs from the module's output, as arrays; if `packed`, with a first axis of length one."""
 
     def __init__(self, packed: bool = False) -> None:
         super().__init__()

@@ -146,11 +146,7 @@ def _one_line(complaint: str) -> str:
 
 
 def check(arguments: Arguments) -> None:
-    """Check everything that can be checked without RLlib.
-
-    Raises:
-        VecenvError: names the argument.
-    """
+    """Check everything that can be checked without RLlib. Raises a VecenvError that names the argument."""
     for name in ("num_envs", "train_batch", "minibatch", "epochs", "iterations", "torch_threads"):
         positive_int(_option(name), getattr(arguments, name))
     for name, highest in (("env_runners", 10_000), ("seed", 2**31)):

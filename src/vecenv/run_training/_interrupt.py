@@ -16,9 +16,7 @@ EXIT_CODE = 130
 class Interrupt:
     """Within its context, Ctrl-C sets `asked`; a second one ends the process and all processes that it started.
 
-    Args:
-        first: called by the signal handler at the first Ctrl-C.
-        second: called by the signal handler before the process ends.
+    The signal handler calls `first` at the first Ctrl-C, and `second` before the process ends.
     """
 
     def __init__(self, first: Callable[[], None], second: Callable[[], None]) -> None:

@@ -78,11 +78,7 @@ def number(value: Any) -> float | None:
 
 
 class ResultsWriter:
-    """Writes a run's files: each row to results.csv at once, results.json at the end.
-
-    Args:
-        path: the run's directory, which is created.
-    """
+    """Writes a run's files to the directory `path`: each row to results.csv at once, results.json at the end."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True)

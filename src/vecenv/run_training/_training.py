@@ -35,11 +35,7 @@ _STORE_BYTES, _STORE_BYTES_OF_ACTORS = 128 * 2**20, 1024 * 2**20
 
 
 def config(arguments: Arguments, mode: Mode) -> PPOConfig:
-    """PPO for one mode, checked. Ray is not started.
-
-    Raises:
-        ConfigError: settings contradict each other.
-    """
+    """PPO for one mode, checked; Ray is not started. Raises ConfigError if settings contradict each other."""
     ppo = PPOConfig()
     ppo.training(
         lr=arguments.lr,

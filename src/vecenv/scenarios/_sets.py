@@ -55,11 +55,7 @@ class Scenarios:
 
 
 class Sets(Scenarios):
-    """A list of parameter sets, all equally likely.
-
-    Args:
-        named: the sets by name.
-    """
+    """Parameter sets by name, all equally likely."""
 
     def __init__(self, named: Mapping[str, Mapping[str, Any]]) -> None:
         if not named:
@@ -84,12 +80,7 @@ class Sets(Scenarios):
 
 
 class Uniform(Scenarios):
-    """Numbers sampled between bounds.
-
-    Args:
-        bounds: lowest and highest value of each parameter, or a single value.
-        log: whether to sample uniformly in the logarithm.
-    """
+    """Numbers sampled between bounds (or a single value) of each parameter; with `log`, uniformly in the logarithm."""
 
     def __init__(self, bounds: Mapping[str, Any], log: bool = False) -> None:
         if not bounds:

@@ -11,10 +11,7 @@ import numpy as np
 def difference(one: Any, other: Any, path: str, tolerance: float | None = None) -> str | None:
     """The first difference of two nested results: structure, type, dtype, shape or any bit; None if they are equal.
 
-    Args:
-        one, other: the results.
-        path: name of the results.
-        tolerance: absolute or relative difference that floats may have; None: not a bit.
+    Floats may have the absolute or relative difference `tolerance`, if that is not None.
     """
     if type(one) is not type(other):
         return f"{path}: {_short(one)} and {_short(other)}"

@@ -154,11 +154,7 @@ class SameMachine(RuleBasedStateMachine):
         return space.sample()
 
     def _exchange(self, name: str, call: Callable[[Any], Any], ids: Sequence[int] | None = None) -> str | None:
-        """A call that returns results: they must be equal; if any env failed, compare env by env.
-
-        Returns:
-            The name of the error, or None.
-        """
+        """Compare the results of a call, env by env if any env failed. Returns the name of the error, or None."""
         outcomes = [_outcome(lambda e=envs: call(e)) for envs in self.both]
         if self.pair.asynchronous and any(error is not None and error[0] == "EnvError" for _, error in outcomes):
             self.pair.tally["failures"] += 1

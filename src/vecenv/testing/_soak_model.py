@@ -54,11 +54,7 @@ class Model:
         self._delivered = obs.copy()
 
     def step(self, actions: np.ndarray, result: tuple[Any, ...]) -> None:
-        """Check the results of a step of all envs.
-
-        Raises:
-            WrongRow: a row differs from the expected one.
-        """
+        """Check the results of a step of all envs. Raises WrongRow if a row differs from the expected one."""
         obs, reward, terminated, truncated, infos = result
         failed = np.asarray(infos.get("_fault", np.zeros(len(actions), np.bool_)))
         self._step += 1

@@ -16,12 +16,7 @@ from vecenv.trainers._ppo_config import PPOConfig
 
 
 class ActorCritic(nn.Module):
-    """Policy and value function, with separate layers over shared features.
-
-    Attributes:
-        head: the distribution over actions.
-        recurrent: whether there is an LSTM.
-    """
+    """Policy (its `head` is the distribution) and value function, with separate layers over shared features."""
 
     def __init__(self, observation_space: Space[Any], action_space: Space[Any], config: PPOConfig) -> None:
         super().__init__()
@@ -37,10 +32,7 @@ class ActorCritic(nn.Module):
     def forward(self, obs: Any, state: Any = None, began: Tensor | None = None) -> tuple[Tensor, Tensor, Any]:
         """Inputs of the head, values, and the LSTM state after these observations.
 
-        Args:
-            obs: a batch of observations.
-            state: LSTM state before them; None: zeros.
-            began: where an episode begins, so that its LSTM state is zero.
+        `state` is the LSTM state before them (None: zeros); it is set to zero where an episode `began`.
         """
         features = self.encoder(obs)
         if self.memory is not None:

@@ -21,9 +21,7 @@ _FORBIDDEN = -1e8
 class Choices(nn.Module):
     """One or several independent choices: Discrete, MultiDiscrete, MultiBinary.
 
-    Attributes:
-        inputs: number of network outputs that the distribution needs.
-        drawn_space: space of the sampled actions, before `to_env`.
+    It needs `inputs` network outputs; `drawn_space` is the space of the sampled actions, before `to_env`.
     """
 
     def __init__(self, space: Space[Any]) -> None:
@@ -117,11 +115,7 @@ def _total(parts: list[Tensor]) -> Tensor:
 
 
 def head_of(space: Space[Any], log_std: float = 0.0) -> Choices | Gaussian:
-    """The distribution for an action space.
-
-    Raises:
-        SpaceError: no distribution supports the space.
-    """
+    """The distribution for an action space. Raises SpaceError if none supports the space."""
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         return Choices(space)
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):

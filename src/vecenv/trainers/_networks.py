@@ -20,11 +20,7 @@ ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
 
 
 class Encoder(nn.Module):
-    """Features of observations: numbers unchanged, choices as one-hot vectors, images through convolutions.
-
-    Attributes:
-        features: number of outputs.
-    """
+    """Features of observations: numbers unchanged, choices as one-hot vectors, images through convolutions."""
 
     def __init__(self, space: Space[Any], image_features: int = 512) -> None:
         super().__init__()

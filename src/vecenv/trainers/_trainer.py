@@ -197,11 +197,7 @@ _PARTS: dict[str, Any] = {
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """Read what `Trainer.save` wrote.
-
-    Raises:
-        UnsafeFile: the file is damaged, or is not a trainer's checkpoint.
-    """
+    """Read what `Trainer.save` wrote. Raises UnsafeFile if the file is damaged, or is not a trainer's checkpoint."""
     state = load_tree(path)
     for name, kind in _PARTS.items():
         if not isinstance(state, dict) or name not in state or not isinstance(state[name], kind):
