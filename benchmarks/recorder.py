@@ -1,4 +1,4 @@
-"""What the flight recorder costs: steps per second with and without `record="last-episode"`.
+"""What the recorder costs: steps per second with and without `record="last-episode"`.
 
 Everything that is compared is measured in one run, interleaved. Prints tables and writes
 benchmarks/results/recorder.json.

@@ -417,16 +417,16 @@ class ReusesItsInfo(LawEnv):
         super().__init__(row)
         self._info, self._calls = {"numbers": []}, 0
 
-    def _told(self):
+    def _changed_info(self):
         self._calls += 1
         self._info["numbers"][:] = [self._calls]
         return self._info
 
     def reset(self, *, seed=None, options=None):
-        return super().reset(seed=seed, options=options)[0], self._told()
+        return super().reset(seed=seed, options=options)[0], self._changed_info()
 
     def step(self, action):
-        return *super().step(action)[:4], self._told()
+        return *super().step(action)[:4], self._changed_info()
 
 
 def test_the_final_info_stays_when_the_env_reuses_its_dict_for_the_reset(engine):

@@ -1,4 +1,4 @@
-"""The flight recorder over actors: how episodes began travels with their answers, and outlives them."""
+"""The recorder over actors: how episodes began travels with their answers, and outlives them."""
 
 from __future__ import annotations
 

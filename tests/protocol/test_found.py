@@ -84,12 +84,12 @@ def test_what_a_given_up_worker_left_is_not_kept_as_delivered() -> None:
     backend.calm = True
     program = Program(backend, rows=2, workers=2, restarts=True, ordered=False)
     program.good_step()
-    staff, batch = program.engine._pool, program.engine.batch
-    kept = staff._delivered[0].copy()
+    pool, batch = program.engine._pool, program.engine.batch
+    kept = pool._delivered[0].copy()
     program.send([0, 1])
     batch.obs[0][0] = -77  # half written when it died
-    staff._give_up(program.engine._workers[0])
-    np.testing.assert_array_equal(staff._delivered[0], kept)
+    pool._give_up(program.engine._workers[0])
+    np.testing.assert_array_equal(pool._delivered[0], kept)
 
 
 def test_a_send_that_is_interrupted_twice_is_finished_by_recv() -> None:

@@ -1,4 +1,4 @@
-"""The flight recorder: a failure names a file, and what is in it is the episode of that env, bit for bit."""
+"""The recorder: a failure names a file, and what is in it is the episode of that env, bit for bit."""
 
 import functools
 import os

@@ -13,7 +13,7 @@ from vecenv._front.exchange import Exchange
 from vecenv._front.infos import as_arrays, as_dicts, from_columns, objects, row_of_columns
 from vecenv._front.step import Step
 
-Five: TypeAlias = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
+GymnasiumStep: TypeAlias = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 """What Gymnasium's `step` returns."""
 
 
@@ -46,7 +46,7 @@ class Results:
         self.seconds += time.perf_counter() - started
         return obs, infos
 
-    def as_gymnasium(self, rows: Rows | None) -> Five:
+    def as_gymnasium(self, rows: Rows | None) -> GymnasiumStep:
         """A step of these rows (None: all) as Gymnasium has it."""
         columns, reward, terminated, truncated, infos, rolled = self._take_out(rows)
         if rolled is not None:
@@ -57,7 +57,7 @@ class Results:
             infos["_final_obs"] = rolled
         return self._layout.batched(columns), reward, terminated, truncated, infos
 
-    def plain(self) -> Five:
+    def plain(self) -> GymnasiumStep:
         """A step of all rows without infos and final observations, in as few operations as possible."""
         started, batch = time.perf_counter(), self._batch
         columns = [column.copy() for column in batch.obs] if self._copy else batch.obs

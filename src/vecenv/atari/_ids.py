@@ -16,7 +16,7 @@ from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra, UnknownEnv
 GAME_IDS = re.compile(r"ALE/|\w+NoFrameskip-v[04]$")
 """Ids that only games of ale-py have."""
 _OF_ALE = "ale_py.env:AtariEnv"
-NO_GAME = "preprocessing and engine='ale' are for Atari games, and {} is none; use wrappers"
+NO_GAME = "{} for Atari games, and {} is none; "
 NATIVE_VERSION = "0.12."
 """Versions of ale-py whose native envs are known to give the same results as `AtariGame` begin so."""
 
@@ -49,7 +49,7 @@ def find_game(env: Any) -> EnvSpec:
         hint = did_you_mean(env, games, "ale-py has ids like 'ALE/Pong-v5'")
         raise UnknownEnv(f"there is no game {env!r}{hint}") from None
     if spec.entry_point != _OF_ALE:
-        raise ConfigError(NO_GAME.format(spec.id))
+        raise ConfigError(NO_GAME.format("preprocessing is", spec.id) + "use wrappers")
     return spec
 
 

@@ -18,8 +18,8 @@ from vecenv._make.source import resolve
 from vecenv._util.checks import patience, positive_int, positive_seconds
 from vecenv._util.suggest import nearest
 from vecenv.distributed._actor import FragmentActor, Plan
-from vecenv.distributed._flights import Flights
 from vecenv.distributed._fragment import Fragment
+from vecenv.distributed._open_requests import OpenRequests
 from vecenv.engines import Ray, Request
 from vecenv.engines.facts import merge_facts
 from vecenv.engines.options import Order, check_choice
@@ -138,7 +138,7 @@ class Rollouts:
             raise
         self.single_observation_space = facts.single_observation_space
         self.single_action_space = facts.single_action_space
-        self._flights = Flights(self._pool, [part.seen for part in built], on_error, wait)
+        self._requests = OpenRequests(self._pool, [part.seen for part in built], on_error, wait)
 
     def collect(
         self, steps: int, weights: Any = None, *, order: Order = "first-ready", fragments: int | None = None
@@ -172,7 +172,7 @@ class Rollouts:
                 raise ConfigError("a native policy takes no weights; leave weights out, or native=False")
             self._weights = self._pool.ray.put(weights)
             self._updates += 1
-        arriving = self._flights.collect(total, steps, self._weights, self._updates)
+        arriving = self._requests.collect(total, steps, self._weights, self._updates)
         return arriving if order == "first-ready" else _by_worker(arriving)
 
     def load(self) -> list[ActorLoad]:
@@ -186,7 +186,7 @@ class Rollouts:
     def close(self, timeout: float = 5.0) -> None:
         """End all actors. May be called twice. Fragments stay valid."""
         self._closed = True
-        self._flights.forget()
+        self._requests.forget()
         self._pool.close(timeout)
 
     def __enter__(self) -> Rollouts:

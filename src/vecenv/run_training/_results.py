@@ -77,7 +77,7 @@ def number(value: Any) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-class ResultsWriter:
+class RunWriter:
     """Writes a run's files to the directory `path`: each row to results.csv at once, results.json at the end."""
 
     def __init__(self, path: Path) -> None:

@@ -28,7 +28,7 @@ from vecenv.rllib import configure
 from vecenv.run_training._arguments import Arguments, Mode
 from vecenv.run_training._display import Lines, LiveTable
 from vecenv.run_training._interrupt import Interrupt
-from vecenv.run_training._results import ResultsWriter, Row, Run, number
+from vecenv.run_training._results import Row, Run, RunWriter, number
 from vecenv.run_training._timers import SecondsSinceReading, split
 
 _STORE_BYTES, _STORE_BYTES_OF_ACTORS = 128 * 2**20, 1024 * 2**20
@@ -102,7 +102,7 @@ def train(
     arguments: Arguments, ppo: PPOConfig, run: Run, path: Path, show: Lines | LiveTable, interrupt: Interrupt
 ) -> None:
     """Train one mode until it is done or Ctrl-C, and save a checkpoint. Results are written even if it fails."""
-    writer = ResultsWriter(path)
+    writer = RunWriter(path)
     show.begin(run)
     try:
         with _algorithm(ppo) as algorithm:

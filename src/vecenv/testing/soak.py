@@ -126,7 +126,9 @@ def soak(
         options["workers"] = min(workers, envs)
     isolated = registry.declares(engine, "isolated")
     if isolated:
-        options |= {"context": context, "timeout": TIMEOUT}
+        options["timeout"] = TIMEOUT
+    if engine in registry.having("context"):
+        options["context"] = context
     before: Gauges | None = None
     with tempfile.TemporaryDirectory(prefix="vecenv-soak-") if record else contextlib.nullcontext() as folder:
         if folder is not None:

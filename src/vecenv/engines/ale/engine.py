@@ -68,7 +68,7 @@ class AleEngine:
         self._stacks = FrameStacks(self.batch.obs[0], preprocessing)
         self._first_action = [preprocessing.first_action(actions) for actions in self._games.actions]
         self._limits = [frame_limit(spec.max_frames) for spec in specs]
-        self._over = np.ones(count, np.bool_)
+        self._begins_by_step = np.ones(count, np.bool_)
         """Whether the native env will begin a game by itself when it is stepped."""
         self._seeded = np.zeros(count, np.bool_)
         self._first_frame = np.zeros(count, np.int64)
@@ -162,7 +162,7 @@ class AleEngine:
     def _steps_into_next(self, row: int) -> bool:
         """Whether a step of the native game begins the next episode. The first game of a row is always seeded."""
         goes_on = self._options.episodic_life == "continue" and (self.batch.done[row] or row in self._rolling)
-        return bool(self._seeded[row] and (self._over[row] or goes_on))
+        return bool(self._seeded[row] and (self._begins_by_step[row] or goes_on))
 
     def _native_seed(self, row: int) -> int:
         """The seed for the native game. That it is used is noted with the first frame: a reset may be started twice."""
@@ -199,7 +199,7 @@ class AleEngine:
         row_infos = {name: np.concatenate([info[name] for info in infos]) for name in _INFOS}
         if batch.info.get("raw_reward") is not None:
             row_infos["raw_reward"] = raw
-        self._over[index] = self._natively_over(index, terminated, truncated, row_infos)
+        self._begins_by_step[index] = self._natively_over(index, terminated, truncated, row_infos)
         reward = np.sign(raw) if self._options.clip_reward else raw
         going_on = ~(batch.terminated[index] | batch.truncated[index])
         batch.reward[index], batch.terminated[index], batch.truncated[index] = reward, terminated, truncated
@@ -235,17 +235,17 @@ class AleEngine:
         for row in rows:
             frame, *rest, info = self._games.results[row]
             row_infos = {name: int(info[name][0]) for name in _INFOS}
-            goes_on = bool(rest) and not self._over[row]
+            goes_on = bool(rest) and not self._begins_by_step[row]
             if goes_on:
                 one, terminated, truncated = np.array([row]), rest[1], rest[2]
                 arrays = {name: np.array([value]) for name, value in row_infos.items()}
-                self._over[row] = self._natively_over(one, terminated, truncated, arrays)[0]
-            if goes_on and self._over[row]:
+                self._begins_by_step[row] = self._natively_over(one, terminated, truncated, arrays)[0]
+            if goes_on and self._begins_by_step[row]:
                 again.append(row)
                 continue
             if not goes_on:
                 self._first_frame[row] = row_infos["frame_number"]
-            self._over[row] = False
+            self._begins_by_step[row] = False
             if not rest:
                 self._note_seed(row)
             for name, value in row_infos.items():
@@ -274,7 +274,7 @@ class AleEngine:
             interrupt = KeyboardInterrupt("while results were written")
             self.batch.mail[row] = Mail(fault=Fault.of(interrupt, "step", seed=int(self.batch.last_seed[row])))
         self._pending.finished[rows] = True
-        self._over[rows] = self.batch.done[rows] = False
+        self._begins_by_step[rows] = self.batch.done[rows] = False
         self._rolling.difference_update(rows)
         self._games.forget(rows)
         self._noting = []

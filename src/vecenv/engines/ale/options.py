@@ -10,7 +10,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from vecenv.atari._games import AtariGames
 from vecenv.atari._ids import NATIVE_VERSION, NO_GAME, load_ale
-from vecenv.engines import Engine
+from vecenv.engines import Engine, registry
 from vecenv.engines.options import EngineOptions, Order
 from vecenv.engines.request import Request, Source
 
@@ -60,7 +60,8 @@ class Ale(EngineOptions):
     def refuses(self, source: Source, request: Request) -> str | None:
         games = source.games
         if games is None:
-            return NO_GAME.format("this env" if source.spec is None else source.spec.id)
+            name = "this env" if source.spec is None else source.spec.id
+            return NO_GAME.format("engine='ale' is", name) + f"use {registry.words(registry.python_engines())}"
         if games.preprocessing is None:
             return _PLAIN
         for name, reason in _PYTHON_ONLY.items():

@@ -38,7 +38,7 @@ class Channel:
         """Frames that are still to be written."""
         self._partial = bytearray()
         self._numbered = 0
-        self._heard = 0
+        self._last_number = 0
 
     def fileno(self) -> int:
         return self.sock.fileno()
@@ -134,8 +134,8 @@ class Channel:
     def _next(self) -> bytes:
         """The next frame's message; an empty one for a frame that was taken before."""
         length, number = _HEADER.unpack(self._exactly(_HEADER.size))
-        payload, again = self._exactly(length), number <= self._heard
-        self._heard = max(self._heard, number)
+        payload, again = self._exactly(length), number <= self._last_number
+        self._last_number = max(self._last_number, number)
         return _WAKE if again else payload
 
     def _exactly(self, count: int) -> bytes:
@@ -152,18 +152,18 @@ class Channel:
 
     def _cut(self) -> None:
         """Cut complete frames off the bytes that arrived."""
-        start, available, heard = 0, len(self._partial), self._heard
+        start, available, last = 0, len(self._partial), self._last_number
         complete: list[bytes] = []
         while available - start >= _HEADER.size:
             length, number = _HEADER.unpack_from(self._partial, start)
             if available - start - _HEADER.size < length:
                 break
             start += _HEADER.size
-            if length and number > heard:
+            if length and number > last:
                 complete.append(bytes(self._partial[start : start + length]))
-            heard = max(heard, number)
+            last = max(last, number)
             start += length
-        self._heard = heard
+        self._last_number = last
         self.inbox += complete
         del self._partial[:start]
 

@@ -71,7 +71,9 @@ class Ray(EngineOptions):
             return f"in actors of the ray engine: {unfit}"
         if local.isolated and request.observation_mode != "same":  # the actor has to ask each env for its spaces
             able = [engine.name for engine in local_engines() if not engine.isolated and not engine.native]
-            return f"observation_mode needs local_{registry.words(able)} in the actors of engine='ray'"
+            given = f"observation_mode={request.observation_mode!r:.60}"
+            fix = f"use local_{registry.words(able)}, or leave it out"
+            return f"{given} is not for engine='ray' with {local.name!r} in its actors; {fix}"
         if self.precision != "exact" and not local.native:
             return f"precision={self.precision!r} is for kernels, this is {local.name!r} in each actor"
         return None

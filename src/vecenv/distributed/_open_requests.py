@@ -19,7 +19,7 @@ from vecenv.errors import RestartLimit, WorkerDied, env_error
 
 
 @dataclass
-class InFlight:
+class FragmentRequest:
     """A fragment that an actor is collecting."""
 
     actor: RemoteActor
@@ -28,7 +28,7 @@ class InFlight:
     update: int
 
 
-class Flights:
+class OpenRequests:
     """All fragments that the actors of a pool are collecting.
 
     Args:
@@ -43,75 +43,75 @@ class Flights:
         self._on_error: OnError = on_error
         self._timeout = timeout
         self._steps = [0] * len(seen)
-        self._flights: dict[Any, InFlight] = {}
+        self._requests: dict[Any, FragmentRequest] = {}
 
     def collect(self, total: int, steps: int, weights: Any, update: int) -> Iterator[Fragment]:
         """Request fragments from the first `total` actors; return them when ready. `weights` are a Ray reference."""
         self._discard()
         for actor in self._pool.actors[:total]:
-            self._request(InFlight(self._running(actor), steps, weights, update))
+            self._request(FragmentRequest(self._running(actor), steps, weights, update))
         return self._arrivals(total)
 
     def forget(self) -> None:
         """Stop waiting for all fragments."""
-        self._flights.clear()
+        self._requests.clear()
 
     def _arrivals(self, total: int) -> Iterator[Fragment]:
-        to_request = total - len(self._flights)
+        to_request = total - len(self._requests)
         for _ in range(total):
-            flight, collected = self._next()
+            request, collected = self._next()
             if to_request:
                 to_request -= 1
-                self._request(replace(flight, actor=self._pool.actors[flight.actor.number]))
-            yield self._fragment(flight, collected)
+                self._request(replace(request, actor=self._pool.actors[request.actor.number]))
+            yield self._fragment(request, collected)
 
-    def _request(self, flight: InFlight) -> None:
-        self._flights[flight.actor.handle.fragment.remote(flight.steps, flight.weights)] = flight
+    def _request(self, request: FragmentRequest) -> None:
+        self._requests[request.actor.handle.fragment.remote(request.steps, request.weights)] = request
 
-    def _next(self) -> tuple[InFlight, Collected]:
+    def _next(self) -> tuple[FragmentRequest, Collected]:
         """Wait for a fragment."""
         while True:
-            ready, _ = self._pool.ray.wait(list(self._flights), num_returns=1, timeout=self._timeout)
+            ready, _ = self._pool.ray.wait(list(self._requests), num_returns=1, timeout=self._timeout)
             if not ready:
                 self._late()
                 continue
-            flight = self._flights[ready[0]]
+            request = self._requests[ready[0]]
             try:
-                collected = self._pool.result(flight.actor, ready[0], "step")
+                collected = self._pool.result(request.actor, ready[0], "step")
             except WorkerDied as error:
-                del self._flights[ready[0]]
-                self._handle_death(flight, error)
+                del self._requests[ready[0]]
+                self._handle_death(request, error)
                 continue
-            del self._flights[ready[0]]
+            del self._requests[ready[0]]
             if isinstance(collected, Fault):
-                raise self._error_of(flight, collected)
-            self._complete(flight, collected)
-            return flight, collected
+                raise self._error_of(request, collected)
+            self._complete(request, collected)
+            return request, collected
 
-    def _complete(self, flight: InFlight, collected: Collected) -> None:
-        actor = flight.actor
+    def _complete(self, request: FragmentRequest, collected: Collected) -> None:
+        actor = request.actor
         # A copy: a view would keep the whole fragment in the object store.
         seen = collected.seen
         kept = {name: column.copy() for name, column in seen.kept.items()}
         self._seen[actor.number] = Seen(kept, [column.copy() for column in seen.obs])
-        self._steps[actor.number] += flight.steps
+        self._steps[actor.number] += request.steps
         actor.seconds += collected.seconds
         actor.cpu_seconds += collected.cpu_seconds
 
-    def _fragment(self, flight: InFlight, collected: Collected) -> Fragment:
-        actor = flight.actor
+    def _fragment(self, request: FragmentRequest, collected: Collected) -> Fragment:
+        actor = request.actor
         return Fragment(
             **{each.name: getattr(collected.rollout, each.name) for each in fields(Rollout)},
             first_obs=collected.first_obs,
             env_ids=np.arange(actor.start, actor.stop),
             worker=actor.number,
-            update=flight.update,
+            update=request.update,
             faults=collected.faults,
         )
 
     def _discard(self) -> None:
         """Wait for requested fragments that were not taken, and discard them: their envs have moved on."""
-        while self._flights:
+        while self._requests:
             self._next()
 
     def _running(self, actor: RemoteActor) -> RemoteActor:
@@ -129,36 +129,36 @@ class Flights:
         self._seen[actor.number] = Seen(kept, seen.obs)
         return LastSeen(fault, self._seen[actor.number])
 
-    def _error_of(self, flight: InFlight, fault: Fault) -> Exception:
+    def _error_of(self, request: FragmentRequest, fault: Fault) -> Exception:
         if fault.phase != "call":
-            return fault.to_error(flight.actor.start, flight.actor.number, flight.actor.pid)
+            return fault.to_error(request.actor.start, request.actor.number, request.actor.pid)
         return env_error(
             fault.original,
-            f"the policy or its actions raised {fault.kind} in {flight.actor.name}: {fault.message}",
-            worker=flight.actor.number,
-            pid=flight.actor.pid,
+            f"the policy or its actions raised {fault.kind} in {request.actor.name}: {fault.message}",
+            worker=request.actor.number,
+            pid=request.actor.pid,
             remote_traceback=fault.traceback,
         )
 
     def _late(self) -> None:
-        actor = next(iter(self._flights.values())).actor
+        actor = next(iter(self._requests.values())).actor
         error = actor.late(actor.start, self._timeout, "step")
         if self._on_error == "raise":
             raise error
         actor.hung = error
         self._pool.kill(actor)
 
-    def _handle_death(self, flight: InFlight, error: WorkerDied) -> None:
+    def _handle_death(self, request: FragmentRequest, error: WorkerDied) -> None:
         """Handle the death of an actor: raise, or start it again and repeat its request."""
-        actor = flight.actor
+        actor = request.actor
         if self._on_error == "raise":
             actor.error = error
             raise error
         try:
-            flight.actor = self._pool.restart(
+            request.actor = self._pool.restart(
                 actor, error, self._steps[actor.number], lambda fault: self._last_seen_of(actor, fault)
             )
         except RestartLimit as limit:
             actor.error = limit
             raise
-        self._request(flight)
+        self._request(request)
