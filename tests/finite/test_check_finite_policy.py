@@ -683,6 +683,7 @@ def test_rollouts_are_looked_at_as_a_whole(reward, name):
 # --- other engines and faces ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(180)
 def test_mujoco_tasks_are_looked_at(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     weights = [{"forward_reward_weight": 1.0}, {"forward_reward_weight": float("inf")}, {}]
