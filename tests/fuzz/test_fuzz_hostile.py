@@ -21,7 +21,7 @@ import vecenv
 from tests.fuzz.fuzzing import Loader, archive_of, entries_of, npy
 from tests.fuzz.loaders import ARCHIVES, CHECKPOINTS, EVERY, PICKLES, TEXTS, normalizer
 from vecenv.cli import main
-from vecenv.errors import ConfigError
+from vecenv.errors import ConfigError, VecenvError
 
 BOXES = {**ARCHIVES, **CHECKPOINTS}
 
@@ -194,6 +194,46 @@ def test_arrays_that_promise_more_than_there_is_take_no_memory(name: str, loadin
         for text in HEADERS.values():
             for entry in list(entries)[:: max(1, len(entries) // 3)]:
                 refuses(loader, archive_of({**entries, entry: header(text)}), loading)
+
+
+def empty_array(dtype: str, shape: tuple[int, ...]) -> bytes:
+    """An array without a single byte, whatever its shape says."""
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}}}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
+
+
+EMPTY = {
+    "records of no size": empty_array("|V0", (10**12,)),
+    "text of no size": empty_array("<U0", (10**12,)),
+    "bytes of no size": empty_array("|S0", (10**12,)),
+    "rows without numbers": empty_array("<f8", (10**12, 0)),
+    "rows of rows without numbers": empty_array("<f8", (1, 10**12, 0)),
+}
+PLAIN_NUMBERS = {
+    "bytes": npy(np.array([b"abc"])),
+    "records": npy(np.zeros(3, "i4,f8")),
+    "times": npy(np.zeros(3, "M8[s]")),
+    "another byte order": npy(np.zeros(3, ">f8")),
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", BOXES)
+def test_arrays_of_no_size_or_of_unusual_dtypes_are_refused_at_once(name: str, loading: Path) -> None:
+    with BOXES[name](loading.parent / "saving") as loader:
+        entries = entries_of(loader.data)
+        for array in (*EMPTY.values(), *PLAIN_NUMBERS.values()):
+            for entry in list(entries)[:: max(1, len(entries) // 3)]:
+                refuses(loader, archive_of({**entries, entry: array}), loading)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", EVERY)
+def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(name: str, loading: Path) -> None:
+    with EVERY[name](loading.parent / "saving") as loader:
+        os.mkfifo(loading / loader.name)
+        with pytest.raises(VecenvError, match=rf"{loader.name}.* is a pipe; only regular files are read"):
+            loader.load(loading / loader.name)
 
 
 def overlapping(entries: dict[str, bytes], copies: int) -> bytes:

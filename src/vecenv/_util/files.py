@@ -1,6 +1,7 @@
 """Files that are written whole or not at all, and read without trust.
 
-Files that are read may be damaged or hostile: no code is run, and memory is bounded by the size of the file.
+Files that are read may be damaged or hostile: no code is run, memory and time are bounded by the size of the file, and
+only regular files are read, since a pipe may never end.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import itertools
 import json
 import math
 import os
@@ -24,6 +26,13 @@ from vecenv.errors import UnsafeFile
 
 _DEEPEST = 100
 """The most nested levels of JSON that are read; vecenv's files have about ten."""
+_NUMBERS_AND_TEXT = "biufU"
+"""Kinds of NumPy's dtypes in vecenv's files."""
+_TEMPORARY = ".vecenv-part"
+"""Suffix of a file that is being written. Its writer holds a lock on it, which ends with the writer's process."""
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+"""Flags that Windows does not have: opening a pipe returns at once, opening a terminal does not take it over."""
 
 
 def write_file(path: str | os.PathLike[str], data: bytes | str) -> None:
@@ -96,6 +105,43 @@ def _publish(temporary: Path, target: Path, replace: bool) -> None:
             os.close(folder)
 
 
+def append(file: Any, data: bytes) -> None:
+    """Add data to a file without a buffer: all of it, or nothing and OSError is raised."""
+    start, left = file.seek(0, os.SEEK_END), memoryview(data)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(start)
+        raise
+
+
+def open_file(path: str | os.PathLike[str], *, links: bool = True) -> IO[bytes]:
+    """Open a regular file for reading.
+
+    Args:
+        path: of the file.
+        links: whether the path may be a symbolic link.
+
+    Raises:
+        UnsafeFile: it is a pipe or a device, which may have no end.
+        OSError: it cannot be opened.
+    """
+    extra = _NO_WAITING if links else _NO_WAITING | _NO_LINKS
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | extra))  # noqa: SIM115  # the caller's
+    mode = os.fstat(file.fileno()).st_mode
+    if not stat.S_ISREG(mode):
+        file.close()
+        raise UnsafeFile(f"it is a {'pipe' if stat.S_ISFIFO(mode) else 'device'}; only regular files are read")
+    return file
+
+
+def open_text(path: str | os.PathLike[str], newline: str | None = None) -> IO[str]:
+    """The same for text in UTF-8."""
+    return io.TextIOWrapper(open_file(path), "utf-8", newline=newline)
+
+
 def write_archive(file: IO[bytes], header: Any, arrays: Mapping[str, np.ndarray]) -> None:
     """Write what `Archive` reads: `header.json`, and an entry `name.npy` per array."""
     with zipfile.ZipFile(file, "w") as archive:
@@ -117,8 +163,9 @@ class Archive:
     """
 
     def __init__(self, path: str | Path | IO[bytes]) -> None:
-        self._file = open(path, "rb") if isinstance(path, (str, Path)) else path  # noqa: SIM115  # until it is closed
+        self._file = open_file(path) if isinstance(path, (str, Path)) else path
         try:
+            self._size = self._file.seek(0, os.SEEK_END)
             self._archive = _opened(self._file)
             self._entries = {entry.filename: entry for entry in self._archive.infolist()}
             self._check()
@@ -141,12 +188,12 @@ class Archive:
         except Exception as error:  # a damaged file can raise any error
             raise UnsafeFile(f"{name} inside is damaged ({type(error).__name__}: {error!s:.200})") from error
 
-    def array(self, name: str) -> np.ndarray:
-        """The array of an entry. Raises UnsafeFile if it is missing, damaged, too large, or of Python objects."""
+    def array(self, name: str, kinds: str = _NUMBERS_AND_TEXT) -> np.ndarray:
+        """The array of an entry. Raises UnsafeFile if it is missing, damaged, too large, or of a dtype not in `kinds`."""
         entry = self._entry(name)
         try:
             with self._archive.open(entry) as stream:
-                _check_header(stream, entry)
+                _check_header(stream, entry, self._size, kinds)
             with self._archive.open(entry) as stream:
                 array = np.lib.format.read_array(stream, allow_pickle=False)
                 stream.read(1)  # the checksum is checked at the end of the entry
@@ -174,9 +221,8 @@ class Archive:
             raise UnsafeFile("the archive has several entries of one name")
         if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
             raise UnsafeFile("the archive is compressed or encrypted, vecenv's never are")
-        size = self._file.seek(0, 2)
-        if sum(entry.file_size for entry in entries) > size:
-            raise UnsafeFile(f"the archive lists more bytes than the {size} that it has")
+        if sum(entry.file_size for entry in entries) > self._size:
+            raise UnsafeFile(f"the archive lists more bytes than the {self._size} that it has")
 
 
 def parsed(text: str | bytes) -> Any:
@@ -191,6 +237,7 @@ def parsed(text: str | bytes) -> Any:
 
 
 def _opened(file: IO[bytes]) -> zipfile.ZipFile:
+    file.seek(0)
     start = file.read(4)
     file.seek(0)
     if start[:2] != b"PK":
@@ -204,15 +251,18 @@ def _opened(file: IO[bytes]) -> zipfile.ZipFile:
         raise UnsafeFile(f"the archive is damaged or cut off ({type(error).__name__}: {error!s:.200})") from error
 
 
-def _check_header(stream: IO[bytes], entry: zipfile.ZipInfo) -> None:
-    """Raise UnsafeFile unless an array is as large as its entry, before any memory is taken."""
+def _check_header(stream: IO[bytes], entry: zipfile.ZipInfo, size: int, kinds: str) -> None:
+    """Raise UnsafeFile unless an array is of a plain dtype and as large as its entry, before any memory is taken."""
     major = np.lib.format.read_magic(stream)[0]
     read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(stream)
     if dtype.hasobject:
         raise UnsafeFile(f"{entry.filename} inside holds Python objects, which would run code when they are loaded")
-    if math.prod(shape) * dtype.itemsize != entry.file_size - stream.tell():
-        raise UnsafeFile(f"{entry.filename} inside says {shape} {dtype}, which is not the size it has")
+    if dtype.kind not in kinds or not dtype.isnative or not dtype.itemsize:
+        raise UnsafeFile(f"{entry.filename} inside has the dtype {dtype!s:.60}; vecenv's files hold plain numbers")
+    rows = math.prod(itertools.takewhile(bool, shape))  # an array without elements can still have 10**12 empty rows
+    if math.prod(shape) * dtype.itemsize != entry.file_size - stream.tell() or rows > size:
+        raise UnsafeFile(f"{entry.filename} inside says {shape!s:.200} {dtype}, which is not the size it has")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vecenv._util.files import open_text
 from vecenv.cli._sources import read_run
 from vecenv.errors import ConfigError
 from vecenv.evaluation import bootstrap
@@ -64,7 +65,7 @@ def read_episodes(run: str | Path) -> RunEpisodes:
 def _read_monitor(file: Path) -> np.ndarray:
     """Return, length and time of each episode."""
     try:
-        with file.open(newline="", encoding="utf-8") as lines:
+        with open_text(file, newline="") as lines:
             next(lines)
             rows = [(float(row["r"]), float(row["l"]), float(row["t"])) for row in csv.DictReader(lines)]
     except (StopIteration, KeyError, ValueError, TypeError, csv.Error) as error:

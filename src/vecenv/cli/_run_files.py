@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vecenv._util.files import write_file
+from vecenv._util.files import append, open_file, open_text, write_file
+from vecenv._util.warn import warn_user
 from vecenv.cli._screen import plain
 from vecenv.cli._sources import CHECKPOINTS, SUFFIX
 from vecenv.errors import ConfigError, MissingExtra
@@ -34,12 +35,13 @@ class RunFiles:
         self.path = path
         (path / CHECKPOINTS).mkdir(exist_ok=True)
         monitor = path / "monitor.csv"
-        going_on = episodes is not None and monitor.is_file()
+        going_on = episodes is not None and monitor.exists()
         self._started = _start_of(monitor) if going_on else time.time()
         if episodes is None:
             self.write_json("config.json", config)
         elif going_on:
-            lines = monitor.read_bytes().splitlines(keepends=True)
+            with open_file(monitor) as file:
+                lines = file.read().splitlines(keepends=True)
             write_file(monitor, b"".join(lines[: 2 + episodes]))
         header = {"t_start": self._started, "env_id": config["env"]}
         self._episodes = ResultsFile(monitor, header, append=going_on)
@@ -108,7 +110,7 @@ def new_run(directory: Path, name: str | None, usual: str, overwrite: bool) -> P
 
 def _start_of(monitor: Path) -> float:
     try:
-        with monitor.open(encoding="utf-8") as file:
+        with open_text(monitor) as file:
             return start_of(file.readline(100_000))
     except ValueError as error:
         raise ConfigError(f"{monitor} is not in Monitor's format: {error}") from error

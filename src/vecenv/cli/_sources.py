@@ -16,7 +16,7 @@ import gymnasium
 
 from vecenv._make.make import make
 from vecenv._make.source import NAMESPACE, find_build, resolve
-from vecenv._util.files import parsed
+from vecenv._util.files import open_text, parsed
 from vecenv._util.specs import find_spec
 from vecenv._util.suggest import did_you_mean
 from vecenv.engines import Request, registry
@@ -171,7 +171,8 @@ def read_run(run: Path) -> tuple[Path | None, dict[str, Any]]:
     if not file.is_file():
         return None, {}
     try:
-        found = parsed(file.read_text(encoding="utf-8"))
+        with open_text(file) as text:
+            found = parsed(text.read())
     except ValueError as error:
         raise ConfigError(f"{file} is damaged: {error}") from error
     for name, kind in _CONFIG.items():

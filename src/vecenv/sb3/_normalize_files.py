@@ -10,12 +10,11 @@ import os
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from vecenv._util.files import Archive, new_file, parsed, write_archive
+from vecenv._util.files import Archive, new_file, open_file, parsed, write_archive
 from vecenv.errors import UnsafeFile
 from vecenv.sb3 import _inert_pickle as inert
 from vecenv.sb3._inert_pickle import Record
@@ -85,15 +84,19 @@ def read(path: str | os.PathLike[str]) -> Contents:
 
     Raises:
         UnsafeFile: it is of neither format, would run code, or is damaged.
+        OSError: it cannot be opened.
     """
-    data = Path(path).read_bytes()
     try:
+        with open_file(path) as file:
+            data = file.read()
         if not data:
             raise UnsafeFile("the file is empty")
         contents = _read_archive(data) if data[:2] == b"PK" else _read_pickle(data)
         _check(contents)
     except UnsafeFile as error:
         raise UnsafeFile(f"{path}: {error}; nothing was loaded") from error.__cause__
+    except OSError:
+        raise
     except Exception as error:  # a file can be wrong in any way
         raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error!s:.200}); nothing was loaded") from error
     return contents

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from vecenv._util.extras import load_extra
-from vecenv._util.files import parsed
+from vecenv._util.files import append, open_text, parsed
 from vecenv._util.warn import warn_user
 from vecenv.errors import ConfigError, FileInUse, UnsafeFile
 
@@ -97,7 +97,7 @@ class ResultsFile:
 
 
 class _Lines:
-    """Writes text to a file without a buffer: all of it, or nothing and OSError is raised.
+    """Writes text to a file without a buffer; see `append`.
 
     Attributes:
         lasting: whether it is a file rather than a device.
@@ -114,15 +114,7 @@ class _Lines:
         self._due = text.encode(errors="backslashreplace")
 
     def write(self, text: str) -> int:
-        start = self._file.seek(0, os.SEEK_END)
-        left = memoryview(self._due + text.encode(errors="backslashreplace"))
-        try:
-            while left:
-                left = left[self._file.write(left) :]
-        except OSError:
-            with contextlib.suppress(OSError):
-                self._file.truncate(start)
-            raise
+        append(self._file, self._due + text.encode(errors="backslashreplace"))
         self._due = b""
         return len(text)
 
@@ -235,7 +227,7 @@ def start_of(line: str) -> float:
 def _read(path: Path, pandas: Any) -> tuple[Any, float]:
     """The rows of a file, and its beginning."""
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with open_text(path, newline="") as file:
             start = start_of(file.readline(_LONGEST_LINE))
             with warnings.catch_warnings():
                 for kind in (pandas.errors.ParserWarning, pandas.errors.DtypeWarning):

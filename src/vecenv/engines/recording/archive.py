@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from vecenv._util.files import Archive, new_file, parsed, write_archive
+from vecenv._util.files import Archive, new_file, open_file, parsed, write_archive
 from vecenv.engines.recording.values import KINDS
 from vecenv.errors import UnsafeFile
 
@@ -44,14 +44,15 @@ def read(path: Path, name: str, version: int) -> tuple[Any, list[np.ndarray]]:
         OSError: it cannot be opened.
         UnsafeFile: it is another format or version, is damaged, or holds what ours never do.
     """
-    with path.open("rb") as file:
-        try:
+    try:
+        with open_file(path) as file:
             return _read(file, name, version)
-        except UnsafeFile as error:
-            raise UnsafeFile(f"{path}: {error}; nothing was loaded") from None
-        except Exception as error:  # a file can be wrong in any way
-            reason = f"{type(error).__name__}: {error!s:.200}"
-            raise UnsafeFile(f"{path} is damaged ({reason}); nothing was loaded") from error
+    except UnsafeFile as error:
+        raise UnsafeFile(f"{path}: {error}; nothing was loaded") from None
+    except OSError:
+        raise
+    except Exception as error:  # a file can be wrong in any way
+        raise UnsafeFile(f"{path} is damaged ({type(error).__name__}: {error!s:.200}); nothing was loaded") from error
 
 
 def _read(file: IO[bytes], name: str, version: int) -> tuple[Any, list[np.ndarray]]:
@@ -67,10 +68,7 @@ def _read(file: IO[bytes], name: str, version: int) -> tuple[Any, list[np.ndarra
         if header.get("version") != version:
             known = f"this vecenv reads version {version}"
             raise UnsafeFile(f"it has version {header.get('version')!r:.20} of the format, {known}; update vecenv")
-        arrays = [archive.array(entry) for entry in entries]
-    for array in arrays:
-        if array.dtype.kind not in KINDS:
-            raise UnsafeFile(f"an array has the dtype {array.dtype!s:.60}, ours are plain numbers")
+        arrays = [archive.array(entry, KINDS) for entry in entries]
     body = header["contents"]
     if type(body) is not str or header["sha256"] != _digest(body, arrays):
         raise UnsafeFile("its contents are not those it was written with")
