@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +22,7 @@ from vecenv.engines import Request, registry
 from vecenv.engines.python.factories import factories
 from vecenv.errors import ConfigError, UnknownEnv
 from vecenv.kernel.language.registry import kernel_ids, kernel_of
+from vecenv.recording._builds import names_of_code
 
 CHECKPOINTS, SUFFIX = "checkpoints", ".npz"
 _CONFIG = {"env": str, "algo": str, "kwargs": dict, "engine": str, "steps": int}
@@ -79,8 +79,8 @@ class Checkpoint:
 def find_env(name: str, kwargs: Mapping[str, Any] | None = None) -> EnvSource:
     """The env of an id, `module:Class` or `path/file.py:Class`. Raises a ConfigError that names similar ones."""
     kwargs = dict(kwargs or {})
-    module, sign, attribute = name.partition(":")
-    if sign and not name.startswith(f"{NAMESPACE}:"):
+    module, _, attribute = name.partition(":")
+    if _imports(name):
         found = _imported(name, module, attribute)
         if found is not None:
             return EnvSource(name, found, kwargs)
@@ -182,29 +182,36 @@ def read_run(run: Path) -> tuple[Path | None, dict[str, Any]]:
     return run, found
 
 
-def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any]) -> EnvSource:
-    """The env that a checkpoint was trained on, or the env named by --env."""
-    name = env or checkpoint.config.get("env") or _stored(checkpoint)["env_id"]
+def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any], trust: bool) -> EnvSource:
+    """The env that a checkpoint was trained on, or the env named by --env.
+
+    Raises:
+        ConfigError: the files do not say which env, there is no such env, or they name code and are not trusted.
+    """
+    if env is not None:
+        return find_env(env, kwargs)
+    name = _trained_on(checkpoint)
     if name is None:
         raise ConfigError(f"{checkpoint.path} does not say which env it was trained on; pass --env")
-    if env is not None:
-        return find_env(name, kwargs)
-    _check_harmless(name, checkpoint)
+    code = _code_of(checkpoint)
+    if code and not trust:
+        raise ConfigError(
+            f"{checkpoint.path} names code, {' and '.join(code)!s:.300}, that would be imported and run; nothing was. "
+            "If you trust whoever made it, pass --trust; eval and play also take an env that you name: --env"
+        )
     try:
-        source = find_env(name, {**checkpoint.config.get("kwargs", {}), **kwargs})
+        return find_env(name, {**checkpoint.config.get("kwargs", {}), **kwargs})
     except ConfigError as error:
         raise type(error)(f"the env of {checkpoint.path}: {error}; pass another with --env") from error
-    _check_is_env(source, checkpoint)
-    return source
 
 
-def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any] | None) -> Any:
-    """The trainer of a checkpoint, of whichever algorithm; without `make_envs` it makes the envs from its env id."""
+def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any]) -> Any:
+    """The trainer of a checkpoint, of whichever algorithm; `make_envs` is called if it has no plain id of its envs."""
     from vecenv import trainers
 
     stored = _stored(checkpoint)
     cls = trainers.PPO if stored["algorithm"] == "PPO" else trainers.SAC
-    if stored["env_id"] is not None or make_envs is None:
+    if stored["env_id"] is not None and not _imports(stored["env_id"]):
         return cls.load(checkpoint.path)
     return cls.load(checkpoint.path, make_envs(cls.config_of(checkpoint.path)))
 
@@ -218,44 +225,35 @@ def acting(policy: Any) -> Iterator[Any]:
         yield policy
 
 
-def load_policy(checkpoint: Checkpoint) -> Any:
-    """The policy of a checkpoint."""
-    trainer = load_trainer(checkpoint, lambda config: env_of(checkpoint, None, {}).make(config.num_envs))
+def load_policy(checkpoint: Checkpoint, source: EnvSource, trust: bool) -> Any:
+    """The policy of a checkpoint, loaded with envs as in training; with envs of `source` if it names none to trust."""
+
+    def make_envs(config: Any) -> Any:
+        known = _trained_on(checkpoint) is not None and (trust or not _code_of(checkpoint))
+        return (env_of(checkpoint, None, {}, trust) if known else source).make(config.num_envs)
+
+    trainer = load_trainer(checkpoint, make_envs)
     trainer.close()
     return trainer.policy
+
+
+def _trained_on(checkpoint: Checkpoint) -> str | None:
+    """The name of the env that a checkpoint was trained on, if its files say it."""
+    return checkpoint.config.get("env") or _stored(checkpoint)["env_id"]
+
+
+def _code_of(checkpoint: Checkpoint) -> list[str]:
+    """What the files of a checkpoint name that would be imported or called to make its env: they may be anyone's."""
+    name = _trained_on(checkpoint) or ""
+    return [*([name] if _imports(name) else []), *names_of_code(checkpoint.config.get("kwargs", {}))]
+
+
+def _imports(name: str) -> bool:
+    """Whether finding the env of this name imports something: module:Class, module:Id-v0, file.py:Class."""
+    return ":" in name and not name.startswith(f"{NAMESPACE}:")
 
 
 def _stored(checkpoint: Checkpoint) -> dict[str, Any]:
     from vecenv.trainers._trainer import read_checkpoint
 
     return read_checkpoint(checkpoint.path)
-
-
-def _check_harmless(name: str, checkpoint: Checkpoint) -> None:
-    """Raise ConfigError if a file names code that came with it: people share runs, but not to run their code."""
-    place = Path(name.partition(":")[0])
-    run = (checkpoint.run or checkpoint.path.parent).resolve()
-    if place.suffix == ".py" and run in place.resolve().parents:
-        raise ConfigError(f"{run} would run its own code, {place}; if you trust it, pass --env {name}")
-
-
-def _check_is_env(source: EnvSource, checkpoint: Checkpoint) -> None:
-    """Raise ConfigError if a file names an arbitrary function: it would be called with arguments from that file."""
-    env = source.env
-    is_env = (
-        isinstance(env, str) or kernel_of(env) is not None or (isinstance(env, type) and issubclass(env, gymnasium.Env))
-    )
-    if not is_env and not _is_own_code(env):
-        raise ConfigError(
-            f"{checkpoint.path} was trained on {source.name}, which is not an env class but a function from elsewhere; "
-            f"if you trust it, pass it: --env {source.name}"
-        )
-
-
-def _is_own_code(function: Any) -> bool:
-    """Whether the function is defined in a file under the current directory."""
-    try:
-        file = Path(inspect.getsourcefile(function) or "/").resolve()
-    except TypeError:  # native code
-        return False
-    return Path.cwd() in file.parents and "site-packages" not in file.parts

@@ -77,15 +77,15 @@ def new_job(options: Any) -> Job:
         raise
 
 
-def continued_job(checkpoint: Checkpoint, steps: int | None) -> Job:
+def continued_job(checkpoint: Checkpoint, options: Any) -> Job:
     """A run that continues from a checkpoint."""
     about = checkpoint.config
     assert checkpoint.run is not None
     newest = find_checkpoint(str(checkpoint.run)).path
     if newest.resolve() != checkpoint.path.resolve():
         raise ConfigError(f"the run has a newer checkpoint, {newest}; continue from that, or remove it")
-    source = env_of(checkpoint, None, {})
-    steps = steps or int(about["steps"])
+    source = env_of(checkpoint, None, {}, options.trust)
+    steps = options.steps or int(about["steps"])
     trainer = load_trainer(checkpoint, lambda config: _envs(source, about["engine"], config))
     if trainer.steps >= steps:
         trainer.close()

@@ -47,6 +47,8 @@ class Options:
     """Evaluate in another env than the checkpoint was trained on."""
     kwargs: Pairs = ()
     """Constructor arguments of the env."""
+    trust: Flag = False
+    """Import and run the code that the run or checkpoint names as its env."""
     csv: Annotated[Path | None, Optional] = None
     """Write every episode to this file."""
     plot: Annotated[Path | None, Optional] = None
@@ -69,8 +71,8 @@ def run(options: Options, screen: Screen) -> int:
     with screen.waiting("loading torch"):
         from vecenv.evaluation import evaluate
 
-        source = env_of(checkpoint, options.env, pairs(options.kwargs, "--kwargs"))
-        trained = load_policy(checkpoint)
+        source = env_of(checkpoint, options.env, pairs(options.kwargs, "--kwargs"), options.trust)
+        trained = load_policy(checkpoint, source, options.trust)
     with screen.progress("evaluation", 1, "episodes") as bar, acting(trained) as policy:
         found = evaluate(
             policy, source.env, episodes=options.episodes, seeds=options.seeds,

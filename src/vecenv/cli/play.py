@@ -50,6 +50,8 @@ class Options:
     """Use another env than the checkpoint was trained on."""
     kwargs: Pairs = ()
     """Constructor arguments of the env."""
+    trust: Flag = False
+    """Import and run the code that the run or checkpoint names as its env."""
     json: Flag = False
     """Print the result as JSON."""
 
@@ -99,7 +101,8 @@ def _what(options: Options, screen: Screen) -> tuple[Any, Any, Path]:
         return source, None, Path(f"{source.title}.gif")
     checkpoint = find_checkpoint(options.what)
     with screen.waiting("loading torch"):
-        source, policy = env_of(checkpoint, options.env, kwargs), load_policy(checkpoint)
+        source = env_of(checkpoint, options.env, kwargs, options.trust)
+        policy = load_policy(checkpoint, source, options.trust)
     return source, policy, (checkpoint.run or checkpoint.path.parent) / "play.gif"
 
 

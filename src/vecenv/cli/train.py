@@ -63,6 +63,8 @@ class Options:
     """Number of episodes of the evaluation at the end; 0 for none."""
     gif: Flag = False
     """Record an episode at the end, as play.gif."""
+    trust: Flag = False
+    """Import and run the code that a run to continue names as its env."""
     json: Flag = False
     """Print the result as JSON."""
 
@@ -82,7 +84,7 @@ def run(options: Options, screen: Screen) -> int:
         checkpoint = None
     with screen.waiting("loading torch"):
         from vecenv.cli import _training
-    job = _training.new_job(options) if checkpoint is None else _training.continued_job(checkpoint, options.steps)
+    job = _training.new_job(options) if checkpoint is None else _training.continued_job(checkpoint, options)
     with closing(job):
         return _training.carry_out(job, options, screen)
 

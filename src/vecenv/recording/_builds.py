@@ -68,7 +68,7 @@ def parts_of(build: Mapping[str, Any], trust: bool) -> Parts:
             f"(--env package:{build['id']})"
         )
     code = [*([] if _is_known(build) else [title_of(build)]), *map(_reference, build.get("wrappers", []))]
-    code += _names_in({**build.get("kwargs", {}), **build.get("params", {})})
+    code += names_of_code({**build.get("kwargs", {}), **build.get("params", {})})
     if code and not trust:
         raise UnsafeFile(
             f"the recording names code, {' and '.join(code)}, that would be imported and run; nothing was. If you "
@@ -97,12 +97,12 @@ def _is_known(build: Mapping[str, Any]) -> bool:
     return id in registry or find_task(id) is not None or find_build(id)[0] is not None
 
 
-def _names_in(value: Any) -> list[str]:
+def names_of_code(value: Any) -> list[str]:
     """Texts in the arguments that look like `module:name`: some envs import what such an argument names."""
     if isinstance(value, dict):
-        return [name for part in value.values() for name in _names_in(part)]
+        return [name for part in value.values() for name in names_of_code(part)]
     if isinstance(value, (list, tuple)):
-        return [name for part in value for name in _names_in(part)]
+        return [name for part in value for name in names_of_code(part)]
     return [value] if isinstance(value, str) and _NAME.match(value) else []
 
 
