@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 
@@ -231,14 +232,11 @@ def test_what_is_being_compiled_stays_and_what_dead_processes_left_goes(shelf):
     others = shelf.directory / "notes.txt"
     others.write_text("a file of somebody else's")
     (shelf.directory / f"{key_of('g')}.lock").touch()  # its process was killed
-    for name, age in (("left", 7200), ("begun", 10)):
-        (shelf.directory / f".{key_of('h')}.{name}.part").touch()
-        moment = time.time() - age
-        os.utime(shelf.directory / f".{key_of('h')}.{name}.part", (moment, moment))
+    (shelf.directory / f".{key_of('h')}.vecenv-part").touch()  # that of its process too
     with cached.locked(key_of("a")):
         shelf.add("d", 0)
         assert sorted(file.name for file in shelf.directory.iterdir()) == sorted(
-            [key_of("a"), f"{key_of('a')}.lock", key_of("c"), key_of("d"), f".{key_of('h')}.begun.part", "notes.txt"]
+            [key_of("a"), f"{key_of('a')}.lock", key_of("c"), key_of("d"), "notes.txt"]
         )
     assert not (shelf.directory / f"{key_of('a')}.lock").exists()
 
@@ -275,6 +273,82 @@ def test_a_code_file_that_cannot_be_written_leaves_nothing(shelf, monkeypatch):
     with pytest.raises(OSError, match="full"):
         cached.store(key_of("a"), KILOBYTE, "run")
     assert shelf.held() == ""
+
+
+# --- who may have written it -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(monkeypatch, tmp_path):
+    """The user's own cache directory, and a shared one that VECENV_CACHE_DIR names."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    (tmp_path / "shared").mkdir(mode=0o700)
+    monkeypatch.setenv("VECENV_CACHE_DIR", str(tmp_path / "shared"))
+    return tmp_path / "home" / "vecenv" / "kernels"
+
+
+def store_code(code=KILOBYTE):
+    cached.store(key_of("a"), code, "run")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])
+def test_a_directory_that_others_can_write_to_is_not_used_and_a_private_one_is(own, tmp_path, mode):
+    shared = tmp_path / "shared"
+    store_code(b"of somebody else")
+    shared.chmod(mode)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert cached.find(key_of("a")) is None
+        store_code()
+        assert cached.find(key_of("a")) == (KILOBYTE, "run")
+        with cached.locked(key_of("b")):
+            assert not (shared / f"{key_of('b')}.lock").exists()
+    (said,) = told  # once
+    assert f"cache {shared} is not used: other users can write to it (mode {mode:o})" in str(said.message)
+    assert [file.name for file in own.iterdir()] == [key_of("a")]
+    assert own.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.filterwarnings("ignore:the kernel cache")
+@pytest.mark.parametrize("what", ["directory", "file"])
+def test_code_of_another_user_is_not_run(own, tmp_path, what):
+    store_code(b"of somebody else")
+    os.chown(tmp_path / "shared" / ("" if what == "directory" else key_of("a")), 65534, 65534)
+    assert cached.find(key_of("a")) is None
+    store_code()
+    assert cached.find(key_of("a")) == (KILOBYTE, "run")
+
+
+def test_a_file_that_others_can_write_to_a_link_and_a_pipe_are_compiled_again(own, tmp_path):
+    path = tmp_path / "shared" / key_of("a")
+    store_code()
+    path.chmod(0o666)
+    assert cached.find(key_of("a")) is None
+    path.chmod(0o600)
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert cached.find(key_of("a")) is None
+    store_code(b"new")
+    assert cached.find(key_of("a")) == (b"new", "run")
+    assert KILOBYTE in (tmp_path / "elsewhere").read_bytes(), "the link is replaced, not what it leads to"
+    path.unlink()
+    os.mkfifo(path)
+    assert cached.find(key_of("a")) is None
+    store_code()
+    assert cached.find(key_of("a")) == (KILOBYTE, "run")
+
+
+def test_a_lock_that_is_a_link_or_another_name_of_a_file_leaves_the_file_as_it_is(own, tmp_path):
+    precious = tmp_path / "thesis.txt"
+    precious.write_text("...")
+    lock = tmp_path / "shared" / f"{key_of('a')}.lock"
+    for link in (lock.symlink_to, lock.hardlink_to):
+        link(precious)
+        with cached.locked(key_of("a")):
+            store_code()
+        assert precious.read_text() == "..."
+        lock.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("text", ["much", "-1", "1.5G", "12 MB", "M"])
