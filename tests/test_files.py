@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from vecenv._util.files import new_file, write_file
+from vecenv._util.files import new_file, open_file, write_file
+from vecenv.errors import UnsafeFile
 
 
 def test_a_file_appears_whole_and_nothing_else_does(tmp_path: Path) -> None:
@@ -91,3 +95,78 @@ def test_links_are_followed_and_devices_written_directly(tmp_path: Path) -> None
     write_file("/dev/null", "text")
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
         write_file("/dev/full", "text")
+
+
+def in_a_child(run: Callable[[], object]) -> int:
+    """Run a function in a forked process, which ends without a clean-up; return its wait status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            run()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
+
+
+def test_what_killed_writers_left_is_removed_by_the_next_write_to_the_folder(tmp_path: Path) -> None:
+    def write_and_die() -> None:
+        with new_file(tmp_path / "step-1") as file:
+            file.write(b"half")
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_a_child(write_and_die) == signal.SIGKILL
+    assert len(os.listdir(tmp_path)) == 1, "the temporary file is there"
+    write_file(tmp_path / "step-2", "whole")
+    assert os.listdir(tmp_path) == ["step-2"]
+
+
+def test_what_another_writer_is_writing_and_what_others_named_alike_stays(tmp_path: Path) -> None:
+    (tmp_path / "notes.part").write_text("of somebody else")
+    (tmp_path / "link.vecenv-part").symlink_to("notes.part")
+    with new_file(tmp_path / "a") as file:
+        file.write(b"slow")
+        write_file(tmp_path / "a", "quick")
+        assert (tmp_path / "a").read_text() == "quick"
+    assert (tmp_path / "a").read_text() == "slow"
+    assert sorted(os.listdir(tmp_path)) == ["a", "link.vecenv-part", "notes.part"]
+
+
+def test_a_full_disk_keeps_the_old_file_and_the_error_names_it(tmp_path: Path) -> None:
+    write_file(tmp_path / "a", "old")
+
+    def write() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        with pytest.raises(OSError, match=f"{tmp_path / 'a'}'$"):
+            write_file(tmp_path / "a", bytes(10_000))
+
+    assert in_a_child(write) == 0
+    assert (tmp_path / "a").read_text() == "old"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_an_error_without_a_number_names_the_file_too(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OSError, match=f"{tmp_path / 'a'} could not be written: encoder error -2"),
+        new_file(tmp_path / "a"),
+    ):
+        raise OSError("encoder error -2")  # as Pillow does
+
+
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path: Path) -> None:
+    write_file(tmp_path / ("x" * 255), "text")
+    assert os.listdir(tmp_path) == ["x" * 255]
+
+
+def test_only_regular_files_are_opened_and_links_if_they_are_asked_for(tmp_path: Path) -> None:
+    write_file(tmp_path / "a", "text")
+    (tmp_path / "link").symlink_to("a")
+    os.mkfifo(tmp_path / "pipe")
+    for name, says in ((tmp_path / "pipe", "a pipe"), ("/dev/zero", "a device")):
+        with pytest.raises(UnsafeFile, match=f"it is {says}; only regular files are read"):
+            open_file(name)
+    with open_file(tmp_path / "link") as file:
+        assert file.read() == b"text"
+    with pytest.raises(OSError, match="link"):
+        open_file(tmp_path / "link", links=False)

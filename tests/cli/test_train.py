@@ -191,7 +191,7 @@ def test_envs_algorithms_and_engines_train_evaluate_and_go_on(inside, tmp_path, 
 def test_an_env_that_cannot_be_drawn_costs_the_gif_and_nothing_else(inside, tmp_path):
     few = ("--steps", 256, "--name", "unseen", "--eval-episodes", 2)
     out, err = inside("train", "tests.cli.cli_envs:Unseen", *few, "--gif", "--json", code=1)
-    assert "there is no GIF" in err
+    assert "there is no gif" in err
     assert set(json.loads(out)["files"]) == {"checkpoint", "curve"}
 
 

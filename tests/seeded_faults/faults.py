@@ -431,6 +431,14 @@ KERNEL_LOWERING = (
         near=("kernels/test_cache.py",),
     ),
     SeededFault(
+        breaks="Native code in a directory that a group can write to is not run.",
+        mechanism="kernel lowering",
+        file="kernel/numba/cache.py",
+        old="if stat.S_IMODE(status.st_mode) & 0o022:",
+        new="if stat.S_IMODE(status.st_mode) & 0o002:",
+        near=("kernels/test_cache.py",),
+    ),
+    SeededFault(
         breaks="Every env of a kernel that is to begin an episode does, whichever its place among eight.",
         mechanism="kernel lowering",
         file="kernel/numba/driver.py",
@@ -1049,6 +1057,22 @@ COMMAND_LINE = (
         old="_episode(envs, actor, sink, seed + number, max_steps, number, progress)",
         new="_episode(envs, actor, sink, seed, max_steps, number, progress)",
         near=("cli/test_watch.py",),
+    ),
+    SeededFault(
+        breaks="Code that a run names is not imported without --trust.",
+        mechanism="command line",
+        file="cli/_sources.py",
+        old="    if code and not trust:\n",
+        new="    if code and trust is None:\n",
+        near=("cli/test_trust.py",),
+    ),
+    SeededFault(
+        breaks="A checkpoint that cannot be written is tried again before the next one is due.",
+        mechanism="command line",
+        file="cli/_training.py",
+        old="next_save = progress.steps + every // _SOONER",
+        new="next_save = progress.steps + every",
+        near=("cli/test_full_disk.py",),
     ),
 )
 

@@ -52,8 +52,9 @@ def write_table(path: str | os.PathLike[str], rows: Iterable[Iterable[Any]]) -> 
 def new_file(path: str | os.PathLike[str], *, replace: bool = True, private: bool = False) -> Iterator[IO[bytes]]:
     """A binary file that appears under its name, synced to disk, when the block ends without an error.
 
-    Until then the bytes are in a temporary file in the same folder, which is removed on failure. A symbolic link to a
-    file that is replaced is followed. A device or pipe is written directly.
+    Until then the bytes are in a temporary file in the same folder, which is removed on failure. Temporary files of
+    writers that were killed are removed too, from the whole folder. A symbolic link to a file that is replaced is
+    followed, and a device or pipe is written directly, unless the file is private.
 
     Args:
         path: of the file, which may exist. Its folder exists.
@@ -64,26 +65,69 @@ def new_file(path: str | os.PathLike[str], *, replace: bool = True, private: boo
         FileExistsError: there is such a file and `replace` is False.
         OSError: the file cannot be written. The error names `path`, and an existing file is unchanged.
     """
-    target = Path(os.path.realpath(path) if replace else path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    follow = replace and not private
+    target = Path(os.path.realpath(path) if follow else path)
     try:
-        if replace and os.path.exists(path) and not os.path.isfile(path):
+        if follow and os.path.exists(path) and not os.path.isfile(path):
             with open(path, "wb") as file:
                 yield file
             return
         mode = 0o600 if private else stat.S_IMODE(target.stat().st_mode) if target.is_file() else 0o666
-        try:
-            with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            _publish(temporary, target, replace)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with _temporary_file(target, mode) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if os.name == "nt":
+                file.close()  # Windows renames no open file
+            _publish(Path(file.name), target, replace)  # while the lock is held: nobody takes the file for a leftover
     except OSError as error:
-        if error.errno is not None and error.filename in (None, str(temporary)):
+        if error.errno is None and os.fspath(path) not in str(error):  # Pillow's errors, for example
+            raise OSError(f"{os.fspath(path)} could not be written: {error}") from error
+        if error.errno is not None and (error.filename is None or str(error.filename).endswith(_TEMPORARY)):
             error.filename = os.fspath(path)
         raise
+
+
+@contextlib.contextmanager
+def _temporary_file(target: Path, mode: int) -> Iterator[IO[bytes]]:
+    """A new file beside `target`, locked, which is removed at the end unless it was renamed."""
+    _remove_leftovers(target.parent)
+    while True:
+        temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}{_TEMPORARY}")
+        try:
+            with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+                with contextlib.suppress(ImportError, OSError):  # Windows; file systems without locks
+                    if not _lock(file.fileno()) or not temporary.exists():
+                        continue  # in this moment another writer has taken it for a leftover
+                yield file
+                return
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files of writers that were killed."""
+    with contextlib.suppress(ImportError, OSError):
+        for name in os.listdir(folder):
+            if name.endswith(_TEMPORARY):
+                with contextlib.suppress(OSError):  # it is gone, or somebody else's
+                    descriptor = os.open(folder / name, os.O_RDONLY | _NO_LINKS | _NO_WAITING)
+                    try:
+                        if _lock(descriptor):
+                            os.unlink(folder / name)
+                    finally:
+                        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a temporary file; False if its writer, or somebody who removes it, holds the lock."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _publish(temporary: Path, target: Path, replace: bool) -> None:

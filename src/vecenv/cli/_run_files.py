@@ -6,6 +6,8 @@ import contextlib
 import itertools
 import json
 import shutil
+import socket
+import struct
 import time
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,7 @@ class RunFiles:
             write_file(monitor, b"".join(lines[: 2 + episodes]))
         header = {"t_start": self._started, "env_id": config["env"]}
         self._episodes = ResultsFile(monitor, header, append=going_on)
-        self._events = _event_writer(path)
+        self._events = _EventFile(path)
         self._next_event = 0
 
     def note(self, progress: Any) -> None:
@@ -65,9 +67,7 @@ class RunFiles:
 
     def scalars(self, step: int, scalars: dict[str, float]) -> None:
         """Write points of TensorBoard's curves; NaN is left out."""
-        for name, value in scalars.items():
-            if value == value:
-                self._events.add_scalar(name, value, step)
+        self._events.write(step, {name: value for name, value in scalars.items() if value == value})
 
     def save(self, trainer: Any) -> Path:
         path = self.path / CHECKPOINTS / f"step-{trainer.steps}{SUFFIX}"
@@ -116,9 +116,46 @@ def _start_of(monitor: Path) -> float:
         raise ConfigError(f"{monitor} is not in Monitor's format: {error}") from error
 
 
-def _event_writer(path: Path) -> Any:
-    try:
-        from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]  # optional
-    except ImportError as error:
-        raise MissingExtra("TensorBoard events need tensorboardX: pip install 'vecenv[cli]'") from error
-    return SummaryWriter(str(path))
+class _EventFile:
+    """The event file of TensorBoard's curves.
+
+    A point is in the file, whole or not at all, when `write` returns. If the disk is full, a warning says so once, and
+    later points are written when there is room again. (tensorboardX's own writer waits for ever then.)
+    """
+
+    def __init__(self, directory: Path) -> None:
+        try:
+            from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportMissingImports]  # optional
+            from tensorboardX.record_writer import masked_crc32c  # pyright: ignore[reportMissingImports]  # optional
+        except ImportError as error:
+            raise MissingExtra("TensorBoard events need tensorboardX: pip install 'vecenv[cli]'") from error
+        self._event, self._checksum = Event, masked_crc32c
+        self._path = directory / f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
+        self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115  # open until close()
+        self._due = self._record(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        self._warned = False
+
+    def write(self, step: int, scalars: dict[str, float]) -> None:
+        """Add a point to each of these curves."""
+        event = self._event(wall_time=time.time(), step=step)
+        for name, value in scalars.items():
+            event.summary.value.add(tag=name, simple_value=value)
+        try:
+            append(self._file, self._due + self._record(event))
+            self._due = b""
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                warn_user(
+                    f"{self._path} cannot be written ({error.strerror}): points of TensorBoard's curves are left out "
+                    "until it can; make room"
+                )
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _record(self, event: Any) -> bytes:
+        """Length and data, each followed by its checksum."""
+        data = event.SerializeToString()
+        length = struct.pack("<Q", len(data))
+        return b"".join(part + struct.pack("<I", self._checksum(part)) for part in (length, data))

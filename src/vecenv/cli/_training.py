@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import json
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ STEPS = {
     ("sac", "Pendulum-v1"): 12_000,
 }
 _USUAL_STEPS = 100_000
+_SOONER = 10
+"""A checkpoint that could not be written is tried again after this fraction of the steps between two checkpoints."""
 _REPORT = 100
 """Steps of SAC between two updates of the display, and checks for Ctrl-C."""
 
@@ -99,7 +102,22 @@ def carry_out(job: Job, options: Any, screen: Screen) -> int:
     screen.note(f"{job.files.path}: {_describe(job)}")
     with stop_request(lambda: screen.note("stopping and saving; Ctrl-C again stops at once")) as stop:
         learnt = _learn(job, options, screen, stop)
-    made = {"checkpoint": job.files.save(job.trainer)}
+    made: dict[str, Path] = {}
+    failed: set[str] = set()
+
+    def keep(name: str, write: Callable[[], Path | None]) -> None:
+        """Write a file of the run. A failure (a full disk, an env that cannot be drawn) is reported, no more."""
+        try:
+            path = write()
+        except (OSError, VecenvError) as error:
+            screen.note(f"there is no {name}: {error}")
+            failed.add(name)
+            return
+        failed.discard(name)
+        if path is not None:
+            made[name] = path
+
+    keep("checkpoint", lambda: job.files.save(job.trainer))
     result: dict[str, Any] = {
         "env": job.source.name,
         "algo": job.algo,
@@ -110,18 +128,15 @@ def carry_out(job: Job, options: Any, screen: Screen) -> int:
     if not stop and options.eval_episodes:
         result["evaluation"] = _evaluate(job, options.eval_episodes, screen)
     with screen.waiting("drawing"):
-        made |= _draw(job)
-    code = stop.code or 0
+        keep("curve", lambda: _draw(job))
     if options.gif and not stop:
-        try:
-            made |= _record(job, screen)
-        except VecenvError as error:  # the env cannot be rendered: report it, and keep the result
-            screen.note(f"there is no GIF: {error}")
-            code = 1
+        keep("gif", lambda: _record(job, screen))
+    if "checkpoint" in failed:  # there may be room by now
+        keep("checkpoint", lambda: job.files.save(job.trainer))
     result["files"] = {name: str(path) for name, path in made.items()}
-    job.files.write_json("result.json", result)
+    keep("result", lambda: job.files.write_json("result.json", result))
     screen.answer(result, _summary(result))
-    return code
+    return stop.code or int(bool(failed))
 
 
 def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[str, Any]:
@@ -140,8 +155,12 @@ def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[st
             shown = f"return {progress.mean_return:.1f} {sparkline(history)}" if progress.episodes else ""
             bar.update(min(progress.steps, job.steps), shown)
             if next_save <= progress.steps < job.steps:
-                job.files.save(trainer)
-                next_save += every
+                try:
+                    job.files.save(trainer)
+                    next_save += every
+                except OSError as error:
+                    screen.note(f"there is no checkpoint yet: {error}; training goes on and tries again, make room")
+                    next_save = progress.steps + every // _SOONER
             enough = options.until is not None and progress.episodes >= 100 and progress.mean_return >= options.until
             return not (stop or enough)
 
@@ -170,23 +189,23 @@ def _evaluate(job: Job, episodes: int, screen: Screen) -> dict[str, Any]:
     return {"episodes": row.episodes, "mean": row.mean, "low": row.mean_low, "high": row.mean_high, "iqm": row.iqm}
 
 
-def _draw(job: Job) -> dict[str, Path]:
+def _draw(job: Job) -> Path | None:
     episodes = read_episodes(job.files.path)
     if not len(episodes.steps):
-        return {}
+        return None
     path = job.files.path / "curve.png"
     draw_curves([curve_of(episodes.label, [episodes])], path, f"{job.source.title}, {job.algo.upper()}")
-    return {"curve": path}
+    return path
 
 
-def _record(job: Job, screen: Screen) -> dict[str, Path]:
+def _record(job: Job, screen: Screen) -> Path:
     from vecenv.cli._frames import GifFile
     from vecenv.cli._playing import play
 
     path = job.files.path / "play.gif"
     with screen.progress("recording", 1, "episodes") as bar, acting(job.trainer.policy) as policy:
         play(job.source, policy, lambda fps: GifFile(path, fps), progress=bar)
-    return {"gif": path}
+    return path
 
 
 def _summary(result: dict[str, Any]) -> str:

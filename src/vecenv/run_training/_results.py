@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import platform
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vecenv._util.cpus import usable_cpus
-from vecenv._util.files import write_file
+from vecenv._util.files import write_file, write_table
+from vecenv._util.warn import warn_user
 from vecenv.engines.recording.episodes import versions
 from vecenv.run_training._arguments import Arguments, Mode
 
@@ -78,23 +78,30 @@ def number(value: Any) -> float | None:
 
 
 class RunWriter:
-    """Writes a run's files to the directory `path`: each row to results.csv at once, results.json at the end."""
+    """Writes a run's files to the directory `path`: results.csv after each row, results.json at the end.
+
+    If the disk is full, training goes on: a warning says so once, and the next row writes the missing ones too.
+    """
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True)
         self._path = path
-        self._table = (path / "results.csv").open("w", newline="")
-        self._writer = csv.DictWriter(self._table, [column.name for column in fields(Row)])
-        self._writer.writeheader()
+        self._table: list[Any] = [[column.name for column in fields(Row)]]
+        self._warned = False
+        write_table(path / "results.csv", self._table)
 
     def add(self, row: Row) -> None:
-        """Append a row to results.csv."""
-        self._writer.writerow(asdict(row))
-        self._table.flush()
+        """Add a row to results.csv."""
+        self._table.append(asdict(row).values())
+        try:
+            write_table(self._path / "results.csv", self._table)
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                warn_user(f"{error}; training goes on, and the rows are written as soon as there is room")
 
     def finish(self, arguments: Arguments, run: Run) -> None:
         """Write results.json."""
-        self._table.close()
         content = {
             "mode": run.mode,
             "ending": run.ending,
