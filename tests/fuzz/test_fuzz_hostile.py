@@ -209,7 +209,7 @@ EMPTY = {
     "rows without numbers": empty_array("<f8", (10**12, 0)),
     "rows of rows without numbers": empty_array("<f8", (1, 10**12, 0)),
 }
-PLAIN_NUMBERS = {
+UNUSUAL = {
     "bytes": npy(np.array([b"abc"])),
     "records": npy(np.zeros(3, "i4,f8")),
     "times": npy(np.zeros(3, "M8[s]")),
@@ -222,8 +222,9 @@ PLAIN_NUMBERS = {
 def test_arrays_of_no_size_or_of_unusual_dtypes_are_refused_at_once(name: str, loading: Path) -> None:
     with BOXES[name](loading.parent / "saving") as loader:
         entries = entries_of(loader.data)
-        for array in (*EMPTY.values(), *PLAIN_NUMBERS.values()):
-            for entry in list(entries)[:: max(1, len(entries) // 3)]:
+        some = {*list(entries)[:3], *list(entries)[:: max(1, len(entries) // 3)]}
+        for array in (*EMPTY.values(), *UNUSUAL.values()):
+            for entry in sorted(some):
                 refuses(loader, archive_of({**entries, entry: array}), loading)
 
 
