@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.test_train import read_events
 from vecenv.cli._run_files import RunFiles
-from vecenv.run_training._results import RunWriter, Row
+from vecenv.run_training._results import Row, RunWriter
 from vecenv.trainers import PPO
 from vecenv.wrappers import load_results
 

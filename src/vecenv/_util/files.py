@@ -233,7 +233,7 @@ class Archive:
             raise UnsafeFile(f"{name} inside is damaged ({type(error).__name__}: {error!s:.200})") from error
 
     def array(self, name: str, kinds: str = _NUMBERS_AND_TEXT) -> np.ndarray:
-        """The array of an entry. Raises UnsafeFile if it is missing, damaged, too large, or of a dtype not in `kinds`."""
+        """The array of an entry. Raises UnsafeFile if it is missing, damaged, too large, or of another dtype."""
         entry = self._entry(name)
         try:
             with self._archive.open(entry) as stream:
