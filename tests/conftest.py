@@ -32,7 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
     _stderr = os.dup(2)  # pytest captures output from the first test on; here it is still the terminal
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "VECENV_CACHE_DIR" not in os.environ and hasattr(config, "cache"):  # processes that this one starts inherit it
-        os.environ["VECENV_CACHE_DIR"] = str(config.cache.mkdir("kernels"))
+        kernels = config.cache.mkdir("kernels")
+        kernels.chmod(0o700)  # whatever the umask: a cache that others can write to is not used
+        os.environ["VECENV_CACHE_DIR"] = str(kernels)
 
 
 @pytest.hookimpl(tryfirst=True)
