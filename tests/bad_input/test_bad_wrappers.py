@@ -186,6 +186,7 @@ def changed(state: Any, wrapper: str, name: str, value: Any) -> Any:
 OBS, REWARD, STACK = "0.NormalizeObservation", "1.NormalizeReward", "2.FrameStackObservation"
 WRONG_STATES = {
     "mean of another shape": (OBS, "mean", np.zeros(4), "observations & shape \\(3,\\), got .*\\(4,\\)"),
+    "another shape": (REWARD, "returns", np.zeros((2, 4)), r"^(?!.*2 envs).*returns has shape \(2, 4\), .*need \(2,\)"),
     "another number of envs": (REWARD, "returns", np.zeros(5), "of 5 envs, these are 2"),
     "frames of another shape": (STACK, "0", np.zeros((2, 2, 4)), "other observations"),
     "frames of another type": (STACK, "0", np.zeros((2, 2, 3), np.int8), "other observations"),

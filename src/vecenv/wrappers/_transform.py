@@ -71,9 +71,8 @@ def fitting(values: Any, own: np.ndarray, name: str) -> np.ndarray:
     values = np.asarray(values)
     if values.shape != own.shape:
         count = len(np.atleast_1d(values))
-        raise SpaceError(
-            f"the state is of {count} envs, these are {len(own)} envs: {name} has shape {values.shape}, not {own.shape}"
-        )
+        envs = f"the state is of {count} envs, these are {len(own)} envs: " if count != len(own) else ""
+        raise SpaceError(f"{envs}the state's {name} has shape {values.shape}, these envs need {own.shape}")
     if values.dtype.kind not in "fiub":
         raise SpaceError(f"the state's {name} must be numbers, got {values.dtype}")
     return values
