@@ -17,6 +17,8 @@ from vecenv.errors import (
 )
 from vecenv.kernel import kernel_of
 from vecenv.testing import check_kernel
+from vecenv.testing._check_kernel import _compare, _same
+from vecenv.testing._difference import difference
 
 
 def equal(one, other):
@@ -46,10 +48,16 @@ def test_native_code_is_bit_equal_to_python(definition):
 def test_check_kernel_finds_a_difference():
     python, native = pair(Walk, 2)
     native.engine.parameters["speed"][1] = native.engine._columns["P_speed"][1] = 0.2
-    from vecenv.testing._check_kernel import _compare
-
-    with pytest.raises(AssertionError, match=r"step 0: obs\[1\]"):
+    with pytest.raises(AssertionError, match=r"step 0: obs\[1\].*: Python \S+, native \S+$"):
         _compare(python, native, 5, 0, None)
+
+
+def test_check_kernel_ignores_the_order_of_keys():
+    one, other = {"a": np.zeros(1), "b": np.ones(1)}, {"b": np.ones(1), "a": np.zeros(1)}
+    _same("reset", (one, {}), (other, {}), None)
+    with pytest.raises(AssertionError, match=r"obs\['b'\]\[0\]: Python 1.0, native 0.0"):
+        _same("reset", (one, {}), ({**other, "b": np.zeros(1)}, {}), None)
+    assert difference(one, other, "obs") == ("obs", "keys ['a', 'b']", "keys ['b', 'a']")
 
 
 def test_draws_are_numpys_over_a_hundred_thousand():

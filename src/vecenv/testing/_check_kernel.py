@@ -70,5 +70,5 @@ def _compare(python: VectorEnv, native: VectorEnv, steps: int, seed: int, tolera
 def _same(where: str, theirs: tuple[Any, ...], mine: tuple[Any, ...], tolerance: float | None) -> None:
     names = ("obs", "infos") if len(theirs) == 2 else ("obs", "reward", "terminated", "truncated", "infos")
     for name, expected, found in zip(names, theirs, mine, strict=True):
-        text = difference(expected, found, name, tolerance)
-        law("sameness", text is None, f"Python and native code differ in {where}: {text}")
+        path, python, native = difference(expected, found, name, tolerance, ordered=False) or ("", "", "")
+        law("sameness", not path, f"Python and native code differ in {where}: {path}: Python {python}, native {native}")

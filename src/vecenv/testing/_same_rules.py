@@ -198,8 +198,8 @@ class SameMachine(RuleBasedStateMachine):
     def _compare(self, name: str, one: Any, other: Any) -> None:
         if isinstance(one, dict):
             one, other = sorted(one.items()), sorted(other.items())
-        found = difference(one, other, name)
-        law("sameness", found is None, f"the first and the second vector env differ: {found}")
+        path, first, second = difference(one, other, name) or ("", "", "")
+        law("sameness", not path, f"the first and the second vector env differ: {path}: {first} and {second}")
         self.pair.tally["calls"] += 1
         self.pair.tally["errors"] += "Error" in repr(one)[:20]
 
