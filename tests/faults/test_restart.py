@@ -185,6 +185,7 @@ def test_failures_that_are_far_apart_are_no_reason_to_give_up() -> None:
     policy, fault = faults.RestartPolicy(0), faults.Fault.of(ValueError("once more"), "step")
     for number in range(30):
         policy.allow(fault, now=number * (faults.WINDOW // 3 + 1))
+    assert len(policy.recent) == faults.RESTARTS
 
 
 @on_every_engine

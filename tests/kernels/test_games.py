@@ -789,8 +789,9 @@ def test_who_follows_the_ball_beats_chance_by_far():
 def test_games_can_be_made_through_gymnasium():
     for id in IDS:
         env = gymnasium.make(f"vecenv:vecenv/{id}")
-        env.reset(seed=0)
-        env.step(0)
+        obs, _ = env.reset(seed=0)
+        np.testing.assert_array_equal(obs, vecenv.make_env(id).reset(seed=0)[0])
+        assert env.step(0)[0] in env.observation_space
         env.close()
 
 

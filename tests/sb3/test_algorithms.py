@@ -92,7 +92,11 @@ def test_sb3s_wrappers_stack_on_ours():
 def test_her_computes_rewards_in_the_envs(kind):
     venv = ours.DummyVecEnv([Goal]) if kind == "dummy" else ours.SubprocVecEnv([Goal] * 2, workers=1)
     keywords = {"replay_buffer_class": HerReplayBuffer, "learning_starts": 50, "buffer_size": 500, **small()}
-    DQN("MultiInputPolicy", venv, **keywords).learn(150)
+    model = DQN("MultiInputPolicy", venv, **keywords).learn(150)
+    sample = model.replay_buffer.sample(200)
+    reached, goals = (sample.next_observations[key].numpy() for key in ("achieved_goal", "desired_goal"))
+    assert len(np.unique(goals)) > 1  # some are not the env's
+    np.testing.assert_array_equal(sample.rewards[:, 0].numpy(), Goal().compute_reward(reached, goals, {}))
     venv.close()
 
 
@@ -160,10 +164,12 @@ def test_maskable_ppo_never_takes_a_forbidden_action(kind):
 
 
 @pytest.mark.slow
-def test_recurrent_ppo_and_ars_learn():
+def test_recurrent_ppo_and_ars_learn_bit_for_bit_what_they_learn_on_sb3s_dummy():
     keywords = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "seed": 0, "device": "cpu"}
-    sb3_contrib.RecurrentPPO("MlpLstmPolicy", compiled("CartPole-v1", 2), **keywords).learn(128)
-    sb3_contrib.ARS("LinearPolicy", ours.VecNormalize(cart_poles(ours.DummyVecEnv, 1)), n_delta=2, seed=0).learn(400)
+    venvs = compiled("CartPole-v1", 2), cart_poles(theirs.DummyVecEnv, 2)
+    assert_same_weights(*(sb3_contrib.RecurrentPPO("MlpLstmPolicy", venv, **keywords).learn(128) for venv in venvs))
+    venvs = [library.VecNormalize(cart_poles(library.DummyVecEnv, 1)) for library in (ours, theirs)]
+    assert_same_weights(*(sb3_contrib.ARS("LinearPolicy", venv, n_delta=2, seed=0).learn(400) for venv in venvs))
 
 
 @pytest.mark.slow
