@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import vecenv
 from vecenv._batch.faults import restart_seed
@@ -185,6 +186,28 @@ def test_a_policy_that_fails_says_where_and_the_envs_begin_anew() -> None:
 def test_an_option_that_only_make_has_is_refused_without_suggesting_it(name: str, option: str) -> None:
     with pytest.raises(ConfigTypeError, match=f"unknown argument '{name}': Rollouts does not have '{option}' of make"):
         Rollouts("CartPole-v1", 2, policy, **{name: 1})
+
+
+def test_a_parameter_of_the_kernel_may_be_called_like_an_option_of_make() -> None:
+    @vecenv.kernel("Copies-v0")
+    class Copies:
+        observation_space, action_space = spaces.Box(-9, 9, (1,)), spaces.Discrete(2)
+        state = {"x": float}
+
+        class Params:
+            copy = 1.0
+
+        def reset(s, rng, p):
+            s.x = p.copy
+
+        def step(s, action, rng, p):
+            return 0.0, False
+
+        def observe(s, obs, p):
+            obs[0] = s.x
+
+    with pytest.raises(ConfigError, match="fragments need autoreset"):  # the next check
+        Rollouts(Copies, 2, policy, copy=2.0, autoreset="disabled")
 
 
 def test_fast_actors_deliver_more_fragments() -> None:

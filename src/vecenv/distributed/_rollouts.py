@@ -14,7 +14,7 @@ from vecenv._batch.faults import OnError
 from vecenv._batch.seeding import Seeding, spread
 from vecenv._front.autoreset import ops_of, parse_mode
 from vecenv._make.options import keyword_names
-from vecenv._make.source import resolve
+from vecenv._make.source import find_build, resolve
 from vecenv._util.checks import patience, positive_int, positive_seconds
 from vecenv._util.suggest import nearest
 from vecenv.distributed._actor import FragmentActor, Plan
@@ -81,7 +81,8 @@ class Rollouts:
         if not callable(policy):
             raise ConfigError(f"policy must be callable, got {type(policy).__name__}")
         check_choice("on_error", on_error, ("raise", "restart"))
-        for name in kwargs:
+        kernel, _ = find_build(env)
+        for name in set(kwargs).difference(kernel.params if kernel else ()):
             near = nearest(name, keyword_names(), cutoff=0.8)
             if near is not None and near not in inspect.signature(Rollouts).parameters:
                 raise ConfigTypeError(
