@@ -43,6 +43,14 @@ def test_functions_of_sb3_find_our_wrappers():
     assert not isinstance(venv, theirs.VecNormalize)
 
 
+def test_a_vector_env_of_a_user_has_no_images_unless_it_says_so():
+    class Own(ours.DummyVecEnv):
+        get_images = ours.VecEnv.get_images
+
+    with pytest.raises(NotImplementedError, match="Own has no images"):
+        Own([LawEnv]).get_images()
+
+
 def test_wrapping_keeps_seeds_and_infos():
     venv = ours.DummyVecEnv([LawEnv] * 2)
     venv.reset()

@@ -187,8 +187,9 @@ def test_without_a_render_mode_there_is_a_warning(cls):
     venv = cls(functions(1))
     with pytest.warns(UserWarning, match="render_mode"):
         assert venv.render() is None
-    with pytest.warns(UserWarning, match="rgb_array"):
+    with pytest.warns(UserWarning, match="rgb_array") as warned:
         assert venv.get_images() == [None]
+    assert warned[0].filename == __file__
     venv.close()
 
 

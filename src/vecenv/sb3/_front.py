@@ -18,7 +18,7 @@ from vecenv._front.vector_env import VectorEnv
 from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError
 from vecenv.sb3 import _served
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, images_of
 from vecenv.sb3.util import check_for_nested_spaces
 from vecenv.wrappers import Wrapper
 
@@ -155,7 +155,7 @@ class FrontVecEnv(VecEnv):
     def get_images(self) -> Sequence[np.ndarray | None]:
         if self._kernels is not None and self.render_mode == "rgb_array":
             return list(self._inner.render() or ())
-        return super().get_images()
+        return images_of(self)
 
     def has_attr(self, attr_name: str) -> bool:
         asked = operator.methodcaller("has_wrapper_attr", attr_name)

@@ -197,13 +197,7 @@ class VecEnv(_Base):
 
     def get_images(self) -> Sequence[np.ndarray | None]:
         """One RGB image per env; None, with a warning, if the render mode is another than "rgb_array"."""
-        if self.render_mode == "rgb_array":
-            return self.env_method("render")
-        warnings.warn(
-            f"The render mode is {self.render_mode}, but this method assumes it is `rgb_array` to obtain images.",
-            stacklevel=2,
-        )
-        return [None] * self.num_envs
+        raise NotImplementedError(f"{type(self).__name__} has no images")
 
     def render(self, mode: str | None = None) -> np.ndarray | None:
         """All envs as one picture, returned for "rgb_array"; envs with another mode draw themselves.
@@ -262,6 +256,17 @@ class VecEnv(_Base):
         if indices is None:
             return range(self.num_envs)
         return [int(indices)] if isinstance(indices, (int, np.integer)) else indices
+
+
+def images_of(venv: VecEnv) -> Sequence[np.ndarray | None]:
+    """What `venv.get_images` returns, for that method to call: the results of each env's own `render`."""
+    if venv.render_mode == "rgb_array":
+        return venv.env_method("render")
+    warnings.warn(
+        f"The render mode is {venv.render_mode}, but this method assumes it is `rgb_array` to obtain images.",
+        stacklevel=3,
+    )
+    return [None] * venv.num_envs
 
 
 def _inner(name: str) -> property:

@@ -12,7 +12,7 @@ import numpy as np
 
 from vecenv.errors import ConfigError
 from vecenv.sb3 import _served
-from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, registered
+from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, images_of, registered
 from vecenv.sb3.patch_gym import _patch_env
 from vecenv.sb3.util import dict_to_obs, obs_space_info
 
@@ -103,6 +103,9 @@ class DummyVecEnv(VecEnv):
     def close(self) -> None:
         for env in self.envs:
             env.close()
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        return images_of(self)
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         return [env.get_wrapper_attr(attr_name) for env in self._get_target_envs(indices)]
