@@ -123,6 +123,14 @@ def test_what_cannot_be_stacked_or_transposed_is_refused(call):
         function()
 
 
+def test_a_part_of_terminal_observation_is_extracted_also_where_no_episode_ended(monkeypatch):
+    venv = VecExtractDictObs(DummyVecEnv(functions(DICT)), "image")
+    obs, rewards, dones, infos = venv.venv.reset(), np.zeros(3), np.zeros(3, bool), [{}, {}, {}]
+    infos[1]["terminal_observation"] = {"image": "picture"}
+    monkeypatch.setattr(venv.venv, "step_wait", lambda: (obs, rewards, dones, infos))
+    assert venv.step_wait()[3] == [{}, {"terminal_observation": "picture"}, {}]
+
+
 def test_an_end_without_terminal_observation_is_a_warning():
     stack = StackedObservations(2, 2, BOX)
     stack.reset(np.ones((2, 3), np.float32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
-from vecenv.sb3.base_vec_env import ObservationWrapper, VecEnv, registered
+from vecenv.sb3.base_vec_env import ObservationWrapper, VecEnv, VecEnvStepReturn, registered
 
 
 @registered
@@ -25,3 +25,11 @@ class VecExtractDictObs(ObservationWrapper):
 
     def transformed(self, obs: dict[str, np.ndarray]) -> np.ndarray:
         return obs[self.key]
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Wait for the step; "terminal_observation" is the same part, also where no episode ended."""
+        obs, rewards, dones, infos = self.venv.step_wait()
+        for info in infos:
+            if "terminal_observation" in info:
+                info["terminal_observation"] = info["terminal_observation"][self.key]
+        return self.transformed(obs), rewards, dones, infos
