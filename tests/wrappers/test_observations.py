@@ -255,6 +255,13 @@ def test_observations_that_cannot_be_wrapped_are_refused(space, wrap):
         wrap(ours(space, "same-step"))
 
 
+@pytest.mark.parametrize("name", ["FrameStackObservation", "DelayObservation", "TimeAwareObservation"])
+def test_observations_that_are_no_arrays_are_refused_by_the_name_of_the_wrapper(name):
+    kwargs = {"max_timesteps": 3} if name == "TimeAwareObservation" else {}
+    with pytest.raises(SpaceError, match=f"^{name} needs observations that are arrays"):
+        getattr(wrappers, name)(ours(twins.SPACES["text"], "same-step"), *() if kwargs else (2,), **kwargs)
+
+
 @pytest.mark.parametrize(
     "wrap",
     [

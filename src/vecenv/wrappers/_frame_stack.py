@@ -125,7 +125,7 @@ class FrameStack(Remembering):
         self._padding, self._channels = padding, channels
 
     def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
-        check_arrays(observation, type(self).__name__)
+        check_arrays(observation, "FrameStackObservation")
         self._fills = self._filling(observation)
         channels = self._channels
         if isinstance(channels, str) and isinstance(observation, spaces.Dict):
@@ -177,7 +177,7 @@ class Delay(Remembering):
         super().__init__(int(delay) + 1)
 
     def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
-        check_arrays(observation, type(self).__name__)
+        check_arrays(observation, "DelayObservation")
         self._fills = create_zero_array(observation)
         self._stackers = map_space(lambda leaf: _stacker(leaf, count, self._depth), observation)
         return observation, action

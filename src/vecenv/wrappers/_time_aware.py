@@ -57,7 +57,7 @@ class Clock(Transform):
         self._finish: Callable[[Any], Any] = lambda obs: obs
 
     def bind(self, observation: Space[Any], action: Space[Any], count: int) -> tuple[Space[Any], Space[Any]]:
-        check_arrays(observation, type(self).__name__)
+        check_arrays(observation, "TimeAwareObservation")
         self._time = np.zeros(count, np.int64)
         time = spaces.Box(0.0, 1.0) if self._normalize else spaces.Box(0, self._limit, dtype=np.int32)
         if isinstance(observation, spaces.Dict):
