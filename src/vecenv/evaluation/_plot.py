@@ -59,18 +59,20 @@ def check_picture(path: Path) -> None:
         )
 
 
-def new_figure(size: tuple[float, float], grid: Literal["both", "x"] = "both") -> tuple[Any, Any]:
-    """A figure with one plot, in vecenv's style. It opens no window and changes no global state."""
+def new_figure(
+    size: tuple[float, float], rows: int = 1, columns: int = 1, grid: Literal["both", "x"] = "both"
+) -> tuple[Any, Any]:
+    """A figure and its plot or array of plots, in vecenv's style. It opens no window and changes no global state."""
     need_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    axes.grid(axis=grid, alpha=0.25)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes = figure.subplots(rows, columns, sharex="col")
+    for each in np.atleast_1d(axes):
+        each.grid(axis=grid, alpha=0.25)
+        each.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 

@@ -19,9 +19,7 @@ def plot(arguments: Arguments, runs: Sequence[Run], path: Path) -> None:
     """Plot samples per second and return against wall time, a line per mode."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    figure, first = new_figure((11, 4.5))
-    first.remove()
-    speed, learning = figure.subplots(1, 2)
+    figure, (speed, learning) = new_figure((11, 4.5), columns=2)
     for run in runs:
         times = [row.total_seconds for row in run.rows]
         style: Any = {"color": _COLORS[run.mode], "marker": _MARKERS[run.mode], "markersize": 4, "linewidth": 1.6}
@@ -33,8 +31,6 @@ def plot(arguments: Arguments, runs: Sequence[Run], path: Path) -> None:
     learning.set(title="Learning", ylabel="mean return of the iteration's episodes")
     for axes in (speed, learning):
         axes.set(xlabel="wall time (s)", xscale="log")
-        axes.grid(True, alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False)
     for axis in (speed.xaxis, speed.yaxis, learning.xaxis):
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -157,9 +157,7 @@ class Report:
     def _draw(self, path: Path) -> None:
         from vecenv.evaluation._plot import new_figure, save_figure
 
-        figure, first = new_figure((9.0, 10.0))
-        first.remove()
-        panels = figure.subplots(5, 1, sharex=True)
+        figure, panels = new_figure((9.0, 10.0), rows=5)
         minutes = np.array([sample.seconds for sample in self.samples]) / 60
         self._draw_memory(panels[0], minutes)
         self._draw_counts(panels[1], minutes)
@@ -170,9 +168,7 @@ class Report:
         for panel, label in zip(panels, labels, strict=True):
             panel.set_ylabel(label)
         for panel in panels:
-            panel.grid(alpha=0.25)
             panel.set_ylim(bottom=0)
-            panel.spines[["top", "right"]].set_visible(False)
             panel.axvspan(0, min(self.warm_up / 60, minutes[-1]), color=_GREY, alpha=0.18, linewidth=0)
         panels[0].text(0.004, 0.05, "warm-up", transform=panels[0].transAxes, color="#4a5568", fontsize=8)
         panels[-1].set_xlabel("minutes")
