@@ -25,7 +25,12 @@ from vecenv.trainers._trainer import Trainer
 class PPO(Trainer[PPOConfig]):
     """PPO: on-policy learning; each rollout is used for a few epochs.
 
-    For arguments and attributes see `Trainer`. `envs` may be several vector envs, which step in turn.
+    For attributes see `Trainer`.
+
+    Args:
+        envs: an id, a vector env, or several vector envs that step in turn.
+        config: settings; default: `PPO.defaults_for(id)`.
+        seed: seed of the network, of actions and minibatches, and of the envs.
     """
 
     Config = PPOConfig

@@ -83,7 +83,12 @@ PRESETS: dict[str, dict[str, Any]] = {
 class SAC(Trainer[SACConfig]):
     """SAC: off-policy learning from a replay buffer, for continuous actions.
 
-    For arguments and further attributes see `Trainer`.
+    For further attributes see `Trainer`.
+
+    Args:
+        envs: an id, or a vector env.
+        config: settings; default: `SAC.defaults_for(id)`.
+        seed: seed of the networks, of actions and minibatches, and of the envs.
 
     Attributes:
         critic, target: the two critics, and their slowly following copies.
