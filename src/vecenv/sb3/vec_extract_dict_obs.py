@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from gymnasium import spaces
 
@@ -28,6 +30,7 @@ class VecExtractDictObs(ObservationWrapper):
 
     def step_wait(self) -> VecEnvStepReturn:
         """Wait for the step; "terminal_observation" is the same part, also where no episode ended."""
+        obs: Any
         obs, rewards, dones, infos = self.venv.step_wait()
         for info in infos:
             if "terminal_observation" in info:
