@@ -125,14 +125,15 @@ class _EventFile:
 
     def __init__(self, directory: Path) -> None:
         try:
-            from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportMissingImports]  # optional
+            from tensorboardX.proto import event_pb2  # pyright: ignore[reportMissingImports]  # optional
             from tensorboardX.record_writer import masked_crc32c  # pyright: ignore[reportMissingImports]  # optional
         except ImportError as error:
             raise MissingExtra("TensorBoard events need tensorboardX: pip install 'vecenv[cli]'") from error
-        self._event, self._checksum = Event, masked_crc32c
+        events: Any = event_pb2  # its classes are made at run time
+        self._event, self._checksum = events.Event, masked_crc32c
         self._path = directory / f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
         self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115  # open until close()
-        self._due = self._record(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        self._due = self._record(self._event(wall_time=time.time(), file_version="brain.Event:2"))
         self._warned = False
 
     def write(self, step: int, scalars: dict[str, float]) -> None:
