@@ -87,6 +87,15 @@ def test_a_batch_that_the_envs_do_not_divide(mode):
     assert [len(rollout) for rollout in rollouts] == [288, 288, 288]
 
 
+def test_episodes_that_a_reset_cut_off_count_for_no_return():
+    runner = runner_of(configured(CountingEnv, mode="native"))
+    runner.sample(num_timesteps=8 * 3)
+    runner.sample(num_episodes=8)
+    metrics = runner.get_metrics()
+    runner.stop()
+    assert metrics["episode_len_max"].peek() == 5.0
+
+
 @pytest.mark.parametrize("mode", PACKED)
 def test_shares_of_runners_that_do_not_divide_the_batch_are_rounded_up(mode):
     runner = runner_of(configured(CountingEnv, 1, mode=mode, env_runners=3), worker_index=1)

@@ -45,6 +45,22 @@ AUTORESET = (
         new="            self._done[row] = False\n",
         near=("laws/test_laws.py", "laws/test_any_call_at_any_time.py"),
     ),
+    SeededFault(
+        breaks="The totals of an episode begin at zero after one that ended, also where some envs are stepped alone.",
+        mechanism="autoreset",
+        file="engines/python/runner.py",
+        old="            self._returns[row], self._lengths[row] = 0.0, 0\n",
+        new="            self._returns[place], self._lengths[place] = 0.0, 0\n",
+        near=("laws/test_laws.py", "laws/test_any_call_at_any_time.py", "test_front.py", "laws/test_same_answers.py"),
+    ),
+    SeededFault(
+        breaks="A rollout in next-step mode begins with a reset where an episode had ended before it, and says so.",
+        mechanism="autoreset",
+        file="_front/vector_env.py",
+        old="        ended = batch.done.copy()\n",
+        new="        ended = batch.done\n",
+        near=("kernels/test_rollout.py", "kernels/test_differences.py", "kernels/test_states.py"),
+    ),
 )
 
 SEEDING = (
@@ -79,6 +95,31 @@ SEEDING = (
         old="elif SEED >= 0:",
         new="elif SEED > 0:",
         near=("kernels/test_native_rng.py", "kernels/test_native.py"),
+    ),
+    SeededFault(
+        breaks="Kernels that are reset without a seed play other episodes each time that they are made.",
+        mechanism="seeding",
+        file="engines/native/compiled.py",
+        old='"FALLBACK": (np.random.SeedSequence().generate_state(',
+        new='"FALLBACK": (np.random.SeedSequence(0).generate_state(',
+        near=("test_seeding.py", "kernels/test_native.py", "kernels/test_states.py", "kernels/test_native_rng.py"),
+    ),
+    SeededFault(
+        breaks="A kernel that is seeded again repeats its episode, also if half a random word was left from before.",
+        mechanism="seeding",
+        file="kernel/numba/pcg64.py",
+        old="""\
+    rng[4] = _ZERO
+    rng[5] = _ZERO
+""",
+        new="",
+        near=(
+            "test_promises.py",
+            "kernels/test_native_rng.py",
+            "kernels/test_native.py",
+            "kernels/test_states.py",
+            "kernels/test_games.py",
+        ),
     ),
 )
 
@@ -182,6 +223,29 @@ TICKETS = (
         new="self._share_out(parts, extras)",
         near=("protocol/test_found.py", "protocol/test_schedules.py"),
     ),
+    SeededFault(
+        breaks="A call that timed out is not repeated by a worker that is started again in a later step.",
+        mechanism="tickets",
+        file="engines/process/engine.py",
+        old="""\
+        self._messages.call_requests = []  # a call that failed is not repeated by workers that are started now
+""",
+        new="",
+        near=(
+            "faults/test_calls.py",
+            "protocol/test_schedules.py",
+            "protocol/test_found.py",
+            "faults/test_hidden_deaths.py",
+        ),
+    ),
+    SeededFault(
+        breaks="In fixed order recv waits for all of the rows that were sent first, not for one of them.",
+        mechanism="tickets",
+        file="engines/process/ledger.py",
+        old="return lambda: bool((self.answers[rows] == self.requests[rows]).all())",
+        new="return lambda: bool((self.answers[rows] == self.requests[rows]).any())",
+        near=("protocol/test_model.py", "protocol/test_schedules.py", "laws/test_laws.py", "test_regressions.py"),
+    ),
 )
 
 RESTART = (
@@ -244,6 +308,22 @@ RESTART = (
         new="self._block.parent[worker.number, RINGS] = 0",
         near=("faults/test_calls.py", "faults/test_hidden_deaths.py"),
     ),
+    SeededFault(
+        breaks="An env that fails in its reset begins again with a seed that follows from its last one.",
+        mechanism="restart",
+        file="engines/python/restarts.py",
+        old="    if batch.op[row] != _RESET or batch.seed[row] == NO_SEED:\n",
+        new="    if batch.op[row] != _RESET and batch.seed[row] == NO_SEED:\n",
+        near=("test_promises.py", "faults/test_restart.py", "faults/test_soak.py", "faults/test_env_raises.py"),
+    ),
+    SeededFault(
+        breaks="An observation that is refused when parts of it are stored leaves the last good one to a restart.",
+        mechanism="restart",
+        file="engines/python/runner.py",
+        old="            self._kept = [column.copy() for column in batch.obs]\n",
+        new="            self._kept = list(batch.obs)\n",
+        near=("test_promises.py", "faults/test_restart.py", "faults/test_wrong_returns.py", "test_spaces.py"),
+    ),
 )
 
 INFOS = (
@@ -278,6 +358,22 @@ INFOS = (
         old="present = mask & have if key in some else mask",
         new="present = mask",
         near=("mujoco/test_gymnasium_tasks.py",),
+    ),
+    SeededFault(
+        breaks="The info that a worker sent with one step is not told again with the next.",
+        mechanism="infos",
+        file="engines/process/child.py",
+        old="        mailbox.clear()\n",
+        new="",
+        near=("laws/test_same_answers.py", "test_front.py", "test_infos.py", "laws/test_laws.py"),
+    ),
+    SeededFault(
+        breaks="An info that only some envs have is not in the dicts of the others.",
+        mechanism="infos",
+        file="_front/infos.py",
+        old="        if not mask.all():\n            for row in np.flatnonzero(mask)",
+        new="        if not mask.any():\n            for row in np.flatnonzero(mask)",
+        near=("test_infos.py", "sb3/test_wrap.py", "sb3/test_vec_envs.py", "wrappers/test_arrays.py"),
     ),
 )
 
@@ -324,6 +420,30 @@ LAYOUTS = (
         old="if np.count_nonzero(np.isfinite(packed)) != packed.size:",
         new="if np.count_nonzero(np.isfinite(array)) != packed.size:",
         near=("test_bad_input.py", "test_layout.py"),
+    ),
+    SeededFault(
+        breaks="An action below the first one of a Discrete space that starts above zero is refused.",
+        mechanism="layouts",
+        file="_batch/leaf.py",
+        old="type(low) is int and low == 0 and",
+        new="type(low) is int and low >= 0 and",
+        near=("test_promises.py", "test_bad_input.py", "test_layout.py", "kernels/test_spaces_native.py"),
+    ),
+    SeededFault(
+        breaks="An observation with a key too many is refused, however many envs are stepped together.",
+        mechanism="layouts",
+        file="_batch/layout.py",
+        old="""\
+        if set(map(type, values)) != {dict} or set(map(len, values)) != {len(space.spaces)}:
+""",
+        new="        if set(map(type, values)) != {dict}:\n",
+        near=(
+            "test_promises.py",
+            "test_layout.py",
+            "test_regressions.py",
+            "test_spaces.py",
+            "faults/test_wrong_returns.py",
+        ),
     ),
 )
 
@@ -381,6 +501,28 @@ FRONT = (
         old="return (self.ops == _ROLL) & self.done",
         new="return (self.ops == _ROLL) & self.terminated",
         near=("test_front.py", "buffers/test_replay_buffer.py"),
+    ),
+    SeededFault(
+        breaks="A copy of a vector env spreads seeds as the original does.",
+        mechanism="front",
+        file="_front/vector_env.py",
+        old='            "seeding": self._seeding,\n',
+        new="",
+        near=(
+            "test_promises.py",
+            "kernels/test_states.py",
+            "test_decorators.py",
+            "kernels/test_differences.py",
+            "test_front.py",
+        ),
+    ),
+    SeededFault(
+        breaks="What episode_length returned is the user's to keep.",
+        mechanism="front",
+        file="_front/vector_env.py",
+        old="return self._batch.episode_length.copy()",
+        new="return self._batch.episode_length",
+        near=("test_promises.py", "test_front.py", "kernels/test_native.py", "wrappers/test_episodes.py"),
     ),
 )
 
@@ -454,6 +596,37 @@ KERNEL_LOWERING = (
         new="return _always_returns(statement.body) or _always_returns(statement.orelse)",
         near=("kernels/test_rules.py",),
     ),
+    SeededFault(
+        breaks="Rows of an array may be moved down onto rows of the same array.",
+        mechanism="kernel lowering",
+        file="kernel/numba/math.py",
+        old="""\
+        i = size - 1 - turn if backwards else turn
+        copy_part(target[i], value[i * step_0])
+""",
+        new="""\
+        i = turn
+        copy_part(target[i], value[i * step_0])
+""",
+        near=("test_promises.py", "kernels/test_language.py", "kernels/test_differences.py", "kernels/test_native.py"),
+    ),
+    SeededFault(
+        breaks="What observe leaves out because it returns early is zero, not what it was before.",
+        mechanism="kernel lowering",
+        file="kernel/lower/complete.py",
+        old="""\
+        if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
+            return False
+""",
+        new="",
+        near=(
+            "test_promises.py",
+            "kernels/test_language.py",
+            "kernels/test_backend.py",
+            "kernels/test_differences.py",
+            "kernels/test_native.py",
+        ),
+    ),
 )
 
 KERNELS_THAT_SHIP = (
@@ -488,6 +661,22 @@ KERNELS_THAT_SHIP = (
         old="        s.steps = 0\n",
         new="",
         near=("kernels/test_games.py",),
+    ),
+    SeededFault(
+        breaks="The end of its tail is no obstacle for Snake: it moves on.",
+        mechanism="kernels that ship",
+        file="envs/snake.py",
+        old="return s.taken[y, x] != 0 and y * SIZE + x != _cell(s, 0)",
+        new="return s.taken[y, x] != 0",
+        near=("kernels/test_python_env.py", "kernels/test_games.py"),
+    ),
+    SeededFault(
+        breaks="Agent and goal of FourRooms are on different cells when an episode begins.",
+        mechanism="kernels that ship",
+        file="envs/four_rooms.py",
+        old="        if there >= here:\n",
+        new="        if there > here:\n",
+        near=("kernels/test_python_env.py", "kernels/test_games.py"),
     ),
 )
 
@@ -534,6 +723,22 @@ COMPILED_ENGINE = (
         old="totals[place] += task(start, min(start + part, count))",
         new="totals[place] = task(start, min(start + part, count))",
         near=("kernels/test_threads.py", "kernels/test_states.py"),
+    ),
+    SeededFault(
+        breaks="A copy of a vector env of kernels has its time limit.",
+        mechanism="compiled engine",
+        file="engines/native/compiled.py",
+        old="            max_episode_steps=self.max_episode_steps,\n",
+        new="",
+        near=("kernels/test_states.py", "kernels/test_differences.py", "test_decorators.py"),
+    ),
+    SeededFault(
+        breaks="With copy=False observations of kernels stay as they are for the next three steps.",
+        mechanism="compiled engine",
+        file="engines/native/compiled.py",
+        old="(self._turn + by) % BUFFERS",
+        new="(self._turn + by) % (BUFFERS - 1)",
+        near=("kernels/test_native.py", "kernels/test_states.py"),
     ),
 )
 
@@ -593,6 +798,30 @@ MUJOCO = (
 """,
         near=("mujoco/test_engine.py",),
     ),
+    SeededFault(
+        breaks="A simulation that goes wrong in a step of some envs is told of with that step.",
+        mechanism="mujoco",
+        file="engines/native/mujoco.py",
+        old="""\
+        self._rows_run += len(rows)
+        if self._diverged.any():
+            self._report()
+""",
+        new="        self._rows_run += len(rows)\n",
+        near=("mujoco/test_engine.py", "mujoco/test_tasks.py"),
+    ),
+    SeededFault(
+        breaks="The velocities of Hopper count for its healthy_state_range, as in Gymnasium.",
+        mechanism="mujoco",
+        file="mujoco/tasks/hopper.py",
+        old="""\
+    for k in range(len(s.qvel)):
+        if not p.healthy_state_range[0] < s.qvel[k] < p.healthy_state_range[1]:
+            return False
+""",
+        new="",
+        near=("test_promises.py", "mujoco/test_gymnasium_tasks.py", "mujoco/test_numerics.py"),
+    ),
 )
 
 ATARI = (
@@ -630,6 +859,25 @@ ATARI = (
         old="for _ in range(self._noops.draw() - self._fires):",
         new="for _ in range(self._noops.draw()):",
         near=("atari/test_native_games.py",),
+    ),
+    SeededFault(
+        breaks="In same-step mode the final infos of a native game are those of its last step.",
+        mechanism="atari",
+        file="engines/ale/engine.py",
+        old="""\
+            for name, column in batch.final_info.items():
+                column[rolling] = batch.info[name][rolling]
+""",
+        new="",
+        near=("atari/test_native_games.py", "atari/test_reference.py", "atari/test_ale_programs.py"),
+    ),
+    SeededFault(
+        breaks="The frame limit of a game counts the frames of that game, not of those before it.",
+        mechanism="atari",
+        file="atari/_env.py",
+        old="        self._frames, self._lives = 0, self._ale.lives()\n",
+        new="        self._lives = self._ale.lives()\n",
+        near=("atari/test_native_games.py", "atari/test_reference.py", "atari/test_making.py"),
     ),
 )
 
@@ -674,6 +922,26 @@ RECORDER = (
         new="if stream is not None and stream[0] is generator:",
         near=("recording/test_recorder.py", "recording/test_record_and_replay.py"),
     ),
+    SeededFault(
+        breaks="A recording has the options that the reset was given, also if the caller changes the dict later.",
+        mechanism="recorder",
+        file="engines/recording/kept_options.py",
+        old="(row, copied_value(given[row]))",
+        new="(row, given[row])",
+        near=("recording/test_recorder.py", "recording/test_record_and_replay.py", "recording/test_recording_files.py"),
+    ),
+    SeededFault(
+        breaks="An env that hangs a second time gets a recording of that episode, not the one of the first time.",
+        mechanism="recorder",
+        file="engines/recording/recorder.py",
+        old="""\
+        if self._hung:
+            for row in rows.tolist():
+                self._hung.pop(row, None)
+""",
+        new="",
+        near=("test_promises.py", "recording/test_recorder.py", "recording/test_record_and_replay.py"),
+    ),
 )
 
 FINITE_CHECKS = (
@@ -713,6 +981,22 @@ FINITE_CHECKS = (
 """,
         new="",
         near=("finite/test_check_finite_policy.py",),
+    ),
+    SeededFault(
+        breaks="In same-step mode a step that is cut for NaN is a transition in what recv returns, not a reset.",
+        mechanism="finite checks",
+        file="engines/finite.py",
+        old="        batch.op[row] = record.op\n",
+        new="",
+        near=("finite/test_check_finite_policy.py",),
+    ),
+    SeededFault(
+        breaks="The report of CheckFinite has as many of the last actions as it was told to keep.",
+        mechanism="finite checks",
+        file="wrappers/_check_finite.py",
+        old="np.arange(max(steps - self._keep, 0), steps)",
+        new="np.arange(max(steps - self._keep + 1, 0), steps)",
+        near=("wrappers/test_check_finite.py", "recording/test_recorder.py"),
     ),
 )
 
@@ -754,6 +1038,29 @@ WRAPPERS = (
             raise type(error)(""",
         near=("wrappers/test_observations.py", "bad_input/test_bad_wrappers.py"),
     ),
+    SeededFault(
+        breaks="A reset with the same seed brings the same sticky actions again.",
+        mechanism="wrappers",
+        file="wrappers/_streams.py",
+        old="        self.turns[rows] = 0\n",
+        new="",
+        near=("test_promises.py", "wrappers/test_actions.py", "wrappers/test_atari.py"),
+    ),
+    SeededFault(
+        breaks="Observations are normalized by the statistics that were merged, not by the deviation of before.",
+        mechanism="wrappers",
+        file="wrappers/_moments.py",
+        old="""\
+        self._var[:] = self._fitting(var)
+        self._std_of = None
+""",
+        new="        self._var[:] = self._fitting(var)\n",
+        near=(
+            "wrappers/test_observations_normalized.py",
+            "finite/test_statistics_stay_finite.py",
+            "sb3/test_vec_normalize.py",
+        ),
+    ),
 )
 
 BUFFERS = (
@@ -788,6 +1095,22 @@ BUFFERS = (
         old="advantage[env] += trace * (number(0) if truncated[env] | terminated[env] else kept)",
         new="advantage[env] += trace * (number(0) if terminated[env] else kept)",
         near=("buffers/test_returns.py",),
+    ),
+    SeededFault(
+        breaks="Rewards of n steps are not added up beyond a reset by hand that cut() declared.",
+        mechanism="buffers",
+        file="buffers/_replay.py",
+        old="self._ended[self._place((self._head[lanes] - 1) % self.slots, lanes)] = True",
+        new="self._ended[self._place(self._head[lanes] % self.slots, lanes)] = True",
+        near=("buffers/test_replay_buffer.py", "sb3/test_buffers.py"),
+    ),
+    SeededFault(
+        breaks="After restart() of a rollout buffer episodes that go on do not count as begun.",
+        mechanism="buffers",
+        file="buffers/_rollout.py",
+        old="        self.begin(*self.latest())\n",
+        new="        self.begin(self.latest()[0])\n",
+        near=("test_promises.py", "buffers/test_rollout_buffer.py", "trainers/test_trainers.py", "test_actors.py"),
     ),
 )
 
@@ -824,6 +1147,14 @@ TRAINERS = (
         new="collector.normalize",
         near=("trainers/test_trainers.py",),
     ),
+    SeededFault(
+        breaks="PPO acts within a Discrete space that does not start at zero.",
+        mechanism="trainers",
+        file="trainers/_distributions.py",
+        old="return (actions.numpy().reshape(-1, *self._shape) + self._start).astype(",
+        new="return actions.numpy().reshape(-1, *self._shape).astype(",
+        near=("trainers/test_parts.py", "trainers/test_trainers.py"),
+    ),
 )
 
 EVALUATION = (
@@ -858,6 +1189,17 @@ EVALUATION = (
         old="self._seeds[seeded], self._episodes[seeded] = seeds[seeded], 0",
         new="self._seeds[seeded] = seeds[seeded]",
         near=("evaluation/test_scenarios.py",),
+    ),
+    SeededFault(
+        breaks="Modules that were in evaluation mode are so after evaluate too.",
+        mechanism="evaluation",
+        file="evaluation/_policies.py",
+        old="            module.training = was\n",
+        new="            module.training = True\n",
+        near=(
+            "test_promises.py",
+            "evaluation/test_evaluate.py",
+        ),
     ),
 )
 
@@ -898,6 +1240,25 @@ RLLIB = (
         old="num_timesteps = -(-self.config.total_train_batch_size // (self.config.num_env_runners or 1))",
         new="num_timesteps = self.config.total_train_batch_size // (self.config.num_env_runners or 1)",
         near=("rllib/test_counting.py",),
+    ),
+    SeededFault(
+        breaks="Episodes that a reset of the native runner cut off count for no return.",
+        mechanism="rllib",
+        file="rllib/_runners.py",
+        old="        self.episodes.begin()\n",
+        new="",
+        near=("rllib/test_counting.py", "rllib/test_running.py", "rllib/test_same_as_rllib.py"),
+    ),
+    SeededFault(
+        breaks="The mean return of an iteration is that of its own episodes, not of those before.",
+        mechanism="rllib",
+        file="rllib/_episodes.py",
+        old="""\
+        sent.push((self.total, self.count))
+        self.total, self.count = 0.0, 0
+""",
+        new="        sent.push((self.total, self.count))\n",
+        near=("rllib/test_counting.py", "rllib/test_running.py"),
     ),
 )
 
@@ -977,6 +1338,22 @@ SB3 = (
         new="",
         near=("sb3/test_vec_envs.py",),
     ),
+    SeededFault(
+        breaks="Options that set_options set are used for one reset.",
+        mechanism="sb3",
+        file="sb3/_front.py",
+        old="        self._reset_options()\n",
+        new="",
+        near=("sb3/test_vec_envs.py", "sb3/test_wrap.py", "sb3/test_vec_wrappers.py"),
+    ),
+    SeededFault(
+        breaks="Setting an attribute of some kernels leaves that of the others as it is.",
+        mechanism="sb3",
+        file="sb3/_front.py",
+        old="values = list(self._inner.call(attr_name)) if known else [value] * self.num_envs",
+        new="values = [value] * self.num_envs",
+        near=("sb3/test_wrap.py", "sb3/test_vec_envs.py"),
+    ),
 )
 
 GYM_FACES = (
@@ -1022,6 +1399,26 @@ GYM_FACES = (
         old="self._states[rows] = self._states[rows] & _SEEN | _FAILED",
         new="self._states[rows] = self._states[rows] & _SEEN",
         near=("test_regressions.py",),
+    ),
+    SeededFault(
+        breaks="The timeout of call_wait of gym's face holds for that call alone.",
+        mechanism="gym faces",
+        file="gym/_vector_env.py",
+        old="""\
+        usual, self._front.timeout = self._front.timeout, timeout
+        try:
+            return self._front.call(name, *args, **kwargs)
+        finally:
+            self._front.timeout = usual
+""",
+        new="""\
+        self._front.timeout = timeout
+        return self._front.call(name, *args, **kwargs)
+""",
+        near=(
+            "test_promises.py",
+            "faces/test_gym.py",
+        ),
     ),
 )
 
@@ -1137,6 +1534,14 @@ CLOSING = (
         self._complaints += runner.close()
 """,
         near=("faults/test_closing.py",),
+    ),
+    SeededFault(
+        breaks="An env that failed is closed before it is built again.",
+        mechanism="closing",
+        file="engines/python/runner.py",
+        old="        close_quietly(self.envs[row])\n",
+        new="",
+        near=("test_promises.py", "faults/test_restart.py", "faults/test_closing.py", "faults/test_leaks.py"),
     ),
 )
 
