@@ -147,23 +147,28 @@ def test_velocities_of_hopper_count_for_its_healthy_state_range():
     assert compare("Hopper-v5", count=2, steps=20, healthy_state_range=(-1.0, 1.0)) > 2
 
 
-class Stalls(gymnasium.Env):
+class Waits(gymnasium.Env):
+    """A step lasts until there is a file."""
+
     observation_space, action_space = Box(0, 9, (1,), np.float64), Discrete(9)
-    count = 0
+
+    def __init__(self, file):
+        self._file = file
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         return np.zeros(1), {}
 
     def step(self, action):
-        time.sleep(action / 4)
+        while not self._file.exists():
+            time.sleep(0.01)
         return np.zeros(1), 0.0, False, False, {}
 
 
 def test_an_env_that_hangs_a_second_time_gets_a_recording_of_its_own(tmp_path):
-    with vecenv.make(
-        [Stalls], engine="process", workers=1, context="fork", record="last-episode", record_folder=tmp_path
-    ) as envs:
+    go_on = tmp_path / "go on"
+    options = {"context": "fork", "record": "last-episode", "record_folder": tmp_path}
+    with vecenv.make([partial(Waits, go_on)], engine="process", workers=1, **options) as envs:
         envs.reset(seed=0)
         files = []
         for _ in range(2):
@@ -171,7 +176,9 @@ def test_an_env_that_hangs_a_second_time_gets_a_recording_of_its_own(tmp_path):
             with pytest.raises(WorkerTimeout) as caught:
                 envs.recv(timeout=0.05)
             files.append(caught.value.recording)
+            go_on.touch()
             envs.recv()
+            go_on.unlink()
         assert len(set(files)) == 2
 
 

@@ -600,14 +600,8 @@ KERNEL_LOWERING = (
         breaks="Rows of an array may be moved down onto rows of the same array.",
         mechanism="kernel lowering",
         file="kernel/numba/math.py",
-        old="""\
-        i = size - 1 - turn if backwards else turn
-        copy_part(target[i], value[i * step_0])
-""",
-        new="""\
-        i = turn
-        copy_part(target[i], value[i * step_0])
-""",
+        old="            i = size - 1 - turn if backwards else turn\n            copy_part",
+        new="            i = turn\n            copy_part",
         near=("test_promises.py", "kernels/test_language.py", "kernels/test_differences.py", "kernels/test_native.py"),
     ),
     SeededFault(
