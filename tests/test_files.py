@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import stat
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.full_disk import full_disk
 from vecenv._util.files import new_file, open_file, write_file
 from vecenv.errors import UnsafeFile
 
@@ -137,8 +137,7 @@ def test_a_full_disk_keeps_the_old_file_and_the_error_names_it(tmp_path: Path) -
     write_file(tmp_path / "a", "old")
 
     def write() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-        with pytest.raises(OSError, match=f"{tmp_path / 'a'}'$"):
+        with full_disk(1000), pytest.raises(OSError, match=f"{tmp_path / 'a'}'$"):
             write_file(tmp_path / "a", bytes(10_000))
 
     assert in_a_child(write) == 0

@@ -6,10 +6,8 @@ import contextlib
 import csv
 import gc
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import pytest
 from gymnasium import spaces
 
 import vecenv
+from tests.full_disk import full_disk
 from tests.test_bad_input import refused
 from tests.twins import make
 from vecenv.errors import ConfigError, FileInUse
@@ -159,17 +158,6 @@ def test_tables_of_evaluations_hold_no_formulas(tmp_path: Path) -> None:
 # --- 82: no room -----------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def room(size: int) -> Iterator[None]:
-    """No file can become larger than this: what is written beyond is refused, in the middle of a row too."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.parametrize("name", ["RecordResults", "VecMonitor", "Monitor"])
 def test_a_full_disk_is_one_warning_and_envs_go_on(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.monitor.csv").symlink_to("/dev/full")
@@ -185,12 +173,12 @@ def test_a_full_disk_is_one_warning_and_envs_go_on(name: str, tmp_path: Path) ->
     envs.close()
 
 
-def test_rows_are_whole_or_missing_and_come_again_when_there_is_room(tmp_path: Path) -> None:
+def test_rows_are_whole_or_missing_and_come_again_when_there_is_full_disk(tmp_path: Path) -> None:
     file = ResultsFile(tmp_path, {"t_start": 0.0})
     row = {"r": 1.25, "l": 10, "t": 1.0}
     file.write(row)
     size = (tmp_path / "monitor.csv").stat().st_size
-    with room(size + 5):
+    with full_disk(size + 5):
         with pytest.warns(RuntimeWarning, match="monitor.csv cannot be written"):
             file.write(row)
         file.write(row)  # no second warning
@@ -202,7 +190,7 @@ def test_rows_are_whole_or_missing_and_come_again_when_there_is_room(tmp_path: P
 
 
 def test_a_file_that_had_no_room_for_its_first_line_gets_it_later(tmp_path: Path) -> None:
-    with room(3), pytest.warns(RuntimeWarning, match="cannot be written"):
+    with full_disk(3), pytest.warns(RuntimeWarning, match="cannot be written"):
         file = ResultsFile(tmp_path, {"t_start": 0.0})
     file.write({"r": 1.25, "l": 10, "t": 1.0})
     file.close()
@@ -216,7 +204,7 @@ def test_other_files_that_cannot_be_written_leave_the_old_one(tmp_path: Path) ->
     buffer = ReplayBuffer(spaces.Box(-1, 1, (3,)), spaces.Discrete(2), 100, 1)
     buffer.save(tmp_path / "file")
     before = (tmp_path / "file").read_bytes()
-    with room(100), pytest.raises(OSError, match="File too large"):
+    with full_disk(100), pytest.raises(OSError, match="File too large"):
         buffer.save(tmp_path / "file")
     assert (tmp_path / "file").read_bytes() == before
     assert os.listdir(tmp_path) == ["file"]

@@ -1,14 +1,13 @@
 """A disk that is full costs what could not be written: training goes on, says so, and tries again."""
 
 import json
-import resource
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.cli.test_train import read_events
+from tests.full_disk import full_disk
 from vecenv.cli._run_files import RunFiles
 from vecenv.run_training._results import Row, RunWriter
 from vecenv.trainers import PPO
@@ -16,17 +15,6 @@ from vecenv.wrappers import load_results
 
 SMALL = ("--eval-episodes", 0, "--checkpoints", 2)
 TRAIN = ("train", "CartPole-v1", "--steps", 8192, "--name", "full", *SMALL)
-
-
-@contextmanager
-def full_disk(size):
-    """Files of this process cannot grow beyond this size; yields what ends that."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_training_goes_on_and_saves_when_there_is_room_again(inside, tmp_path, monkeypatch):
