@@ -69,6 +69,17 @@ def test_the_error_of_a_second_writer_names_the_first_and_the_file_is_as_it_was(
     WRITERS[second](tmp_path / "a.monitor.csv").close()
 
 
+def test_writers_of_one_process_may_append_to_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.monitor.csv"
+    with (
+        contextlib.closing(ResultsFile(path)) as first,
+        contextlib.closing(ResultsFile(path, append=True)) as second,
+    ):
+        for number, writer in enumerate([first, second, second, first]):
+            writer.write({"r": number, "l": 1, "t": 0.5})
+    assert [line[0] for line in path.read_text().splitlines()] == ["#", "r", "0", "1", "2", "3"]
+
+
 def test_a_link_to_the_same_file_is_the_same_file(tmp_path: Path) -> None:
     with contextlib.closing(ResultsFile(tmp_path / "a.monitor.csv")):
         (tmp_path / "b.monitor.csv").symlink_to(tmp_path / "a.monitor.csv")

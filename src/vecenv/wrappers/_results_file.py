@@ -24,6 +24,7 @@ from vecenv.errors import ConfigError, FileInUse, UnsafeFile
 SUFFIX = "monitor.csv"
 COLUMNS = ("r", "l", "t")
 _LONGEST_LINE = 1_000_000
+_THIS_PROCESS = "another writer in this process"
 
 
 class ResultsFile:
@@ -45,7 +46,7 @@ class ResultsFile:
         lost: rows that could not be written.
 
     Raises:
-        FileInUse: another writer, in this or another process, has the file open.
+        FileInUse: another process has the file open, or this one does and `append` is False.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class ResultsFile:
         self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115  # open until close()
         self._lines = _Lines(self._file)
         if self._lines.lasting:
-            lock(self._file, self.path)
+            lock(self._file, self.path, appending=append)
         names = [inert(name) for name in (*COLUMNS, *extra)]
         self._writer = csv.DictWriter(self._lines, names)
         if not append:
@@ -133,14 +134,19 @@ def inert(value: Any) -> Any:
     return value
 
 
-def lock(file: Any, path: Path) -> None:
-    """Be the only writer of a file; close it and raise FileInUse if there is another."""
+def lock(file: Any, path: Path, *, appending: bool) -> None:
+    """Be the only writer of a file; close it and raise FileInUse if there is another.
+
+    Writers of one process may append to one file, as Stable-Baselines3's do: rows are written whole.
+    """
     try:
         import fcntl
 
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         other = _holder(file.fileno())
+        if appending and other == _THIS_PROCESS:
+            return
         file.close()
         raise FileInUse(
             f"{path} is being written by {other}; close that one first, or give every writer a file of its own"
@@ -164,7 +170,7 @@ def _holder(descriptor: int) -> str:
         for line in Path("/proc/locks").read_text().splitlines():
             words = line.split()
             if words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode):
-                return "another writer in this process" if int(words[4]) == os.getpid() else f"process {words[4]}"
+                return _THIS_PROCESS if int(words[4]) == os.getpid() else f"process {words[4]}"
     return "another writer"
 
 
