@@ -1044,11 +1044,8 @@ WRAPPERS = (
         breaks="Observations are normalized by the statistics that were merged, not by the deviation of before.",
         mechanism="wrappers",
         file="wrappers/_moments.py",
-        old="""\
-        self._var[:] = self._fitting(var)
-        self._std_of = None
-""",
-        new="        self._var[:] = self._fitting(var)\n",
+        old="            moments[self._epsilon] = np.nan\n",
+        new="",
         near=(
             "wrappers/test_observations_normalized.py",
             "finite/test_statistics_stay_finite.py",

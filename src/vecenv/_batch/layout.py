@@ -129,7 +129,9 @@ class Layout:
     def pack(self, values: Any, count: int) -> Columns:
         """Turn a batch of actions for `count` envs into columns, checked: count, structure, shape, dtype, range.
 
-        Box values outside the bounds are passed on, as Gymnasium does; NaN and infinity are refused.
+        Box values outside the bounds are passed on, as Gymnasium does; NaN and infinity are refused. The columns are
+        copies, made before they are checked: native code uses actions as indices, and another thread may change what
+        the caller passed.
 
         Raises:
             InvalidAction: naming the first wrong env, what was given and what was expected.
@@ -139,8 +141,10 @@ class Layout:
             if type(values) is np.ndarray and values.dtype is leaf.dtype and values.shape == (count, *leaf.shape):
                 # The usual case in as few steps as can be. Seen as unsigned, a negative number is a very large one.
                 limit = leaf.unsigned_limit
-                if limit is not None and 1 not in (values.view(np.uint64) > limit).tobytes():
-                    return [values]
+                if limit is not None:
+                    own = values.copy()
+                    if 1 not in (own.view(np.uint64) > limit).tobytes():
+                        return [own]
             return [pack_leaf(leaf, values, count)]
         columns: Columns = []
         _pack_tree(self.space, "", values, count, columns, iter(self.leaves))

@@ -136,7 +136,7 @@ def _conform(leaf: Leaf, value: Any) -> np.ndarray:
 def pack_leaf(leaf: Leaf, values: Any, count: int) -> np.ndarray:
     if leaf.by_value:
         return _pack_objects(leaf, values, count)
-    array = values if isinstance(values, np.ndarray) else _as_array(leaf, values, count)
+    array = values.copy() if isinstance(values, np.ndarray) else _as_array(leaf, values, count)
     want = (count, *leaf.shape)
     if array.shape != want:
         raise InvalidAction(_shape_message(leaf, array, count))
@@ -216,7 +216,7 @@ def _as_array(leaf: Leaf, values: Any, count: int) -> np.ndarray:
     if values is None or isinstance(values, (str, bytes, Mapping)):
         raise InvalidAction(_type_message(leaf, values, count))
     try:
-        array = np.asarray(values)
+        array = np.array(values)
     except TypeError as error:
         raise InvalidAction(
             f"actions{at(leaf.path)} of type {type(values).__name__} cannot become a NumPy array ({error}); "

@@ -65,7 +65,7 @@ class Snapshot:
 
 
 def pack_time(batch: Batch, actions: Any, steps: int | None) -> tuple[Columns, int]:
-    """Check T batches of actions as one batch of T x N; columns [T, N, ...] and T."""
+    """Check T batches of actions as one batch of T x N; columns [T, N, ...] of our own, and T."""
     if steps is not None:
         raise ConfigError("steps is for policy=; the number of steps is the first axis of actions")
     layout, count = batch.action_layout, len(batch)

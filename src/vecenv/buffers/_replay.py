@@ -17,9 +17,11 @@ from vecenv.buffers._frames import Frames, Pairs
 from vecenv.buffers._replay_native import look_ahead
 from vecenv.buffers._rollout import Transitions
 from vecenv.buffers._storage import Storage, check_extras, extra_columns, put
-from vecenv.buffers._sum_tree import SumTree, check_places, native
+from vecenv.buffers._sum_tree import SumTree, native, own_places
 from vecenv.errors import CallOrderError, ConfigError, UnsafeFile
-from vecenv.kernel.numba.functions import address_of
+from vecenv.kernel.numba.functions import address_of, table_of
+
+_look_ahead_table = table_of("14q")
 
 
 class ReplayBuffer:
@@ -209,7 +211,7 @@ class ReplayBuffer:
         priority = np.asarray(priority, np.float64)
         if not ((priority > 0) & np.isfinite(priority)).all():
             raise ConfigError("priorities must be positive and finite; add a small number such as 1e-6 to the errors")
-        check_places(np.asarray(index), self.capacity)
+        index = own_places(index, self.capacity)
         weights = np.where(self._tree[index] > 0, priority**self.alpha, 0.0)
         self._highest[0] = max(self._highest[0], weights.max(initial=0.0))
         self._tree.update(index, weights)
@@ -247,16 +249,14 @@ class ReplayBuffer:
     def look_ahead(self, index: np.ndarray, horizon: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Rewards, discounts, last indices and numbers of steps of runs of at most `horizon` steps."""
         self._check_whole()
-        index, count = np.ascontiguousarray(index, np.int64), len(index)
-        check_places(index, self.capacity)
+        index = own_places(index, self.capacity)
+        count = len(index)
         reward, discount = np.empty(count, np.float32), np.empty(count, np.float32)
         last, steps = np.empty(count, np.int64), np.empty(count, np.int64)
         newest, gamma = (self._head - 1) % self.slots, np.array([self.gamma])
         arrays = [index, self._reward, self._terminated, self._ended, newest, gamma, reward, discount, last, steps]
         at = [address_of(array) for array in arrays]
-        words = [at[0], count, *at[1:5], self.slots, self.lanes, horizon, *at[5:]]
-        table = np.array(words, np.int64)
-        native(look_ahead)(address_of(table))
+        native(look_ahead)(_look_ahead_table(at[0], count, *at[1:5], self.slots, self.lanes, horizon, *at[5:]))
         return reward, discount, last, steps
 
     def _rows(

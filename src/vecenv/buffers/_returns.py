@@ -20,7 +20,9 @@ import numpy as np
 from vecenv._util.checks import positive_int
 from vecenv.buffers import _returns_native
 from vecenv.errors import ConfigError, SpaceError
-from vecenv.kernel.numba.functions import address_of, float32_at, float64_at, native_function
+from vecenv.kernel.numba.functions import address_of, float32_at, float64_at, native_function, table_of
+
+_table = table_of(f"{_returns_native.WORDS}q")
 
 
 def gae(
@@ -43,7 +45,7 @@ def gae(
         gamma: discount factor.
         lam: 0 looks one step ahead, 1 to the end of the episode.
         valid: False where a row is not a transition; its advantage is 0.
-        out: arrays to write to.
+        out: arrays to write to: of the shape and dtype of `value`, contiguous, writable, and none of the inputs.
 
     Returns:
         Advantages, and returns: advantages plus values.
@@ -91,7 +93,7 @@ def n_step_returns(
 ) -> np.ndarray:
     """Discounted rewards of n steps plus the value of the state after them; fewer where an episode or the rows end."""
     return _run("n_step", reward, value, last_value, terminated, truncated, final_value=final_value,
-                numbers=(gamma,), horizon=positive_int("n", n))[1]  # fmt: skip
+                numbers=(gamma,), horizon=min(positive_int("n", n), len(reward)))[1]  # fmt: skip
 
 
 def v_trace(
@@ -158,11 +160,12 @@ def _run(
         else _column(word, column, kind, value.shape[1:] if word == "last_value" else value.shape)
         for word, (column, kind) in columns.items()
     ]
-    arrays = [*given, _column("out", advantages, dtype, value.shape), _column("out", returns, dtype, value.shape)]
-    words = [0 if array is None else address_of(array) for array in arrays]
-    table = np.array([*words, length, count, horizon, address_of(reals), address_of(zeros)], np.int64)
+    if out is not None:
+        _check_out(advantages, dtype, value.shape, [returns, *given])
+        _check_out(returns, dtype, value.shape, given)
+    words = [0 if array is None else address_of(array) for array in [*given, advantages, returns]]
     if length and count:
-        _native(name, dtype.char)(address_of(table))
+        _native(name, dtype.char)(_table(*words, length, count, horizon, address_of(reals), address_of(zeros)))
     return advantages, returns
 
 
@@ -170,13 +173,24 @@ def _column(name: str, values: Any, dtype: Any, shape: tuple[int, ...]) -> np.nd
     array = np.ascontiguousarray(values, dtype)
     if array.shape != shape and not (shape == () and array.size == 1):
         raise SpaceError(f"{name} has shape {array.shape}, but the values need {shape}")
-    if name == "out" and array is not values:
-        raise SpaceError(f"out must be contiguous arrays of dtype {np.dtype(dtype)}, got {values.dtype}")
     return array
 
 
+def _check_out(out: Any, dtype: Any, shape: tuple[int, ...], others: list[Any]) -> None:
+    """Raise SpaceError unless native code may write to an array of the caller's; it would write anywhere."""
+    if not isinstance(out, np.ndarray) or out.dtype != dtype or not out.flags.c_contiguous:
+        got = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
+        raise SpaceError(f"out must be contiguous arrays of dtype {np.dtype(dtype)}, got {got}")
+    if out.shape != shape:
+        raise SpaceError(f"out has shape {out.shape}, but the values need {shape}")
+    if not out.flags.writeable:
+        raise SpaceError("out must be arrays that can be written to, got one that is read-only; pass others")
+    if any(other is not None and np.may_share_memory(out, other) for other in others):
+        raise SpaceError("out must be two arrays of their own, got one that shares memory with the other or an input")
+
+
 @functools.cache
-def _native(name: str, kind: str) -> Callable[[int], None]:
+def _native(name: str, kind: str) -> Callable[[bytes], None]:
     single = kind == "f"
     types = {"values_at": float32_at if single else float64_at, "number": np.float32 if single else np.float64}
     return native_function(getattr(_returns_native, name), **types, size=np.dtype(kind).itemsize)

@@ -11,10 +11,11 @@ import numpy as np
 
 from vecenv.buffers._replay_native import search_tree, update_tree
 from vecenv.errors import UnknownRow
-from vecenv.kernel.numba.functions import address_of, native_function
+from vecenv.kernel.numba.functions import address_of, native_function, table_of
 
 native = functools.cache(native_function)
 """The native code of a function, loaded once."""
+_table = table_of("5q")
 
 
 class SumTree:
@@ -44,8 +45,7 @@ class SumTree:
         Raises:
             UnknownRow: an index is not in [0, size).
         """
-        index = np.ascontiguousarray(index, np.int64)
-        check_places(index, self.size)
+        index = own_places(index, self.size)
         weights = np.ascontiguousarray(np.broadcast_to(np.asarray(weights, np.float64), index.shape))
         self._run(update_tree, index, weights)
 
@@ -70,14 +70,20 @@ class SumTree:
         self.__dict__.update(state, _lock=threading.Lock())
 
     def _run(self, function: Callable[[int], int], index: np.ndarray, numbers: np.ndarray) -> None:
-        words = [address_of(self.nodes), self.leaves, address_of(index), len(index), address_of(numbers)]
-        table = np.array(words, np.int64)
+        nodes = self.nodes
+        table = _table(address_of(nodes), self.leaves, address_of(index), len(index), address_of(numbers))
         with self._lock:
-            native(function)(address_of(table))
+            native(function)(table)
 
 
-def check_places(index: np.ndarray, size: int) -> None:
-    """Raise UnknownRow unless all indices are in [0, size); native code does not check."""
-    if len(index) and (index.min() < 0 or index.max() >= size):
+def own_places(index: Any, size: int) -> np.ndarray:
+    """A copy of indices as native code reads them: it does not check, and another thread may change the caller's.
+
+    Raises:
+        UnknownRow: an index is not in [0, size).
+    """
+    index = np.array(index, np.int64, order="C", ndmin=1)
+    if index.size and (index.min() < 0 or index.max() >= size):
         wrong = index[(index < 0) | (index >= size)][0]
         raise UnknownRow(f"there is no {wrong} among {size} places; pass the `index` of a sample")
+    return index

@@ -26,7 +26,7 @@ class VecNormalize(VecEnvWrapper):
     """Observations with mean 0 and variance 1; rewards divided by the deviation of the discounted returns.
 
     Statistics are float64, results are new float32 arrays. NaN and infinity are passed on and do not change statistics;
-    `obs_rms.skipped` and `ret_rms.skipped` count them.
+    `obs_rms.skipped` and `ret_rms.skipped` count them. Threads may share `normalize_obs`.
 
     Args:
         venv: to be wrapped.

@@ -15,7 +15,8 @@ from vecenv.wrappers._normalize_observation import Normalize
 class Policy:
     """Actions for batches of observations as the envs return them: normalization is included. Can be pickled.
 
-    A recurrent network keeps one state per row of the batch; `reset` clears it.
+    A recurrent network keeps one state per row of the batch; `reset` clears it. Threads may share a policy; with a
+    recurrent network each keeps its own state and calls `predict`.
 
     Args:
         network: has `act(obs, state, began, mask, generator)` and `head.to_env(actions)`; see PPO and SAC.

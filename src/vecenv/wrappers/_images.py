@@ -12,12 +12,13 @@ from gymnasium import Space, spaces
 from vecenv._batch.layout import map_tree
 from vecenv._util.screens import load_resize
 from vecenv.errors import SpaceError
-from vecenv.kernel.numba.functions import address_of, native_function
+from vecenv.kernel.numba.functions import address_of, native_function, table_of
 from vecenv.wrappers._images_native import grayscale
 from vecenv.wrappers._observations import Changed, ObservationFunction, check_box, has_bytes, is_image, map_space
 from vecenv.wrappers._wrapper import Wrapper
 
 _native = functools.cache(native_function)
+_table = table_of("3q")
 
 
 class TransposeImage(Wrapper):
@@ -59,9 +60,13 @@ class GrayscaleObservation(Wrapper):
 
             def grey(obs: np.ndarray) -> np.ndarray:
                 colours = np.ascontiguousarray(obs)
+                if colours.dtype != np.uint8 or colours.shape[1:] != box.shape:
+                    raise SpaceError(
+                        f"GrayscaleObservation got pictures {colours.dtype} {colours.shape[1:]}, the observation space "
+                        f"says uint8 {box.shape}; correct the env or the wrapper below"
+                    )
                 greys = np.empty((len(colours), *shape), np.uint8)
-                table = np.array([address_of(colours), address_of(greys), greys.size])
-                _native(grayscale)(address_of(table))
+                _native(grayscale)(_table(address_of(colours), address_of(greys), greys.size))
                 return greys
 
             return spaces.Box(0, 255, shape, np.uint8), grey

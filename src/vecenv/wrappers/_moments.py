@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +12,10 @@ import numpy as np
 
 from vecenv._batch.finite import all_finite, unfit_rows
 from vecenv.errors import SpaceError
-from vecenv.kernel.numba.functions import address_of, float32_at, float64_at, native_function, uint8_at
+from vecenv.kernel.numba.functions import address_of, float32_at, float64_at, native_function, table_of, uint8_at
 from vecenv.wrappers import _moments_native
 
-_WORDS = 10
-_BATCH, _OUT, _ROWS, _COLUMNS, _MEAN, _VAR, _STD, _NUMBERS, _SCRATCH, _COLUMN = range(_WORDS)
-"""Words of the native functions' table. All but the sizes, rows and columns, are addresses."""
-_COUNT, _EPSILON, _CLIP = range(3)
-"""Places in the array `numbers`."""
+_table = table_of("6qd")
 _KINDS: dict[str, tuple[Any, Any, Any]] = {
     "f": (float32_at, float32_at, np.float32),
     "d": (float64_at, float64_at, np.float64),
@@ -36,6 +33,9 @@ class Moments:
 
     They are always finite: samples with NaN or infinity are left out, and so is a whole batch whose sums overflow.
 
+    Threads may share one: the moments are an array that is never written once it is here. Updates replace it, one at a
+    time, and whoever normalizes has the moments from before an update or those from after it.
+
     Args:
         shape: of one sample.
         epsilon: the initial count.
@@ -46,86 +46,69 @@ class Moments:
 
     def __init__(self, shape: tuple[int, ...] = (), epsilon: float = 1e-4) -> None:
         self.shape = tuple(shape)
-        columns = math.prod(self.shape)
-        self._all = np.ones(3 * columns + 3)
-        self._mean, self._var, self._std, self._numbers = np.split(self._all, [columns, 2 * columns, 3 * columns])
-        self._mean[:], self._numbers[:] = 0.0, (epsilon, np.nan, np.inf)
-        self._learnt = self._all[: 2 * columns]
-        self._before = self._all.copy()
-        """Copy of `_all` from before the running update."""
+        self._columns = columns = math.prod(self.shape)
+        self._count, self._epsilon, self._unfit = range(3 * columns, 3 * columns + 3)
+        """Places in the array of moments, which is described in `_moments_native.py`."""
+        self._moments = np.ones(3 * columns + 3 + 2 * min(columns, _moments_native.BLOCK))
+        self._moments[:columns] = 0.0
+        self._moments[self._count : self._unfit] = epsilon, np.nan  # deviations are up to date for no epsilon
+        self._lock = threading.RLock()
+        """Held by updates, so that none is lost. A signal handler may update in the middle of one."""
         self.skipped = 0
-        self._scratch, self._column = np.empty(2 * _moments_native.BLOCK), np.empty(0)
-        self._table = np.zeros(_WORDS, np.int64)
-        self._words = memoryview(self._table)  # type: ignore[arg-type]  # a buffer in every Python
-        self._table_at = self._table.ctypes.data
-        self._words[_COLUMNS] = columns
-        arrays = {_MEAN: self._mean, _VAR: self._var, _STD: self._std, _NUMBERS: self._numbers, _SCRATCH: self._scratch}
-        for word, array in arrays.items():
-            self._words[word] = array.ctypes.data
-        self._dtype: Any = None
-        self._batch_shape: tuple[int, ...] = ()
-        self._rows = 0
-        self._std_of: float | None = None
-        """The epsilon that `_std` was computed with; None if it is out of date."""
 
     # --- numbers -----------------------------------------------------------------------------------------------------
 
     @property
     def mean(self) -> np.ndarray:
         """A copy, not writable: assign another one to change it."""
-        return _frozen(self._mean, self.shape)
+        return self._part(self._moments, 0)
 
     @mean.setter
     def mean(self, mean: Any) -> None:
-        self._mean[:] = self._fitting(mean)
+        self._replace(mean=self._fitting(mean))
 
     @property
     def var(self) -> np.ndarray:
         """A copy, not writable: assign another one to change it."""
-        return _frozen(self._var, self.shape)
+        return self._part(self._moments, 1)
 
     @var.setter
     def var(self, var: Any) -> None:
-        self._var[:] = self._fitting(var)
-        self._std_of = None
+        self._replace(var=self._fitting(var))
 
     @property
     def count(self) -> float:
         """How many samples, and the epsilon."""
-        return float(self._numbers[_COUNT])
+        return self._moments.item(self._count)
 
     @count.setter
     def count(self, count: float) -> None:
-        self._numbers[_COUNT] = count
+        self._replace(count=count)
 
     def std(self, epsilon: float) -> np.ndarray:
         """sqrt(var + epsilon), a copy, not writable."""
-        self._prepare(epsilon)
-        return _frozen(self._std, self.shape)
+        return self._part(self._with_std(epsilon), 2)
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def update(self, batch: np.ndarray) -> None:
         """Add samples: [n, *shape]. With n = 0 nothing changes."""
-        batch = self._begin(batch)
-        if self._rows:
-            self._std_of = None
-            self._before[:] = self._all
-            _native("update", batch.dtype.char)(self._table_at)
-            if not all_finite(self._learnt):
-                self._undo_and_update_with_finite(batch)
+        batch = self._checked(batch)
+        with self._lock:
+            self._learn("update", batch, self._moments.copy())
 
     def update_from_moments(self, mean: Any, var: Any, count: float) -> None:
         """Add `count` samples, given by their mean and variance."""
-        own_mean, own_var, own_count = self.mean, self.var, self.count
-        delta, total = mean - own_mean, own_count + count
-        with np.errstate(over="ignore", invalid="ignore"):  # the result is checked below
-            squares = own_var * own_count + var * count + np.square(delta) * own_count * count / total
-            new_mean, new_var = own_mean + delta * count / total, squares / total
-        if all_finite(np.asarray(new_mean)) and all_finite(np.asarray(new_var)):
-            self.mean, self.var, self.count = new_mean, new_var, total
-        else:
-            self.skipped += int(count)
+        with self._lock:
+            own_mean, own_var, own_count = self.mean, self.var, self.count
+            delta, total = mean - own_mean, own_count + count
+            with np.errstate(over="ignore", invalid="ignore"):  # the result is checked below
+                squares = own_var * own_count + var * count + np.square(delta) * own_count * count / total
+                new_mean, new_var = own_mean + delta * count / total, squares / total
+            if all_finite(np.asarray(new_mean)) and all_finite(np.asarray(new_var)):
+                self._replace(mean=self._fitting(new_mean), var=self._fitting(new_var), count=total)
+            else:
+                self.skipped += int(count)
 
     def combine(self, other: Moments) -> None:
         """Add all samples of another one."""
@@ -138,21 +121,22 @@ class Moments:
 
         The batch may have any number of leading axes.
         """
-        batch = self._begin(batch)
-        self._prepare(epsilon)
-        return self._run("normalize", batch, clip)
+        batch, moments = self._checked(batch), self._with_std(epsilon)
+        out = np.empty(batch.shape, np.float32)
+        sizes = batch.size // (self._columns or 1), self._columns
+        table = _table(address_of(batch), address_of(out), *sizes, address_of(moments), 0, clip)
+        _native("normalize", batch.dtype.char)(table)
+        return out
 
     def update_and_normalize(self, batch: np.ndarray, epsilon: float, clip: float = math.inf) -> np.ndarray:
         """`update`, then `normalize`, in one pass."""
-        batch = self._begin(batch)
-        if not self._rows:
-            return self.normalize(batch, epsilon, clip)
-        self._std_of = self._numbers[_EPSILON] = epsilon
-        self._before[:] = self._all
-        normalized = self._run("update_and_normalize", batch, clip)
-        if all_finite(self._learnt):
-            return normalized
-        self._undo_and_update_with_finite(batch)
+        batch = self._checked(batch)
+        out = np.empty(batch.shape, np.float32)
+        with self._lock:
+            moments = self._moments.copy()
+            moments[self._epsilon] = epsilon
+            if self._learn("update_and_normalize", batch, moments, address_of(out), clip):
+                return out
         return self.normalize(batch, epsilon, clip)
 
     def scale(self, batch: np.ndarray, epsilon: float, clip: float = math.inf) -> np.ndarray:
@@ -161,7 +145,8 @@ class Moments:
 
     def unnormalize(self, batch: np.ndarray, epsilon: float) -> np.ndarray:
         """What `normalize` was given, as float64, except where it was clipped."""
-        return batch * self.std(epsilon) + self.mean
+        moments = self._with_std(epsilon)
+        return batch * self._part(moments, 2) + self._part(moments, 0)
 
     # --- keeping -----------------------------------------------------------------------------------------------------
 
@@ -173,10 +158,11 @@ class Moments:
 
     def state_dict(self) -> dict[str, Any]:
         """Mean, var and count; copies."""
+        moments = self._moments
         return {
-            "mean": self._mean.reshape(self.shape).copy(),
-            "var": self._var.reshape(self.shape).copy(),
-            "count": self.count,
+            "mean": np.array(self._part(moments, 0)),
+            "var": np.array(self._part(moments, 1)),
+            "count": moments.item(self._count),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -186,7 +172,7 @@ class Moments:
             raise SpaceError("moments must be finite numbers, got NaN or infinity")
         if (var < 0).any() or count < 0:
             raise SpaceError(f"moments need a variance and a count of at least 0, got {var.min(initial=0)}, {count}")
-        self._mean[:], self._var[:], self.count, self._std_of = mean, var, count, None
+        self._replace(mean=mean, var=var, count=count)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.state_dict()
@@ -200,9 +186,21 @@ class Moments:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _undo_and_update_with_finite(self, batch: np.ndarray) -> None:
-        """Undo the running update, add the samples that are finite and count the others as skipped."""
-        self._all[:], self._std_of = self._before, None
+    def _learn(self, name: str, batch: np.ndarray, moments: np.ndarray, out: int = 0, clip: float = math.inf) -> bool:
+        """Add a batch to a copy of the moments, and keep the copy if it is finite. The caller holds the lock.
+
+        If it is not, the finite samples are added one call further and the others are skipped: returns False.
+        """
+        rows, columns = batch.size // (self._columns or 1), self._columns
+        if not rows:
+            return False
+        scratch = np.empty(rows) if columns == 1 else None
+        scratch_at = 0 if scratch is None else address_of(scratch)
+        table = _table(address_of(batch), out, rows, columns, address_of(moments), scratch_at, clip)
+        _native(name, batch.dtype.char)(table)
+        if moments.item(self._unfit) == 0.0:
+            self._moments = moments
+            return True
         samples = batch.reshape(-1, *self.shape)
         unfit = unfit_rows(samples)
         if unfit is not None:
@@ -210,40 +208,45 @@ class Moments:
             self.update(samples[~unfit])
         else:  # their sums overflow
             self.skipped += len(samples)
+        return False
 
-    def _begin(self, batch: np.ndarray) -> np.ndarray:
-        """The batch as native code reads it. The caller keeps a reference until that has run."""
-        if type(batch) is not np.ndarray or batch.dtype is not self._dtype or batch.shape != self._batch_shape:
-            batch = self._expect(np.asarray(batch))
-        if not batch.flags.c_contiguous:
-            batch = np.ascontiguousarray(batch)
-        self._words[_BATCH] = address_of(batch)
-        return batch
+    def _replace(self, **parts: Any) -> None:
+        """Set mean, var or count, in an array of its own."""
+        with self._lock:
+            moments, columns = self._moments.copy(), self._columns
+            places = {"mean": slice(columns), "var": slice(columns, 2 * columns), "count": self._count}
+            for name, values in parts.items():
+                moments[places[name]] = values
+            moments[self._epsilon] = np.nan
+            self._moments = moments
 
-    def _expect(self, batch: np.ndarray) -> np.ndarray:
-        """Prepare for batches of this shape and type: usually all batches have the same."""
-        if batch.dtype.char not in _KINDS or not batch.dtype.isnative:
-            batch = batch.astype(np.float64)
+    def _with_std(self, epsilon: float) -> np.ndarray:
+        """The moments, with deviations for this epsilon."""
+        moments = self._moments
+        if moments.item(self._epsilon) == epsilon:
+            return moments
+        with self._lock:
+            moments, columns = self._moments.copy(), self._columns
+            np.sqrt(moments[columns : 2 * columns] + epsilon, out=moments[2 * columns : 3 * columns])
+            moments[self._epsilon] = epsilon
+            self._moments = moments
+        return moments
+
+    def _part(self, moments: np.ndarray, number: int) -> np.ndarray:
+        """A copy of mean (0), var (1) or std (2), not writable."""
+        copy = moments[number * self._columns : (number + 1) * self._columns].reshape(self.shape).copy()
+        copy.flags.writeable = False
+        return copy
+
+    def _checked(self, batch: np.ndarray) -> np.ndarray:
+        """The batch as native code reads it. The caller holds it until that has run."""
+        if type(batch) is not np.ndarray or batch.dtype.char not in _KINDS or not batch.dtype.isnative:
+            batch = np.asarray(batch)
+            if batch.dtype.char not in _KINDS or not batch.dtype.isnative:
+                batch = batch.astype(np.float64)
         if batch.shape[batch.ndim - len(self.shape) :] != self.shape:
             raise SpaceError(f"samples must have shape {self.shape}, got a batch of shape {batch.shape}")
-        self._dtype, self._batch_shape = batch.dtype, batch.shape
-        self._rows = self._words[_ROWS] = batch.size // max(self._words[_COLUMNS], 1)
-        if self._words[_COLUMNS] == 1 and self._rows > len(self._column):
-            self._column = np.empty(self._rows)
-            self._words[_COLUMN] = self._column.ctypes.data
-        return batch
-
-    def _prepare(self, epsilon: float) -> None:
-        if self._std_of != epsilon:
-            np.sqrt(self._var + epsilon, out=self._std)
-            self._std_of = epsilon
-
-    def _run(self, name: str, batch: np.ndarray, clip: float) -> np.ndarray:
-        out = np.empty(batch.shape, np.float32)
-        self._words[_OUT] = address_of(out)
-        self._numbers[_CLIP] = clip
-        _native(name, batch.dtype.char)(self._table_at)
-        return out
+        return batch if batch.flags.c_contiguous else np.ascontiguousarray(batch)
 
     def _fitting(self, values: Any) -> np.ndarray:
         values = np.asarray(values, np.float64)
@@ -253,14 +256,8 @@ class Moments:
 
 
 @functools.cache
-def _native(name: str, kind: str) -> Callable[[int], None]:
+def _native(name: str, kind: str) -> Callable[[bytes], None]:
     values_at, sums_at, number = _KINDS[kind]
     types = {"values_at": values_at, "sums_at": sums_at, "number": number}
     sizes = {"size": np.dtype(kind).itemsize, "sum_size": np.dtype(number).itemsize}
     return native_function(getattr(_moments_native, name), **types, **sizes)
-
-
-def _frozen(flat: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    copy = flat.copy().reshape(shape)
-    copy.flags.writeable = False
-    return copy

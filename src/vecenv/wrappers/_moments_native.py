@@ -1,4 +1,8 @@
-"""Native code of `_moments.py`; `kernel/numba/functions.py` compiles it. The words of its table are listed there.
+"""Native code of `_moments.py`; `kernel/numba/functions.py` compiles it.
+
+Words of the table: batch, out, rows, columns, moments, scratch (addresses, and two sizes), clip (a float64). Moments
+are mean, var and std of all columns, the count, the epsilon of std, a number that is 0 if the update left mean and var
+finite and NaN otherwise, and two blocks of scratch. The other scratch is for a single column: a number per row.
 
 Every sum is taken in NumPy's order, and in the type in which NumPy takes it, so that results are equal to the last bit.
 Columns are worked on in blocks, so that a block is still in the cache when it is needed again.
@@ -25,7 +29,7 @@ BLOCK = 512
 
 def update(table: int) -> int:
     """Add a batch to the moments."""
-    words = int64_at(table, 10)
+    words = int64_at(table, 6)
     for begin in range(0, words[3], BLOCK):
         _update_columns(words, begin, min(BLOCK, words[3] - begin))
     _count(words)
@@ -34,32 +38,36 @@ def update(table: int) -> int:
 
 def normalize(table: int) -> int:
     """Write a normalized batch."""
-    words = int64_at(table, 10)
+    words, clip = int64_at(table, 6), float64_at(table + 48, 1)[0]
     for begin in range(0, words[3], BLOCK):
-        _normalize_columns(words, begin, min(BLOCK, words[3] - begin))
+        _normalize_columns(words, begin, min(BLOCK, words[3] - begin), clip)
     return 0
 
 
 def update_and_normalize(table: int) -> int:
     """Both, in one pass."""
-    words = int64_at(table, 10)
+    words, clip = int64_at(table, 6), float64_at(table + 48, 1)[0]
     for begin in range(0, words[3], BLOCK):
         width = min(BLOCK, words[3] - begin)
         _update_columns(words, begin, width)
-        _normalize_columns(words, begin, width)
+        _normalize_columns(words, begin, width, clip)
     _count(words)
     return 0
 
 
 def _count(words):  # type: ignore[no-untyped-def]  # Numba finds the types
-    numbers = float64_at(words[7], 3)
+    mean_and_var, numbers = float64_at(words[4], 2 * words[3]), float64_at(words[4] + 24 * words[3], 3)
     numbers[0] = numbers[0] + words[2]
+    numbers[2] = 0.0
+    for value in mean_and_var:
+        numbers[2] += value - value
 
 
 def _update_columns(words, begin, width):  # type: ignore[no-untyped-def]  # as above
-    mean, var = float64_at(words[4] + 8 * begin, width), float64_at(words[5] + 8 * begin, width)
-    std, numbers = float64_at(words[6] + 8 * begin, width), float64_at(words[7], 3)
-    batch_mean, batch_var = sums_at(words[8], width), sums_at(words[8] + 8 * width, width)
+    mean, var = float64_at(words[4] + 8 * begin, width), float64_at(words[4] + 8 * (words[3] + begin), width)
+    std, numbers = float64_at(words[4] + 8 * (2 * words[3] + begin), width), float64_at(words[4] + 24 * words[3], 2)
+    scratch = words[4] + 24 * (words[3] + 1)
+    batch_mean, batch_var = sums_at(scratch, width), sums_at(scratch + 8 * width, width)
     if words[3] == 1:
         _moments_of_one(words, batch_mean, batch_var)
     else:
@@ -98,15 +106,15 @@ def _moments_of_columns(words, begin, width, mean, var):  # type: ignore[no-unty
 
 def _moments_of_one(words, mean, var):  # type: ignore[no-untyped-def]  # as above
     """A single column is contiguous: NumPy adds pairwise."""
-    values, scratch = values_at(words[0], words[2]), sums_at(words[9], words[2])
+    values, scratch = values_at(words[0], words[2]), sums_at(words[5], words[2])
     for row in range(words[2]):
         scratch[row] = number(values[row])
-    average = _pairwise(words[9], words[2]) / number(words[2])
+    average = _pairwise(words[5], words[2]) / number(words[2])
     for row in range(words[2]):
         apart = scratch[row] - average
         scratch[row] = apart * apart
     mean[0] = average
-    var[0] = _pairwise(words[9], words[2]) / number(words[2])
+    var[0] = _pairwise(words[5], words[2]) / number(words[2])
 
 
 def _pairwise(address, count):  # type: ignore[no-untyped-def]  # as above
@@ -134,9 +142,8 @@ def _pairwise(address, count):  # type: ignore[no-untyped-def]  # as above
     return total
 
 
-def _normalize_columns(words, begin, width):  # type: ignore[no-untyped-def]  # as above
-    mean, std = float64_at(words[4] + 8 * begin, width), float64_at(words[6] + 8 * begin, width)
-    clip = float64_at(words[7], 3)[2]
+def _normalize_columns(words, begin, width, clip):  # type: ignore[no-untyped-def]  # as above
+    mean, std = float64_at(words[4] + 8 * begin, width), float64_at(words[4] + 8 * (2 * words[3] + begin), width)
     for row in range(words[2]):
         start = row * words[3] + begin
         values, out = values_at(words[0] + size * start, width), float32_at(words[1] + 4 * start, width)

@@ -3,12 +3,18 @@
 A function takes one number, the address of a table of 64-bit words: addresses, sizes, whatever it agrees on with its
 caller. It reads and writes memory through `float64_at(address, count)` and its sisters, which also work in plain
 Python, so the very same function can be run without the compiler.
+
+It runs without the GIL, and other threads run meanwhile. So callers keep four rules. The table is made for one call, by
+`table_of`, and scratch memory is too. Every array whose address is in the table is held by a variable until the call
+returns. Arrays that are written are the caller's own, or were checked to be writable, contiguous and large enough.
+Numbers that become indices are copied before they are checked, because another thread may change the original.
 """
 
 from __future__ import annotations
 
 import ctypes
 import inspect
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +26,17 @@ import numpy as np
 _HEAD = object.__basicsize__
 
 
-def native_function(function: Callable[[int], int], **names: Any) -> Callable[[int], None]:
-    """The native code of a function of one address. The GIL is released while it runs.
+def table_of(words: str) -> Callable[..., bytes]:
+    """A function that makes the table of one call from its words.
+
+    Args:
+        words: their types, by the letters of `struct`: "q" for addresses and sizes, "d" for a float64.
+    """
+    return struct.Struct(f"={words}").pack
+
+
+def native_function(function: Callable[[int], int], **names: Any) -> Callable[[bytes], None]:
+    """The native code of a function of one address, to be called with a table. The GIL is released while it runs.
 
     Args:
         function: of a module that holds nothing but such functions; it may call the others.
@@ -40,9 +55,9 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[i
     here = Path(__file__)
     sources = (here, here.with_name("function_compiler.py"), here.with_name("compile.py"))
     run, answers = load_or_compile(parts, sources, function.__name__, build), np.zeros(2, np.int64)
-    result_at, error_at = answers.ctypes.data, answers.ctypes.data + 8
+    result_at, error_at = answers.ctypes.data, answers.ctypes.data + 8  # written by all threads, read by none
 
-    def call(table: int, _keep: Any = answers) -> None:
+    def call(table: bytes, _keep: Any = answers) -> None:
         if run(result_at, error_at, table):
             raise RuntimeError(f"native code of {function.__name__} failed; this is a bug in vecenv")
 

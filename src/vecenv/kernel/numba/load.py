@@ -20,9 +20,9 @@ import numpy as np
 from vecenv._util.version import __version__
 from vecenv.kernel.numba import cache
 
-NativeFunction = Callable[[int, int, int], int]
-"""Native code as Numba makes it: gets the addresses of a result and an error, and an argument. 0 is success."""
-_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+NativeFunction = Callable[[int, int, int | bytes], int]
+"""Native code as Numba makes it: gets addresses of a result, an error and a table, or the table itself; 0: success."""
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _TURNS = "|/-\\"
 _lock = threading.Lock()
 _numbers = itertools.count()
