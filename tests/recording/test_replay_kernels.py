@@ -168,6 +168,13 @@ def test_another_kernel_is_refused():
     assert vecenv.replay(made, Slide).outcome == "clean"
 
 
+def test_a_parameter_outside_its_bounds_is_refused():
+    made = recorded("Acrobot-v1", 3)
+    columns = {**made.start["columns"], "P_low": np.float64(2**62).reshape(())}
+    with pytest.raises(ConfigError, match="parameter 'low' must be in"):
+        vecenv.replay(replace(made, start={"kind": "kernel-state", "columns": columns}))
+
+
 def test_a_kernel_that_this_process_does_not_have_needs_trust():
     made = slide(build={"id": "NotHere-v0"}, steps=5)
     with pytest.raises(UnsafeFile, match=r"NotHere-v0 \(.*:Slide\)"):

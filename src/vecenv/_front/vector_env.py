@@ -312,6 +312,8 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         """Make envs what they were in `get_state`; a state of one env may be set to many.
 
         Raises:
+            SpaceError: it is a state of other envs.
+            ConfigError: a parameter in it is not within its bounds.
             UnsupportedError: the engine cannot; kernels (engine="compiled") can.
         """
         self._with_states("set_state")

@@ -19,6 +19,7 @@ CENTER = 0.5
 CENTER_2 = CENTER * CENTER
 GRAVITY = 9.8
 MAX_SPIN_1, MAX_SPIN_2 = 4 * math.pi, 9 * math.pi
+MANY_TURNS = 1e5
 BOUNDS = np.array([1.0, 1.0, 1.0, 1.0, MAX_SPIN_1, MAX_SPIN_2], np.float32)
 
 
@@ -53,7 +54,9 @@ def slopes_after(seconds, s, slope, torque):
 
 
 def wrapped(angle):
-    """The angle in -pi ... pi."""
+    """The angle in -pi ... pi, by whole turns one at a time, as in Gymnasium; not by millions of them."""
+    if abs(angle) > MANY_TURNS:
+        angle = angle % (2 * math.pi)
     while angle > math.pi:
         angle = angle - 2 * math.pi
     while angle < -math.pi:
@@ -77,6 +80,8 @@ class Acrobot:
 
         low = -0.1
         high = 0.1
+
+    bounds: ClassVar = {"low": (-1e6, 1e6), "high": (-1e6, 1e6)}
 
     def configure():
         """Gymnasium's env has no arguments."""

@@ -75,14 +75,23 @@ class Breakout:
         """Reward for losing a life; a penalty if negative."""
         lives = 3
         ball_speed = 1.5
-        """Speed of a new ball in pixels per step, from 0.5 to 3."""
+        """Speed of a new ball in pixels per step."""
         speed_up = 0.05
         """Pixels per step that a hit of the paddle adds, up to a speed of 3."""
         spin = 0.05
         """Largest random deflection by the paddle, in radians."""
         paddle_width = 14.0
-        """Width of the paddle in pixels, from 4 to 42."""
+        """Width of the paddle in pixels."""
         paddle_speed = 2.5
+
+    bounds: ClassVar = {
+        "lives": (1, None),
+        "ball_speed": (0.5, MAX_SPEED),
+        "speed_up": (0.0, MAX_SPEED),
+        "spin": (0.0, math.pi),
+        "paddle_width": (4.0, SIZE / 2),
+        "paddle_speed": (0.0, SIZE),
+    }
 
     observation_space = spaces.Box(0, 255, (SIZE, SIZE), np.uint8)
     action_space = spaces.Discrete(3)
@@ -103,7 +112,7 @@ class Breakout:
 
     def reset(s, rng, p):
         """Build the wall and place a ball."""
-        s.lives = max(p.lives, 1)
+        s.lives = p.lives
         s.score = 0
         s.paddle = SIZE / 2
         _build_wall(s)
@@ -170,7 +179,7 @@ def _serve(s, rng, p):
     s.ball_x = uniform(rng, 0.2 * SIZE, 0.8 * SIZE)
     s.trail_y = s.ball_y
     s.trail_x = s.ball_x
-    s.speed = min(max(p.ball_speed, 0.5), MAX_SPEED)
+    s.speed = p.ball_speed
     angle = uniform(rng, -SERVE_ANGLE, SERVE_ANGLE)
     s.speed_y = s.speed * math.cos(angle)
     s.speed_x = s.speed * math.sin(angle)
@@ -178,7 +187,7 @@ def _serve(s, rng, p):
 
 
 def _half_width(p):
-    return min(max(p.paddle_width, 4.0), SIZE / 2) / 2
+    return p.paddle_width / 2
 
 
 def _move_paddle(s, action, p):
@@ -235,7 +244,7 @@ def _bounce_off_paddle(s, rng, p):
     reaches = s.ball_y + RADIUS >= PADDLE_TOP and s.ball_y < PADDLE_TOP + RADIUS
     if s.speed_y <= 0.0 or not reaches or abs(s.ball_x - s.paddle) > half + RADIUS:
         return
-    s.speed = min(s.speed + max(p.speed_up, 0.0), MAX_SPEED)
+    s.speed = min(s.speed + p.speed_up, MAX_SPEED)
     angle = PADDLE_ANGLE * (s.ball_x - s.paddle) / half + p.spin * uniform(rng, -1.0, 1.0)
     angle = min(max(angle, -MAX_ANGLE), MAX_ANGLE)
     s.speed_y = -s.speed * math.cos(angle)

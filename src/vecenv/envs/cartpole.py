@@ -39,6 +39,8 @@ class CartPole:
         low = -0.05
         high = 0.05
 
+    bounds: ClassVar = {"low": (-1e6, 1e6), "high": (-1e6, 1e6)}
+
     def configure(sutton_barto_reward=False):
         return {"sutton_barto_reward": sutton_barto_reward}
 

@@ -60,6 +60,8 @@ class FourRooms:
         see_through = False
         """Whether the agent sees through walls."""
 
+    bounds: ClassVar = {"fade": (0.0, 1.0), "slip": (0.0, 1.0)}
+
     observation_space = spaces.Box(0, 1, (3, VIEW, VIEW), np.uint8)
     action_space = spaces.Discrete(3)
     metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 8}

@@ -9,6 +9,7 @@ from gymnasium.envs.toy_text.frozen_lake import MAPS, generate_random_map
 from gymnasium.spaces import Discrete
 
 from vecenv.envs._numpy import sample_of_three
+from vecenv.errors import ConfigError
 from vecenv.kernel.language.define import kernel
 from vecenv.kernel.rng import random
 
@@ -59,9 +60,14 @@ class FrozenLake:
         success_rate = 1.0 / 3.0
         reward_schedule = np.array([1.0, 0.0, 0.0])
 
+    bounds: ClassVar = {"success_rate": (0.0, 1.0)}
+
     def configure(desc=None, map_name="4x4", is_slippery=True, success_rate=1.0 / 3.0, reward_schedule=(1, 0, 0)):
         if desc is None:
             desc = generate_random_map() if map_name is None else MAPS[map_name]
+        if np.shape(reward_schedule)[-1:] != (3,):
+            rule = "reward_schedule must be three numbers, for goal, hole and ice"
+            raise ConfigError(f"{rule}; got {reward_schedule!r:.60}")
         return {
             "desc": letters(desc),
             "is_slippery": is_slippery,

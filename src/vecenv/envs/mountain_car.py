@@ -34,6 +34,8 @@ class MountainCar:
         low = -0.6
         high = -0.4
 
+    bounds: ClassVar = {"low": (-1e6, 1e6), "high": (-1e6, 1e6)}
+
     def configure(goal_velocity=0):
         return {"goal_velocity": goal_velocity}
 

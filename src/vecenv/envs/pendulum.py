@@ -33,6 +33,8 @@ class Pendulum:
         x_init = math.pi
         y_init = 1.0
 
+    bounds: ClassVar = {"x_init": (0.0, 1e6), "y_init": (0.0, 1e6)}
+
     def configure(g=10.0):
         return {"g": g}
 

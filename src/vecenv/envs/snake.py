@@ -55,9 +55,11 @@ class Snake:
         death_reward = -1.0
         step_reward = 0.0
         start_length = 3
-        """Initial length, from 2 to 5."""
+        """Initial length."""
         wrap = False
         """Whether a snake that leaves the board on one side enters on the opposite side."""
+
+    bounds: ClassVar = {"start_length": (2, LONGEST_START)}
 
     observation_space = spaces.Box(0.0, 1.0, (3, SIZE, SIZE), np.float32)
     action_space = spaces.Discrete(4)
@@ -81,8 +83,7 @@ class Snake:
         s.direction = integers(rng, 0, 4)
         y = integers(rng, LONGEST_START - 1, LONGEST_START + 1)
         x = integers(rng, LONGEST_START - 1, LONGEST_START + 1)
-        length = min(max(p.start_length, 2), LONGEST_START)
-        for behind in range(length - 1, -1, -1):
+        for behind in range(p.start_length - 1, -1, -1):
             _grow(s, y - behind * DOWN_OF[s.direction], x - behind * RIGHT_OF[s.direction])
         _place_food(s, rng)
 

@@ -126,6 +126,13 @@ class Taxi:
         fickle_passenger = False
         fickle_probability = 0.3
 
+    bounds: ClassVar = {
+        "rain": (DRY, RAIN_V4),
+        "straight_probability": (0.0, 1.0),
+        "side_probability": (0.0, 1.0),
+        "fickle_probability": (0.0, 1.0),
+    }
+
     configure = configure_v3 if ID == "Taxi-v3" else configure_v4
 
     def reset(s, rng, p):

@@ -18,7 +18,7 @@ from gymnasium.spaces import Box
 from vecenv._util.checks import positive_int
 from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
-from vecenv.kernel.language.declared import read_fields, read_methods, read_params
+from vecenv.kernel.language.declared import read_fields, read_methods, read_params, with_bounds
 from vecenv.kernel.language.define import Kernel, check
 from vecenv.kernel.language.fields import Field
 from vecenv.kernel.language.source import read_source, remember, share_source
@@ -214,7 +214,7 @@ def _params(task: type[Task], model: Any, frame_skip: int) -> tuple[dict[str, Fi
     timestep = float(model.opt.timestep)
     for name, value in zip(_OF_MODEL, (timestep, timestep * frame_skip), strict=True):
         fields[name], defaults[name] = Field(name, np.dtype(np.float64)), np.array(value)
-    return fields, defaults
+    return with_bounds(task, fields, defaults), defaults
 
 
 def _definition(
@@ -246,7 +246,14 @@ def _configured(task: type[Task], model: Any, **kwargs: Any) -> Mapping[str, Any
             raise ConfigError(f"{name} comes from the model; change timestep in the XML, or frame_skip")
     for name in kwargs.keys() & set(task.fixed) - inspect.signature(task.configure).parameters.keys():
         raise ConfigTypeError(f"{task.id or task.__name__} has no argument {name!r}; its value comes from the model")
-    return task.configure(model, **kwargs)
+    configured = task.configure(model, **kwargs)
+    if task.__module__.startswith(_OURS):  # whose functions read both numbers of a range
+        fields, _ = read_params(task)
+        for name, value in configured.items():
+            wanted = fields[name].shape if name in fields else ()
+            if wanted and np.shape(value)[-len(wanted) :] != wanted:
+                raise ConfigError(f"{name} must have shape {wanted}, got {value!r:.60}")
+    return configured
 
 
 def _space(declared: Any, model: Any) -> Any:

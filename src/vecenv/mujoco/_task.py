@@ -30,6 +30,7 @@ class Task:
         info: fields that are returned as infos, or a function as above.
         step_info: like `info`, but only of steps, not of resets.
         Params: a class of default values; each env may have its own.
+        bounds: of parameters: `{"reset_noise_scale": (0.0, None)}`; values outside are refused.
         model_params: names of model fields (`body_mass`, `geom_friction`, `gravity`, ...) that are parameters too:
             every env may have its own, and functions read them as `p.body_mass`.
         fixed: names of Params that `configure` reads from the model, such as numbers of bodies. `set_attr` and reset
@@ -45,6 +46,7 @@ class Task:
     state: Any = MappingProxyType({})
     info: Any = MappingProxyType({})
     step_info: Any = MappingProxyType({})
+    bounds: ClassVar[Mapping[str, tuple[float | None, float | None]]] = {}
     model_params: ClassVar[tuple[str, ...]] = ()
     fixed: ClassVar[tuple[str, ...]] = ()
     camera: ClassVar[Mapping[str, Any] | None] = None

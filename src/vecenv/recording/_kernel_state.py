@@ -13,6 +13,7 @@ from gymnasium.wrappers import TimeLimit
 from vecenv._make.source import find_build, task_kernel
 from vecenv.engines.recording.recording import Recording
 from vecenv.errors import ConfigError
+from vecenv.kernel.language.declared import check_bounds
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Record
 from vecenv.kernel.language.python import KernelEnv
@@ -137,6 +138,8 @@ def _column(columns: Mapping[str, np.ndarray], kernel: Kernel, name: str) -> np.
         raise ConfigError(
             f"the recording is of another kernel than {kernel.id} is now: {name.partition('_')[2] or name} does not fit"
         )
+    if field is not None:
+        check_bounds(field, found)
     return found
 
 

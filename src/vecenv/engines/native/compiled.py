@@ -21,7 +21,8 @@ from vecenv.engines.native.threads import NativeThreads
 from vecenv.engines.pending import PendingRows
 from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedError
 from vecenv.kernel.backend import NativeCode, Precision, load_kernel
-from vecenv.kernel.language.define import Kernel, per_env
+from vecenv.kernel.language.declared import check_bounds, per_env
+from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
 from vecenv.kernel.language.snapshot import generator, snapshot, try_out
 from vecenv.kernel.lower.columns import RNG_WORDS, fill_table, table_size
@@ -191,15 +192,21 @@ class CompiledEngine:
 
     def set_rows(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
         own = self._lasting()
+        copies = {name: np.array(columns[name]) for name in own if name in columns}  # nobody changes these meanwhile
         for name, column in own.items():
-            given = columns.get(name)
+            given = copies.get(name)
             fits = given is not None and given.dtype == column.dtype and given.shape[1:] == column.shape[1:]
-            if given is None or not fits or len(given) not in (1, len(rows)):
+            if given is None or not fits or given.ndim < 1 or len(given) not in (1, len(rows)):
                 raise SpaceError(
                     f"this state is not one of {self.kernel.id} with these parameters ({name} does not fit)"
                 )
+        for name, field in self.kernel.params.items():
+            for given in (copies[f"P_{name}"], copies[f"B_{name}"]):
+                check_bounds(field, given)
+                if name in self.kernel.fixed and not np.isin(given, self.parameters[name]).all():
+                    raise SpaceError(f"this state is of envs with another {name}, which cannot be changed")
         for name, column in own.items():
-            column[rows] = columns[name]
+            column[rows] = copies[name]
 
     def rollout(
         self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
@@ -416,15 +423,19 @@ class CompiledEngine:
                 table[ring.places] = ring.addresses[self._turn]
 
     def _take_options(self, rows: Iterable[int]) -> None:
-        """Parameters that reset options give to the episodes that begin."""
+        """Parameters that reset options give to the episodes that begin. If one is refused, nothing has changed."""
+        taken = []
         for row in rows:
             options = self.batch.options.pop(int(row), None)
             general = {name: column[row : row + 1] for name, column in self.parameters.items()}
             given = option_columns(self.kernel, self.parameters, options)
             if given:
                 self._check_same_spaces({**general, **given})
+            taken.append((row, {**general, **given}, bool(given)))
+        for row, columns, overrides in taken:
+            if overrides:
                 self._columns["OVERRIDE"][row] = FRESH
-            for name, column in {**general, **given}.items():
+            for name, column in columns.items():
                 self._columns[f"P_{name}"][row] = column[0]
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import numbers
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from vecenv._util.suggest import nearest
+from vecenv._util.suggest import did_you_mean, nearest
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel.language.fields import Field, FieldError, declare, field_of
 from vecenv.kernel.language.rules import signature
@@ -78,6 +80,32 @@ def read_params(definition: type) -> tuple[dict[str, Field], dict[str, np.ndarra
     return fields, {name: np.array(value, fields[name].dtype) for name, value in values.items()}
 
 
+def with_bounds(definition: type, params: dict[str, Field], defaults: Mapping[str, np.ndarray]) -> dict[str, Field]:
+    """The parameters with what `bounds` declares of them: `{"slip": (0.0, 1.0), "lives": (1, None)}`."""
+    declared, kernel = getattr(definition, "bounds", {}), definition.__name__
+    if not isinstance(declared, Mapping):
+        raise KernelError(f"bounds must be a dict of parameter: (low, high), got {declared!r:.60}", kernel)
+    bounded = dict(params)
+    for name, pair in declared.items():
+        if name not in params:
+            raise KernelError(f"bounds: Params has no {name!r}{did_you_mean(name, params)}", kernel)
+        if not _is_pair(pair):
+            rule = f"bounds: {name!r} has {pair!r:.60}; write (low, high), with None where there is no bound"
+            raise KernelError(rule, kernel)
+        bounded[name] = dataclasses.replace(params[name], low=pair[0], high=pair[1])
+        try:
+            check_bounds(bounded[name], defaults[name])
+        except ConfigError as error:
+            raise KernelError(f"bounds: {error}, its default", kernel) from None
+    return bounded
+
+
+def _is_pair(pair: Any) -> bool:
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        return False
+    return all(bound is None or isinstance(bound, numbers.Real) for bound in pair)
+
+
 def read_methods(definition: type) -> dict[str, FunctionSource]:
     """The source of the methods that are compiled."""
     present = [method for method in METHODS if getattr(definition, method, None) is not None]
@@ -121,7 +149,7 @@ def per_env(field: Field, value: Any, count: int) -> np.ndarray:
 
     Raises:
         ConfigTypeError: it is no number, or a float for an int.
-        ConfigError: it does not fit the type of the parameter, or has another number of dimensions.
+        ConfigError: it does not fit the type or the bounds of the parameter, or has another number of dimensions.
     """
     try:
         array = np.asarray(value)
@@ -136,6 +164,7 @@ def per_env(field: Field, value: Any, count: int) -> np.ndarray:
     if not np.all(same):
         wrong = array[~same].flat[0].item()
         raise ConfigError(f"parameter {field.name!r} is {dtype}, which cannot hold {wrong!r}")
+    check_bounds(field, column)
     if array.ndim == dimensions + 1 and len(array) == count:
         return np.ascontiguousarray(column)
     if array.ndim == dimensions:
@@ -144,3 +173,16 @@ def per_env(field: Field, value: Any, count: int) -> np.ndarray:
         f"parameter {field.name!r} has {dimensions} dimensions, or one more for a value per env ({count} of them); "
         f"got shape {array.shape}"
     )
+
+
+def check_bounds(field: Field, values: np.ndarray) -> None:
+    """Raise ConfigError if a value is not within the bounds of its parameter; NaN never is."""
+    low, high = field.low, field.high
+    if low is None and high is None:
+        return
+    fits = (values >= (-np.inf if low is None else low)) & (values <= (np.inf if high is None else high))
+    if fits.all():
+        return
+    wrong = values[~fits].flat[0].item()
+    allowed = f"at least {low}" if high is None else f"at most {high}" if low is None else f"in {low} ... {high}"
+    raise ConfigError(f"parameter {field.name!r} must be {allowed}, got {wrong!r}")

@@ -17,7 +17,15 @@ from vecenv._batch.leaf import Leaf
 from vecenv._util.checks import positive_int
 from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
-from vecenv.kernel.language.declared import check_members, per_env, read_fields, read_methods, read_params, read_render
+from vecenv.kernel.language.declared import (
+    check_members,
+    per_env,
+    read_fields,
+    read_methods,
+    read_params,
+    read_render,
+    with_bounds,
+)
 from vecenv.kernel.language.fields import Field, Record
 from vecenv.kernel.language.mistakes import located
 from vecenv.kernel.language.registry import add_kernel, announce
@@ -42,7 +50,7 @@ class Kernel:
         kwargs: arguments that this id fixes.
         state: all fields of an env, those of `info` last.
         info: names of the fields that are handed out as infos.
-        params: names, types and default shapes of the parameters.
+        params: names, types, default shapes and bounds of the parameters.
         defaults: their default values.
         methods: source of the methods that are compiled.
         render: the method that draws an env, if there is one.
@@ -78,7 +86,7 @@ class Kernel:
 
         Raises:
             ConfigTypeError: the env has no such argument, or the value has the wrong type.
-            ConfigError: a value that the type of the parameter cannot hold.
+            ConfigError: a value that the type of the parameter cannot hold, or that is not within its bounds.
             KernelError: `configure` does not return a dict.
         """
         given = self._configured({**self.kwargs, **kwargs})
@@ -171,7 +179,8 @@ def kernel(
         step(s, action, rng, p)         changes the state; returns reward, terminated (and truncated, if you like)
         observe(s, obs, p)              writes the observation
 
-    and may have `Params` (a class of default values), `info` (fields like those of `state`, handed out in infos),
+    and may have `Params` (a class of default values), `bounds` (of parameters: `{"slip": (0.0, 1.0)}`; values outside
+    are refused), `info` (fields like those of `state`, handed out in infos),
     `action_mask(s, mask, p)`, `render(s, p)` (plain Python; returns an RGB array), `metadata`, and
     `configure(**kwargs)`, which turns arguments of `make` into values of Params. Spaces may be functions of Params.
 
@@ -225,7 +234,7 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
         kwargs=dict(kwargs),
         state={**state, **info},
         info=tuple(info),
-        params=params,
+        params=with_bounds(definition, params, defaults),
         defaults=defaults,
         methods=read_methods(definition),
         render=read_render(definition),

@@ -30,11 +30,13 @@ _LIMITS: dict[str, dict[type, tuple[Any, Any]]] = {
 
 @dataclass(frozen=True)
 class Field:
-    """A number, or an array of fixed shape, of every env."""
+    """A number, or an array of fixed shape, of every env; `low` and `high` are the bounds of a parameter, if any."""
 
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...] = ()
+    low: float | None = None
+    high: float | None = None
 
     def __str__(self) -> str:
         return f"{self.dtype} array of shape {self.shape}" if self.shape else str(self.dtype)

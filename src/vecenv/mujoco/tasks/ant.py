@@ -42,6 +42,8 @@ class Ant(Task, id="Ant-v5", max_episode_steps=1000):
         exclude_current_positions_from_observation = True
         include_cfrc_ext_in_observation = True
 
+    bounds = {"reset_noise_scale": (0.0, None)}
+
     @staticmethod
     def configure(model: Any, main_body: Any = 1, **kwargs: Any) -> Mapping[str, Any]:
         return {"main_body": body_id(model, main_body), **kwargs}

@@ -24,6 +24,8 @@ class HalfCheetah(Task, id="HalfCheetah-v5", max_episode_steps=1000):
         reset_noise_scale = 0.1
         exclude_current_positions_from_observation = True
 
+    bounds = {"reset_noise_scale": (0.0, None)}
+
     def observation_space(model: Any, p: Any) -> Any:
         return positions_and_velocities(model, 1 if p.exclude_current_positions_from_observation else 0)
 

@@ -78,6 +78,8 @@ class Humanoid(_Body, id="Humanoid-v5", max_episode_steps=1000):
         healthy_z_range = (1.0, 2.0)
         reset_noise_scale = 1e-2
 
+    bounds = {"reset_noise_scale": (0.0, None)}
+
     def info(model: Any) -> dict[str, Any]:
         return {**_tendons(model), "distance_from_origin": float}
 
@@ -120,6 +122,8 @@ class HumanoidStandup(_Body, id="HumanoidStandup-v5", max_episode_steps=1000):
         impact_cost_weight = 0.5e-6
         impact_cost_range = (-math.inf, 10.0)
         reset_noise_scale = 1e-2
+
+    bounds = {"reset_noise_scale": (0.0, None)}
 
     def info(model: Any) -> dict[str, Any]:
         return {**_tendons(model), "z_distance_from_origin": float}

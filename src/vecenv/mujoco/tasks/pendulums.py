@@ -21,6 +21,8 @@ class InvertedPendulum(Task, id="InvertedPendulum-v5", max_episode_steps=1000):
     class Params:
         reset_noise_scale = 0.01
 
+    bounds = {"reset_noise_scale": (0.0, None)}
+
     def reset(s: Any, rng: Any, p: Any) -> None:
         add_uniform(s.qpos, rng, p.reset_noise_scale)
         add_uniform(s.qvel, rng, p.reset_noise_scale)
@@ -47,6 +49,8 @@ class InvertedDoublePendulum(Task, id="InvertedDoublePendulum-v5", max_episode_s
     class Params:
         healthy_reward = 10.0
         reset_noise_scale = 0.1
+
+    bounds = {"reset_noise_scale": (0.0, None)}
 
     def reset(s: Any, rng: Any, p: Any) -> None:
         add_uniform(s.qpos, rng, p.reset_noise_scale)
