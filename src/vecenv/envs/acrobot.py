@@ -19,7 +19,7 @@ CENTER = 0.5
 CENTER_2 = CENTER * CENTER
 GRAVITY = 9.8
 MAX_SPIN_1, MAX_SPIN_2 = 4 * math.pi, 9 * math.pi
-MANY_TURNS = 1e5
+MANY_TURNS = 1e9
 BOUNDS = np.array([1.0, 1.0, 1.0, 1.0, MAX_SPIN_1, MAX_SPIN_2], np.float32)
 
 
