@@ -71,7 +71,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@rm -f $(VENV)/.ready $(VENV)/.ready-for-tests
 	@echo "Installing vecenv, torch and what draws into $(VENV) (1.2 GB) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(PIP) torch==2.13.0 uv
+	@$(BIN)/python $(PIP) --constraint constraints.txt torch==2.13.0 uv
 	@$(BIN)/python $(UV) --constraint constraints.txt --editable ".[cli,render,torch]"
 	@touch $@
 
@@ -84,7 +84,7 @@ $(NEXT)/.ready: pyproject.toml
 	@rm -f $@
 	@echo "Installing the newest Gymnasium into $(NEXT) ..."
 	@$(PYTHON) -m venv $(NEXT)
-	@$(NEXT)/bin/python $(PIP) uv
+	@$(NEXT)/bin/python $(PIP) --constraint constraints.txt uv
 	@$(NEXT)/bin/python $(UV) --editable . gymnasium==1.4.0 pytest pytest-timeout pytest-xdist hypothesis psutil pygame \
 		opencv-python-headless
 	@touch $@

@@ -42,12 +42,12 @@ COLUMNS = ("obs", "final_obs", "actions", "reward", "terminated", "truncated")
 WEIGHTS = np.array([0.1, 0.2, 1.0, 1.0], np.float32)
 
 
-def measured(told: str) -> Any:
-    return field(metadata={"source": "measured", "told": told})
+def measured(meaning: str) -> Any:
+    return field(metadata={"source": "measured", "meaning": meaning})
 
 
-def assumed(told: str) -> Any:
-    return field(metadata={"source": "assumed", "told": told})
+def assumed(meaning: str) -> Any:
+    return field(metadata={"source": "assumed", "meaning": meaning})
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def table(head: list[str], rows: list[list[str]]) -> None:
 def derived(inputs: Inputs, most: int) -> list[list[str]]:
     """What follows from the inputs alone."""
     limit, fragment = STEPS * ENVS / inputs.take, STEPS * ENVS
-    told = {
+    rows = {
         "most env steps per second that one learner takes in": f"{limit / 1e6:.1f} M",
         "bytes per second at that rate": f"{limit * inputs.step_bytes / 1e9:.2f} GB",
         "their share of the network": f"{limit * inputs.step_bytes / inputs.network:.0%}",
@@ -209,7 +209,7 @@ def derived(inputs: Inputs, most: int) -> list[list[str]]:
         f"weights to {most:,} nodes that pass them on": f"{1e3 * _broadcast(inputs, most):.0f} ms",
         f"weights to {most:,} nodes, one by one": f"{1e3 * inputs.weights * most / inputs.network:,.0f} ms",
     }
-    return [list(pair) for pair in told.items()]
+    return [list(pair) for pair in rows.items()]
 
 
 def main() -> None:
@@ -247,11 +247,11 @@ def main() -> None:
     table(["", ""], derived(inputs, max(options.nodes)))
     path = Path(__file__).parent / "results" / "scaling.json"
     path.parent.mkdir(exist_ok=True)
-    told = {
+    found = {
         kind: {nodes: {way: asdict(outcome) for way, outcome in ways.items()} for nodes, ways in by_nodes.items()}
         for kind, by_nodes in results.items()
     }
-    path.write_text(json.dumps({"machine": machine, "inputs": asdict(inputs), "results": told}, indent=2) + "\n")
+    path.write_text(json.dumps({"machine": machine, "inputs": asdict(inputs), "results": found}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
