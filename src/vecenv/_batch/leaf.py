@@ -6,7 +6,6 @@ Everything that is done to a single column: store values, batch them, check a ba
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from gymnasium import Space, spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from vecenv._util.checks import brief
+from vecenv._util.forks import cached_property
 from vecenv.errors import InvalidAction, SpaceError
 
 FIXED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -33,7 +33,7 @@ class Leaf:
     bounds: tuple[Any, Any] = (None, None)
     """Smallest and largest integer, for integer leaves."""
 
-    @functools.cached_property
+    @cached_property
     def unsigned_limit(self) -> int | None:
         """The largest value of an int64 leaf whose smallest is 0, else None."""
         low, high = self.bounds
@@ -44,7 +44,7 @@ class Leaf:
         """True if the space is none of Gymnasium's own kinds."""
         return not isinstance(self.space, (*FIXED, *_OTHERS))
 
-    @functools.cached_property
+    @cached_property
     def by_value(self) -> bool:
         """True if the leaf has no fixed size and is stored as Python objects."""
         return self.dtype == object

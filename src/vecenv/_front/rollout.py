@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from vecenv._batch.batch import Batch
 from vecenv._batch.layout import Columns
 from vecenv._front.transitions import ResultColumns
+from vecenv._util.forks import cached_property
 from vecenv.errors import ConfigError, InvalidAction
 
 
@@ -40,7 +40,7 @@ class Rollout(ResultColumns):
     _ended_before: np.ndarray = field(repr=False)
     _ops_of: tuple[int, int] = field(repr=False)
 
-    @functools.cached_property
+    @cached_property
     def ops(self) -> np.ndarray:
         """What each row did."""
         before = np.concatenate([self._ended_before[None], self.done[:-1]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -74,6 +75,8 @@ class Running(Future["Evaluation"]):
 
 
 _running: weakref.WeakSet[Running] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_running.clear)  # their threads are the parent's
 
 
 @atexit.register

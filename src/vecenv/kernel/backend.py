@@ -11,6 +11,7 @@ from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.lower.columns import Slot
 from vecenv.kernel.lower.program import Program
 from vecenv.kernel.lower.resolve import resolve
+from vecenv.kernel.numba import COMPILING
 
 Precision = Literal["exact", "fast"]
 
@@ -65,7 +66,8 @@ class Backend(Protocol):
 
 def find_backend() -> Backend:
     """The backend that runs kernels. There is one so far."""
-    from vecenv.kernel.numba.backend import NumbaBackend
+    with COMPILING:
+        from vecenv.kernel.numba.backend import NumbaBackend
 
     return NumbaBackend()
 

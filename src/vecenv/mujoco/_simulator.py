@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from vecenv._util.forks import cached_property
 from vecenv.errors import ConfigError, MissingExtra
 
 WORDS = 16
@@ -114,7 +115,7 @@ class Simulator:
         self.computes_afterwards = not _AFTERWARDS.isdisjoint(fields)
         self._parts = int(self._mujoco.mjtState.mjSTATE_INTEGRATION)
 
-    @functools.cached_property
+    @cached_property
     def words(self) -> np.ndarray:
         """The words that native code needs, see `WORDS`."""
         step, afterwards, *others = _addresses()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from vecenv._batch.layout import map_tree
+from vecenv._util.forks import cached_property
 
 VERSION = 1
 """Version of PackedRollout's fields. A learner refuses another one: driver and actors may run different releases."""

@@ -18,6 +18,7 @@ from vecenv._batch.batch import Batch
 from vecenv._batch.clocks import Clocks
 from vecenv._batch.layout import Layout
 from vecenv._batch.memory import MeasuringMemory, Memory
+from vecenv._util.forks import renewed_at_fork
 
 _WORDS = 16
 """Words of 8 bytes per worker and side: two cache lines."""
@@ -32,7 +33,7 @@ WORKER_SPIN_SECONDS = 0.001 if _ORDERED_STORES else 0.0
 """How long the parent and a worker spin before they sleep. A kernel wake-up costs about 0.1 ms, so giving up much
 sooner is slower. The parent's spinning also takes time from the workers when cores are few; a worker's does not."""
 
-_fence_lock = threading.Lock()
+_fence_lock = renewed_at_fork(threading.Lock())
 
 
 def fence() -> None:

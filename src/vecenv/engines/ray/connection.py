@@ -7,6 +7,7 @@ import os
 import threading
 from typing import Any
 
+from vecenv._util.forks import renewed_at_fork
 from vecenv.errors import ConfigError, MissingExtra
 
 _STORE_BYTES = 1 << 30
@@ -26,7 +27,7 @@ class Connection:
     """This process's connection to a cluster; Ray allows one. What it began, it ends with its last user."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = renewed_at_fork(threading.Lock())
         self._users = 0
         self._ours = False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from gymnasium import Space, spaces
 from vecenv._batch.layout import Layout
 from vecenv._batch.leaf import Leaf
 from vecenv._util.checks import positive_int
+from vecenv._util.forks import cached_property
 from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel.language.declared import (
@@ -142,7 +142,7 @@ class Kernel:
             raise KernelError(f"it must return a gymnasium Space, got {space!r:.60}", self.name, name)
         return space
 
-    @functools.cached_property
+    @cached_property
     def names_checked(self) -> bool:
         """True; raises KernelError at first if a method uses a name that does not exist or cannot be compiled."""
         for method in self.methods:
@@ -154,7 +154,7 @@ class Kernel:
         source = self.methods[method]
         return Rules(self.name, source, roles_of(method, source), self.state, self.params, self._leaves, method=method)
 
-    @functools.cached_property
+    @cached_property
     def _leaves(self) -> dict[str, tuple[Leaf, ...]]:
         """Leaves of the spaces, except of those that depend on Params."""
         declared = {role: getattr(self.definition, name) for role, name in _SPACES.items()}

@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from vecenv.kernel.numba import COMPILING
+
 _HEAD = object.__basicsize__
 
 
@@ -43,7 +45,8 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[b
         names: replace names of that module: a type or a view (`float32_at`) that the code is to be made for.
     """
     assert isinstance(function, FunctionType)
-    from vecenv.kernel.numba.load import load_or_compile
+    with COMPILING:
+        from vecenv.kernel.numba.load import load_or_compile
 
     def build() -> tuple[bytes, str]:
         from vecenv.kernel.numba.function_compiler import compile_function

@@ -18,13 +18,12 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from vecenv._util.version import __version__
-from vecenv.kernel.numba import cache
+from vecenv.kernel.numba import COMPILING, cache
 
 NativeFunction = Callable[[int, int, int | bytes], int]
 """Native code as Numba makes it: gets addresses of a result, an error and a table, or the table itself; 0: success."""
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _TURNS = "|/-\\"
-_lock = threading.Lock()
 _numbers = itertools.count()
 """For the names of libraries: one is taken for good, even if linking it fails."""
 
@@ -44,7 +43,7 @@ def load_or_compile(
         ConfigError: `VECENV_CACHE_SIZE` holds no size.
     """
     key = _key(parts, sources)
-    with _lock:
+    with COMPILING:
         if key not in _loaded:
             found = cache.find(key)
             if found is None:

@@ -1,0 +1,152 @@
+"""The program forks: the child can do what a new program can, and ends nothing that is the parent's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import pytest
+
+from tests.faults.programs import program
+from tests.test_bad_input import in_a_fork
+from vecenv._util.forks import cached_property
+from vecenv.engines.process.shared import _fence_lock, fence
+from vecenv.engines.ray.connection import CONNECTION
+from vecenv.evaluation import _background
+from vecenv.kernel.numba.load import load_or_compile
+
+# --- what other threads were doing -----------------------------------------------------------------------------------
+
+
+def in_a_fork_beside(work: Callable[[Callable[[], None]], object], attempt: Callable[[], str]) -> str:
+    """What `attempt` returns in a child that is forked while another thread is in the middle of `work`.
+
+    `work` is given a function that it calls in the middle: it returns when this thread is about to fork.
+    """
+    halfway, forking = threading.Event(), threading.Event()
+    os.register_at_fork(before=forking.set)  # before those of vecenv, which were registered earlier
+
+    def wait_for_fork() -> None:
+        halfway.set()
+        assert forking.wait(30)
+
+    thread = threading.Thread(target=work, args=(wait_for_fork,), daemon=True)
+    thread.start()
+    assert halfway.wait(30)
+    result = in_a_fork(lambda: within_seconds(10, attempt))
+    thread.join(30)
+    assert not thread.is_alive()
+    return result
+
+
+def within_seconds(seconds: int, attempt: Callable[[], str]) -> str:
+    """Call this; a process in which it takes longer is ended by the kernel, whatever it waits for."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(seconds)
+    return attempt()
+
+
+def compiled() -> tuple[bytes, str]:
+    """An object file with a function that does nothing."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    return machine.emit_object(llvm.parse_assembly("define i32 @nothing(i64, i64, i64) {\nret i32 0\n}")), "nothing"
+
+
+def test_a_child_forked_while_another_thread_compiles_can_compile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("VECENV_CACHE_DIR", str(tmp_path))
+
+    def work(wait_for_fork: Callable[[], None]) -> None:
+        def build() -> tuple[bytes, str]:
+            wait_for_fork()
+            return compiled()
+
+        load_or_compile([str(tmp_path), "parent"], (), "nothing", build)
+
+    def attempt() -> str:
+        return str(load_or_compile([str(tmp_path), "child"], (), "nothing", compiled)(0, 0, 0))
+
+    assert in_a_fork_beside(work, attempt) == "0"
+    assert not list(tmp_path.glob("*.lock"))
+
+
+BESIDE_NUMBA = """
+import warnings
+from numba.core.compiler_lock import global_compiler_lock
+warnings.simplefilter("ignore")
+
+def play(name):
+    with vecenv.make(name, 2, engine="compiled") as envs:
+        envs.reset(seed=0)
+        envs.step(envs.action_space.sample())
+
+thread = threading.Thread(target=play, args=("CartPole-v1",))
+thread.start()
+while global_compiler_lock._lock.acquire(blocking=False):  # until the thread has it
+    global_compiler_lock._lock.release()
+    assert thread.is_alive()
+    time.sleep(0.001)
+child = os.fork()
+if child == 0:
+    signal.alarm(100)
+    play("MountainCar-v0")
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+thread.join()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_child_forked_while_numba_compiles_can_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    monkeypatch.setenv("VECENV_CACHE_DIR", str(cache))
+    with program(BESIDE_NUMBA, tmp_path) as running:
+        assert running.end(200.0) == 0, running.stderr
+
+
+class Slow:
+    """An object with a property that takes its time."""
+
+    def __init__(self, compute: Callable[[], None]) -> None:
+        self.compute = compute
+
+    @cached_property
+    def value(self) -> int:
+        self.compute()
+        return 1
+
+
+def test_a_child_forked_while_another_thread_computes_a_property_can_compute_it() -> None:
+    assert in_a_fork_beside(lambda wait: Slow(wait).value, lambda: str(Slow(lambda: None).value)) == "1"
+
+
+@pytest.mark.parametrize(
+    ("lock", "use"), [(_fence_lock, fence), (CONNECTION._lock, CONNECTION._lock.acquire)], ids=["fence", "ray"]
+)
+def test_locks_of_other_threads_are_free_in_a_forked_child(lock: threading.Lock, use: Callable[[], object]) -> None:
+    def work(wait_for_fork: Callable[[], None]) -> None:
+        with lock:
+            wait_for_fork()
+
+    assert in_a_fork_beside(work, lambda: f"used {use() and ''}")
+
+
+def test_evaluations_of_the_parent_are_not_the_childs_to_stop() -> None:
+    stop = threading.Event()
+    running = _background.Running(lambda *_: stop.wait(30), None)  # type: ignore[arg-type, return-value]  # no result
+    try:
+        assert running in _background._running
+        assert in_a_fork(lambda: str(len(_background._running))) == "0"
+    finally:
+        stop.set()
+        running.join(30)
