@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from multiprocessing import get_context, spawn
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -14,6 +15,7 @@ import pytest
 from tests.faults.programs import program
 from tests.test_bad_input import in_a_fork
 from vecenv._util.forks import cached_property
+from vecenv.engines.process import launch
 from vecenv.engines.process.shared import _fence_lock, fence
 from vecenv.engines.ray.connection import CONNECTION
 from vecenv.evaluation import _background
@@ -112,6 +114,20 @@ def test_a_child_forked_while_numba_compiles_can_compile(monkeypatch: pytest.Mon
     monkeypatch.setenv("VECENV_CACHE_DIR", str(cache))
     with program(BESIDE_NUMBA, tmp_path) as running:
         assert running.end(200.0) == 0, running.stderr
+
+
+def test_a_child_forked_while_another_thread_starts_a_worker_finds_multiprocessing_as_it_was() -> None:
+    original = spawn.get_preparation_data
+
+    class Process:
+        def __init__(self, start: Callable[[], None]) -> None:
+            self.start = start
+
+    def attempt() -> str:
+        launch.start(Process(lambda: None), get_context("spawn"))
+        return str(spawn.get_preparation_data is original)
+
+    assert in_a_fork_beside(lambda wait: launch.start(Process(wait), get_context("spawn")), attempt) == "True"
 
 
 class Slow:

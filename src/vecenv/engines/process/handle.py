@@ -17,7 +17,7 @@ from vecenv._batch.faults import Fault
 from vecenv._batch.memory import out_of_memory_kills
 from vecenv.engines.process.channel import Channel, wait
 from vecenv.engines.process.child import Assignment, main
-from vecenv.engines.process.launch import no_main_module, start
+from vecenv.engines.process.launch import start
 from vecenv.engines.process.reaper import REAPER
 from vecenv.engines.process.shared import CLOSING, MESSAGES, PARKED, RINGS, Control, fence
 from vecenv.errors import EnvError, Phase, WorkerDied, WorkerTimeout
@@ -70,8 +70,7 @@ class Worker:
                 _open(self._open, os.memfd_create, "vecenv-trace")
             else:
                 _open(self._open, partial(os.open, flags=os.O_RDWR), os.devnull)
-            with no_main_module():
-                start(self.process, context)
+            start(self.process, context)
             self.channel.send_descriptors(self._open)
             self.liveness = self._liveness()
         except BaseException:  # an interrupt: a process that has started ends with the socket

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import multiprocessing
 import os
 import pickle
 import queue
-import sys
 import tempfile
 import threading
-import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from multiprocessing import forkserver
+from functools import partial
+from multiprocessing import forkserver, spawn
 from multiprocessing.context import BaseContext
 from typing import Any
 
 import cloudpickle
 
 from vecenv._util.checks import brief
+from vecenv._util.forks import held_at_fork
 from vecenv.engines.python.envs import Factory
 from vecenv.errors import ConfigError, ConfigTypeError
 
@@ -89,16 +88,44 @@ class UnpicklableFactory(ConfigTypeError, pickle.PicklingError):
     """An env factory holds something that cannot be pickled."""
 
 
+_starting = held_at_fork(threading.RLock())
+"""Held by the thread that starts a process: multiprocessing is changed for this long."""
+
+
 def start(process: Any, context: Any) -> None:
-    """Start the process, so that neither it nor its fork server can outlive this one."""
-    if context.get_start_method() == "forkserver" and os.path.isdir(_OWN_DESCRIPTORS):
-        _run_fork_server()
+    """Start the process, so that neither it nor its fork server can outlive this one. One thread at a time does.
+
+    The child does not run the user's script again: factories travel by cloudpickle, which carries what a script
+    defines. So a script needs no `__main__` guard.
+    """
     if threading.current_thread() is threading.main_thread():
-        process.start()
+        _start(process, context)
     else:
         started: Future[None] = Future()
-        _lasting_thread(os.getpid()).put((process.start, started))
+        _lasting_thread(os.getpid()).put((partial(_start, process, context), started))
         started.result()
+
+
+def _start(process: Any, context: Any) -> None:
+    method, thread = context.get_start_method(), threading.get_ident()
+
+    def without_script(name: str) -> dict[str, Any]:
+        data = prepare(name)
+        if threading.get_ident() == thread:  # not if the user starts a process in another thread
+            data.pop("init_main_from_name", None)
+            data.pop("init_main_from_path", None)
+        return data
+
+    with _starting:
+        prepare = spawn.get_preparation_data
+        try:
+            if method != "fork":
+                spawn.get_preparation_data = without_script
+            if method == "forkserver" and os.path.isdir(_OWN_DESCRIPTORS):
+                _run_fork_server()
+            process.start()
+        finally:
+            spawn.get_preparation_data = prepare
 
 
 @functools.cache
@@ -132,8 +159,8 @@ def _run_fork_server() -> None:
     theirs = config.get("tempdir")
     with tempfile.TemporaryDirectory(prefix="vecenv-") as path:
         directory = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        config["tempdir"] = f"{_OWN_DESCRIPTORS}/{directory}"
         try:
+            config["tempdir"] = f"{_OWN_DESCRIPTORS}/{directory}"
             forkserver.ensure_running()
             if str(server._forkserver_address).startswith(f"{config['tempdir']}/"):
                 descriptor = os.open(server._forkserver_address, os.O_PATH | os.O_CLOEXEC)
@@ -141,18 +168,3 @@ def _run_fork_server() -> None:
         finally:
             config["tempdir"] = theirs
             os.close(directory)
-
-
-@contextlib.contextmanager
-def no_main_module() -> Iterator[None]:
-    """Keep multiprocessing from running the user's script again in the child.
-
-    Factories travel by cloudpickle, which carries what a script defines; so a script needs no `__main__` guard.
-    """
-    main_module = sys.modules.get("__main__")
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        if main_module is not None:
-            sys.modules["__main__"] = main_module

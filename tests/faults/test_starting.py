@@ -1,0 +1,95 @@
+"""Starting workers: several threads at once, and nothing of the user's program is changed meanwhile or afterwards."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing import get_context, spawn
+from typing import Any
+
+import pytest
+
+import vecenv
+from tests.sampling import slow
+from vecenv.engines.process import launch
+from vecenv.testing import FaultEnv
+
+SCRIPT = {"init_main_from_name", "init_main_from_path"}
+"""What makes multiprocessing run the user's script again in a child."""
+
+
+class Process:
+    """A process that calls a function of this one when it is started."""
+
+    def __init__(self, start: Callable[[], object]) -> None:
+        self.start = start
+
+
+def in_a_thread(function: Callable[[], Any]) -> Any:
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
+    thread.start()
+    thread.join(30)
+    return results[0]
+
+
+@pytest.mark.parametrize("context", ["fork", *slow("forkserver", "spawn")])
+def test_threads_that_make_vector_envs_at_once_all_get_them(context: str) -> None:
+    main, config = sys.modules["__main__"], dict(multiprocessing.current_process()._config)  # type: ignore[attr-defined]
+    start, stepped = threading.Barrier(2), []
+
+    def use() -> None:
+        start.wait(30)
+        with vecenv.make(FaultEnv.many(2), engine="process", workers=1, context=context) as envs:
+            envs.reset(seed=0)
+            stepped.append(envs.step([1, 2])[0][:, 3].tolist())
+
+    threads = [threading.Thread(target=use, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+    assert stepped == [[1.0, 2.0]] * 2
+    assert sys.modules["__main__"] is main
+    assert config.items() <= multiprocessing.current_process()._config.items()  # type: ignore[attr-defined]
+
+
+def test_only_the_thread_that_starts_a_worker_leaves_the_script_out() -> None:
+    main, seen = sys.modules["__main__"], []
+
+    def look() -> None:
+        seen.append(sys.modules["__main__"] is main)
+        seen.append(SCRIPT & spawn.get_preparation_data("worker").keys())
+        seen.append(in_a_thread(lambda: SCRIPT & spawn.get_preparation_data("the user's").keys()))
+
+    launch.start(Process(look), get_context("spawn"))
+    assert seen[:2] == [True, set()]
+    assert seen[2]
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_what_a_start_replaces_is_put_back_if_it_fails(error: type[BaseException]) -> None:
+    original = spawn.get_preparation_data
+
+    def fail() -> None:
+        assert spawn.get_preparation_data is not original
+        raise error
+
+    with pytest.raises(error):
+        launch.start(Process(fail), get_context("spawn"))
+    assert spawn.get_preparation_data is original
+    assert in_a_thread(lambda: launch.start(Process(lambda: None), get_context("spawn"))) is None
+
+
+class Main(FaultEnv):
+    """An env that tells which module is the main one."""
+
+    def main(self) -> int:
+        return id(sys.modules["__main__"])
+
+
+def test_a_forked_worker_has_the_users_main_module() -> None:
+    with vecenv.make(Main.many(2), engine="process", workers=1, context="fork") as envs:
+        assert set(envs.call("main")) == {id(sys.modules["__main__"])}
