@@ -12,6 +12,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 
+from tests.faults.faulty import with_every_start_method
 from tests.faults.programs import program
 from tests.test_bad_input import in_a_fork
 from vecenv._util.forks import cached_property
@@ -20,6 +21,30 @@ from vecenv.engines.process.shared import _fence_lock, fence
 from vecenv.engines.ray.connection import CONNECTION
 from vecenv.evaluation import _background
 from vecenv.kernel.numba.load import load_or_compile
+
+CHILD = """
+import warnings
+warnings.simplefilter("ignore")  # Python 3.12 warns of a fork beside threads
+envs = start({context!r})
+child = os.fork()
+if child == 0:
+    own = start({context!r})
+    own.step([0] * 4)
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+for _ in range(3):
+    envs.step([0] * 4)
+envs.close()
+"""
+
+
+@with_every_start_method
+def test_a_forked_child_has_workers_of_its_own_and_ends_those_alone(context: str, tmp_path: Path) -> None:
+    with program(CHILD.format(context=context), tmp_path) as running:
+        assert running.end(50.0) == 0, running.stderr
+        assert running.stderr == ""
+        running.assert_nothing_left()
+
 
 # --- what other threads were doing -----------------------------------------------------------------------------------
 

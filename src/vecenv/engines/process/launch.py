@@ -10,6 +10,7 @@ import pickle
 import queue
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -90,6 +91,8 @@ class UnpicklableFactory(ConfigTypeError, pickle.PicklingError):
 
 _starting = held_at_fork(threading.RLock())
 """Held by the thread that starts a process: multiprocessing is changed for this long."""
+_processes: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Processes that were started here."""
 
 
 def start(process: Any, context: Any) -> None:
@@ -123,9 +126,27 @@ def _start(process: Any, context: Any) -> None:
                 spawn.get_preparation_data = without_script
             if method == "forkserver" and os.path.isdir(_OWN_DESCRIPTORS):
                 _run_fork_server()
+            _processes.add(process)
             process.start()
         finally:
             spawn.get_preparation_data = prepare
+
+
+def _disown() -> None:
+    """In a forked child: leave the parent's workers and fork server alone.
+
+    When the child exits, multiprocessing would end the workers; and it would wait for a fork server that is no child of
+    this process.
+    """
+    multiprocessing.process._children.difference_update(_processes)  # type: ignore[attr-defined]  # no public way
+    server: Any = forkserver._forkserver
+    if server._forkserver_pid is not None:
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_pid = server._forkserver_alive_fd = server._forkserver_address = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown)
 
 
 @functools.cache
