@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
+import signal
+from typing import Any
 
 import numpy as np
 import pytest
 
+import vecenv
 from tests.faults.faulty import actions, assert_rows, fails, faulty, until, walk, within
 from tests.sampling import slow
 from vecenv.errors import PendingError, WorkerDied, WorkerTimeout
+from vecenv.testing import FaultEnv
 
 HANGS = {"hang": "_hang", "hang-with-gil": "_hang_with_gil"}
 on_every_hang = pytest.mark.parametrize("kind", HANGS)
@@ -45,6 +50,33 @@ def test_recv_resumes_when_a_late_env_answers_after_all(engine: str, kind: str) 
         step = envs.recv(timeout=5.0)
         assert_rows(step.obs, 2, episode=1)
         walk(envs, 3, 5)
+
+
+class Resetting(FaultEnv):
+    """An env that gives some signals, or all it can, their default back: most of them end a process."""
+
+    def __init__(self, *arguments: Any, signals: tuple[int, ...] = (), **options: Any) -> None:
+        self.signals = signals
+        super().__init__(*arguments, **options)
+
+    def step(self, action: np.int64) -> Any:
+        for number in self.signals or signal.valid_signals():
+            with contextlib.suppress(OSError, ValueError):  # not SIGKILL and SIGSTOP
+                signal.signal(number, signal.SIG_DFL)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGUSR1, signal.SIGUSR2), ()], ids=["some", "all"])
+def test_a_late_env_that_changed_its_signals_survives_the_question_where_it_is(
+    signals: tuple[int, ...],
+) -> None:
+    fns = Resetting.many(2, kind="hang", seconds=0.5, length=10**6, signals=signals)
+    with vecenv.make(fns, engine="process", workers=1, context="fork", timeout=0.1) as envs:
+        envs.reset(seed=40)
+        with pytest.raises(WorkerTimeout) as caught:
+            envs.step([10, 11])
+        assert ("_hang" in caught.value.stack) == bool(signals)
+        assert_rows(envs.recv(timeout=10.0).obs, 1, [0, 1])
 
 
 @on_every_hang

@@ -50,6 +50,17 @@ def test_death_of_an_idle_worker_is_noticed_by_the_next_step(context: str) -> No
         walk(envs, 1, 2)
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="there are no real-time signals here")
+@pytest.mark.parametrize(("past", "name"), [(0, "SIGRTMIN"), (3, "SIGRTMIN+3")])
+def test_a_death_by_a_real_time_signal_names_it(past: int, name: str) -> None:
+    with faulty("process") as envs:
+        envs.reset(seed=40)
+        os.kill(envs.call("worker_pid")[0], signal.SIGRTMIN + past)
+        error = fails(envs, 1, WorkerDied)
+        assert (error.signal, error.exitcode) == (name, -signal.SIGRTMIN - past)
+        assert f"died by {name}" in str(error)
+
+
 def test_a_reset_starts_an_idle_dead_worker_with_the_seeds_it_was_given() -> None:
     with faulty("process") as envs:
         first, _ = envs.reset(seed=40)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
+from vecenv._util.signals import WRITE_STACK, signal_name
 from vecenv.errors import UnsupportedError
 from vecenv.recording._stage import STAGE
 
@@ -22,12 +23,6 @@ _LOOK_EVERY = 0.005
 _GRACE = 0.5
 """Seconds that a hanging copy has to write its stack."""
 _LONGEST_STACK = 64_000
-_WRITE_STACK = getattr(signal, "SIGRTMAX", signal.SIGUSR2)
-"""Makes a copy write its stack: faulthandler does that in its signal handler, also while the env holds the GIL.
-
-faulthandler's timer cannot be used: if this process has set one, as pytest's `faulthandler_timeout` does, then setting
-it in the copy waits for a thread that the copy does not have.
-"""
 
 
 @dataclass(frozen=True)
@@ -47,12 +42,7 @@ class Ending:
     @property
     def signal(self) -> str | None:
         """Name of the signal that killed the copy, None if none did."""
-        if self.exitcode is None or self.exitcode >= 0:
-            return None
-        try:
-            return signal.Signals(-self.exitcode).name
-        except ValueError:
-            return f"signal {-self.exitcode}"
+        return None if self.exitcode is None or self.exitcode >= 0 else signal_name(-self.exitcode)
 
 
 def run_forked(action: Callable[[], Any], seconds: float) -> Ending:
@@ -86,7 +76,9 @@ def _run_in_copy(action: Callable[[], Any], answer: int, stack: int) -> NoReturn
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent kills this process
         faulthandler.enable(stack, all_threads=False)
-        faulthandler.register(_WRITE_STACK, stack, all_threads=False)
+        # Not faulthandler's timer: if this process has set one, as pytest's `faulthandler_timeout` does, then setting
+        # it in the copy waits for a thread that the copy does not have.
+        faulthandler.register(WRITE_STACK, stack, all_threads=False)
         with contextlib.suppress(BaseException):
             action()
         os.write(answer, _RETURNED)
@@ -107,7 +99,7 @@ def _wait(child: int, seconds: float) -> int | None:
                 if late:
                     return None
                 deadline, late = time.monotonic() + _GRACE, True
-                os.kill(child, _WRITE_STACK)
+                os.kill(child, WRITE_STACK)
             time.sleep(_LOOK_EVERY)
     finally:
         if child:

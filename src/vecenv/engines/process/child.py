@@ -24,6 +24,7 @@ from vecenv._batch.batch import Mail
 from vecenv._batch.faults import Fault, OnError
 from vecenv._batch.layout import Layout
 from vecenv._batch.memory import SharedMemory
+from vecenv._util.signals import WRITE_STACK
 from vecenv.engines.facts import EnvFacts
 from vecenv.engines.process.channel import Channel
 from vecenv.engines.process.ledger import WorkerLedger
@@ -90,8 +91,8 @@ def main(sock: socket.socket, assignment: Assignment) -> None:
     channel = Channel(sock, blocking=True)
     (trace,) = channel.receive_descriptors(1)
     faulthandler.enable(file=trace, all_threads=True)
-    if hasattr(faulthandler, "register"):
-        faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False, chain=False)
+    if WRITE_STACK:
+        faulthandler.register(WRITE_STACK, file=trace, all_threads=False, chain=False)
     try:
         envs = _build(channel, assignment)
         if envs is not None:
@@ -137,7 +138,8 @@ def _fork_server_lifeline() -> tuple[int, ...]:
 
 def _exit_with_parent(parent: Any) -> None:
     """Exit as soon as the parent is gone. The kernel's signal alone is not enough under a fork server."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # which is for the thread that runs the envs
+    if WRITE_STACK:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {WRITE_STACK})  # which is for the thread that runs the envs
     parent.join()
     os._exit(1)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from vecenv._batch.faults import Fault
 from vecenv._batch.memory import out_of_memory_kills
+from vecenv._util.signals import WRITE_STACK, handles, signal_name
 from vecenv.engines.process.channel import Channel, wait
 from vecenv.engines.process.child import Assignment, main
 from vecenv.engines.process.launch import start
@@ -125,9 +126,11 @@ class Worker:
         """The Python stack of the worker: what a crash left, or a fresh dump of a living one."""
         trace = self._open[0]
         before = os.fstat(trace).st_size
-        if self.process.is_alive() and hasattr(signal, "SIGUSR1"):
+        if self.process.is_alive():
+            if not WRITE_STACK or not handles(self.process.pid, WRITE_STACK):
+                return ""  # it is not that far yet, or its env took the handler away: the signal would kill it
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.process.pid, signal.SIGUSR1)
+                os.kill(self.process.pid, WRITE_STACK)
             deadline = time.monotonic() + _STACK_SECONDS
             size = before
             while time.monotonic() < deadline and (size == before or size != os.fstat(trace).st_size):
@@ -144,7 +147,7 @@ class Worker:
         self.process.join(1.0)
         elapsed = time.monotonic() - self._asked_at
         code = self.process.exitcode
-        name = signal.Signals(-code).name if code is not None and code < 0 else None
+        name = signal_name(-code) if code is not None and code < 0 else None
         stack = self.stack()
         how = f"by {name}" if name else f"with exit code {code}"
         error = WorkerDied(
