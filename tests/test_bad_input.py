@@ -24,6 +24,7 @@ from gymnasium import spaces
 
 import vecenv
 from tests.twins import ENGINES, SPACES, SampleEnv, assert_same, make, mostly_on_sync, on_every_engine
+from vecenv._front.call_order import CallOrder
 from vecenv.engines import registry
 from vecenv.errors import (
     CallOrderError,
@@ -863,6 +864,29 @@ def test_calls_from_another_thread_at_the_same_time_are_refused(engine):
         assert_same(results[0], twin.step([0, 1, 2, 0]))
         assert_same(envs.step([1] * 4), twin.step([1] * 4))
     twin.close()
+
+
+@pytest.mark.parametrize(("module", "name"), [(os, "getpid"), (threading, "get_ident")])
+def test_one_of_two_threads_gets_in_wherever_python_switches_between_them(monkeypatch, module, name):
+    order, original, refusals = CallOrder(4, lambda: np.arange(0)), getattr(module, name), []
+
+    def enter_in_another_thread():
+        try:
+            order.enter("step")
+        except CallOrderError as error:
+            refusals.append(error)
+
+    def switch() -> int:
+        monkeypatch.setattr(module, name, original)
+        other = threading.Thread(target=enter_in_another_thread)
+        other.start()
+        other.join(30)
+        return original()
+
+    monkeypatch.setattr(module, name, switch)
+    enter_in_another_thread()
+    assert order.inside is not None
+    assert len(refusals) == 1
 
 
 def in_a_fork(function: Callable[[], str]) -> str:

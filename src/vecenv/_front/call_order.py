@@ -70,9 +70,12 @@ class CallOrder:
 
     def enter(self, call: str) -> None:
         """Begin a public call. It ends with `inside = None`, see there."""
-        if not self.closed and self.inside is None and (self.survives_fork or self._pid == os.getpid()):
-            self.inside = threading.get_ident()
-            return
+        if not self.closed and (self.survives_fork or self._pid == os.getpid()):
+            thread = threading.get_ident()
+            # No call between these lines: there Python may run another thread, which would enter too.
+            if self.inside is None:
+                self.inside = thread
+                return
         self.check_open(call)
         if self._pid != os.getpid() and not self.survives_fork:
             raise CallOrderError(
