@@ -1,7 +1,9 @@
 """Videos: what is in the files."""
 
+import os
 import re
 import subprocess
+import warnings
 
 import gymnasium
 import numpy as np
@@ -279,3 +281,31 @@ def test_a_window_needs_frames_and_pygame(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pygame", None)
     with pytest.raises(MissingExtra, match=r"vecenv\[render\]"):
         HumanRendering(painters())
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_forked_child_neither_writes_to_a_video_nor_keeps_it_open(monkeypatch, tmp_path, closes):
+    monkeypatch.setattr("vecenv.wrappers._video._PATIENCE", 20.0)
+    video = VideoFile(tmp_path / "a.mp4", 20)
+    video.write(plain(RED, 16, 16))
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: fork in a process with threads
+        child = os.fork()
+    if child == 0:
+        try:
+            os.close(writer)
+            if closes:
+                video.close()
+            os.read(reader, 1)
+        finally:
+            os._exit(0)
+    try:
+        video.write(plain(BLUE, 16, 16))
+        video.close()
+    finally:
+        os.close(writer)
+        os.close(reader)
+        os.waitpid(child, 0)
+    frames, _ = frames_of(video.path)
+    assert [is_colour(frame, colour) for frame, colour in zip(frames, (RED, BLUE), strict=True)] == [True, True]

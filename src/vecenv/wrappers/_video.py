@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -110,13 +112,21 @@ class _Encoder:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._complaints,
+            bufsize=0,  # or a forked child would write what is buffered once more
             start_new_session=sys.platform != "win32",  # Ctrl-C must not stop the encoder: the end of its input does
         )
         assert self._process.stdin is not None
         self._input = self._process.stdin
+        _encoders.add(self)
 
     def write(self, frame: np.ndarray) -> None:
-        self._input.write(frame.data)
+        left = frame.reshape(-1).data
+        while left:
+            left = left[self._input.write(left) :]
+
+    def let_go(self) -> None:
+        """In a forked child: close its copy of the pipe, or the input would not end when the parent closes it."""
+        self._input.close()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # the encoder has ended; its return code is checked below
@@ -133,6 +143,18 @@ class _Encoder:
                 self._complaints.seek(0)
                 reason = self._complaints.read().decode(errors="replace").strip()
                 raise OSError(f"the video {self._path} could not be written: {reason}")
+
+
+_encoders: weakref.WeakSet[_Encoder] = weakref.WeakSet()
+
+
+def _let_go_of_all() -> None:
+    for encoder in list(_encoders):
+        encoder.let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_of_all)
 
 
 def check_draws(env: gymnasium.vector.VectorEnv, who: str) -> None:
