@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import vecenv
+from tests.faults.faulty import close_at_any_moment
 from tests.sampling import product
 from vecenv import errors
 
@@ -23,6 +24,11 @@ def envs():
     with vecenv.make(PONG, 3, preprocessing=True) as envs:
         envs.reset(seed=0)
         yield envs
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_games_that_another_thread_steps_can_be_closed_at_any_moment(workers):
+    close_at_any_moment(lambda: vecenv.make(PONG, 3, preprocessing=True, workers=workers))
 
 
 @pytest.mark.parametrize("wrong", [[0, 6, 0], [0, -1, 0], [0, 0], [0.5, 0, 0]])

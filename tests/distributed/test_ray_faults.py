@@ -16,18 +16,21 @@ import pytest
 
 from tests.faults.faulty import (
     COUNT,
+    LONG,
+    InAnotherThread,
     actions,
     assert_rows,
     fails,
     faulty,
     first_failure,
     mask,
+    until,
     walk,
     within,
 )
 from tests.faults.test_restart import Run
 from tests.sampling import slow
-from vecenv.errors import EnvError, NotResetError, RestartLimit, SpaceError, WorkerDied, WorkerTimeout
+from vecenv.errors import ClosedError, EnvError, NotResetError, RestartLimit, SpaceError, WorkerDied, WorkerTimeout
 
 pytestmark = pytest.mark.usefixtures("cluster", "no_pauses")
 SOON = 40.0
@@ -213,3 +216,15 @@ def test_whoever_is_ready_first_comes_first() -> None:
         assert envs.recv().env_ids.tolist() == [2, 3]
         envs.send(actions(2)[2:], [2, 3])
         assert sorted([*envs.recv().env_ids, *envs.recv().env_ids]) == list(range(COUNT))
+
+
+def test_a_thread_that_waits_for_actors_is_woken_by_close() -> None:
+    with faulty("ray", "hang") as envs:
+        envs.reset(seed=40)
+        stepping = InAnotherThread(lambda: envs.step(actions(1)))
+        assert until(lambda: stepping.is_in("wait"), LONG)
+        with within(1.0), pytest.warns(RuntimeWarning, match="did not close within"):
+            envs.close(timeout=0.3)
+        stepping.end()
+        assert isinstance(stepping.error, ClosedError), stepping.error
+        assert envs.closed

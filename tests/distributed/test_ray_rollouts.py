@@ -13,9 +13,10 @@ import pytest
 from gymnasium import spaces
 
 import vecenv
+from tests.faults.faulty import LONG, InAnotherThread, until, within
 from vecenv._batch.faults import restart_seed
 from vecenv.distributed import Fragment, Rollouts, rollout
-from vecenv.errors import ConfigError, ConfigTypeError, EnvError, WorkerDied, WorkerTimeout
+from vecenv.errors import ClosedError, ConfigError, ConfigTypeError, EnvError, WorkerDied, WorkerTimeout
 from vecenv.testing import FaultEnv
 
 pytestmark = pytest.mark.usefixtures("cluster", "no_pauses")
@@ -219,3 +220,16 @@ def test_fast_actors_deliver_more_fragments() -> None:
         workers = [fragment.worker for fragment in rollouts.collect(3, fragments=8)]
     assert len(workers) == 8
     assert workers.count(1) > workers.count(0) > 0
+
+
+def test_a_thread_that_waits_for_a_fragment_is_woken_by_close() -> None:
+    rollouts = Rollouts(FaultEnv.many(2, kind="hang"), 2, lambda obs: np.zeros(len(obs), np.int64), workers=2)
+    collecting = InAnotherThread(lambda: list(rollouts.collect(3)))
+    assert until(lambda: collecting.is_in("wait"), LONG)
+    with within(1.0), pytest.warns(RuntimeWarning, match="did not close within"):
+        rollouts.close(timeout=0.3)
+    collecting.end()
+    assert isinstance(collecting.error, ClosedError), collecting.error
+    rollouts.close()
+    with pytest.raises(ClosedError):
+        rollouts.collect(3)

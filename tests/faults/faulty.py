@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +15,14 @@ import pytest
 
 import vecenv
 from tests.sampling import slow
-from vecenv.errors import EnvError
+from vecenv.errors import ClosedError, EnvError
 from vecenv.testing import FaultEnv
 
 ENGINES = ("sync", "thread", "process")
 START_METHODS = ("fork", "forkserver", "spawn")
 COUNT = 4
+LONG = 60.0
+"""Seconds that nothing takes, unless it hangs."""
 FAULT = ("where", "at", "env", "length", "seconds", "talks", "fuse")
 on_every_engine = pytest.mark.parametrize("engine", ENGINES)
 with_every_start_method = pytest.mark.parametrize("context", ["fork", "forkserver", *slow("spawn")])
@@ -111,3 +116,53 @@ def until(condition: Any, seconds: float = 2.0) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+class InAnotherThread:
+    """A call in a thread of its own, and what came of it."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._call = call
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.result = self._call()
+        except BaseException as error:
+            self.error = error
+
+    def end(self) -> None:
+        self.thread.join(LONG)
+        assert not self.thread.is_alive(), "it hangs"
+
+    def is_in(self, function: str) -> bool:
+        """Whether the thread is in a function of this name."""
+        frame = sys._current_frames().get(self.thread.ident or 0)
+        while frame is not None and frame.f_code.co_name != function:
+            frame = frame.f_back
+        return frame is not None
+
+
+def close_at_any_moment(make: Callable[[], Any], lives: int = 3) -> None:
+    """Close envs that another thread steps without pause; that thread gets a ClosedError."""
+    for moment in range(lives):
+        envs = make()
+        envs.reset(seed=0)
+        steps: list[int] = []
+        stepping = InAnotherThread(partial(_step_for_ever, envs, steps))
+        assert until(lambda steps=steps, moment=moment: len(steps) >= 3 + moment, LONG)
+        with within(1.0):
+            envs.close()
+        stepping.end()
+        assert isinstance(stepping.error, ClosedError), stepping.error
+        assert envs.closed
+
+
+def _step_for_ever(envs: Any, steps: list[int]) -> None:
+    given = envs.action_space.sample()
+    while True:
+        envs.step(given)
+        steps.append(len(steps))

@@ -54,6 +54,15 @@ def test_close_after_an_error_is_quick(engine: str) -> None:
             envs.close()
 
 
+@pytest.mark.parametrize("engine", ["sync", "thread"])
+def test_everything_is_closed_although_warnings_are_errors(engine: str) -> None:
+    with faulty(engine, "raise", where="close") as envs, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="env 1 raised in close"):
+            envs.close()
+        assert envs.closed
+
+
 HOMES = [("sync", {}), ("thread", {}), *(("process", {"context": context}) for context in START_METHODS)]
 HANGS = ("hang", "hang-with-gil", "hang-ignoring-sigterm")
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import vecenv
+from tests.faults.faulty import close_at_any_moment
 from tests.mujoco.own_tasks import Arm, Explosive, Law
 from tests.sampling import slow
 from vecenv.engines.native.mujoco import MujocoEngine
@@ -29,6 +30,12 @@ def test_laws(threads: int) -> None:
         return MujocoEngine(kernel, len(factories), kwargs={"index": np.arange(len(factories))}, threads=threads)
 
     check_engine(factory, infos=False, failures=False)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_envs_that_another_thread_steps_can_be_closed_at_any_moment(workers: int) -> None:
+    close_at_any_moment(lambda: vecenv.make(Arm, 200, engine="mujoco", workers=workers))
 
 
 @pytest.mark.timeout(180)

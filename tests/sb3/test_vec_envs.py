@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import gymnasium
 import numpy as np
@@ -13,8 +14,10 @@ import stable_baselines3.common.vec_env as theirs
 from stable_baselines3.common.monitor import Monitor as TheirMonitor
 
 import vecenv.sb3 as ours
+from tests.faults.faulty import until
 from tests.sb3.sb3_envs import ACTIONS, OBSERVATIONS, Anything, Masked, SameArray, same
-from vecenv.errors import EnvError, InvalidAction, NotResetError, SpaceError
+from vecenv.errors import ClosedError, EnvError, InvalidAction, NotResetError, SpaceError
+from vecenv.testing import FaultEnv
 
 OURS = {"Dummy": ours.DummyVecEnv, "Subproc": functools.partial(ours.SubprocVecEnv, workers=1)}
 """One worker, because starting them is what takes time here."""
@@ -310,6 +313,28 @@ def test_subproc_survives_a_worker_that_dies():
         venv.step(np.zeros(2, np.int64))
     venv.reset()
     venv.close()
+    assert venv.closed
+
+
+def test_a_thread_in_step_wait_is_woken_by_close():
+    venv = ours.SubprocVecEnv(FaultEnv.many(2, kind="hang", seconds=0.5), workers=2)
+    venv.reset()
+    venv.step_async(np.zeros(2, np.int64))
+    errors = []
+
+    def wait():
+        try:
+            venv.step_wait()
+        except ClosedError as error:
+            errors.append(str(error))
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    assert until(lambda: not venv.waiting, 30.0)
+    venv.close()
+    waiting.join(30.0)
+    assert len(errors) == 1
+    assert "close() meanwhile" in errors[0] or "after a call to `close()`" in errors[0]
     assert venv.closed
 
 

@@ -1466,16 +1466,52 @@ COMMAND_LINE = (
 
 CLOSING = (
     SeededFault(
+        breaks="A thread that waits for rows of the thread engine is woken by close().",
+        mechanism="closing",
+        file="engines/python/thread.py",
+        old="        self._results.put((-1, None))\n",
+        new="        pass\n",
+        near=("faults/test_closing_meanwhile.py",),
+    ),
+    SeededFault(
+        breaks="A thread that waits for workers is woken by close().",
+        mechanism="closing",
+        file="engines/process/waiter.py",
+        old="                self._pool.check_open()\n",
+        new="",
+        near=("faults/test_closing_meanwhile.py",),
+    ),
+    SeededFault(
+        breaks="close() waits until no other thread is inside.",
+        mechanism="closing",
+        file="_front/vector_env.py",
+        old="waited = self._call_order.wait_for_others(timeout)",
+        new="waited = 0.0",
+        near=("faults/test_closing_meanwhile.py",),
+    ),
+    SeededFault(
+        breaks="A close() that Ctrl-C cut short is finished by the next one.",
+        mechanism="closing",
+        file="engines/process/engine.py",
+        old="""\
+            complaints = _close_all(self._backend, self._workers, self._blocks, timeout)
+""",
+        new="""\
+            self._close.cancel()
+            complaints = _close_all(self._backend, self._workers, self._blocks, timeout)
+""",
+        near=("faults/test_closing_meanwhile.py",),
+    ),
+    SeededFault(
         breaks="A forked child that closes its copy of the envs leaves the workers to its parent.",
         mechanism="closing",
         file="_front/vector_env.py",
         old="""\
-        if self._call_order.is_mine():
-            self.close_extras(timeout=timeout, **kwargs)
+        if not self._call_order.is_mine():
+            self.closed = True
+            return
 """,
-        new="""\
-        self.close_extras(timeout=timeout, **kwargs)
-""",
+        new="",
         near=("faults/test_closing.py",),
     ),
     SeededFault(
@@ -1483,10 +1519,10 @@ CLOSING = (
         mechanism="closing",
         file="engines/python/calls.py",
         old="""\
-                complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
+                self._complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
 """,
         new="""\
-                complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
+                self._complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
                 break
 """,
         near=("faults/test_closing.py", "laws/test_laws.py"),
@@ -1520,9 +1556,11 @@ CLOSING = (
         finally:
             if alone:
                 self._closing.release()
+            self._ended.put(worker)
 """,
         new="""\
         self._complaints += runner.close()
+        self._ended.put(worker)
 """,
         near=("faults/test_closing.py",),
     ),

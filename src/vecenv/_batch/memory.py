@@ -84,9 +84,9 @@ class SharedMemory:
 
     def close_descriptor(self) -> None:
         """Give the file descriptor back. The mapping stays as long as the arrays cut from it."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        descriptor, self.descriptor = self.descriptor, -1  # first: after an interrupt it is not closed again
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def free_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -23,6 +24,8 @@ from vecenv.errors import (
 _READY, _SEEN, _FAILED = 1, 2, 4
 """Bits of the state of a row: it may be stepped; it has an observation; it failed and was not reset since."""
 _DELIVERED, _NOT_READY = _READY | _SEEN, 0xFF - _READY
+_LOOK_SECONDS = 0.001
+"""How often `close` looks whether another thread is still inside. To be told of it would make every call slower."""
 
 
 class CallOrder:
@@ -51,6 +54,7 @@ class CallOrder:
         self.broken = False
         """An error left results undelivered: the next full reset may discard them."""
         self.closed = False
+        """`close` was called: no call begins any more. Whether everything is closed the vector env itself says."""
         self._all_ready = False
         """Whether all rows are ready: every step asks for that too."""
         self._unmarked = False
@@ -70,12 +74,14 @@ class CallOrder:
 
     def enter(self, call: str) -> None:
         """Begin a public call. It ends with `inside = None`, see there."""
-        if not self.closed and (self.survives_fork or self._pid == os.getpid()):
+        if self.survives_fork or self._pid == os.getpid():
             thread = threading.get_ident()
             # No call between these lines: there Python may run another thread, which would enter too.
             if self.inside is None:
                 self.inside = thread
-                return
+                if not self.closed:  # only now: `close` sets it, and then looks whether anybody is inside
+                    return
+                self.inside = None
         self.check_open(call)
         if self._pid != os.getpid() and not self.survives_fork:
             raise CallOrderError(
@@ -90,6 +96,17 @@ class CallOrder:
         """Raise ClosedError after `close`."""
         if self.closed:
             raise ClosedError(f"Trying to operate on a vector env, after a call to `close()`: {call}().")
+
+    def wait_for_others(self, seconds: float) -> float | None:
+        """Wait until no other thread is inside. Returns how long that took, None if `seconds` were not enough."""
+        started, me = time.monotonic(), threading.get_ident()
+        if self.inside in (None, me):
+            return 0.0
+        while self.inside not in (None, me):
+            if time.monotonic() - started >= seconds:
+                return None
+            time.sleep(_LOOK_SECONDS)
+        return time.monotonic() - started
 
     def is_mine(self) -> bool:
         """Whether this process made the vector env."""

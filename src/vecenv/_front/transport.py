@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from vecenv._util.checks import patience, seconds
 from vecenv._util.warn import warn_user
 from vecenv.engines import Engine, SupportsExchange, SupportsGone, SupportsKill, SupportsStates, SupportsWarnings
 from vecenv.engines.decorator import Decorator, undecorated
-from vecenv.errors import EnvError, VecenvError, WorkerTimeout
+from vecenv.errors import ClosedError, EnvError, VecenvError, WorkerTimeout
 
 T = TypeVar("T")
 _RESET = int(Op.RESET)
@@ -59,6 +60,8 @@ class Transport(gymnasium.vector.VectorEnv):
         self._batch = engine.batch
         self._call_order = CallOrder(self.num_envs, engine.pending, lenient=self._lenient)
         self._call_order.survives_fork = isinstance(self.engine, SupportsStates)
+        self._closing = threading.RLock()
+        """Held by the thread that closes. Reentrant: a signal handler may close while its own thread does."""
         self._warnings = engine.warnings if isinstance(engine, SupportsWarnings) else []
         self._may_roll = rolls(autoreset)
         self._results = Results(self._batch, may_roll=self._may_roll, copy=copy)
@@ -283,7 +286,16 @@ class Transport(gymnasium.vector.VectorEnv):
         self._timed_out_after = None
 
     def _resync(self, error: BaseException) -> None:
-        """Find out which envs are gone, and after an error such as Ctrl-C how far the exchange had come."""
+        """Find out which envs are gone, and after an error such as Ctrl-C how far the exchange had come.
+
+        Raises:
+            ClosedError: whatever went wrong, it did because of `close`.
+        """
+        if self._call_order.closed and isinstance(error, Exception):
+            raise ClosedError(
+                "this call ended without a result: another thread, or a signal handler, called close() meanwhile; "
+                "make a new vector env to go on"
+            ) from (None if isinstance(error, ClosedError) else error)
         if not isinstance(error, VecenvError):
             self._call_order.resync(self._undelivered)
         self._undelivered = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +27,7 @@ from vecenv.engines import (
     SupportsRecording,
     SupportsRollout,
     SupportsStates,
+    SupportsWake,
     registry,
 )
 from vecenv.engines.decorator import decorations
@@ -167,15 +169,43 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         self._run("set_attr", lambda: self._reachable("set_attr").set_attr(name, list(values), self.timeout))
 
     def close(self, timeout: float = 5.0, **kwargs: Any) -> None:
-        """End everything within about `timeout` seconds. May be called twice, during a step, after a failure."""
+        """End everything within about `timeout` seconds. May be called at any time, from any thread, and again.
+
+        A call in which another thread waits, or that a signal handler interrupted, ends with ClosedError. `closed` is
+        True once everything is closed: after Ctrl-C, another `close()` does the rest. If two threads close, both
+        return when everything is closed.
+        """
         if self.closed:
             return
-        self.closed = self._call_order.closed = True
-        if self._call_order.is_mine():
-            self.close_extras(timeout=timeout, **kwargs)
+        self._call_order.closed = True
+        if not self._call_order.is_mine():
+            self.closed = True
+            return
+        if isinstance(self.engine, SupportsWake):
+            self.engine.wake()
+        with self._closing:
+            if not self.closed:
+                self._close_alone(timeout, kwargs)
+
+    def _close_alone(self, timeout: float, kwargs: dict[str, Any]) -> None:
+        waited = self._call_order.wait_for_others(timeout)
+        left = 0.0 if waited is None else max(0.0, round(timeout - waited, 3))
+        try:
+            self.close_extras(timeout=left, **kwargs)
+        except Warning:  # which Python raises as errors if it is told to; everything is closed by then
+            self.closed = waited is not None
+            raise
+        self.closed = waited is not None
+        if waited is None:
+            warnings.warn(
+                f"another thread was still in a call of this vector env {timeout} s after close(); what it uses is "
+                "closed by the next close()",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def close_extras(self, timeout: float = 5.0, **kwargs: Any) -> None:
-        """Close the engine; called once, by `close`."""
+        """Close the engine; called by `close`, and once more after an interrupt."""
         self._decorated.close(timeout)
 
     @property

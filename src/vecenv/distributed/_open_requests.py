@@ -54,7 +54,7 @@ class OpenRequests:
 
     def forget(self) -> None:
         """Stop waiting for all fragments."""
-        self._requests.clear()
+        self._requests = {}  # another thread may be waiting, and has the old ones
 
     def _arrivals(self, total: int) -> Iterator[Fragment]:
         to_request = total - len(self._requests)
@@ -71,18 +71,19 @@ class OpenRequests:
     def _next(self) -> tuple[FragmentRequest, Collected]:
         """Wait for a fragment."""
         while True:
-            ready, _ = self._pool.ray.wait(list(self._requests), num_returns=1, timeout=self._timeout)
+            requests = self._requests
+            ready = self._pool.wait(list(requests), self._timeout)
             if not ready:
                 self._late()
                 continue
-            request = self._requests[ready[0]]
+            request = requests[ready[0]]
             try:
                 collected = self._pool.result(request.actor, ready[0], "step")
             except WorkerDied as error:
-                del self._requests[ready[0]]
+                del requests[ready[0]]
                 self._handle_death(request, error)
                 continue
-            del self._requests[ready[0]]
+            del requests[ready[0]]
             if isinstance(collected, Fault):
                 raise self._error_of(request, collected)
             self._complete(request, collected)

@@ -117,7 +117,6 @@ class Rollouts:
         builds = [cloudpickle.dumps(builder(start, stop)) for start, stop in bounds]
         self._weights: Any = None
         self._updates = 0
-        self._closed = False
         self._pool = ActorPool(
             FragmentActor,
             bounds,
@@ -160,8 +159,9 @@ class Rollouts:
         Raises:
             EnvError: while iterating; see `on_error`.
             WorkerTimeout: while iterating.
+            ClosedError: after `close`, also while iterating.
         """
-        if self._closed:
+        if self._pool.closing:
             raise ClosedError("collect() after close()")
         steps, count = positive_int("steps", steps), len(self._pool.actors)
         total = count if fragments is None else positive_int("fragments", fragments)
@@ -185,8 +185,11 @@ class Rollouts:
         return summary_of(self._pool.actors)
 
     def close(self, timeout: float = 5.0) -> None:
-        """End all actors. May be called twice. Fragments stay valid."""
-        self._closed = True
+        """End all actors. May be called again, and while another thread waits for a fragment, which gets a ClosedError.
+
+        Fragments stay valid.
+        """
+        self._pool.closing = True
         self._requests.forget()
         self._pool.close(timeout)
 

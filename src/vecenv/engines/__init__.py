@@ -67,6 +67,7 @@ __all__ = [
     "SupportsStarts",
     "SupportsStates",
     "SupportsSummary",
+    "SupportsWake",
     "SupportsWarnings",
     "Sync",
     "Thread",
@@ -131,7 +132,11 @@ class Engine(Protocol):
         ...
 
     def close(self, timeout: float = 5.0) -> None:
-        """Close the envs and free everything. Idempotent, bounded by `timeout`, never raises."""
+        """Close the envs and free everything. Idempotent, bounded by `timeout`, never raises.
+
+        After Ctrl-C, another `close` does the rest. No other thread is inside the engine, unless it did not leave in
+        time: then nothing is freed that it may be using.
+        """
         ...
 
 
@@ -304,4 +309,13 @@ class SupportsSummary(Protocol):
 
     def summary(self) -> str:
         """Where the rows run, for `VectorEnv.engine_reason`."""
+        ...
+
+
+@runtime_checkable
+class SupportsWake(Protocol):
+    """An engine whose `recv` and calls wait for others, in such a way that another thread can end the waiting."""
+
+    def wake(self) -> None:
+        """Let whoever waits, now or later, raise ClosedError. Only `close` comes after it."""
         ...

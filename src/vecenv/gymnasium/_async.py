@@ -20,6 +20,8 @@ from vecenv.engines.process.engine import ProcessEngine
 from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError, WorkerTimeout
 from vecenv.gymnasium._face import GymnasiumFace, named
 
+_CLOSE_SECONDS = 5.0
+
 
 class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ignore[reportIncompatibleMethodOverride]  # np_random
     """Envs in worker processes, several per worker, with observations in shared memory.
@@ -175,15 +177,15 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False, **kwargs: Any) -> None:
         """End the workers; at once if `terminate`, else within `timeout` seconds (default 5)."""
+        self.engine.close(0.0 if terminate else _CLOSE_SECONDS if timeout is None else timeout)
         if self._state is not AsyncState.DEFAULT:
             gymnasium.logger.warn(
                 f"Calling `close` while waiting for a pending call to `{self._state.value}` to complete."
             )
-        self.engine.close(0.0 if terminate else 5.0 if timeout is None else timeout)
 
     def close(self, timeout: float | None = None, terminate: bool = False, **kwargs: Any) -> None:
         """Close the envs and end the workers. May be called twice, during a step, or after a failure."""
-        super().close(timeout=timeout, terminate=terminate, **kwargs)  # type: ignore[arg-type]  # None is Gymnasium's default
+        super().close(timeout=_CLOSE_SECONDS if timeout is None else timeout, terminate=terminate, **kwargs)
 
     def _send_reset(self, seed: Any, options: Any) -> None:
         self._check_no_call("reset_async")

@@ -38,7 +38,7 @@ class FrontVecEnv(VecEnv):
 
     Attributes:
         waiting: whether a step is running.
-        closed: whether `close` was called.
+        closed: whether everything is closed.
 
     Raises:
         ConfigError: Stable-Baselines3 cannot use such envs; the message says how to make them.
@@ -146,9 +146,9 @@ class FrontVecEnv(VecEnv):
 
     def close(self) -> None:
         if not self.closed:
-            self.closed = True
-            self.waiting = False
             self._envs.close()
+            self.waiting = False
+            self.closed = True
 
     # --- single envs -------------------------------------------------------------------------------------------------
 

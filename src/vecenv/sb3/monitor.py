@@ -116,9 +116,11 @@ class Monitor(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def close(self) -> None:
         """Close the env and the file."""
-        super().close()
-        if self.results_writer is not None:
-            self.results_writer.close()
+        try:
+            super().close()
+        finally:
+            if self.results_writer is not None:
+                self.results_writer.close()
 
     def get_total_steps(self) -> int:
         """Steps of all episodes."""

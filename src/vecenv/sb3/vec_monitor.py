@@ -85,7 +85,9 @@ class VecMonitor(VecEnvWrapper):
         return obs, rewards, dones, infos
 
     def close(self) -> None:
-        """Close the file and the envs."""
-        if self.results_writer:
-            self.results_writer.close()
-        self.venv.close()
+        """Close the envs and the file."""
+        try:
+            self.venv.close()
+        finally:  # after the envs: another thread may be writing the results of a step
+            if self.results_writer:
+                self.results_writer.close()

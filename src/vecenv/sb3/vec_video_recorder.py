@@ -110,12 +110,13 @@ class VecVideoRecorder(VecEnvWrapper):
         return obs, rewards, dones, infos
 
     def close(self) -> None:
-        """Complete the video that is being written and close the envs."""
+        """Close the envs and complete the video that is being written."""
         try:
+            super().close()
+        finally:  # after the envs: another thread may be writing a frame
             if self.recording:
                 self._end_video()
-        finally:
-            super().close()
+            self._file.close()  # an interrupt may have kept `_end_video` from it
 
     def _start_if_triggered(self, episode_began: bool) -> None:
         if self.record_video_trigger is not None and self.record_video_trigger(self.step_id):

@@ -46,11 +46,13 @@ class HumanRendering(Wrapper):
         """Nothing to do: the window shows the latest step."""
 
     def close(self, **kwargs: Any) -> None:
-        """Close the window and the envs."""
-        if self._window is not None:
-            self._window = None
-            self._pygame.display.quit()
-        super().close(**kwargs)
+        """Close the envs and the window."""
+        try:
+            super().close(**kwargs)
+        finally:
+            if self._window is not None:
+                self._pygame.display.quit()
+                self._window = None
 
     def _apply(self, exchange: Exchange) -> None:
         super()._apply(exchange)

@@ -83,11 +83,11 @@ class RecordVideo(Wrapper):
             video.close()
 
     def close(self, **kwargs: Any) -> None:
-        """Finish the video and close the envs."""
+        """Close the envs and finish the video."""
         try:
-            self.stop_recording()
-        finally:
             super().close(**kwargs)
+        finally:  # after the envs: another thread may be writing a frame
+            self.stop_recording()
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
         return self._recorded(super()._exchange_reset, seed, options)

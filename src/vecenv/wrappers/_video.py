@@ -74,11 +74,18 @@ class VideoFile:
         self.frames += 1
 
     def close(self) -> None:
-        """Finish the file, so that players can read it. May be called twice; without frames there is no file."""
+        """Finish the file, so that players can read it. Without frames there is none.
+
+        May be called again; after Ctrl-C it does the rest.
+        """
         self._closed = True
-        encoder, self._encoder = self._encoder, None
-        if encoder is not None:
-            encoder.close()
+        if self._encoder is not None:
+            try:
+                self._encoder.close()
+            except Exception:
+                self._encoder = None
+                raise
+            self._encoder = None
 
     def __enter__(self) -> VideoFile:
         return self
@@ -87,7 +94,7 @@ class VideoFile:
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if getattr(self, "_encoder", None) is not None:  # also if an interrupt cut `close` short
             self.close()
 
     def _check(self, frame: Any) -> None:
@@ -129,11 +136,13 @@ class _Encoder:
         self._input.close()
 
     def close(self) -> None:
+        if self._complaints.closed:
+            return
         with contextlib.suppress(OSError):  # the encoder has ended; its return code is checked below
             self._input.close()
         try:
             code = self._process.wait(_PATIENCE)
-        except BaseException:
+        except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
             self._complaints.close()

@@ -72,9 +72,11 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         return exchange.obs, exchange.reward, exchange.terminated, exchange.truncated, exchange.as_gymnasium()
 
     def close(self, **kwargs: Any) -> None:
-        """Close the transform and the env inside."""
-        self.transform.close()
-        self.env.close(**kwargs)
+        """Close the env inside and the transform."""
+        try:
+            self.env.close(**kwargs)
+        finally:  # after the env: another thread may be in a step
+            self.transform.close()
 
     def __enter__(self) -> Wrapper:
         return self

@@ -123,7 +123,8 @@ class AleEngine:
         return self._pending.rows()
 
     def close(self, timeout: float = 5.0) -> None:
-        self._close()
+        self._games.close()
+        self._close.detach()
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
         """Native games have no Python objects; what is known of them can be asked."""

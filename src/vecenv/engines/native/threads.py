@@ -61,11 +61,15 @@ class NativeThreads:
             raise interrupt
 
     def close(self) -> None:
-        """End the threads. May be called twice."""
-        if self._pid == os.getpid():
-            for helper in self._helpers:
+        """End the threads. May be called twice; one that is at work, for a caller in another thread, is left to it."""
+        if self._pid != os.getpid():
+            self._helpers = []
+        for helper in self._helpers:
+            if not helper.busy:
                 helper.end()
-        self._helpers, self._pid = [], 0
+        self._helpers = [helper for helper in self._helpers if helper.busy]
+        if not self._helpers:
+            self._pid = 0
 
 
 def _share(

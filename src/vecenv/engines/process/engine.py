@@ -159,12 +159,16 @@ class ProcessEngine:
     def gone(self) -> Rows:
         return self._pool.gone()
 
+    def wake(self) -> None:
+        self._pool.closing = True
+
     def close(self, timeout: float = 5.0) -> None:
+        self._pool.closing = True
         if self._close.still_active():
-            self._close.cancel()
             complaints = _close_all(self._backend, self._workers, self._blocks, timeout)
             if self._caller is not None:
                 complaints += self._caller.close()
+            self._close.cancel()  # only now: after an interrupt there is something left to close
             warn_of(complaints)
 
     # --- abilities ---------------------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import pickle
+import queue
 import signal
 import socket
 import time
@@ -25,6 +27,8 @@ from vecenv.errors import EnvError, Phase, WorkerDied, WorkerTimeout
 
 _TERMINATE_SECONDS = 0.5
 _DYING_SECONDS = 1.0
+_UNKNOWN_CODE = 255
+"""Exit code of a process whose own is lost; also multiprocessing's."""
 _STACK_SECONDS = 1.0
 """A worker that shows no stack in this time, on a busy machine, will not."""
 _LATE = "recv() waits on, reset() kills its worker and starts it again"
@@ -236,14 +240,14 @@ class Worker:
 def close_workers(workers: list[Worker], timeout: float) -> list[str]:
     """End all workers: ask, then SIGTERM, then SIGKILL, within `timeout` plus a second in all. Never raises.
 
+    After Ctrl-C it may be called again with the same list, and does what is left to do.
+
     Returns what went wrong in the envs' own `close`, for a warning.
     """
     close_message = pickle.dumps(("close",))
     for worker in workers:
-        with contextlib.suppress(Exception):
-            if worker.control is not None and not worker.channel.broken and _may_write(worker):
-                worker.post(close_message)
-            else:
+        if worker.control is None or not _post(worker, close_message):
+            with contextlib.suppress(Exception):
                 worker.channel.sock.shutdown(socket.SHUT_RDWR)
     _join(workers, timeout)
     complaints = [complaint for worker in workers for complaint in _complaints(worker, timeout)]
@@ -252,11 +256,29 @@ def close_workers(workers: list[Worker], timeout: float) -> list[str]:
             with contextlib.suppress(Exception):
                 worker.kill(number)
         _join(workers, _TERMINATE_SECONDS)
-    for worker in workers:
-        with contextlib.suppress(Exception):
-            worker.release()
+    _release_all(list(workers))
     workers.clear()
     return complaints
+
+
+def _release_all(workers: list[Worker]) -> None:
+    """Give back what the workers used, in a thread: no signal handler raises there, as it would in multiprocessing.
+
+    That closes pipes which it has already forgotten, so that an interrupt in between would leave them open for ever.
+    """
+    done: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def release() -> None:
+        for worker in workers:
+            with contextlib.suppress(Exception):
+                worker.release()
+        done.put(None)
+
+    try:
+        _thread.start_new_thread(release, ())  # an interrupt in `Thread.start` would keep that thread from ending
+    except RuntimeError:  # the interpreter is ending
+        release()
+    done.get()
 
 
 def _complaints(worker: Worker, timeout: float) -> list[str]:
@@ -274,9 +296,13 @@ def _complaints(worker: Worker, timeout: float) -> list[str]:
     return []
 
 
-def _may_write(worker: Worker) -> bool:
-    """Whether a short message can be sent without waiting for the worker to read."""
-    return bool(wait([], [worker.channel.fileno()], 0.0))
+def _post(worker: Worker, message: bytes) -> bool:
+    """Send a short message, if that is possible without waiting for the worker to read."""
+    with contextlib.suppress(Exception):  # a BufferError, if a signal handler closes in the middle of a message
+        if not worker.channel.broken and wait([], [worker.channel.fileno()], 0.0):
+            worker.post(message)
+            return True
+    return False
 
 
 def _join(workers: list[Worker], timeout: float) -> None:
@@ -284,8 +310,9 @@ def _join(workers: list[Worker], timeout: float) -> None:
     alive = workers
     while alive := [worker for worker in alive if _is_alive(worker)]:
         for worker in alive:
-            worker.channel.drain()  # a worker that is still talking could otherwise never finish
-            worker.channel.flush()
+            with contextlib.suppress(Exception):  # as in `_post`
+                worker.channel.drain()  # a worker that is still talking could otherwise never finish
+                worker.channel.flush()
         left = deadline - time.monotonic()
         if left <= 0:
             return
@@ -293,10 +320,18 @@ def _join(workers: list[Worker], timeout: float) -> None:
 
 
 def _is_alive(worker: Worker) -> bool:
+    """Whether the process has not ended, for sure."""
     try:
-        return worker.process.is_alive()
-    except ValueError:
+        if not worker.process.is_alive():
+            return False
+    except ValueError:  # it is closed
         return False
+    handle: Any = worker.process._popen  # type: ignore[attr-defined]  # there is no public way
+    if handle.method == "forkserver" or worker.liveness < 0 or not wait([worker.liveness], [], 0.0):
+        return True
+    if handle.poll() is None:  # Ctrl-C came between the system's answer and multiprocessing's note of it
+        handle.returncode = _UNKNOWN_CODE
+    return False
 
 
 def _open(descriptors: list[int], opening: Callable[[Any], int], what: Any) -> None:

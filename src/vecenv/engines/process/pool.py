@@ -21,7 +21,7 @@ from vecenv.engines.process.messages import MessageReader
 from vecenv.engines.process.shared import MESSAGES, RINGS, SharedBlock
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.local import check_resets
-from vecenv.errors import EnvError, RestartLimit
+from vecenv.errors import ClosedError, EnvError, RestartLimit
 
 
 class WorkerPool:
@@ -33,6 +33,7 @@ class WorkerPool:
 
     Attributes:
         needs_recovery: some worker is dead and not replaced, or an interrupt cut a send short.
+        closing: no worker is started any more, and nobody waits for one.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class WorkerPool:
     ) -> None:
         self.workers: list[Worker] = []
         self.needs_recovery = False
+        self.closing = False
         self._backend = backend
         self._factories = factories
         self._bounds = bounds
@@ -86,7 +88,13 @@ class WorkerPool:
         for worker in self.workers:
             self._attach(worker, deadline, lost={})
 
+    def check_open(self) -> None:
+        """Raise ClosedError if the workers are being closed, by another thread or a signal handler."""
+        if self.closing:
+            raise ClosedError("close() was called meanwhile")
+
     def _start(self, number: int) -> Worker:
+        self.check_open()
         start, stop = self._bounds[number]
         assignment = Assignment(
             number=number,

@@ -53,13 +53,12 @@ class OrphanReaper:
 
     def __init__(self) -> None:
         self._pipe = -1
+        """The parent's end of the pipe, -1 while there is none."""
         self.begin()
 
     def begin(self) -> None:
         """Begin anew, without workers; in a forked child too, for those of its parent are not its own."""
-        if self._pipe >= 0:
-            os.close(self._pipe)
-        self._pipe = -1
+        self._close_pipe()
         self.token = secrets.token_hex(8)
         self._count = 0
         self._watched: set[int] = set()
@@ -88,9 +87,13 @@ class OrphanReaper:
             if pid is not None:
                 self._watched.discard(pid)
                 self._tell(f"{'-' if ended_well else 'x'} {pid} {mark}")
-            if not self._watched and self._pipe >= 0:
-                os.close(self._pipe)
-                self._pipe = -1
+            if not self._watched:
+                self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        pipe, self._pipe = self._pipe, -1  # first: after an interrupt it is not closed again
+        if pipe >= 0:
+            os.close(pipe)
 
     def _tell(self, line: str) -> None:
         if self._pipe >= 0:

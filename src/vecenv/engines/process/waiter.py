@@ -11,8 +11,8 @@ from vecenv.engines.process.pool import WorkerPool
 from vecenv.engines.process.shared import EAGER, SPIN_SECONDS, WAITING, SharedBlock, fence
 from vecenv.errors import EnvError
 
-_LOOK_UP_SECONDS = 1.0
-"""A sleeping parent looks at its workers this often, should a wake-up ever be lost."""
+_LOOK_UP_SECONDS = 0.1
+"""A sleeping parent looks this often whether another thread closes, and at its workers, should a wake-up be lost."""
 
 
 class Waiter:
@@ -60,6 +60,7 @@ class Waiter:
         try:
             fence()
             while not satisfied():
+                self._pool.check_open()
                 left = _LOOK_UP_SECONDS if deadline is None else min(_LOOK_UP_SECONDS, deadline - self._clock())
                 if left <= 0:
                     self._kill_or_raise(late())

@@ -38,6 +38,9 @@ class EnvCalls:
         self.first = first
         self._named = origin + first
         self._current = item_view(clocks.current)
+        self._closed = 0
+        """How many envs are closed, the first ones."""
+        self._complaints: list[str] = []
 
     def call(
         self, rows: Iterable[int], name: str | Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -64,15 +67,20 @@ class EnvCalls:
         return {row: self._guarded(row, one, value) for row, value in values.items()}
 
     def close(self) -> list[str]:
-        """Close every env, also after one that raises. Returns what went wrong, for a warning to the user."""
-        complaints = []
-        for row, env in enumerate(self.envs):
+        """Close every env, also after one that raises. After Ctrl-C, another call goes on with the env it came in.
+
+        Returns what went wrong, each time once, for a warning to the user.
+        """
+        while self._closed < len(self.envs):
+            row = self._closed
             self._current[0] = row
             try:
-                env.close()
+                self.envs[row].close()
             except ENV_RAISED as error:
-                complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
+                self._complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
+            self._closed = max(self._closed, row + 1)  # a signal handler may have closed more of them
         self._current[0] = -1
+        complaints, self._complaints = self._complaints, []
         return complaints
 
     def _guarded(self, row: int, function: Callable[..., Any], *args: Any) -> Any:

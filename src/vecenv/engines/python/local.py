@@ -66,7 +66,6 @@ class LocalEngine:
             for env in self.envs:
                 env.close()
             raise
-        self._closed = False
 
     def _runner(self, factories: Sequence[Factory], on_error: Any, start: int, stop: int) -> RowRunner:
         # One part shares the batch itself, several have views with mailboxes of their own.

@@ -50,9 +50,7 @@ class SyncEngine(LocalEngine):
         return self._pending.rows()
 
     def close(self, timeout: float = 5.0) -> None:
-        if not self._closed:
-            self._closed = True
-            warn_of(self._runners[0].close())
+        warn_of(self._runners[0].close())
 
     def _run(self, rows: list[int]) -> None:
         if not rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import sys
 import threading
@@ -17,7 +18,7 @@ from vecenv.engines.pending import PendingRows
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.local import LocalEngine, hand_over, warn_of
 from vecenv.engines.python.runner import RowRunner
-from vecenv.errors import Phase, WorkerTimeout
+from vecenv.errors import ClosedError, Phase, WorkerTimeout
 
 SentRows: TypeAlias = tuple[int, list[int]]
 """Number of the `send`, and rows local to the runner."""
@@ -49,7 +50,10 @@ class ThreadEngine(LocalEngine):
         self._pending = PendingRows(len(self.envs), ordered=ordered)
         self._results: queue.SimpleQueue[tuple[int, Mail | None]] = queue.SimpleQueue()
         """Rows that the threads have run, and their mail."""
+        """Row -1: nothing follows, see `wake`."""
         self._complaints: list[str] = []
+        self._stopping = self._closed = False
+        """Threads are to end; they have, or were left running."""
         self._to_run = np.zeros(len(self.envs), np.int64)
         """Number of the `send` that each row has still to run, 0 once it began to. Tasks of another number are void."""
         self._closing = threading.Lock()
@@ -57,10 +61,14 @@ class ThreadEngine(LocalEngine):
         self._turn_seconds = 0.0
         """How long a thread waits for that lock before it closes its envs without it: another close() may hang."""
         self._queues: list[queue.SimpleQueue[SentRows | None]] = [queue.SimpleQueue() for _ in self._runners]
+        self._ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._gone: set[int] = set()
+        """Threads that have closed their envs. `Thread.join` would not do: after Ctrl-C in it, CPython takes a running
+        thread for ended."""
         self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in self._bounds])
         self._threads = [
-            threading.Thread(target=self._serve, args=pair, name=f"vecenv-thread-{number}", daemon=True)
-            for number, pair in enumerate(zip(self._runners, self._queues, strict=True))
+            threading.Thread(target=self._serve, args=parts, name=f"vecenv-thread-{number}", daemon=True)
+            for number, parts in enumerate(zip(self._runners, self._queues, range(workers), strict=True))
         ]
         for thread in self._threads:
             thread.start()
@@ -101,34 +109,42 @@ class ThreadEngine(LocalEngine):
                     raise self._late(timeout) from None
                 if mail is not None:
                     self.batch.mail[row] = mail
+                if row < 0:
+                    raise ClosedError("close() was called meanwhile")
                 self._pending.finished[row] = True
         return self._pending.take(count, self.batch, self._home)
 
     def pending(self) -> Rows:
         return self._pending.rows()
 
+    def wake(self) -> None:
+        self._results.put((-1, None))
+
     def close(self, timeout: float = 5.0) -> None:
         if self._closed:
             return
         self._turn_seconds = timeout / 2
-        self._closed = True
+        self._stopping = True
         for inbox in self._queues:
             inbox.put(None)
         deadline = time.monotonic() + timeout
-        for number, thread in enumerate(self._threads):
-            thread.join(max(0.0, deadline - time.monotonic()))
-            if thread.is_alive():  # it is a daemon and dies with the process
-                row = self._at(number, self._bounds[number][0])
-                self._complaints.append(
-                    f"env {row} (thread {number}) did not end within {timeout} s and was left running"
-                )
-        warn_of(self._complaints)
+        with contextlib.suppress(queue.Empty):
+            while len(self._gone) < len(self._threads):  # in one C call, as in `recv`
+                self._gone.update(map(self._ended.get, (True,), (max(0.0, deadline - time.monotonic()),)))
+        late = [
+            f"env {self._at(number, self._bounds[number][0])} (thread {number}) did not end within {timeout} s and was "
+            "left running"  # it is a daemon and dies with the process
+            for number in range(len(self._threads))
+            if number not in self._gone
+        ]
+        self._closed = True
+        warn_of([*self._complaints, *late])
 
-    def _serve(self, runner: RowRunner, inbox: queue.SimpleQueue[SentRows | None]) -> None:
-        while (task := inbox.get()) is not None and not self._closed:
+    def _serve(self, runner: RowRunner, inbox: queue.SimpleQueue[SentRows | None], worker: int) -> None:
+        while (task := inbox.get()) is not None and not self._stopping:
             number, rows = task
             for row in rows:
-                if self._closed:
+                if self._stopping:
                     break
                 if self._to_run[runner.first + row] == number:
                     self._to_run[runner.first + row] = 0
@@ -139,6 +155,7 @@ class ThreadEngine(LocalEngine):
         finally:
             if alone:
                 self._closing.release()
+            self._ended.put(worker)
 
     def _run_row(self, runner: RowRunner, row: int) -> None:
         runner.run_whatever_happens([row])

@@ -27,34 +27,36 @@ class Connection:
     """This process's connection to a cluster; Ray allows one. What it began, it ends with its last user."""
 
     def __init__(self) -> None:
-        self._lock = renewed_at_fork(threading.Lock())
-        self._users = 0
+        self._lock = renewed_at_fork(threading.RLock())
+        self._users: set[object] = set()
         self._ours = False
 
-    def join(self, address: str | None) -> Any:
+    def join(self, address: str | None, user: object) -> Any:
         """Connect, or start a cluster on this machine if there is no address. Returns Ray."""
         ray = load_ray()
         with self._lock:
             if not ray.is_initialized():
-                self._users, self._ours = 0, True
+                self._users, self._ours = set(), True
                 _init(ray, address or os.environ.get("RAY_ADDRESS") or "local")
             elif address not in (None, "auto", (here := ray.get_runtime_context().gcs_address)):
                 raise ConfigError(
                     f"ray_address={address!r}, but this process is connected to the cluster at {here}; leave "
                     "ray_address out, or call ray.shutdown() first"
                 )
-            self._users += 1
+            self._users.add(user)
         return ray
 
-    def leave(self) -> None:
-        """One user less. A cluster that we started is shut down after the last one; a connection we made is closed."""
+    def leave(self, user: object) -> None:
+        """One user less. A cluster that we started is shut down after the last one; a connection we made is closed.
+
+        May be called again, after an interrupt.
+        """
         with self._lock:
-            self._users = max(0, self._users - 1)
+            self._users.discard(user)
             ray = load_ray()
             if not self._users and self._ours:
+                ray.shutdown()
                 self._ours = False
-                if ray.is_initialized():
-                    ray.shutdown()
                 _print_deaths(ray, True)
 
 

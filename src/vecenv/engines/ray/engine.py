@@ -141,6 +141,9 @@ class RayEngine:
         dead = [actor.number for actor in self._pool.actors if actor.error is not None]
         return np.flatnonzero(np.isin(self._worker_of, dead))
 
+    def wake(self) -> None:
+        self._pool.closing = True
+
     def close(self, timeout: float = 5.0) -> None:
         self._sent.clear()
         self._pool.close(timeout)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import threading
 import time
 from collections.abc import Callable
 from multiprocessing.util import Finalize
@@ -14,7 +16,10 @@ from vecenv.engines.ray.actor import Built
 from vecenv.engines.ray.capacity import PLACE_SECONDS, check_room
 from vecenv.engines.ray.connection import CONNECTION
 from vecenv.engines.ray.remote import RemoteActor
-from vecenv.errors import EnvError, NoResources, Phase, RestartLimit, WorkerDied
+from vecenv.errors import ClosedError, EnvError, NoResources, Phase, RestartLimit, WorkerDied
+
+_LOOK_UP_SECONDS = 0.1
+"""Whoever waits looks this often whether another thread closes."""
 
 
 class ActorPool:
@@ -28,6 +33,9 @@ class ActorPool:
         spread: over the nodes, instead of as Ray likes.
         again: the user's call that starts a dead actor again.
         start_timeout: seconds that placing them and building their envs may take.
+
+    Attributes:
+        closing: no actor is started any more, and nobody waits for one.
     """
 
     def __init__(
@@ -48,9 +56,14 @@ class ActorPool:
         self._again = again
         self._start_timeout = start_timeout
         self._policies = [RestartPolicy(start) for start, _ in bounds]
-        self.ray = CONNECTION.join(ray_address)
+        user = object()
+        self.ray = CONNECTION.join(ray_address, user)
         self.actors: list[RemoteActor] = []
-        self._close = Finalize(self, _close_actors, args=(self.ray, self.actors, 1.0), exitpriority=100)
+        self.closing = False
+        self._lock = threading.RLock()
+        """Held by the thread that closes."""
+        self._to_close = self.ray, self.actors, user
+        self._close = Finalize(self, _close_actors, args=(*self._to_close, 1.0), exitpriority=100)
         self._class = self.ray.remote(actor).options(
             num_cpus=num_cpus,
             max_restarts=0,
@@ -66,6 +79,7 @@ class ActorPool:
 
     def replace(self, number: int, last_seen: Any) -> RemoteActor:
         """A new actor in the place of a lost one. Raises EnvError if it cannot be had."""
+        self._check_open()
         dead = self.actors[number]
         self.kill(dead)
         try:
@@ -128,18 +142,34 @@ class ActorPool:
             raise actor.died(error, phase) from error
 
     def wait(self, references: list[Any], timeout: float | None) -> list[Any]:
-        """Those that are ready, at least one unless time runs out."""
-        ready, left = self.ray.wait(references, num_returns=1, timeout=timeout)
+        """Those that are ready, at least one unless time runs out.
+
+        Raises:
+            ClosedError: another thread closes the actors.
+        """
+        self._check_open()
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        ready, left = self.ray.wait(references, num_returns=1, timeout=_look_up(deadline))
+        while not ready and time.monotonic() < deadline:
+            self._check_open()
+            ready, left = self.ray.wait(references, num_returns=1, timeout=_look_up(deadline))
         if ready and left:
             more, _ = self.ray.wait(left, num_returns=len(left), timeout=0)
             ready += more
         return ready
 
     def close(self, timeout: float = 5.0) -> None:
-        """End all actors within `timeout` seconds and leave the cluster. Idempotent."""
-        if self._close.still_active():
-            self._close.cancel()
-            warn_of(_close_actors(self.ray, self.actors, timeout))
+        """End all actors within `timeout` seconds and leave the cluster. Idempotent; after Ctrl-C it does the rest."""
+        self.closing = True
+        with self._lock:
+            if self._close.still_active():
+                complaints = _close_actors(*self._to_close, timeout)
+                self._close.cancel()  # only now: after an interrupt there is something left to close
+                warn_of(complaints)
+
+    def _check_open(self) -> None:
+        if self.closing:
+            raise ClosedError("close() was called meanwhile, by another thread or a signal handler")
 
     def abandon(self) -> None:
         """End all actors at once, because they could not be started."""
@@ -186,7 +216,12 @@ class ActorPool:
         raise actor.late(actor.start, self._start_timeout, "make")
 
 
-def _close_actors(ray: Any, actors: list[RemoteActor], timeout: float) -> list[str]:
+def _look_up(deadline: float) -> float:
+    """How long to wait at once."""
+    return min(_LOOK_UP_SECONDS, max(0.0, deadline - time.monotonic()))
+
+
+def _close_actors(ray: Any, actors: list[RemoteActor], user: object, timeout: float) -> list[str]:
     """Close all envs, end all actors, leave the cluster. Not a method, so that it can run when the pool is gone."""
     complaints: list[str] = []
     with contextlib.suppress(Exception):
@@ -194,7 +229,7 @@ def _close_actors(ray: Any, actors: list[RemoteActor], timeout: float) -> list[s
             complaints = _close_envs(ray, actors, timeout)
     actors.clear()
     with contextlib.suppress(Exception):
-        CONNECTION.leave()
+        CONNECTION.leave(user)
     return complaints
 
 
