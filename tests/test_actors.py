@@ -2,6 +2,7 @@
 
 import functools
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -86,3 +87,26 @@ def test_a_policy_draws_other_numbers_in_every_actor_and_after_every_restart():
     again, last_seen = numbers(0, last_seen)
     assert again != once
     assert numbers(0, last_seen)[0] not in (once, again)
+
+
+class Locked(LawEnv):
+    """Its infos have a lock in them."""
+
+    def step(self, action):
+        *rest, info = super().step(action)
+        return *rest, {**info, "lock": threading.Lock()}
+
+
+def build_locked():
+    return vecenv.make([functools.partial(Locked, 0) for _ in range(COUNT)], engine="sync").engine
+
+
+def test_an_info_that_cannot_be_pickled_is_dropped_with_one_warning_also_where_an_episode_ends():
+    actor = RowActor(pickle.dumps(build_locked), [], 0)
+    actor.build()
+    actor.run(asked(Op.RESET, 1, seed=5))
+    answers = [actor.run(asked(Op.ROLL, number)) for number in (2, 3, 4)]
+    (text,) = [text for answer in answers for text in answer.dropped]
+    assert text.startswith("info['lock'] of env 0 cannot be pickled and was dropped")
+    assert [mail.final_info for mail in answers[-1].mail.values()] == [{"ended": 1}] * COUNT
+    assert not any("lock" in mail.info for answer in answers for mail in answer.mail.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import warnings
 from typing import Any
 
@@ -28,6 +30,77 @@ def test_an_info_that_cannot_be_pickled_is_dropped_with_one_warning(context: str
             warnings.simplefilter("error")
             obs, *_ = envs.step(np.array([20, 21, 22, 23]))
         assert_rows(obs, 2)
+
+
+def one_warning(engine: str, key: str) -> contextlib.AbstractContextManager[Any]:
+    """What is expected of the first step with such an info: processes drop the entry, and say so."""
+    if engine == "process":
+        return pytest.warns(RuntimeWarning, match=rf"^info\[{key}\] of env 1 cannot be pickled and was dropped")
+    return contextlib.nullcontext()
+
+
+@on_every_engine
+def test_an_info_that_cannot_be_pickled_or_copied_in_the_step_that_ends_an_episode_is_of_no_harm(engine: str) -> None:
+    ending = {"terminated": True, "info": {"lock": threading.Lock(), "fine": 1}}
+    makers = [Odd, lambda: Odd(**ending), Odd, lambda: Odd(terminated=True, info={"fine": 3})]
+    with vecenv.make(makers, engine=engine, autoreset="same-step", **options_of(engine, 1)) as envs:
+        envs.reset()
+        for expected in (one_warning(engine, "'lock'"), contextlib.nullcontext()):
+            with expected as caught:
+                _, _, terminated, _, infos = envs.step(np.zeros(4, np.int64))
+            assert caught is None or len(caught) == 1
+            assert terminated.tolist() == [False, True, False, True]
+            assert infos["final_info"]["fine"].tolist() == [0, 1, 0, 3]
+            assert ("lock" in infos["final_info"]) is (engine != "process")
+            assert infos["_final_info"].tolist() == terminated.tolist()
+    assert list(ending["info"]) == ["lock", "fine"]
+
+
+class Attached(dict):
+    """An info whose entries can be pickled, but not the dict itself."""
+
+    def __init__(self, *items: Any) -> None:
+        super().__init__(*items)
+        self.lock = threading.Lock()
+
+
+class Key:
+    """A key that cannot be pickled."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("not this one")
+
+    def __repr__(self) -> str:
+        return "Key()"
+
+
+@on_every_engine
+@pytest.mark.parametrize("call", ["reset", "step"])
+def test_infos_whose_keys_or_dicts_cannot_be_pickled_lose_only_that(engine: str, call: str) -> None:
+    def odd(info: dict[Any, Any]) -> Odd:
+        return Odd(reset=(np.zeros(1, np.float32), info)) if call == "reset" else Odd(info=info)
+
+    makers = [lambda: odd(Attached({"fine": 0.5})), lambda: odd({Key(): 1.0, "fine": 1.0})]
+    with vecenv.make(makers, engine=engine, **options_of(engine, 1)) as envs:
+        if call == "step":
+            envs.reset()
+        with one_warning(engine, r"Key\(\)"):
+            infos = envs.reset()[-1] if call == "reset" else envs.step(np.zeros(2, np.int64))[-1]
+        assert infos["fine"].tolist() == [0.5, 1.0]
+
+
+def test_an_env_keeps_its_own_dict_of_infos_when_an_entry_cannot_be_sent() -> None:
+    class Keeper(Odd):
+        def step(self, action: Any) -> Any:
+            with self.odd["info"]["lock"]:  # it is still there
+                return super().step(action)
+
+    makers = [Odd, lambda: Keeper(info={"lock": threading.Lock(), "fine": 1})]
+    with vecenv.make(makers, engine="process", workers=1, context="fork") as envs:
+        envs.reset()
+        with one_warning("process", "'lock'"):
+            envs.step(np.zeros(2, np.int64))
+        assert envs.step(np.zeros(2, np.int64))[-1]["fine"].tolist() == [0, 1]
 
 
 class Mine:

@@ -331,7 +331,7 @@ INFOS = (
         breaks="The final info of an episode does not change when the env reuses its dict for the reset.",
         mechanism="infos",
         file="engines/python/runner.py",
-        old="final_info=copy.deepcopy(mail.info) if mail else {}",
+        old="final_info=copied_info(mail.info) if mail else {}",
         new="final_info=mail.info if mail else {}",
         near=("test_front.py", "laws/test_same_answers.py", "sb3/test_vec_envs.py"),
     ),

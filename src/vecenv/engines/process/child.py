@@ -280,16 +280,16 @@ class Server:
         return [(self._batch.obs[leaf][row], self._batch.final_obs[leaf][row]) for leaf in leaves]
 
     def _send_mail(self, mail: dict[int, tuple[Mail | None, list[Any]]]) -> None:
-        first = self._runner.first
+        first, tickets = self._runner.first, self._ledger.requests
+
+        def payload(mail: dict[int, tuple[Mail | None, list[Any]]]) -> bytes:
+            return dumps(("mail", {first + row: (int(tickets[row]), *content) for row, content in mail.items()}))
+
         try:
-            payload = dumps(
-                ("mail", {first + row: (int(self._ledger.requests[row]), *content) for row, content in mail.items()})
-            )
+            message = payload(mail)
         except Exception:
-            mail = {row: self._sendable_mail(row, *content) for row, content in mail.items()}
-            self._send_mail(mail)
-            return
-        self._channel.send_bytes(payload)
+            message = payload({row: self._sendable_mail(row, *content) for row, content in mail.items()})
+        self._channel.send_bytes(message)
         self._control.worker[MAILS] += 1
 
     def _tell(self, *message: Any) -> None:

@@ -36,16 +36,29 @@ def sendable(value: Any) -> Any:
 
 
 def drop_unsendable(mail: Mail | None, row: int, known: set[Any]) -> list[str]:
-    """Take info entries out that cannot be pickled; a warning for each key that is not in `known`, which is added."""
-    warnings = []
-    for info in filter(None, (mail.info, mail.final_info) if mail else ()):
-        for key in [key for key, value in info.items() if not picklable(value)]:
-            del info[key]
-            if key not in known:
-                what = f"info[{key!r:.80}] of env {row} cannot be pickled and was dropped"
-                warnings.append(f"{what}; return plain data, or use engine='sync'")
-            known.add(key)
-    return warnings
+    """Leave info entries out that cannot be pickled; a warning for each key that is not in `known`, which is added.
+
+    The mail gets new, plain dicts: the old ones may be the envs' own, or of a class that cannot be pickled.
+    """
+    if mail is None:
+        return []
+    dropped: list[Any] = []
+    mail.info = _sendable_items(mail.info, dropped)
+    if mail.final_info is not None:
+        mail.final_info = _sendable_items(mail.final_info, dropped)
+    new = [key for key in dict.fromkeys(dropped) if key not in known]
+    known.update(new)
+    return [
+        f"info[{key!r:.80}] of env {row} cannot be pickled and was dropped; return plain data, or use engine='sync'"
+        for key in new
+    ]
+
+
+def _sendable_items(info: dict[Any, Any], dropped: list[Any]) -> dict[Any, Any]:
+    """The entries that can be pickled; the keys of the others are added to `dropped`."""
+    sendable_keys = {key for key, value in info.items() if picklable((key, value))}
+    dropped += [key for key in info if key not in sendable_keys]
+    return {key: value for key, value in info.items() if key in sendable_keys}
 
 
 def dumps(value: Any) -> bytes:

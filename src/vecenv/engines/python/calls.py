@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -103,6 +104,21 @@ def checked_info(info: Any) -> dict[str, Any]:
     if not isinstance(info, dict):
         raise SpaceError(f"info must be a dict, got {type(info).__name__}")
     return info
+
+
+def copied_info(info: dict[str, Any]) -> dict[str, Any]:
+    """A copy of an info that its env cannot change, but for values that cannot be copied, such as locks."""
+    try:
+        return copy.deepcopy(info)
+    except Exception:
+        return {key: _copied(value) for key, value in info.items()}
+
+
+def _copied(value: Any) -> Any:
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return value
 
 
 def as_number(reward: Any) -> float:

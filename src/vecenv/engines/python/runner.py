@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from vecenv.engines.python.calls import (
     EnvCalls,
     as_number,
     checked_info,
+    copied_info,
     item_view,
     wrong_flags,
     wrong_result,
@@ -259,14 +259,17 @@ class RowRunner(EnvCalls):
 
     def _end(self, row: int, obs: Any, terminated: bool, truncated: bool) -> None:
         """An episode ended. If the row is to roll, keep what ended it and begin the next one."""
+        rolls = self._ops[row] == _ROLL
+        if rolls:
+            self._write_final(row, obs)
+            mail = self.batch.mail.pop(row, None)
+            self.batch.mail[row] = Mail({}, final_info=copied_info(mail.info) if mail else {})
+        # Only now: what raised above is a step that failed, not an episode that ended.
         self._terminated[row], self._truncated[row] = terminated, truncated
         self._end_after.append(row)
-        if self._ops[row] != _ROLL:
+        if not rolls:
             self._done[row] = True
             return
-        self._write_final(row, obs)
-        mail = self.batch.mail.pop(row, None)
-        self.batch.mail[row] = Mail({}, final_info=copy.deepcopy(mail.info) if mail else {})
         try:
             obs, info = self._reset(row)
             self._write_obs(row, obs)
