@@ -16,6 +16,7 @@ from stable_baselines3.common.monitor import Monitor as TheirMonitor
 import vecenv.sb3 as ours
 from tests.faults.faulty import until
 from tests.sb3.sb3_envs import ACTIONS, OBSERVATIONS, Anything, Masked, SameArray, same
+from tests.sharing import INFO, SharingEnv
 from vecenv.errors import ClosedError, EnvError, InvalidAction, NotResetError, SpaceError
 from vecenv.testing import FaultEnv
 
@@ -105,6 +106,26 @@ def test_an_env_that_reuses_its_arrays_and_infos_is_no_trouble(cls):
     assert [infos[1]["nested"]["steps"] for *_, infos in steps] == [1, 2, 3, 1]
     assert steps[0][1].dtype == np.float32, "rewards are floats, also those of an env that returns ints"
     venv.close()
+
+
+@pytest.mark.parametrize("form", ["array", "view", "row", "dict", "one dict", "ordered", "tuple"])
+def test_envs_that_share_one_array_are_rows_of_their_own_as_in_sb3(cls, form):
+    makers = [functools.partial(SharingEnv, row, form) for row in range(4)]
+    actions = [np.full(4, number) for number in range(6)]
+    reference, mine = theirs.DummyVecEnv(makers), cls(makers)
+    expected = [reference.reset(), *(reference.step(action)[0] for action in actions)]
+    INFO.clear()  # SB3 keeps the dict of the envs, and adds to it
+    found = [mine.reset()]
+    for action in actions:
+        obs, _, dones, infos = mine.step(action)
+        found.append(obs)
+        for row in np.flatnonzero(dones):
+            final = infos[row]["terminal_observation"]
+            first = next(iter(final.values())) if isinstance(final, dict) else final[0] if form == "tuple" else final
+            assert np.ravel(first)[:4].tolist() == [row, infos[row]["state"][1], 2 + row, action[row]]
+    for ours_, theirs_ in zip(found, expected, strict=True):
+        same(ours_, theirs_)
+    mine.close()
 
 
 def test_single_envs_are_reached_by_any_index(cls):

@@ -326,6 +326,33 @@ RESTART = (
     ),
 )
 
+SHARED_ARRAYS = (
+    SeededFault(
+        breaks="An array that another env may write into is copied before that env runs.",
+        mechanism="shared arrays",
+        file="engines/python/runner.py",
+        old="elif in_arrays and (obs.base is not None or references(obs) > unshared):",
+        new="elif in_arrays and obs.base is not None:",
+        near=("laws/test_shared_buffers.py",),
+    ),
+    SeededFault(
+        breaks="A view of an array that another env may write into is copied before that env runs.",
+        mechanism="shared arrays",
+        file="engines/python/runner.py",
+        old="elif in_arrays and (obs.base is not None or references(obs) > unshared):",
+        new="elif in_arrays and references(obs) > unshared:",
+        near=("laws/test_shared_buffers.py",),
+    ),
+    SeededFault(
+        breaks="Arrays in a dict that another env may write into are copied before that env runs.",
+        mechanism="shared arrays",
+        file="_batch/own.py",
+        old="            if part.base is not None or getrefcount(part) > UNSHARED:\n",
+        new="            if part.base is not None:\n",
+        near=("laws/test_shared_buffers.py",),
+    ),
+)
+
 INFOS = (
     SeededFault(
         breaks="The final info of an episode does not change when the env reuses its dict for the reset.",
@@ -1314,8 +1341,8 @@ SB3 = (
         breaks="The terminal observation of DummyVecEnv is not overwritten by an env that reuses its array.",
         mechanism="sb3",
         file="sb3/dummy_vec_env.py",
-        old='step_info["terminal_observation"] = copy.deepcopy(obs)',
-        new='step_info["terminal_observation"] = obs',
+        old="            elif obs.base is not None or references(obs) > unshared:\n",
+        new="            elif obs.base is not None:\n",
         near=("sb3/test_vec_envs.py",),
     ),
     SeededFault(
@@ -1579,6 +1606,7 @@ FAULTS: tuple[SeededFault, ...] = (
     *SEEDING,
     *TICKETS,
     *RESTART,
+    *SHARED_ARRAYS,
     *INFOS,
     *LAYOUTS,
     *FRONT,

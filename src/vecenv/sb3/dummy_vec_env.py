@@ -5,19 +5,18 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from sys import getrefcount
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from vecenv._batch.own import ATOMS, UNSHARED, own
 from vecenv.errors import ConfigError
 from vecenv.sb3 import _served
 from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, images_of, registered
 from vecenv.sb3.patch_gym import _patch_env
 from vecenv.sb3.util import dict_to_obs, obs_space_info
-
-_ATOMS = frozenset({bool, int, float, str, bytes, type(None), np.bool_, np.float32, np.float64, np.int32, np.int64})
-"""Types of immutable values."""
 
 
 @registered
@@ -58,7 +57,7 @@ class DummyVecEnv(VecEnv):
             given = {"options": self._options[row]} if self._options[row] else {}
             obs, info = env.reset(seed=self._seeds[row], **given)
             self.reset_infos[row] = _isolated(info)
-            observations.append(obs)
+            observations.append(own(obs))
         self._reset_seeds()
         self._reset_options()
         return self._batched(observations)
@@ -72,20 +71,29 @@ class DummyVecEnv(VecEnv):
         observations: list[Any] = []
         rewards: list[Any] = []
         keep_obs, keep_reward = observations.append, rewards.append
+        ndarray, references, unshared = np.ndarray, getrefcount, UNSHARED
         infos: list[dict[str, Any]] = [{"TimeLimit.truncated": False} for _ in range(count)]
         dones = np.zeros(count, np.bool_)
         if len(self.actions) < count:
             raise IndexError(f"got {len(self.actions)} actions for {count} envs; pass one action per env")
         for env, action in zip(self.envs, self.actions, strict=False):
-            obs, reward, terminated, truncated, info = env.step(action)
+            result = env.step(action)
+            obs, reward, terminated, truncated, info = result
+            # What another env may write into is copied before that env runs; see `_batch/own.py`.
+            if type(obs) is not ndarray:
+                held = references(obs) > unshared
+                obs = own(obs, held)
+            elif obs.base is not None or references(obs) > unshared:
+                obs = obs.copy()
             if terminated or truncated or info:
                 row = len(rewards)
                 step_info = infos[row] = _isolated(info)
                 step_info["TimeLimit.truncated"] = truncated and not terminated
                 if terminated or truncated:
                     dones[row] = True
-                    step_info["terminal_observation"] = copy.deepcopy(obs)  # a reset may write into the same array
+                    step_info["terminal_observation"] = obs
                     obs, info = env.reset()
+                    obs = own(obs)
                     self.reset_infos[row] = _isolated(info)
             keep_obs(obs)
             keep_reward(reward)
@@ -130,7 +138,7 @@ class DummyVecEnv(VecEnv):
 
 def _isolated(info: dict[str, Any]) -> dict[str, Any]:
     """A copy of an info that shares no mutable value with the env."""
-    return {key: value if type(value) in _ATOMS else copy.deepcopy(value) for key, value in info.items()}
+    return {key: value if type(value) in ATOMS else copy.deepcopy(value) for key, value in info.items()}
 
 
 def _column(values: list[Any], like: np.ndarray) -> np.ndarray:

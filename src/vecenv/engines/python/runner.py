@@ -6,6 +6,7 @@ import array
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from sys import getrefcount
 from typing import Any
 
 import gymnasium
@@ -14,6 +15,7 @@ import numpy as np
 from vecenv._batch.batch import Batch, Mail, Op
 from vecenv._batch.clocks import BUCKETS, Clocks
 from vecenv._batch.faults import Fault, OnError, RestartPolicy
+from vecenv._batch.own import ATOMS, UNSHARED, own, own_info
 from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED, Starts
 from vecenv.engines.python.calls import (
@@ -105,6 +107,9 @@ class RowRunner(EnvCalls):
         self._kept: list[np.ndarray] = []
         """Last observations, kept if a refused one may be written in part: a restart shows the last good one."""
         self._keeps = on_error == "restart" and len(batch.obs) > 1
+        discrete = isinstance(batch.observation_layout.space, gymnasium.spaces.Discrete)
+        self._usual: type = int if discrete else np.ndarray
+        """The usual type of observations. Those of another type are looked at with more care."""
         self._write_all_obs = batch.observation_layout.bulk_writer(batch.obs)
         self._write_obs = batch.observation_layout.writer(batch.obs)
         self._write_final = batch.observation_layout.writer(batch.final_obs)
@@ -165,6 +170,8 @@ class RowRunner(EnvCalls):
         keep_obs, keep_reward, put_aside = self._obs.append, self._gained.append, self._unusual.append
         envs, watched, current = self.envs, self._watched, self._current
         reset_op, plain, nothing = _RESET, dict, _NOTHING
+        usual, references, unshared, are_atoms = self._usual, getrefcount, UNSHARED, ATOMS.issuperset
+        in_arrays = usual is np.ndarray
         ops = self.batch.op[index].tolist()
         if self._lost:
             ops = [_LOST if row in self._lost else op for row, op in zip(rows, ops, strict=True)]
@@ -179,7 +186,15 @@ class RowRunner(EnvCalls):
                 if op > reset_op:
                     result = envs[row].step(action)
                     obs, reward, terminated, truncated, info = result
+                    # What another env may write into is copied before that env runs; see `_batch/own.py`.
+                    if type(obs) is not usual:
+                        held = references(obs) > unshared
+                        obs = own(obs, held)
+                    elif in_arrays and (obs.base is not None or references(obs) > unshared):
+                        obs = obs.copy()
                     if terminated is not False or truncated is not False or info or type(info) is not plain:
+                        if info and (references(info) > unshared or not are_atoms(map(type, info.values()))):
+                            info = own_info(info)
                         put_aside((row, obs, terminated, truncated, info))
                     keep_reward(reward)
                     keep_obs(obs)
@@ -197,9 +212,10 @@ class RowRunner(EnvCalls):
             self._failed(row, self._lost[row], rebuilt=True)
             return
         obs, info = self._reset(row)
+        obs = own(obs)
         self._resets.append(row)
         if info or type(info) is not dict:
-            self._unusual.append((row, obs, False, False, info))
+            self._unusual.append((row, obs, False, False, own_info(info)))
         self._gained.append(0.0)
         self._obs.append(obs)
 
@@ -273,7 +289,7 @@ class RowRunner(EnvCalls):
         try:
             obs, info = self._reset(row)
             self._write_obs(row, obs)
-            self.batch.mail[row].info = checked_info(info)
+            self.batch.mail[row].info = own_info(checked_info(info))
         except ENV_RAISED as error:
             self._failed(row, Fault.of(error, "reset", seed=self._last_seed(row)))
         except BaseException as interrupt:

@@ -1,0 +1,76 @@
+"""Observations that somebody else may still write into, and copies that belong to us.
+
+Several envs may return one array, or views of one: each then overwrites what the env before it returned. What is kept
+while other envs run must be held by nobody else, or be a copy. Python counts references, so it is cheap to find out.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Iterable
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+ATOMS = frozenset({bool, int, float, str, bytes, type(None), np.bool_, np.float32, np.float64, np.int32, np.int64})
+"""Types of immutable values."""
+
+
+def _references() -> int:
+    container = [np.zeros(1)]
+    (array,) = container
+    return getrefcount(array)
+
+
+UNSHARED = _references()
+"""What `getrefcount(variable)` says of an object that a container and this local variable hold, and nobody else.
+
+In the arguments of another call it would say more: those before it are references too.
+"""
+
+
+def own(value: Any, held: bool = True) -> Any:
+    """The value itself if nobody else can write into it, else a copy. What cannot be copied is returned as it is.
+
+    Args:
+        held: whether somebody else may hold the value itself, not only its parts.
+    """
+    kind = type(value)
+    if kind is ndarray:
+        return value.copy()
+    if kind in ATOMS:
+        return value
+    if kind is dict or kind is OrderedDict:
+        unshared = not held and _are_unshared(value.values())
+        return value if unshared else kind((key, own(part)) for key, part in value.items())
+    if kind is tuple or kind is list:
+        return value if not held and _are_unshared(value) else kind(map(own, value))
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return value
+
+
+def _are_unshared(parts: Iterable[Any]) -> bool:
+    """Whether nobody can write into the parts of a container, if nobody else holds the container."""
+    for part in parts:
+        kind = type(part)
+        if kind is ndarray:
+            if part.base is not None or getrefcount(part) > UNSHARED:
+                return False
+        elif kind is dict or kind is tuple:
+            if getrefcount(part) > UNSHARED or not _are_unshared(part.values() if kind is dict else part):
+                return False
+        elif kind not in ATOMS:
+            return False
+    return True
+
+
+def own_info(info: Any) -> Any:
+    """A copy of an info, with copies of the arrays in it. What is not a plain dict is returned as it is."""
+    if type(info) is not dict:
+        return info
+    return {key: value.copy() if type(value) is ndarray else value for key, value in info.items()}
