@@ -56,8 +56,9 @@ def test_threads_that_make_vector_envs_at_once_all_get_them(context: str) -> Non
     assert config.items() <= multiprocessing.current_process()._config.items()  # type: ignore[attr-defined]
 
 
-def test_only_the_thread_that_starts_a_worker_leaves_the_script_out() -> None:
+def test_only_the_thread_that_starts_a_worker_leaves_the_script_out(monkeypatch: pytest.MonkeyPatch) -> None:
     main, seen = sys.modules["__main__"], []
+    monkeypatch.setattr(main, "__file__", __file__, raising=False)  # pytest-xdist's processes run no file
 
     def look() -> None:
         seen.append(sys.modules["__main__"] is main)
