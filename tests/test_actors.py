@@ -9,6 +9,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 import vecenv
+from tests.faults.hostile import KINDS, HostileEnv, plainly
 from vecenv._batch.batch import Op
 from vecenv._batch.faults import Fault
 from vecenv._batch.seeding import NO_SEED
@@ -38,6 +39,10 @@ def started(*arguments):
     return actor
 
 
+def hostile_engine():
+    return vecenv.make([functools.partial(HostileEnv, row, KINDS) for row in range(COUNT)], engine="sync").engine
+
+
 def lost(actor):
     return LastSeen(Fault.of(RuntimeError("its machine is gone"), "step"), Seen.of(actor._engine.batch))
 
@@ -48,6 +53,19 @@ def test_a_request_that_comes_twice_is_run_once():
     first = actor.run(asked(Op.STEP, 2))
     assert actor.run(asked(Op.STEP, 2)) is first
     assert actor.run(asked(Op.STEP, 3)).obs[0][:, 2].tolist() == [2] * COUNT
+
+
+def test_a_hostile_exception_fails_its_own_row_alone():
+    actor = RowActor(pickle.dumps(hostile_engine), [], 0)
+    actor.build()
+    for number, kind in enumerate(KINDS):
+        with plainly(kind):
+            actor.run(asked(Op.RESET, 3 * number + 1, seed=5))
+            actor.run(asked(Op.STEP, 3 * number + 2))
+            answer = pickle.loads(pickle.dumps(actor.run(asked(Op.STEP, 3 * number + 3))))
+            assert list(answer.mail) == [1]
+            assert answer.mail[1].fault.to_error(1).rows == (1,)
+            assert answer.obs[0][::2].tolist() == [[0, 2], [2, 2]]
 
 
 @pytest.mark.parametrize("op", [Op.ROLL, Op.STEP])

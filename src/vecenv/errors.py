@@ -183,6 +183,9 @@ class EnvError(VecenvError, RuntimeError):
     def __str__(self) -> str:
         return self.message
 
+    def __reduce_ex__(self, protocol: Any) -> Any:  # before that of the env's own exception type
+        return self.__reduce__()
+
     def __reduce__(self) -> Any:
         fields = dict(self.__dict__)
         original = getattr(type(self), "_original", None)
@@ -315,16 +318,32 @@ def name_recording(error: VecenvError, path: str, why_not: str | None, options: 
 
 def env_error(original: BaseException | None, message: str, **fields: Any) -> EnvError:
     """Build the EnvError for an env that raised `original`; where Python allows, an instance of original's type too."""
+    trace = RemoteTraceback(fields["remote_traceback"]) if fields.get("remote_traceback") else None
+    cause = trace if original is None else original
+    if original is not None and trace is not None and _TRACEBACK.__get__(original) is None:
+        _CAUSE.__set__(original, trace)
+    plain = EnvError(message, **fields)
+    _CAUSE.__set__(plain, cause)
     try:
         error = _env_error_class(type(original))(message, **fields)
-    except Exception:  # original's type may have a constructor or attributes that do not allow it
-        error = EnvError(message, **fields)
-    error.__cause__ = original
-    if original is not None and fields.get("remote_traceback") and original.__traceback__ is None:
-        original.__cause__ = RemoteTraceback(fields["remote_traceback"])
-    elif original is None and fields.get("remote_traceback"):
-        error.__cause__ = RemoteTraceback(fields["remote_traceback"])
-    return error
+        error.elapsed = None
+        _CAUSE.__set__(error, cause)
+        return error if _answers_like(error, plain) else plain
+    except BaseException:  # original's type may have a constructor or attributes that do not allow it
+        return plain
+
+
+def _answers_like(error: EnvError, plain: EnvError) -> bool:
+    """Whether an error of the env's own type has the values of a plain one. Properties can raise, or return others."""
+    hasattr(error, "__notes__")  # asked for when the error is printed, as these are
+    names = {*vars(plain), "__context__", "__suppress_context__", "__traceback__"} - {"action"}
+    same = all(getattr(error, name) == getattr(plain, name) for name in names)
+    return same and error.__cause__ is plain.__cause__ and error.__class__ is type(error)
+
+
+_TRACEBACK: Any = BaseException.__dict__["__traceback__"]
+_CAUSE: Any = BaseException.__dict__["__cause__"]
+"""Not by name, as in `original.__cause__`: a class can make that anything."""
 
 
 @functools.cache
@@ -348,6 +367,6 @@ def _rebuild(base: type[EnvError], original: type | None, fields: dict[str, Any]
 def _round_trips(value: Any) -> bool:
     try:
         pickle.loads(pickle.dumps(value))
-    except Exception:
+    except (Exception, SystemExit):
         return False
     return True

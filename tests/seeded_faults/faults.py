@@ -1546,10 +1546,10 @@ CLOSING = (
         mechanism="closing",
         file="engines/python/calls.py",
         old="""\
-                self._complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
+                self._complaints.append(f"env {self.first + row} raised in close(): {text_of(error, repr):.1000}")
 """,
         new="""\
-                self._complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
+                self._complaints.append(f"env {self.first + row} raised in close(): {text_of(error, repr):.1000}")
                 break
 """,
         near=("faults/test_closing.py", "laws/test_laws.py"),

@@ -12,14 +12,21 @@ from typing import Any, Literal
 import cloudpickle
 
 from vecenv._batch.seeding import NO_SEED, spawn
+from vecenv._util.text import text_of, type_name
 from vecenv.errors import EnvError, Phase, RestartLimit, env_error
 
 OnError = Literal["raise", "restart"]
+ENV_RAISED = (Exception, SystemExit)
+"""What counts as a failure of the env; Ctrl-C does not."""
 
 _TEXT_LIMIT = 64_000
 RESTARTS = 3
 WINDOW = 1_000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_CARRIED = ("original", "action", "error")
+"""What a fault has of the env's own objects. Each is pickled by itself, so that one that fails is left out alone."""
+_traceback_of: Any = BaseException.__dict__["__traceback__"].__get__
+"""Not `error.__traceback__`: a class can make that anything."""
 _ADVICE: dict[Phase, str] = {
     "make": "call that env function alone to see it fail here",
     "reset": "reset() tries again, on_error='restart' builds the env again",
@@ -31,7 +38,7 @@ _ADVICE: dict[Phase, str] = {
 
 @dataclass
 class Fault:
-    """Why an op on a row failed. Picklable whatever the environment raised."""
+    """Why an op on a row failed. It can be made and pickled whatever the environment raised."""
 
     phase: Phase
     kind: str
@@ -50,6 +57,8 @@ class Fault:
     """Words of the start of the episode (see `_batch/starts.py`), if it was to begin with the op that failed."""
     another: bool = False
     """Whether another row failed, and this one was lost because both had the same worker."""
+    interrupt: KeyboardInterrupt | None = None
+    """Ctrl-C that came while this was made, to be raised later."""
 
     @classmethod
     def of(
@@ -61,31 +70,41 @@ class Fault:
         error: EnvError | None = None,
         elapsed: float | None = None,
     ) -> Fault:
-        text = "".join(traceback.format_exception(type(raised), raised, raised.__traceback__))
+        """The fault of an exception. Never raises, whatever the exception does when it is looked at."""
+        kind, message, interrupt = type_name(raised), text_of(raised)[:_TEXT_LIMIT], None
+        trace = _traceback_of(raised)
+        try:
+            text = "".join(traceback.format_exception(type(raised), raised, trace))
+        except BaseException as failure:  # of the exception, or of one that it came from
+            interrupt = failure if type(failure) is KeyboardInterrupt else None
+            text = f"{_stack(trace)}{kind}: {message}\n"
         return cls(
             phase=phase,
-            kind=type(raised).__name__,
-            message=_text(raised)[:_TEXT_LIMIT],
+            kind=kind,
+            message=message,
             traceback=text[-_TEXT_LIMIT:],
             original=raised,
             action=action,
             seed=None if seed == NO_SEED else seed,
             error=error,
             elapsed=elapsed,
+            interrupt=interrupt,
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(self.__dict__)
-        state["original"] = _portable(self.original)
-        state["action"] = _portable(self.action)
-        return state
+        carried = {name: _packed(getattr(self, name)) for name in _CARRIED}
+        return {**self.__dict__, **carried, "interrupt": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        carried = {name: _unpacked(state[name]) for name in _CARRIED}
+        self.__dict__.update({**state, **carried})
 
     def to_error(self, row: int, worker: int | None = None, pid: int | None = None) -> EnvError:
         """The error to raise where the user is waiting."""
         if self.error is not None:
             return self.error
         where = "" if worker is None else f" (worker {worker}, pid {pid})" if pid else f" (thread {worker})"
-        context = "" if self.action is None else f"; last action {self.action!r:.80}"
+        context = "" if self.action is None else f"; last action {text_of(self.action, repr):.80}"
         context += "" if self.seed is None else f"; last seed {self.seed}"
         context += "" if self.elapsed is None else f"; after {self.elapsed:.3g} s"
         error = env_error(
@@ -142,17 +161,29 @@ def restart_seed(seed: int, row: int, restarts: int) -> int:
     return NO_SEED if seed == NO_SEED else spawn(seed, row, restarts)
 
 
-def _text(error: BaseException) -> str:
+def _stack(trace: Any) -> str:
+    """The lines of a traceback above the exception itself."""
     try:
-        return str(error)
-    except Exception as failure:
-        return f"<str() of the exception raised {type(failure).__name__}>"
+        return "".join(["Traceback (most recent call last):\n", *traceback.format_tb(trace)])
+    except BaseException:  # the loader of a module can raise anything when it is asked for its source
+        return ""
 
 
-def _portable(value: Any) -> Any:
-    """The value if it survives pickling, else None."""
-    try:
-        pickle.loads(cloudpickle.dumps(value))
-    except Exception:
+def _packed(value: Any) -> bytes | None:
+    """A pickle of the value; None if it does not survive pickling."""
+    if value is None:
         return None
-    return value
+    try:
+        packed = cloudpickle.dumps(value)
+        pickle.loads(packed)
+    except BaseException:  # `__reduce__` and what it names can raise anything
+        return None
+    return packed
+
+
+def _unpacked(packed: bytes | None) -> Any:
+    """The value; None where it cannot be unpickled. A fault that lacks it still has its text."""
+    try:
+        return None if packed is None else pickle.loads(packed)
+    except ENV_RAISED:
+        return None

@@ -8,13 +8,14 @@ import threading
 from numbers import Real
 from typing import Any
 
+from vecenv._util.text import text_of, type_name
 from vecenv.errors import ConfigError, ConfigTypeError
 
 
 def brief(value: Any) -> str:
     """Type and value in at most 60 characters or so, for error messages."""
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+    text = text_of(value, repr)
+    return f"{type_name(value)} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
 def positive_int(name: str, value: Any) -> int:

@@ -87,7 +87,7 @@ class FragmentActor(RowActor):
                 self._front.reset(seed=[None if seed == NO_SEED else seed for seed in mine.tolist()])
         except EnvError as error:
             return self._first + (error.row or 0), as_fault(error, self._first)
-        except Exception as error:  # the policy cannot be unpickled on this machine
+        except BaseException as error:  # the policy cannot be unpickled on this machine
             return self._first, Fault.of(error, "make")
         return replace(built, seen=Seen.of(self._engine.batch))
 
@@ -104,7 +104,7 @@ class FragmentActor(RowActor):
         except EnvError as error:
             self._stale = True
             return as_fault(error, self._first)
-        except Exception as error:
+        except BaseException as error:  # Ctrl-C does not reach an actor
             self._stale = True
             return Fault.of(error, "call")
         times = time.perf_counter() - started, time.process_time() - cpu_started

@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import forkserver
@@ -29,7 +28,7 @@ from vecenv.engines.facts import EnvFacts
 from vecenv.engines.process.channel import Channel
 from vecenv.engines.process.ledger import WorkerLedger
 from vecenv.engines.process.reaper import MARK
-from vecenv.engines.process.sendable import drop_unsendable, dumps, picklable, sendable
+from vecenv.engines.process.sendable import dumps, sendable, sendable_mail
 from vecenv.engines.process.shared import (
     CLOSING,
     EAGER,
@@ -99,8 +98,8 @@ def main(sock: socket.socket, assignment: Assignment) -> None:
             _attach(channel, assignment, envs).serve()
     except (EOFError, ConnectionResetError, BrokenPipeError):
         pass  # the parent is gone
-    except Exception:  # not caused by an env: the parent reads it from the trace
-        os.write(trace, traceback.format_exc().encode())
+    except BaseException as error:  # not caused by an env: the parent reads it from the trace
+        os.write(trace, Fault.of(error, "step").traceback.encode(errors="backslashreplace"))
         sys.exit(1)
     finally:
         channel.close()
@@ -147,22 +146,20 @@ def _exit_with_parent(parent: Any) -> None:
 def _build(channel: Channel, assignment: Assignment) -> list[gymnasium.Env[Any, Any]] | None:
     first, _ = assignment.bounds[assignment.number]
     try:
-        envs = build_envs(assignment.env_fns(), first)
-        channel.send_bytes(dumps(("ready", [EnvFacts.of(env) for env in envs])))
-    except BaseException as error:
-        if isinstance(error, SpaceError) and not isinstance(error, EnvError):
-            channel.send(("refused", error))  # no env raised it: what a factory returned is wrong
-        else:
-            channel.send_bytes(dumps(("failed", *_explain(error, first))))
+        envs = build_envs(assignment.env_fns(), first, (BaseException,))  # Ctrl-C does not reach a worker
+        ready = dumps(("ready", [EnvFacts.of(env) for env in envs]))
+        channel.send_bytes(ready)
+        return envs
+    except EnvError as error:
+        row = first if error.row is None else error.row
+        fault = Fault.of(error if error.__cause__ is None else error.__cause__, "make")
+    except SpaceError as error:  # no env raised it: what a factory returned is wrong
+        channel.send(("refused", error))
         return None
-    return envs
-
-
-def _explain(error: BaseException, first: int) -> tuple[int, Fault]:
-    """Which row could not be built, and why."""
-    if isinstance(error, EnvError) and error.row is not None:
-        return error.row, Fault.of(error.__cause__ or error, "make")
-    return first, Fault.of(error, "make")
+    except BaseException as error:
+        row, fault = first, Fault.of(error, "make")
+    channel.send_bytes(dumps(("failed", row, fault)))
+    return None
 
 
 def _attach(channel: Channel, assignment: Assignment, envs: list[gymnasium.Env[Any, Any]]) -> Server:
@@ -280,29 +277,29 @@ class Server:
         return [(self._batch.obs[leaf][row], self._batch.final_obs[leaf][row]) for leaf in leaves]
 
     def _send_mail(self, mail: dict[int, tuple[Mail | None, list[Any]]]) -> None:
-        first, tickets = self._runner.first, self._ledger.requests
-
-        def payload(mail: dict[int, tuple[Mail | None, list[Any]]]) -> bytes:
-            return dumps(("mail", {first + row: (int(tickets[row]), *content) for row, content in mail.items()}))
-
         try:
-            message = payload(mail)
-        except Exception:
-            message = payload({row: self._sendable_mail(row, *content) for row, content in mail.items()})
-        self._channel.send_bytes(message)
-        self._control.worker[MAILS] += 1
+            payload = self._pickled_mail(mail)
+        except BaseException:  # objects of an env's own can raise anything
+            mail = {row: self._sendable_mail(row, *content) for row, content in mail.items()}
+            try:
+                payload = self._pickled_mail(mail)
+            except BaseException as error:  # they were pickled a moment ago
+                payload = self._pickled_mail(dict.fromkeys(mail, (Mail(fault=Fault.of(error, "step")), [])))
+        self._send_payload(payload)
 
-    def _tell(self, *message: Any) -> None:
-        self._channel.send_bytes(dumps(message))
+    def _pickled_mail(self, mail: dict[int, tuple[Mail | None, list[Any]]]) -> bytes:
+        first, tickets = self._runner.first, self._ledger.requests
+        return dumps(("mail", {first + row: (int(tickets[row]), *content) for row, content in mail.items()}))
+
+    def _send_payload(self, payload: bytes) -> None:
+        self._channel.send_bytes(payload)
         self._control.worker[MAILS] += 1
 
     def _sendable_mail(self, row: int, mail: Mail | None, objects: list[Any]) -> tuple[Mail | None, list[Any]]:
-        for text in drop_unsendable(mail, self._runner.first + row, self._unsendable):
-            self._tell("dropped", text)
-        if picklable(objects):
-            return mail, objects
-        error = TypeError("the observation cannot be pickled; use engine='sync' for this env")
-        return Mail(fault=Fault.of(error, "step")), []
+        mail, objects, dropped = sendable_mail(mail, self._runner.first + row, self._unsendable, objects)
+        for text in dropped:
+            self._send_payload(dumps(("dropped", text)))
+        return mail, objects
 
     def _handle(self, payload: bytes) -> None:
         self._messages_read += 1
@@ -323,9 +320,14 @@ class Server:
         try:
             results = self._ask_envs(kind, name, *content)
         except BaseException as error:  # an env raised KeyboardInterrupt itself: Ctrl-C does not reach a worker
-            results = {**dict.fromkeys(self._everyone), int(self._runner.clocks.current[0]): Fault.of(error, "call")}
+            at = max(0, int(self._runner.clocks.current[0]))
+            results = {**dict.fromkeys(self._everyone), at: Fault.of(error, "call")}
         results = {self._runner.first + row: sendable(value) for row, value in results.items()}
-        self._tell("reply", ticket, results)
+        try:
+            payload = dumps(("reply", ticket, results))
+        except BaseException as error:  # they were pickled a moment ago
+            payload = dumps(("reply", ticket, dict.fromkeys(results, Fault.of(error, "call"))))
+        self._send_payload(payload)
 
     def _ask_envs(self, kind: str, name: str, *content: Any) -> dict[int, Any]:
         if kind == "call":

@@ -7,7 +7,8 @@ import warnings
 from typing import Any
 
 from vecenv._batch.batch import Batch, Mail, Op
-from vecenv._batch.faults import Fault
+from vecenv._batch.faults import ENV_RAISED, Fault
+from vecenv._util.text import text_of, type_name
 from vecenv.engines.process.handle import Worker
 from vecenv.engines.process.ledger import Ledger
 from vecenv.engines.process.shared import MAILS
@@ -47,7 +48,7 @@ class MessageReader:
         while inbox:
             try:
                 message = pickle.loads(inbox[0])
-            except Exception as error:
+            except ENV_RAISED as error:
                 self._take_unreadable(worker, error)
             else:
                 self._take_message(*message)
@@ -60,10 +61,10 @@ class MessageReader:
             return "call"
         return "reset" if self._batch.op[row] == Op.RESET else "step"
 
-    def _take_unreadable(self, worker: Worker, error: Exception) -> None:
+    def _take_unreadable(self, worker: Worker, error: BaseException) -> None:
         """A message raised when it was unpickled: the pending rows of its worker, or its calls, have failed."""
         reason = SpaceError(
-            f"what worker {worker.number} sent cannot be unpickled here: {type(error).__name__}: {error}"
+            f"what worker {worker.number} sent cannot be unpickled here: {type_name(error)}: {text_of(error)}"
         )
         if self.call_requests:
             self.call_results.update(dict.fromkeys(worker.rows, Fault.of(reason, "call")))

@@ -9,6 +9,7 @@ import cloudpickle
 
 from vecenv._batch.batch import Mail
 from vecenv._batch.faults import Fault
+from vecenv._util.text import text_of
 from vecenv.errors import SpaceError
 
 
@@ -26,13 +27,32 @@ def pickled(message: Any) -> bytes:
 
 def sendable(value: Any) -> Any:
     """The value if it can be sent, else the Fault that stands for it."""
-    if isinstance(value, Fault):
+    if type(value) is Fault:  # not by `isinstance`, which asks the object itself
         return value
     try:
         dumps(value)
-    except Exception as error:
-        return Fault.of(TypeError(f"the result cannot be sent from a worker: {error}"), "call")
+    except BaseException as error:  # `__reduce__` can raise anything
+        return Fault.of(TypeError(f"the result cannot be sent from a worker: {text_of(error)}"), "call")
     return value
+
+
+def sendable_mail(
+    mail: Mail | None, row: int, known: set[Any], objects: list[Any]
+) -> tuple[Mail | None, list[Any], list[str]]:
+    """What can be sent of a row's mail and of observations that have no column, and warnings of what cannot.
+
+    Entries of infos that cannot be pickled are taken out; `known` are the keys that were warned of. If what is left
+    cannot be sent either, there is a fault in its place.
+    """
+    try:
+        texts = drop_unsendable(mail, row, known)
+        dumps(mail)
+        if picklable(objects):
+            return mail, objects, texts
+        error: BaseException = TypeError("the observation cannot be pickled; use engine='sync' for this env")
+    except BaseException as failure:  # an info of a class of its own can raise anything
+        error = failure
+    return Mail(fault=Fault.of(error, "step")), [], []
 
 
 def drop_unsendable(mail: Mail | None, row: int, known: set[Any]) -> list[str]:
@@ -49,7 +69,8 @@ def drop_unsendable(mail: Mail | None, row: int, known: set[Any]) -> list[str]:
     new = [key for key in dict.fromkeys(dropped) if key not in known]
     known.update(new)
     return [
-        f"info[{key!r:.80}] of env {row} cannot be pickled and was dropped; return plain data, or use engine='sync'"
+        f"info[{text_of(key, repr):.80}] of env {row} cannot be pickled and was dropped; return plain data, or use "
+        "engine='sync'"
         for key in new
     ]
 
@@ -73,6 +94,6 @@ def picklable(value: Any) -> bool:
     """Whether it can be sent to another process."""
     try:
         dumps(value)
-    except Exception:
+    except BaseException:
         return False
     return True

@@ -11,9 +11,9 @@ import numpy as np
 
 from vecenv._batch.batch import Batch
 from vecenv._batch.clocks import Clocks
-from vecenv._batch.faults import Fault
+from vecenv._batch.faults import ENV_RAISED, Fault
 from vecenv._util.checks import brief
-from vecenv.engines.python.envs import ENV_RAISED
+from vecenv._util.text import text_of, type_name
 from vecenv.errors import SpaceError
 
 BOOLS = frozenset({bool, np.bool_})
@@ -78,7 +78,7 @@ class EnvCalls:
             try:
                 self.envs[row].close()
             except ENV_RAISED as error:
-                self._complaints.append(f"env {self.first + row} raised in close(): {error!r:.1000}")
+                self._complaints.append(f"env {self.first + row} raised in close(): {text_of(error, repr):.1000}")
             self._closed = max(self._closed, row + 1)  # a signal handler may have closed more of them
         self._current[0] = -1
         complaints, self._complaints = self._complaints, []
@@ -102,7 +102,7 @@ def item_view(column: np.ndarray) -> Any:
 def checked_info(info: Any) -> dict[str, Any]:
     """The info, if it is a dict."""
     if not isinstance(info, dict):
-        raise SpaceError(f"info must be a dict, got {type(info).__name__}")
+        raise SpaceError(f"info must be a dict, got {type_name(info)}")
     return info
 
 
@@ -138,9 +138,10 @@ def wrong_flags(terminated: Any, truncated: Any) -> str:
 
 def wrong_result(result: Any) -> str:
     """What is wrong with what `step` returned."""
-    if not isinstance(result, tuple):
-        return f"step() must return 5 values (obs, reward, terminated, truncated, info), got {type(result).__name__}"
-    if len(result) == 5:  # the info has no truth value
-        return f"info must be a dict, got {type(result[4]).__name__}"
-    hint = "; old Gym API? wrap it, e.g. with shimmy" if len(result) == 4 else ""
-    return f"step() returned {len(result)} values, 5 needed (obs, reward, terminated, truncated, info){hint}"
+    if not issubclass(type(result), tuple):  # not by `isinstance`, which asks the object itself
+        return f"step() must return 5 values (obs, reward, terminated, truncated, info), got {type_name(result)}"
+    count = tuple.__len__(result)
+    if count == 5:  # the info has no truth value
+        return f"info must be a dict, got {type_name(tuple.__getitem__(result, 4))}"
+    hint = "; old Gym API? wrap it, e.g. with shimmy" if count == 4 else ""
+    return f"step() returned {count} values, 5 needed (obs, reward, terminated, truncated, info){hint}"

@@ -8,25 +8,31 @@ from typing import Any
 
 import gymnasium
 
-from vecenv._batch.faults import Fault
+from vecenv._batch.faults import ENV_RAISED, Fault
+from vecenv._util.text import type_name
 from vecenv.errors import SpaceError
 
 Factory = Callable[[], gymnasium.Env[Any, Any]]
-ENV_RAISED = (Exception, SystemExit)
-"""What counts as a failure of the env; Ctrl-C does not."""
 
 
-def build_envs(factories: Sequence[Factory], first: int = 0) -> list[gymnasium.Env[Any, Any]]:
-    """Call every factory. If one fails, those already built are closed and its EnvError is raised."""
+def build_envs(
+    factories: Sequence[Factory], first: int = 0, failures: tuple[type[BaseException], ...] = ENV_RAISED
+) -> list[gymnasium.Env[Any, Any]]:
+    """Call every factory. If one fails, those already built are closed and its EnvError is raised.
+
+    Args:
+        first: index of the first env.
+        failures: what counts as a failure of an env.
+    """
     envs: dict[int, gymnasium.Env[Any, Any]] = {}
     try:
         for row, factory in enumerate(factories, first):
             try:
                 env = factory()
-            except ENV_RAISED as error:
+            except failures as error:
                 raise Fault.of(error, "make").to_error(row) from error
             if not isinstance(env, gymnasium.Env):
-                raise SpaceError(f"env_fns[{row}]() returned {type(env).__name__}, need a gymnasium.Env")
+                raise SpaceError(f"env_fns[{row}]() returned {type_name(env)}, need a gymnasium.Env")
             if id(env) in envs:
                 twin = first + list(envs).index(id(env))
                 raise SpaceError(f"env_fns[{twin}] and [{row}] returned the same object; build a new env in each call")
@@ -40,5 +46,5 @@ def build_envs(factories: Sequence[Factory], first: int = 0) -> list[gymnasium.E
 
 def close_quietly(env: gymnasium.Env[Any, Any]) -> None:
     """Close an env that is being thrown away."""
-    with contextlib.suppress(Exception):  # another error is on its way to the user
+    with contextlib.suppress(*ENV_RAISED):  # another error is on its way to the user
         env.close()

@@ -14,10 +14,11 @@ import numpy as np
 
 from vecenv._batch.batch import Batch, Mail, Op
 from vecenv._batch.clocks import BUCKETS, Clocks
-from vecenv._batch.faults import Fault, OnError, RestartPolicy
+from vecenv._batch.faults import ENV_RAISED, Fault, OnError, RestartPolicy
 from vecenv._batch.own import ATOMS, UNSHARED, own, own_info
 from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED, Starts
+from vecenv._util.text import type_name
 from vecenv.engines.python.calls import (
     BOOLS,
     NUMBERS,
@@ -29,7 +30,7 @@ from vecenv.engines.python.calls import (
     wrong_flags,
     wrong_result,
 )
-from vecenv.engines.python.envs import ENV_RAISED, Factory, close_quietly
+from vecenv.engines.python.envs import Factory, close_quietly
 from vecenv.engines.python.factories import Renewal
 from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
 from vecenv.errors import RestartLimit, SpaceError
@@ -82,6 +83,8 @@ class RowRunner(EnvCalls):
         self._on_error = on_error
         self._lost = lost or {}
         self._watched = watched
+        self._failures: tuple[type[BaseException], ...] = ENV_RAISED
+        """What counts as a failure of an env while results are written."""
         self._exchanges = self._ran = 0
         """How often `run` was called, and for how many rows."""
         self._started = 0
@@ -226,7 +229,11 @@ class RowRunner(EnvCalls):
             present = where = [row for row in rows if row not in self._absent]
         if self._keeps:
             self._kept = [column.copy() for column in batch.obs]
-        if len(present) < _FEW or not self._note_rewards(where) or not self._write_all_obs(where, self._obs):
+        try:
+            together = len(present) >= _FEW and self._note_rewards(where) and self._write_all_obs(where, self._obs)
+        except self._failures:  # objects of an env's own that raise when they are read
+            together = False
+        if not together:
             for row, obs, reward in zip(present, self._obs, self._gained, strict=True):
                 self._checked(row, self._note_row, obs, reward)
         if self._unusual:
@@ -268,7 +275,7 @@ class RowRunner(EnvCalls):
         """Note something of a row; what does not fit is a failure of its env."""
         try:
             note(row, *values)
-        except Exception as error:
+        except self._failures as error:
             for kept, column in zip(self._kept, self.batch.obs, strict=False):
                 column[row] = kept[row]
             self._failed(row, self._fault(row, error))
@@ -314,7 +321,11 @@ class RowRunner(EnvCalls):
         self._running = ()
 
     def run_whatever_happens(self, rows: Sequence[int]) -> None:
-        """Like `run`, in a worker, where Ctrl-C does not come: anything an env raises is its own failure."""
+        """Like `run`, in a worker, where Ctrl-C does not come: anything an env raises is its own failure.
+
+        Never raises.
+        """
+        self._failures = (BaseException,)
         while rows:
             self._running, self._noting = rows, True  # an error before `run` begins is a failure of all rows
             try:
@@ -383,7 +394,7 @@ class RowRunner(EnvCalls):
             self._seeds[row] = NO_SEED
             result = self.envs[row].reset(seed=seed, options=options)
         if type(result) is not tuple or len(result) != 2:
-            raise SpaceError(f"reset() must return (observation, info), got {type(result).__name__}")
+            raise SpaceError(f"reset() must return (observation, info), got {type_name(result)}")
         return result
 
     def _renew(self, row: int, wanted: Renewal) -> dict[str, Any] | None:
@@ -404,6 +415,8 @@ class RowRunner(EnvCalls):
         ended_before = row in self._end_after
         final_info = self.batch.mail[row].final_info if ended_before else {}
         self.batch.mail[row] = Mail(fault=fault)
+        if fault.interrupt is not None:
+            self._interrupt = fault.interrupt
         if not ended_before:
             self._absent.append(row)
         if self._on_error == "raise":

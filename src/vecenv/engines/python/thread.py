@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from vecenv._batch.batch import Mail, Op, Rows
+from vecenv._batch.faults import Fault
 from vecenv.engines.pending import PendingRows
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.local import LocalEngine, hand_over, warn_of
@@ -158,8 +159,12 @@ class ThreadEngine(LocalEngine):
             self._ended.put(worker)
 
     def _run_row(self, runner: RowRunner, row: int) -> None:
-        runner.run_whatever_happens([row])
-        self._results.put((runner.first + row, runner.batch.mail.pop(row, None)))
+        try:
+            runner.run_whatever_happens([row])
+            mail = runner.batch.mail.pop(row, None)
+        except BaseException as error:  # nothing gets here that is known; but a thread that ends is waited for in vain
+            mail = Mail(fault=Fault.of(error, "step"))
+        self._results.put((runner.first + row, mail))
 
     def _home(self, row: int) -> tuple[int, None]:
         return int(self._worker_of[row]), None

@@ -23,7 +23,7 @@ from vecenv._util.cpus import usable_cpus
 from vecenv.engines import Engine, SupportsCall, SupportsStates
 from vecenv.engines.facts import EnvFacts
 from vecenv.engines.pending import PendingRows
-from vecenv.engines.process.sendable import drop_unsendable, picklable, sendable
+from vecenv.engines.process.sendable import picklable, sendable, sendable_mail
 from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
 from vecenv.errors import EnvError, SpaceError, WorkerError
 
@@ -148,7 +148,7 @@ class RowActor:
             return self._first + (error.row or 0), as_fault(error, self._first)
         except SpaceError as error:
             return SpaceError(f"{error} (counted from env {self._first})") if self._first else error
-        except Exception as error:  # it cannot be unpickled here, or a kernel cannot be compiled
+        except BaseException as error:  # it cannot be unpickled here, or a kernel cannot be compiled
             return self._first, Fault.of(error, "make")
         if self._last_seen is not None:
             self._engine = RestartedEngine(engine, self._last_seen, self._first)
@@ -226,11 +226,14 @@ class RowActor:
             return {row: sendable(value) for row, value in enumerate(ask(self._engine))}
         except EnvError as error:
             return {error.row or 0: as_fault(error, self._first)}
+        except BaseException as error:  # an env raised KeyboardInterrupt itself: Ctrl-C does not reach an actor
+            return {0: Fault.of(error, "call")}
 
     def _receive(self, rows: Rows) -> dict[int, Fault]:
         """Wait for all rows; why some of them failed."""
         faults: dict[int, Fault] = {}
         left = set(rows.tolist())
+        strange = 0
         while left:
             try:
                 left.difference_update(self._engine.recv(len(left)).tolist())
@@ -240,6 +243,10 @@ class RowActor:
                     raise
                 faults.update(dict.fromkeys(failed, as_fault(error, self._first)))
                 left -= failed
+            except BaseException as error:  # as in `_asked`; the next `recv` says which row it was
+                strange += 1
+                if strange > len(rows):
+                    return {**faults, **dict.fromkeys(left, Fault.of(error, "step"))}
         return faults
 
     def _begun(self, rows: Rows) -> dict[int, Any]:
@@ -258,8 +265,12 @@ class RowActor:
         """Remove from the infos what cannot be pickled; returns a warning for each key, once."""
         if not mail or picklable(mail):
             return []
-        known, first = self._dropped, self._first
-        return [text for row, each in mail.items() for text in drop_unsendable(each, first + row, known)]
+        warnings: list[str] = []
+        for row in mail:
+            sent, _, texts = sendable_mail(mail[row], self._first + row, self._dropped, [])
+            mail[row] = sent or Mail()
+            warnings += texts
+        return warnings
 
 
 def as_fault(error: EnvError, first: int) -> Fault:
@@ -269,7 +280,7 @@ def as_fault(error: EnvError, first: int) -> Fault:
         error.row, error.rows = None if error.row is None else first + error.row, rows
         error.message += f" (counted from env {first})" if first else ""
         return Fault.of(error, error.phase or "step", error=error)
-    fault = Fault.of(error.__cause__ or error, error.phase or "step", error.action)
+    fault = Fault.of(error if error.__cause__ is None else error.__cause__, error.phase or "step", error.action)
     trace = error.remote_traceback or fault.traceback
     return replace(fault, seed=error.seed, traceback=trace, rows=rows if len(rows) > 1 else ())
 
