@@ -293,6 +293,9 @@ class SimChannel:
             self.wire.clear()
             self.woken = False
 
+    def lose(self, why: str) -> None:
+        self.ended = True
+
     def flush(self) -> None:
         if not self.broken:
             self.sent += self.unsent

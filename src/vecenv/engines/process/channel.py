@@ -121,6 +121,11 @@ class Channel:
             raise EOFError
         return list(descriptors)
 
+    def lose(self, why: str) -> None:
+        """Nothing that is still to come can be trusted (non-blocking ends only)."""
+        self.failure = self.failure or ConnectionError(why)
+        self.ended = True
+
     def close(self) -> None:
         self.sock.close()
 
@@ -156,6 +161,9 @@ class Channel:
         complete: list[bytes] = []
         while available - start >= _HEADER.size:
             length, number = _HEADER.unpack_from(self._partial, start)
+            if number > last + 1:
+                self.lose("its messages are damaged: did something else write into their socket?")
+                break
             if available - start - _HEADER.size < length:
                 break
             start += _HEADER.size

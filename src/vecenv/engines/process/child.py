@@ -42,6 +42,7 @@ from vecenv.engines.process.shared import (
     fence,
     spin,
 )
+from vecenv.engines.python.copies import NoCopies, end_copies_of_this_thread
 from vecenv.engines.python.envs import Factory, build_envs
 from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import EnvError, SpaceError
@@ -86,6 +87,7 @@ class Attachment:
 
 def main(sock: socket.socket, assignment: Assignment) -> None:
     """Build the envs, report their spaces, attach to the shared block and serve until the parent says close."""
+    end_copies_of_this_thread()
     _leave_the_terminal(assignment)
     channel = Channel(sock, blocking=True)
     (trace,) = channel.receive_descriptors(1)
@@ -146,8 +148,9 @@ def _exit_with_parent(parent: Any) -> None:
 def _build(channel: Channel, assignment: Assignment) -> list[gymnasium.Env[Any, Any]] | None:
     first, _ = assignment.bounds[assignment.number]
     try:
-        envs = build_envs(assignment.env_fns(), first, (BaseException,))  # Ctrl-C does not reach a worker
-        ready = dumps(("ready", [EnvFacts.of(env) for env in envs]))
+        with NoCopies():
+            envs = build_envs(assignment.env_fns(), first, (BaseException,))  # Ctrl-C does not reach a worker
+            ready = dumps(("ready", [EnvFacts.of(env) for env in envs]))
         channel.send_bytes(ready)
         return envs
     except EnvError as error:
@@ -199,6 +202,7 @@ class Server:
             watched=True,
         )
         self._everyone = self._ledger.everyone
+        self._runner.pid = os.getpid()
         self._messages_read = 0
         self._unsendable: set[str] = set()
         self._open = True

@@ -37,7 +37,8 @@ class MessageReader:
                 if worker.error is not None:
                     break  # it is dead: what it did not send is not waited for
                 worker.channel.drain()
-                if worker.channel.ended and not worker.channel.inbox:
+                if not worker.channel.inbox:  # it counts a message once it is sent
+                    worker.channel.lose("a message is missing")
                     return worker
                 self.take(worker)
         return None

@@ -14,6 +14,7 @@ from vecenv._batch.clocks import Clocks
 from vecenv._batch.faults import ENV_RAISED, Fault
 from vecenv._util.checks import brief
 from vecenv._util.text import text_of, type_name
+from vecenv.engines.python.copies import NoCopies
 from vecenv.errors import SpaceError
 
 BOOLS = frozenset({bool, np.bool_})
@@ -76,7 +77,8 @@ class EnvCalls:
             row = self._closed
             self._current[0] = row
             try:
-                self.envs[row].close()
+                with NoCopies():
+                    self.envs[row].close()
             except ENV_RAISED as error:
                 self._complaints.append(f"env {self.first + row} raised in close(): {text_of(error, repr):.1000}")
             self._closed = max(self._closed, row + 1)  # a signal handler may have closed more of them
@@ -87,7 +89,8 @@ class EnvCalls:
     def _guarded(self, row: int, function: Callable[..., Any], *args: Any) -> Any:
         self._current[0] = row
         try:
-            result = function(self.envs[row], *args)
+            with NoCopies():
+                result = function(self.envs[row], *args)
         except ENV_RAISED as error:
             result = Fault.of(error, "call", seed=int(self.batch.last_seed[row]))
         self._current[0] = -1

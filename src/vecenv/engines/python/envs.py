@@ -10,6 +10,7 @@ import gymnasium
 
 from vecenv._batch.faults import ENV_RAISED, Fault
 from vecenv._util.text import type_name
+from vecenv.engines.python.copies import NoCopies
 from vecenv.errors import SpaceError
 
 Factory = Callable[[], gymnasium.Env[Any, Any]]
@@ -28,7 +29,8 @@ def build_envs(
     try:
         for row, factory in enumerate(factories, first):
             try:
-                env = factory()
+                with NoCopies():
+                    env = factory()
             except failures as error:
                 raise Fault.of(error, "make").to_error(row) from error
             if not isinstance(env, gymnasium.Env):
@@ -46,5 +48,5 @@ def build_envs(
 
 def close_quietly(env: gymnasium.Env[Any, Any]) -> None:
     """Close an env that is being thrown away."""
-    with contextlib.suppress(*ENV_RAISED):  # another error is on its way to the user
+    with contextlib.suppress(*ENV_RAISED), NoCopies():  # another error is on its way to the user
         env.close()

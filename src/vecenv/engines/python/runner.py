@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ from vecenv.engines.python.calls import (
     wrong_flags,
     wrong_result,
 )
+from vecenv.engines.python.copies import NoCopies, end_copy, forks
 from vecenv.engines.python.envs import Factory, close_quietly
 from vecenv.engines.python.factories import Renewal
 from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
@@ -61,6 +63,7 @@ class RowRunner(EnvCalls):
 
     Attributes:
         finished: set for each row once its op has run and its columns are written. Engines clear it.
+        pid: of the worker process that runs them; 0 if this is not a worker.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class RowRunner(EnvCalls):
     ) -> None:
         super().__init__(envs, batch, clocks, first, origin)
         self.finished = np.zeros(len(envs), np.bool_)
+        self.pid = 0
         self._policies = [RestartPolicy(first + row) for row in range(len(envs))]
         self._factories = factories
         self._on_error = on_error
@@ -89,6 +93,8 @@ class RowRunner(EnvCalls):
         """How often `run` was called, and for how many rows."""
         self._started = 0
         """When the exchange that is running began, by `_clock`."""
+        self._forks = 0
+        """The number of forks at that moment: where it is another, this process is a copy."""
         self._end_after: list[int] = []
         """Rows whose episode ends with the exchange that is running."""
         self._resets: list[int] = []
@@ -136,6 +142,7 @@ class RowRunner(EnvCalls):
         """
         self._noting = False
         self._running = rows
+        self._forks = forks[0]
         index = _index(rows, len(self.envs))
         self._started = started = _clock()
         times = None if self._ran // len(self.envs) % _SAMPLED else [started]
@@ -146,6 +153,8 @@ class RowRunner(EnvCalls):
         self._step_all(rows, index, times)
         self._noting = True
         if self._watched:
+            if self.pid and os.getpid() != self.pid:  # a fork by native code, which Python does not know of
+                end_copy()
             self._current[0] = -1
         if times is not None:
             self._sample(rows, times)
@@ -172,7 +181,7 @@ class RowRunner(EnvCalls):
         self._obs, self._gained = [], []
         keep_obs, keep_reward, put_aside = self._obs.append, self._gained.append, self._unusual.append
         envs, watched, current = self.envs, self._watched, self._current
-        reset_op, plain, nothing = _RESET, dict, _NOTHING
+        reset_op, plain, nothing, counted, home = _RESET, dict, _NOTHING, forks, self._forks
         usual, references, unshared, are_atoms = self._usual, getrefcount, UNSHARED, ATOMS.issuperset
         in_arrays = usual is np.ndarray
         ops = self.batch.op[index].tolist()
@@ -204,8 +213,12 @@ class RowRunner(EnvCalls):
                 else:
                     self._begin(row, op)
             except ENV_RAISED as error:
+                if counted[0] != home:
+                    end_copy(error)
                 reason = error if result is _NOTHING else SpaceError(wrong_result(result))
                 self._failed(row, self._fault(row, reason, action))
+            if counted[0] != home:
+                end_copy()
             if times is not None:
                 times.append(_clock())
 
@@ -342,6 +355,8 @@ class RowRunner(EnvCalls):
         rows, place = self._running, len(self._obs) + len(self._absent)
         if not rows:
             return ()
+        if forks[0] != self._forks:
+            end_copy(error)
         self._current[0] = -1
         if self._noting:
             self._lose(rows, error)
@@ -387,12 +402,13 @@ class RowRunner(EnvCalls):
         seed = self._seeds[row]
         if self._start_kinds[row]:
             self._starts.note(row, self.envs[row], seed, options)
-        if seed == NO_SEED:
-            result = self.envs[row].reset(options=options) if options is not None else self.envs[row].reset()
-        else:
-            self.batch.last_seed[row] = seed
-            self._seeds[row] = NO_SEED
-            result = self.envs[row].reset(seed=seed, options=options)
+        with NoCopies():
+            if seed == NO_SEED:
+                result = self.envs[row].reset(options=options) if options is not None else self.envs[row].reset()
+            else:
+                self.batch.last_seed[row] = seed
+                self._seeds[row] = NO_SEED
+                result = self.envs[row].reset(seed=seed, options=options)
         if type(result) is not tuple or len(result) != 2:
             raise SpaceError(f"reset() must return (observation, info), got {type_name(result)}")
         return result
@@ -400,7 +416,8 @@ class RowRunner(EnvCalls):
     def _renew(self, row: int, wanted: Renewal) -> dict[str, Any] | None:
         """Build the row's env again unless it was built with these arguments; the options that its reset gets."""
         if not _equal(wanted.kwargs, self._built_with.get(row, {})):
-            self.envs[row] = wanted.rebuild(self._factories[row], self.envs[row])
+            with NoCopies():
+                self.envs[row] = wanted.rebuild(self._factories[row], self.envs[row])
             self._built_with[row] = wanted.kwargs
         return wanted.options
 
@@ -458,7 +475,8 @@ class RowRunner(EnvCalls):
 
     def _rebuild(self, row: int) -> None:
         close_quietly(self.envs[row])
-        self.envs[row] = self._factories[row]()
+        with NoCopies():
+            self.envs[row] = self._factories[row]()
         self._built_with.pop(row, None)
 
     def _sample(self, rows: Sequence[int], times: list[int]) -> None:

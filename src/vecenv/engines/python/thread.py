@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import sys
 import threading
@@ -16,11 +17,14 @@ import numpy as np
 from vecenv._batch.batch import Mail, Op, Rows
 from vecenv._batch.faults import Fault
 from vecenv.engines.pending import PendingRows
+from vecenv.engines.python.copies import end_copies_of_this_thread
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.local import LocalEngine, hand_over, warn_of
 from vecenv.engines.python.runner import RowRunner
-from vecenv.errors import ClosedError, Phase, WorkerTimeout
+from vecenv.errors import ClosedError, Phase, WorkerDied, WorkerTimeout
 
+_LOOK_UP_SECONDS = 1.0
+"""How often `recv` looks whether the threads that it waits for are there."""
 SentRows: TypeAlias = tuple[int, list[int]]
 """Number of the `send`, and rows local to the runner."""
 
@@ -50,8 +54,7 @@ class ThreadEngine(LocalEngine):
         super().__init__(factories, parts=workers, observation_mode=observation_mode, on_error=on_error, origin=origin)
         self._pending = PendingRows(len(self.envs), ordered=ordered)
         self._results: queue.SimpleQueue[tuple[int, Mail | None]] = queue.SimpleQueue()
-        """Rows that the threads have run, and their mail."""
-        """Row -1: nothing follows, see `wake`."""
+        """Rows that the threads have run, and their mail. Row -1: nothing follows, see `wake`."""
         self._complaints: list[str] = []
         self._stopping = self._closed = False
         """Threads are to end; they have, or were left running."""
@@ -102,12 +105,15 @@ class ThreadEngine(LocalEngine):
         deadline = None if timeout is None else time.monotonic() + timeout
         while missing := self._pending.missing(count):
             for _ in range(missing):
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
                 try:
                     # By `map`: after a call a signal handler may run and raise, and then what was taken would be lost.
-                    ((row, mail),) = map(self._results.get, (True,), (left,))
+                    ((row, mail),) = map(self._results.get, (True,), (min(_LOOK_UP_SECONDS, left),))
                 except queue.Empty:
-                    raise self._late(timeout) from None
+                    if left <= _LOOK_UP_SECONDS:
+                        raise self._late(timeout) from None
+                    self._check_threads()
+                    break
                 if mail is not None:
                     self.batch.mail[row] = mail
                 if row < 0:
@@ -142,6 +148,7 @@ class ThreadEngine(LocalEngine):
         warn_of([*self._complaints, *late])
 
     def _serve(self, runner: RowRunner, inbox: queue.SimpleQueue[SentRows | None], worker: int) -> None:
+        end_copies_of_this_thread()  # which would be copies of the program that have this thread alone
         while (task := inbox.get()) is not None and not self._stopping:
             number, rows = task
             for row in rows:
@@ -165,6 +172,21 @@ class ThreadEngine(LocalEngine):
         except BaseException as error:  # nothing gets here that is known; but a thread that ends is waited for in vain
             mail = Mail(fault=Fault.of(error, "step"))
         self._results.put((runner.first + row, mail))
+
+    def _check_threads(self) -> None:
+        """Raise WorkerDied if a thread is gone whose rows are waited for."""
+        pending = self._pending
+        for number, thread in enumerate(self._threads):
+            start, stop = self._bounds[number]
+            rows = [row for row in range(start, stop) if pending.sent_at[row] and not pending.finished[row]]
+            if rows and not thread.is_alive():
+                raise WorkerDied(
+                    f"thread {number} with envs {start} to {stop - 1} has ended; close the vector env and make it anew",
+                    row=rows[0],
+                    rows=tuple(rows),
+                    phase="reset" if self.batch.op[rows[0]] == Op.RESET else "step",
+                    worker=number,
+                )
 
     def _home(self, row: int) -> tuple[int, None]:
         return int(self._worker_of[row]), None

@@ -24,6 +24,7 @@ from vecenv.engines import Engine, SupportsCall, SupportsStates
 from vecenv.engines.facts import EnvFacts
 from vecenv.engines.pending import PendingRows
 from vecenv.engines.process.sendable import picklable, sendable, sendable_mail
+from vecenv.engines.python.copies import end_copies_of_this_thread
 from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
 from vecenv.errors import EnvError, SpaceError, WorkerError
 
@@ -124,6 +125,7 @@ class RowActor:
     """
 
     def __init__(self, build: bytes, path: list[str], first: int, last_seen: LastSeen | None = None) -> None:
+        end_copies_of_this_thread()
         sys.path += [place for place in path if place not in sys.path]
         self._build = build
         self._first = first
