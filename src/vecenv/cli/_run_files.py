@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from vecenv._util.descriptors import open_standard_descriptors
 from vecenv._util.files import append, open_file, open_text, write_file
 from vecenv._util.warn import warn_user
 from vecenv.cli._screen import plain
@@ -132,6 +133,7 @@ class _EventFile:
         events: Any = event_pb2  # its classes are made at run time
         self._event, self._checksum = events.Event, masked_crc32c
         self._path = directory / f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
+        open_standard_descriptors()
         self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115  # open until close()
         self._due = self._record(self._event(wall_time=time.time(), file_version="brain.Event:2"))
         self._warned = False

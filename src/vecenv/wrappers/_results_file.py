@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from vecenv._util.descriptors import open_standard_descriptors
 from vecenv._util.extras import load_extra
 from vecenv._util.files import append, open_text, parsed
 from vecenv._util.warn import warn_user
@@ -57,6 +58,7 @@ class ResultsFile:
         self.lost = 0
         self._warned = False
         self._pid = os.getpid()
+        open_standard_descriptors()
         self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115  # open until close()
         self._lines = _Lines(self._file)
         if self._lines.lasting:

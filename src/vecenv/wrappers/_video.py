@@ -16,6 +16,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from vecenv._util.descriptors import open_standard_descriptors
 from vecenv._util.extras import load_extra
 from vecenv.errors import ClosedError, ConfigError, SpaceError
 
@@ -112,6 +113,7 @@ class _Encoder:
 
     def __init__(self, program: str, path: Path, size: tuple[int, int], fps: float) -> None:
         self._path = path
+        open_standard_descriptors()
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # open until close()
         frames = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{size[0]}x{size[1]}", "-r", str(fps), "-i", "-"]
         self._process = subprocess.Popen(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from vecenv._batch.memory import SharedMemory
+from vecenv._util.descriptors import open_standard_descriptors
 from vecenv.engines.facts import EnvFacts
 from vecenv.engines.process.child import Assignment, Attachment
 from vecenv.engines.process.handle import Worker, close_workers, cut_off, first_message
@@ -104,6 +105,7 @@ class OSProcesses:
         """All workers that have not been released."""
 
     def start(self, assignment: Assignment, siblings: Sequence[Worker]) -> Worker:
+        open_standard_descriptors()
         first, _ = assignment.bounds[assignment.number]
         if self._context.get_start_method() == "fork":
             foreign = tuple(descriptor for worker in siblings for descriptor in worker.descriptors())

@@ -23,6 +23,7 @@ from vecenv._batch.batch import Mail
 from vecenv._batch.faults import Fault, OnError
 from vecenv._batch.layout import Layout
 from vecenv._batch.memory import SharedMemory
+from vecenv._util.descriptors import open_standard_descriptors
 from vecenv._util.signals import WRITE_STACK
 from vecenv.engines.facts import EnvFacts
 from vecenv.engines.process.channel import Channel
@@ -88,6 +89,7 @@ class Attachment:
 def main(sock: socket.socket, assignment: Assignment) -> None:
     """Build the envs, report their spaces, attach to the shared block and serve until the parent says close."""
     end_copies_of_this_thread()
+    open_standard_descriptors()
     _leave_the_terminal(assignment)
     channel = Channel(sock, blocking=True)
     (trace,) = channel.receive_descriptors(1)
