@@ -67,7 +67,7 @@ class Layout:
                 gathered: list[Sequence[Any]] = []
                 _gather(self.space, values, gathered)
                 return all(store(index, leaf) for store, leaf in zip(writers, gathered, strict=True))
-            except (AttributeError, KeyError, TypeError, ValueError):
+            except Exception:  # values of envs may raise anything
                 return False
 
         if not self._flat:
@@ -77,7 +77,7 @@ class Layout:
         def write_flat(index: Any, values: Sequence[Any]) -> bool:
             try:
                 return only(index, values)
-            except (AttributeError, TypeError, ValueError):
+            except Exception:
                 return False
 
         return write_flat

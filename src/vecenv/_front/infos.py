@@ -97,14 +97,17 @@ def objects(rows: Sequence[int], values: Iterable[Any], count: int) -> np.ndarra
 
 
 def _column(rows: list[int], values: list[Any], count: int) -> Any:
-    if all(isinstance(value, dict) for value in values):
-        return as_arrays(zip(rows, values, strict=True), count)
-    dtype = _common_dtype(values)
-    if dtype is None:
-        return objects(rows, values, count)
-    column = np.zeros((count, *np.shape(values[0])), dtype)
-    column[rows] = values
-    return column
+    try:
+        if all(issubclass(type(value), dict) for value in values):
+            return as_arrays(zip(rows, values, strict=True), count)
+        dtype = _common_dtype(values)
+        if dtype is not None:
+            column = np.zeros((count, *np.shape(values[0])), dtype)
+            column[rows] = values
+            return column
+    except Exception:  # a dict that contains itself, an array whose methods raise: values of envs may do anything
+        pass
+    return objects(rows, values, count)
 
 
 def _common_dtype(values: list[Any]) -> np.dtype | None:

@@ -11,7 +11,8 @@ from gymnasium import Space
 from gymnasium.vector.utils import batch_differing_spaces, batch_space
 
 from vecenv._batch.layout import Layout, check_same_spaces
-from vecenv.errors import ConfigError, ConfigTypeError
+from vecenv._util.checks import brief
+from vecenv.errors import ConfigError, ConfigTypeError, SpaceError, VecenvError
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ class EnvFacts:
 
     @classmethod
     def of(cls, env: gymnasium.Env[Any, Any]) -> EnvFacts:
+        """Of one env. Raises SpaceError if it has no spaces."""
+        for name in ("observation_space", "action_space"):
+            space = getattr(env, name, None)
+            if not isinstance(space, Space):
+                raise SpaceError(f"{name} of {type(env).__name__} must be a gymnasium Space, got {brief(space)}")
         return cls(env.observation_space, env.action_space, dict(env.metadata), env.render_mode)
 
 
@@ -92,8 +98,21 @@ def merge_facts(facts: Sequence[EnvFacts], observation_mode: Any) -> BatchFacts:
 
     Raises:
         SpaceMismatch: naming the first env whose spaces do not fit.
+        SpaceError: the spaces cannot be compared or batched.
     """
     check_observation_mode(observation_mode)
+    try:
+        return _merge(facts, observation_mode)
+    except VecenvError:
+        raise
+    except Exception as error:  # of Gymnasium, or of a space whose methods raise
+        raise SpaceError(
+            f"the spaces of the envs cannot be batched: {type(error).__name__}: {error}; make one env and look at its "
+            "observation_space and action_space"
+        ) from error
+
+
+def _merge(facts: Sequence[EnvFacts], observation_mode: Any) -> BatchFacts:
     first, batched = facts[0], None
     single, observation = first.observation_space, [fact.observation_space for fact in facts]
     check_same_spaces(observation, [fact.action_space for fact in facts], observation_mode)

@@ -17,6 +17,7 @@ from vecenv.engines.facts import EnvFacts
 from vecenv.engines.process.child import Assignment, Attachment
 from vecenv.engines.process.handle import Worker, close_workers, cut_off, first_message
 from vecenv.engines.process.launch import pickled_factories, start_context
+from vecenv.engines.process.sendable import pickled
 from vecenv.engines.process.shared import Control, SharedBlock, yield_cpu
 from vecenv.errors import WorkerError
 
@@ -130,7 +131,7 @@ class OSProcesses:
 
     def attach(self, worker: Worker, attachment: Attachment, memory: SharedMemory, deadline: float) -> None:
         worker.channel.send_descriptors([memory.descriptor])
-        worker.channel.send(attachment)
+        worker.channel.send_bytes(pickled(attachment))
         first_message(worker, deadline)
 
     def control(self, block: SharedBlock, number: int) -> Control:

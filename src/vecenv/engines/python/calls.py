@@ -103,10 +103,12 @@ def item_view(column: np.ndarray) -> Any:
 
 
 def checked_info(info: Any) -> dict[str, Any]:
-    """The info, if it is a dict."""
-    if not isinstance(info, dict):
+    """The info, if it is a dict; a plain copy of another class of dict, whose methods may do anything."""
+    if type(info) is dict:
+        return info
+    if not issubclass(type(info), dict):
         raise SpaceError(f"info must be a dict, got {type_name(info)}")
-    return info
+    return dict(info)
 
 
 def copied_info(info: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +128,7 @@ def _copied(value: Any) -> Any:
 
 def as_number(reward: Any) -> float:
     """The reward, if it is a number or an array of one number."""
-    if isinstance(reward, NUMBERS):
+    if isinstance(reward, NUMBERS) and not isinstance(reward, np.timedelta64):
         return float(reward)
     if isinstance(reward, (np.ndarray, np.bool_)) and np.size(reward) == 1 and np.asarray(reward).dtype.kind in "biuf":
         return float(np.asarray(reward).reshape(()))

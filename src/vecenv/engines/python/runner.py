@@ -263,7 +263,7 @@ class RowRunner(EnvCalls):
             return False
         try:
             rewards = array.array("d", self._gained)
-        except OverflowError:
+        except (OverflowError, TypeError):  # NumPy's time differences are its integers, but no numbers
             return False
         if type(where) is slice:
             self._rewards[where] = rewards
@@ -279,7 +279,8 @@ class RowRunner(EnvCalls):
         """A row with an info, or with flags that are not both plainly False."""
         if type(terminated) not in BOOLS or type(truncated) not in BOOLS:
             raise SpaceError(wrong_flags(terminated, truncated))
-        if checked_info(info):
+        info = checked_info(info)
+        if info:
             self.batch.mail[row] = Mail(info)
         if terminated or truncated:
             self._end(row, obs, terminated, truncated)
