@@ -403,6 +403,7 @@ CSVS: dict[str, bytes] = {
     "other columns": b'#{"t_start": 0}\r\na,b\r\n1,2\r\n',
     "text": b'#{"t_start": 0}\r\nr,l,t\r\none,two,three\r\n',
     "NaN": b'#{"t_start": 0}\r\nr,l,t\r\n1,NaN,3\r\n',
+    "a beginning that is no float": b'#{"t_start": ' + b"9" * 400 + b"}\r\nr,l,t\r\n1,2,3\r\n",
     "infinite time": b'#{"t_start": 0}\r\nr,l,t\r\n1,2,inf\r\n',
     "binary": b'#{"t_start": 0}\r\nr,l,t\r\n\x00\xff\x80,2,3\r\n',
     "more cells": b'#{"t_start": 0}\r\nr,l,t\r\n1,2,3,4,5\r\n1,2,3\r\n',
@@ -417,6 +418,7 @@ def test_texts_that_are_no_episodes_are_refused(name: str, wrong: str, loading: 
         if name == "monitor.csv for curves" and wrong in (
             "no first line",
             "a long first line",
+            "a beginning that is no float",
             "more cells",
             "no columns",
         ):

@@ -6,9 +6,9 @@ import contextlib
 import csv
 import io
 import json
-import math
 import os
 import stat
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -227,7 +227,7 @@ def start_of(line: str) -> float:
     """
     about = parsed(line[1:]) if line.startswith("#") else None
     start = about.get("t_start") if isinstance(about, dict) else None
-    if not isinstance(start, (int, float)) or not math.isfinite(start):
+    if not isinstance(start, (int, float)) or not abs(start) <= sys.float_info.max:  # or no float holds it
         raise UnsafeFile(f'the first line must be #{{"t_start": ...}}, it is {line[:80]!r}')
     return float(start)
 
