@@ -8,6 +8,7 @@ import os
 import signal
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 _stderr = os.dup(2)
+_tried: Counter[str] = Counter()
+"""Sums over all tests, in the process that reports."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -93,6 +96,28 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def tried(request: pytest.FixtureRequest) -> Iterator[Counter[str]]:
+    """For a test to count the random cases it tried, by name: see tests/trying.py."""
+    counts: Counter[str] = Counter()
+    yield counts
+    request.node.user_properties += [("tried", [name, count]) for name, count in counts.items()]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up what tests tried; xdist's processes send it with their reports."""
+    for what, value in report.user_properties if report.when == "teardown" else ():
+        if what == "tried":
+            name, count = value
+            _tried[name] += count
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many random cases were tried."""
+    for name, count in sorted(_tried.items()):
+        terminalreporter.write_line(f"tried: {count:,} {name}")
 
 
 @pytest.fixture(scope="session")

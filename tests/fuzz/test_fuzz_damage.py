@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz.fuzzing import ARCHIVE_DAMAGES, DAMAGES
 from tests.fuzz.loaders import ARCHIVES, CHECKPOINTS, EVERY, PICKLES, TEXTS
+from tests.trying import TIMES
 
-TIMES = int(os.environ.get("FUZZ", "1"))
 COUNTS = {
     **dict.fromkeys(ARCHIVES, 210),
     **dict.fromkeys(CHECKPOINTS, 105),
