@@ -71,6 +71,7 @@ def check_same(
     calls: Sequence[tuple[Any, ...]] = (),
     attributes: Mapping[str, Sequence[Any]] | None = None,
     asynchronous: bool = True,
+    options: Sequence[Mapping[str, Any] | None] = (None,),
     examples: int = 20,
     steps: int = 20,
     seed: int | None = None,
@@ -87,7 +88,9 @@ def check_same(
         variants: every program uses one of these: an autoreset mode, a kind of env, or anything else.
         calls: arguments of `call`, as (name, argument, ...).
         attributes: names for `set_attr`, and the values to choose from.
-        asynchronous: whether they have `send`, `recv` and partial steps; False for vector envs of other libraries.
+        asynchronous: whether they have `send`, `recv` and partial steps; False if `other` makes vector envs of another
+            library. The order of infos may differ then, and an error of `one` must be an instance of the other's type.
+        options: for `reset` to choose from.
         examples: number of programs.
         steps: number of calls in each.
         seed: seed of the programs; None: always the same programs.
@@ -101,7 +104,9 @@ def check_same(
         MissingExtra: Hypothesis is not installed.
     """
     programs = _programs()
-    pair = programs.Pair((one, other), tuple(variants), tuple(calls), dict(attributes or {}), asynchronous)
+    pair = programs.Pair(
+        (one, other), tuple(variants), tuple(calls), dict(attributes or {}), asynchronous, tuple(options)
+    )
     programs.run_same(pair, examples=examples, steps=steps, seed=seed, shrink=shrink)
     return pair.tally
 

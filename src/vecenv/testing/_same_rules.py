@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -22,6 +23,8 @@ from vecenv.testing._laws import law
 SEED = st.integers(0, 2**32 - 1)
 _HOME = re.compile(r" \((?:worker|thread|actor)[^)]*\)|; after [^ ]+ s(?=;)")
 """Worker and elapsed time in error messages: they differ between engines."""
+_REFUSED_BY_ALL = (4, 5, 10)
+"""Wrong calls that Gymnasium refuses too, before an env is stepped."""
 Rows = dict[int, Any]
 """For every env, its results or its error."""
 
@@ -35,6 +38,7 @@ class Pair:
     calls: Sequence[tuple[Any, ...]]
     attributes: Mapping[str, Sequence[Any]]
     asynchronous: bool
+    options: Sequence[Mapping[str, Any] | None] = (None,)
     tally: Counter[str] = field(default_factory=Counter)
 
 
@@ -48,8 +52,10 @@ class SameMachine(RuleBasedStateMachine):
         variant = data.draw(st.sampled_from(self.pair.variants), label="variant")
         self.both = [build(variant) for build in self.pair.builds]
         self.count = self.both[0].num_envs
+        self.over = np.zeros(self.count, np.bool_)
+        """Of another library's envs in "disabled" mode: which must be reset before a step."""
         self.pair.tally["programs"] += 1
-        if early == 1:
+        if early == 1 and self.pair.asynchronous:
             actions = self._actions(self.count, seed)
             self._compare("a step without a reset", *(_outcome(lambda e=envs: e.step(actions)) for envs in self.both))
         self._exchange("reset", lambda envs: envs.reset(seed=seed))
@@ -58,21 +64,25 @@ class SameMachine(RuleBasedStateMachine):
         for envs in getattr(self, "both", ()):
             envs.close()
 
-    @rule(seed=st.none() | SEED | st.lists(st.none() | SEED, min_size=1, max_size=8))
-    def reset(self, seed: Any) -> None:
+    @rule(seed=st.none() | SEED | st.lists(st.none() | SEED, min_size=1, max_size=8), which=st.integers(0, 20))
+    def reset(self, seed: Any, which: int) -> None:
         if isinstance(seed, list):
             seed = [seed[row % len(seed)] for row in range(self.count)]
-        self._exchange("reset", lambda envs: envs.reset(seed=seed))
+        options = self._options(which)
+        self._exchange("reset", lambda envs: envs.reset(seed=seed, options=options and dict(options)))
+        self.over[:] = False
 
-    @rule(seed=st.none() | SEED, chosen=SEED)
-    def reset_some(self, seed: int | None, chosen: int) -> None:
-        mask = np.isin(np.arange(self.count), self._ids(chosen))
-        self._exchange("reset", lambda envs: envs.reset(seed=seed, options={"reset_mask": mask.copy()}))
+    @rule(seed=st.none() | SEED, chosen=SEED, which=st.integers(0, 20))
+    def reset_some(self, seed: int | None, chosen: int, which: int) -> None:
+        mask, options = np.isin(np.arange(self.count), self._ids(chosen)), self._options(which) or {}
+        self._reset_rows(mask, seed, options)
 
     @rule(seed=SEED, times=st.integers(1, 8))
     def step(self, seed: int, times: int) -> None:
         """Step; if an env needs a reset, reset and continue."""
         for number in range(times):
+            if self.over.any():
+                self._reset_rows(self.over.copy())
             actions = self._actions(self.count, seed + number)
             if self._exchange("step", lambda envs, actions=actions: envs.step(actions)) == "NotResetError":
                 self._exchange("reset", lambda envs: envs.reset())
@@ -117,10 +127,12 @@ class SameMachine(RuleBasedStateMachine):
             lambda envs: envs.send(actions, [0] * count),
             lambda envs: envs.set_attr("anything", [1] * (count + 1)),
         ]
-        if which in (7, 8, 9) and not self.pair.asynchronous:
+        if which not in _REFUSED_BY_ALL and not self.pair.asynchronous:
             return
         self._compare(f"wrong call {which}", *(_outcome(lambda e=envs: calls[which](e)) for envs in self.both))
         self.pair.tally["wrong calls"] += 1
+        if not self.pair.asynchronous:  # where something may have changed
+            self.reset(seed=which, which=0)
 
     @rule(which=st.integers(0, 20))
     def call(self, which: int) -> None:
@@ -138,7 +150,7 @@ class SameMachine(RuleBasedStateMachine):
 
     @rule(really=st.sampled_from([*[False] * 7, True]))
     def close(self, really: bool) -> None:
-        for envs in self.both if really else ():
+        for envs in self.both if really and self.pair.asynchronous else ():
             envs.close()
 
     # --- how ---------------------------------------------------------------------------------------------------------
@@ -147,6 +159,14 @@ class SameMachine(RuleBasedStateMachine):
         """Some envs in some order."""
         generator = np.random.default_rng(chosen)
         return generator.permutation(self.count)[: generator.integers(1, self.count + 1)].tolist()
+
+    def _options(self, which: int) -> Mapping[str, Any] | None:
+        return self.pair.options[which % len(self.pair.options)]
+
+    def _reset_rows(self, mask: np.ndarray, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+        given = dict(options or {})
+        self._exchange("reset", lambda envs: envs.reset(seed=seed, options={**given, "reset_mask": mask.copy()}))
+        self.over &= ~mask
 
     def _actions(self, count: int, seed: int) -> Any:
         space = batch_space(self.both[0].single_action_space, count)
@@ -165,9 +185,18 @@ class SameMachine(RuleBasedStateMachine):
             self._compare(name, *rows)
         else:
             self._compare(name, *outcomes)
+        if not self.pair.asynchronous:
+            self._note_ended(outcomes[0][0])
+            return None
         totals = ([envs.episode_return, envs.episode_length] for envs in self.both if outcomes[0][1] is None)
         self._compare(f"totals after {name}", *list(totals) or (None, None))
         return outcomes[0][1] and outcomes[0][1][0]
+
+    def _note_ended(self, result: Any) -> None:
+        """In "disabled" mode Gymnasium steps some envs before it says that another one needs a reset."""
+        disabled = AutoresetMode(self.both[0].metadata["autoreset_mode"]) is AutoresetMode.DISABLED
+        if disabled and result is not None and len(result) == 5:
+            self.over = result[2] | result[3]
 
     def _receive(self, envs: Any, count: int | None) -> Rows:
         """Receive until nothing is pending, `count` envs at a time as long as that many are pending."""
@@ -198,7 +227,12 @@ class SameMachine(RuleBasedStateMachine):
     def _compare(self, name: str, one: Any, other: Any) -> None:
         if isinstance(one, dict):
             one, other = sorted(one.items()), sorted(other.items())
-        path, first, second = difference(one, other, name) or ("", "", "")
+        ordered = self.pair.asynchronous
+        if not ordered:
+            if one[1] is not None and other[1] is not None:  # errors of two libraries
+                one = other if other[1][0] in one[1][2] else one
+            one, other = _single_numbers(one), _single_numbers(other)
+        path, first, second = difference(one, other, name, ordered=ordered) or ("", "", "")
         law("sameness", not path, f"the first and the second vector env differ: {path}: {first} and {second}")
         self.pair.tally["calls"] += 1
         self.pair.tally["errors"] += "Error" in repr(one)[:20]
@@ -213,7 +247,21 @@ def _outcome(call: Callable[[], Any]) -> tuple[Any, Any]:
         text = _HOME.sub("", str(error))
         return None, ("EnvError", kinds, error.rows, error.row, error.phase, error.action, error.seed, text)
     except Exception as error:
-        return None, (type(error).__name__, _HOME.sub("", str(error)))
+        kinds = [kind.__name__ for kind in type(error).__mro__]
+        return None, (type(error).__name__, _HOME.sub("", str(error)), kinds)
+
+
+def _single_numbers(value: Any) -> Any:
+    """The value with Python's numbers in place of NumPy's: of single numbers, libraries keep one or the other."""
+    if isinstance(value, Mapping):
+        return {key: _single_numbers(part) for key, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [type(value).__name__, *map(_single_numbers, value)]
+    if isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1:
+        return [_single_numbers(part) for part in value]
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.shape):
+        return value.item()
+    return value
 
 
 def _row_of(space: Any, batched: Any, position: int) -> Any:
