@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import pickletools
 import resource
 import time
 import zipfile
@@ -150,6 +152,100 @@ ARCHIVE_DAMAGES: tuple[Damage, ...] = (
 )  # fmt: skip
 
 
+def both(first: Damage, second: Damage) -> Damage:
+    """One damage after the other."""
+    return lambda data, rng: second(first(data, rng) or b"x", rng)
+
+
+def json_wrong(data: bytes, rng: np.random.Generator) -> bytes:
+    """One value of a JSON text, wherever it is nested, is another."""
+    whole: list[Any] = [json.loads(data)]
+    holder: Any = whole
+    key: Any = 0
+    while isinstance(holder[key], (dict, list)) and holder[key] and rng.random() < 0.85:
+        holder = holder[key]
+        key = list(holder)[rng.integers(len(holder))] if isinstance(holder, dict) else int(rng.integers(len(holder)))
+    holder[key] = _VALUES[rng.integers(len(_VALUES))]
+    return json.dumps(whole[0]).encode()
+
+
+def inside_json(data: bytes, rng: np.random.Generator) -> bytes:
+    """The same to the text about the arrays of an archive, which is well stored."""
+    entries = entries_of(data)
+    if "header.json" in entries:
+        return archive_of({**entries, "header.json": json_wrong(entries["header.json"], rng)})
+    if "about.npy" not in entries:
+        return data
+    text = str(np.load(io.BytesIO(entries["about.npy"]))).encode()
+    return archive_of({**entries, "about.npy": npy(np.array(json_wrong(text, rng).decode()))})
+
+
+def header_wrong(data: bytes, rng: np.random.Generator) -> bytes:
+    """An array of an archive says that it has another dtype or shape."""
+    entries = entries_of(data)
+    names = [name for name in entries if name.endswith(".npy")]
+    if not names:
+        return data
+    name = names[rng.integers(len(names))]
+    stream = io.BytesIO(entries[name])
+    np.lib.format.read_magic(stream)
+    shape, order, dtype = np.lib.format.read_array_header_1_0(stream)
+    said = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": order, "shape": shape}
+    part = ("descr", "shape", "fortran_order")[rng.integers(3)]
+    said[part] = _HEADERS[part][rng.integers(len(_HEADERS[part]))]
+    text = repr(said).ljust(117) + "\n"
+    wrong = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + stream.read()
+    return archive_of({**entries, name: wrong})
+
+
+def opcodes_wrong(data: bytes, rng: np.random.Generator) -> bytes:
+    """Instructions of a pickle are missing, twice, in another order, or others; names in it are of other things."""
+    starts = [place for _, _, place in pickletools.genops(data) if place is not None]
+    parts = [data[begin:end] for begin, end in zip(starts, [*starts[1:], len(data)], strict=True)]
+    for _ in range(rng.integers(1, 4)):
+        place, other = rng.integers(0, len(parts), 2).tolist()
+        choice = rng.integers(5)
+        if choice == 0:
+            parts[place] = b""
+        elif choice == 1:
+            parts[place] *= 2
+        elif choice == 2:
+            parts[place], parts[other] = parts[other], parts[place]
+        elif choice == 3:
+            parts[place] = _OPCODES[rng.integers(len(_OPCODES))]
+        else:
+            parts[place] = _OPCODES[rng.integers(len(_OPCODES))] + parts[place]
+    return b"".join(parts)
+
+
+def cells_wrong(data: bytes, rng: np.random.Generator) -> bytes:
+    """Cells of a table are others, missing or too many."""
+    lines = data.split(b"\r\n")
+    for _ in range(rng.integers(1, 4)):
+        number = int(rng.integers(len(lines)))
+        cells = lines[number].split(b",")
+        cells[rng.integers(len(cells))] = WORDS[rng.integers(len(WORDS))] * int(rng.integers(0, 3))
+        lines[number] = b",".join(cells)
+    return b"\r\n".join(lines)
+
+
+_VALUES: tuple[Any, ...] = (
+    None, True, -1, 0, 2**70, 1e308, -0.5, "", "x" * 1000, "os:system", "../../file", [], {}, [[[[]]]],
+    {"a": {"b": []}}, "CartPole-v1", "\ud800", "nan", "<f8", [1e9, 1e9], 10**9,
+)  # fmt: skip
+_HEADERS: dict[str, tuple[Any, ...]] = {
+    "descr": ("<f8", "|V0", "<U0", "|O", "<f4", ">f8", "|S1", "<i8", "|u1", "<M8[s]", "<c16", "|V9999999", "?", "x", 7),
+    "shape": ((), (0,), (1,), (-1,), (10**12,), (10**12, 0), (2**63,), (1,) * 40, (3, -3), 7, (1.5,), ("x",), (True,)),
+    "fortran_order": (True, False, 1, "x", None),
+}
+_OPCODES = (
+    b"cos\nsystem\n", b"cbuiltins\neval\n", b"cnumpy\nndarray\n", b"(", b")", b"}", b"]", b"N", b"R", b"b", b"0", b"2",
+    b"\x81", b"\x85", b"\x93", b"\x94", b"s", b"u", b"a", b"e", b"h\x00", b"j\xff\xff\xff\x7f", b"Q", b".",
+    b"X\x04\x00\x00\x00evil", b"I99999999999\n", b"\x8a\xff" + b"\x7f" * 255, b"B\xff\xff\xff\x7f",
+    b"\x8e" + b"\xff" * 8, b"\x80\x05",
+)  # fmt: skip
+
+
 def entries_of(data: bytes) -> dict[str, bytes]:
     """What is in a zip archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -178,7 +274,7 @@ class Loader:
 
     Attributes:
         data: a right file.
-        load: reads a file.
+        load: reads a file; may return what it read, to be compared.
         state: of what it is loaded into, to be compared.
         name: of the file.
     """
@@ -188,6 +284,8 @@ class Loader:
     state: Callable[[], Any]
     name: str = "file.dat"
     result: Counter[str] = field(default_factory=Counter)
+    loaded: Any = None
+    """What `load` returned last, to be compared."""
 
     def attempt(self, data: bytes, folder: Path) -> VecenvError | None:
         """Load this; the error if there was one. Anything but an error of ours, and any change, is a failure."""
@@ -198,7 +296,7 @@ class Loader:
         started = time.monotonic()
         try:
             with bounded():
-                self.load(path)
+                self.loaded = self.load(path)
         except VecenvError as error:
             refusal = error
         else:
@@ -232,7 +330,8 @@ def bounded() -> Iterator[None]:
     with open("/proc/self/statm") as file:
         taken = int(file.read().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, hard))
+    most = taken + MEMORY if hard == resource.RLIM_INFINITY else min(taken + MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     try:
         yield
     finally:

@@ -35,7 +35,14 @@ def normalizer(folder: Path, format: Any, space: Any = BOX) -> Iterator[Loader]:
     for _ in range(5):
         saved.step([0, 1])
     saved.save(folder / "saved", format=format)
-    yield Loader((folder / "saved").read_bytes(), lambda path: VecNormalize.load(path, venv), lambda: len(vars(venv)))
+
+    def load(path: Path) -> bytes:
+        loaded = VecNormalize.load(path, venv)
+        rms = loaded.obs_rms if isinstance(loaded.obs_rms, dict) else {"": loaded.obs_rms}
+        numbers = [loaded.ret_rms, *(rms[key] for key in sorted(rms))]
+        return pickle.dumps([(np.array(each.mean), np.array(each.var), float(each.count)) for each in numbers])
+
+    yield Loader((folder / "saved").read_bytes(), load, lambda: len(vars(venv)))
     saved.close()
     venv.close()
 
@@ -56,10 +63,12 @@ def replay(folder: Path, **options: Any) -> Iterator[Loader]:
     filled(0).save(folder / "saved")
     mine = filled(1)
 
-    def load(path: Path) -> None:
+    def load(path: Path) -> bytes:
         mine.load(path)
+        loaded = pickle.dumps(mine.state_dict())
         if len(mine):
             mine.sample(16)  # what was accepted can be used
+        return loaded
 
     yield Loader((folder / "saved").read_bytes(), load, lambda: pickle.dumps(mine.state_dict()))
 
@@ -73,9 +82,9 @@ def recording(folder: Path) -> Iterator[Loader]:
             envs.step([0, 1])
         envs.recording(1).save(folder / "saved.npz")
 
-    def load(path: Path) -> None:
+    def load(path: Path) -> str:
         loaded = vecenv.Recording.load(path)
-        str(loaded), loaded.why_not_replayable  # what was accepted can be looked at
+        return f"{loaded} {loaded.why_not_replayable}"  # what was accepted can be looked at
 
     yield Loader((folder / "saved.npz").read_bytes(), load, lambda: None)
 
