@@ -37,12 +37,14 @@ class ForkingEnv(gymnasium.Env[Any, Any]):
     def __init__(self, index: int, where: str, how: str = "return") -> None:
         self.index, self.where, self.how = index, where, how
         self.steps = self.child = 0
+        self.ended = -1
         self.copied = 0.0
         self._perhaps("make")
 
     def _perhaps(self, where: str) -> None:
         if self.index != 1 or where != self.where:
             return
+        self.ended = -1
         self.child = ctypes.PyDLL(None).fork() if self.how == "native" else os.fork()
         if self.child == 0:
             self.copied = 1.0
@@ -82,10 +84,10 @@ class ForkingEnv(gymnasium.Env[Any, Any]):
 
     def status(self) -> int | None:
         """How the last child ended; None if there was none, -1 if it is still there."""
-        if not self.child:
-            return None
-        found, status = os.waitpid(self.child, os.WNOHANG)
-        return os.waitstatus_to_exitcode(status) if found else -1
+        if self.child and self.ended < 0:  # it can be asked for once
+            found, status = os.waitpid(self.child, os.WNOHANG)
+            self.ended = os.waitstatus_to_exitcode(status) if found else -1
+        return self.ended if self.child else None
 
 
 def many(where: str, how: str = "return") -> list[Any]:

@@ -470,7 +470,7 @@ class SimWorker:
         mailbox = self._batch.mail
         if mailbox:
             first, requests = self.start, self._worker_ledger.requests
-            self._say("mail", {first + row: (int(requests[row]), letter, []) for row, letter in mailbox.items()})
+            self._say("mail", {first + row: (int(requests[row]), (letter, [])) for row, letter in mailbox.items()})
             mailbox.clear()
             yield
             self._words[MAILS] += 1

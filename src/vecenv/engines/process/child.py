@@ -29,7 +29,7 @@ from vecenv.engines.facts import EnvFacts
 from vecenv.engines.process.channel import Channel
 from vecenv.engines.process.ledger import WorkerLedger
 from vecenv.engines.process.reaper import MARK
-from vecenv.engines.process.sendable import dumps, sendable, sendable_mail
+from vecenv.engines.process.sendable import dumps, is_plain, sendable, sendable_mail
 from vecenv.engines.process.shared import (
     CLOSING,
     EAGER,
@@ -294,8 +294,13 @@ class Server:
         self._send_payload(payload)
 
     def _pickled_mail(self, mail: dict[int, tuple[Mail | None, list[Any]]]) -> bytes:
+        """Of all rows. What may raise when it is unpickled is pickled by itself, so that it fails its row alone."""
         first, tickets = self._runner.first, self._ledger.requests
-        return dumps(("mail", {first + row: (int(tickets[row]), *content) for row, content in mail.items()}))
+        parts = {
+            first + row: (int(tickets[row]), content if is_plain(*content) else dumps(content))
+            for row, content in mail.items()
+        }
+        return dumps(("mail", parts))
 
     def _send_payload(self, payload: bytes) -> None:
         self._channel.send_bytes(payload)

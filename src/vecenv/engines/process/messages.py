@@ -86,11 +86,21 @@ class MessageReader:
         else:
             self._take_mail(*content)
 
-    def _take_mail(self, by_row: dict[int, tuple[int, Any, list[Any]]]) -> None:
-        for row, (number, mail, objects) in by_row.items():
+    def _take_mail(self, by_row: dict[int, tuple[int, tuple[Mail | None, list[Any]] | bytes]]) -> None:
+        for row, (number, content) in by_row.items():
             if number != self._ledger.requests[row]:
                 continue  # an answer to an exchange that was given up
+            mail, objects = self._unpickled(row, content) if type(content) is bytes else content
             if mail is not None:
                 self._batch.mail[row] = mail
             for leaf, (obs, final) in zip(self._batch.observation_layout.by_value, objects, strict=False):
                 self._batch.obs[leaf][row], self._batch.final_obs[leaf][row] = obs, final
+
+    def _unpickled(self, row: int, content: bytes) -> tuple[Mail | None, list[Any]]:
+        try:
+            return pickle.loads(content)
+        except ENV_RAISED as error:
+            what = f"an info or an observation cannot be unpickled here: {type_name(error)}: {text_of(error)}"
+            return Mail(
+                fault=Fault.of(SpaceError(f"{what}; return plain data, or use engine='sync'"), self.phase(row))
+            ), []

@@ -6,9 +6,11 @@ import pickle
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
 from vecenv._batch.batch import Mail
 from vecenv._batch.faults import Fault
+from vecenv._batch.own import ATOMS
 from vecenv._util.text import text_of
 from vecenv.errors import SpaceError
 
@@ -80,6 +82,22 @@ def _sendable_items(info: dict[Any, Any], dropped: list[Any]) -> dict[Any, Any]:
     sendable_keys = {key for key, value in info.items() if picklable((key, value))}
     dropped += [key for key in info if key not in sendable_keys]
     return {key: value for key, value in info.items() if key in sendable_keys}
+
+
+def is_plain(mail: Mail | None, objects: list[Any]) -> bool:
+    """Whether nothing in it can raise when it is unpickled."""
+    if mail is None or objects:
+        return not objects
+    infos = (mail.info, mail.final_info or {})
+    return mail.fault is None and mail.cause is None and all(map(_has_plain_values, infos))
+
+
+def _has_plain_values(info: dict[Any, Any]) -> bool:
+    for key, value in info.items():
+        kind = type(value)
+        if type(key) is not str or (kind not in ATOMS and (kind is not np.ndarray or value.dtype.hasobject)):
+            return False
+    return True
 
 
 def dumps(value: Any) -> bytes:

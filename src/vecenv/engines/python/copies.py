@@ -27,7 +27,8 @@ def _count() -> None:
     forks[0] += getattr(_thread, "runs_envs", False)
 
 
-os.register_at_fork(after_in_child=_count)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count)
 
 
 class NoCopies:
