@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from hypothesis.extra import numpy as hnp
 from tests.twins import SPACES, assert_same
 from vecenv._batch.batch import Batch
 from vecenv._batch.layout import Layout, SpaceMismatch, check_same_spaces
+from vecenv._front.rollout import pack_time
 from vecenv.errors import InvalidAction, SpaceError
 
 FLOAT32 = spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -336,3 +339,93 @@ def test_an_action_that_is_infinite_in_the_dtype_of_its_space_is_refused():
     layout = Layout(spaces.Box(-np.inf, np.inf, (2,), np.float32))
     with pytest.raises(InvalidAction, match=r"env 1: action is 1e\+300 at component \[0\]"):
         layout.pack(np.array([[0.0, 1.0], [1e300, 0.0]]), 2)
+
+
+# --- actions that Gymnasium's own checks raise for -------------------------------------------------------------------
+
+PARTS = {
+    "discrete": spaces.Discrete(3),
+    "box": FLOAT32,
+    "multidiscrete": spaces.MultiDiscrete([3, 3]),
+    "binary": spaces.MultiBinary(2),
+    "text": spaces.Text(2),
+    "oneof": spaces.OneOf((spaces.Discrete(3), FLOAT32)),
+    "sequence": spaces.Sequence(spaces.Discrete(2)),
+    "stacked": spaces.Sequence(FLOAT32, stack=True),
+}
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(PARTS, PARTS)))
+def test_as_many_envs_as_a_tuple_has_parts_may_be_given_batches_and_lists_of_actions(first: str, second: str) -> None:
+    space = spaces.Tuple((PARTS[first], PARTS[second]))
+    batched, layout = batch_space(space, 2), Layout(space)
+    space.seed(0)
+    batched.seed(1)
+    for _ in range(5):
+        single = [space.sample(), space.sample()]
+        assert_same(list(layout.read_many(layout.pack(single, 2))(..., 2)), single)
+        batch = batched.sample()
+        assert_same(list(layout.read_many(layout.pack(batch, 2))(..., 2)), list(iterate(batched, batch)))
+
+
+def test_a_tuple_of_actions_that_cannot_be_a_batch_is_one_action_for_each_env() -> None:
+    layout = Layout(spaces.Tuple((FLOAT32, spaces.MultiDiscrete([3, 3]))))
+    actions = tuple((np.full(2, row / 4, np.float32), np.array([row, 2])) for row in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(list(layout.read_many(layout.pack(actions, 2))(..., 2)), list(actions))
+
+
+class Refusing:
+    """Will not become an array."""
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("not me")
+
+
+ODD_ACTIONS = [
+    np.ma.array([1, 2], mask=[False, True]),
+    np.ma.array([[1, 9], [0, 1]], mask=[[False, True], [False, False]]),
+    np.ma.array([[1.0, np.nan], [0.0, 1.0]], mask=[[False, True], [False, False]]),
+    np.ma.masked,
+    [np.ma.masked, 1],
+    np.array(3),
+    np.array(None),
+    np.array([None, None]),
+    np.array([1, "a"], dtype=object),
+    [(0, [1, "x"]), (0, [[1], 2])],
+    ((0, (1, [2, 3])), (0, 1)),
+    [Refusing(), Refusing()],
+    Refusing(),
+    np.zeros(2, [("a", int)]),
+]
+
+
+@pytest.mark.parametrize("odd", range(len(ODD_ACTIONS)))
+def test_odd_arrays_are_refused_as_actions_and_raise_nothing_else(odd: int) -> None:
+    pairs = [spaces.Tuple(pair) for pair in itertools.product(PARTS.values(), PARTS.values())]
+    for space in [*PARTS.values(), *pairs, spaces.Dict(a=FLOAT32, b=spaces.Text(2))]:
+        with pytest.raises(InvalidAction):
+            Layout(space).pack(ODD_ACTIONS[odd], 2)
+
+
+def test_a_masked_array_is_an_array_unless_something_in_it_is_masked() -> None:
+    layout = Layout(spaces.Discrete(3))
+    (column,) = layout.pack(np.ma.array([1, 2]), 2)
+    assert (type(column), column.tolist()) == (np.ndarray, [1, 2])
+    with pytest.raises(InvalidAction, match=r"^env 1: action is masked, Discrete\(3\) needs a value; pass an array"):
+        layout.pack(np.ma.array([1, 2], mask=[False, True]), 2)
+
+
+def test_keys_of_actions_need_no_order() -> None:
+    space = spaces.Dict({"a": spaces.Discrete(2), 1: spaces.Discrete(2)})
+    with pytest.raises(InvalidAction, match=r"pass exactly the keys \[1, 'a'\]"):
+        Layout(space).pack({"a": [0, 1]}, 2)
+
+
+def test_actions_over_time_that_are_ragged_or_masked_are_refused() -> None:
+    batch = Batch.allocate(Layout(FLOAT32), Layout(spaces.Discrete(3)), 2)
+    masked = np.ma.array([[0, 1], [1, 1]], mask=[[False, True], [False, False]])
+    for odd in ([[0, 1], [1]], masked, Refusing()):
+        with pytest.raises(InvalidAction):
+            pack_time(batch, odd, None)

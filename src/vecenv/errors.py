@@ -255,7 +255,10 @@ class WorkerError(EnvError):
 
 
 class WorkerDied(WorkerError):
-    """A worker process died. `exitcode`, `signal` (its name) and `stack` (Python stack, if it could be saved)."""
+    """A worker process died. `exitcode`, `signal` (its name) and `stack` (Python stack, if it could be saved).
+
+    Exit code and signal are None if the system did not say them, because this program ignores SIGCHLD.
+    """
 
     exitcode: int | None = None
     signal: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,10 @@ from tests.faults.faulty import (
     with_every_start_method,
     within,
 )
+from tests.sampling import slow
+from vecenv.engines.process import handle
 from vecenv.errors import WorkerDied
+from vecenv.recording._forked import run_forked
 
 
 def test_rows_of_the_dead_worker_alone_can_be_reset() -> None:
@@ -59,6 +63,38 @@ def test_a_death_by_a_real_time_signal_names_it(past: int, name: str) -> None:
         error = fails(envs, 1, WorkerDied)
         assert (error.signal, error.exitcode) == (name, -signal.SIGRTMIN - past)
         assert f"died by {name}" in str(error)
+
+
+@pytest.fixture
+def no_exit_codes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The system forgets how children ended. Who waits for the stack of one that is gone waits for ever."""
+    monkeypatch.setattr(handle, "_STACK_SECONDS", 1000.0)
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.usefixtures("no_exit_codes")
+@pytest.mark.parametrize("context", ["fork", *slow("spawn")])
+def test_where_sigchld_is_ignored_a_death_is_no_exit_and_nothing_waits_for_the_dead(context: str) -> None:
+    with faulty("process", context=context, close_timeout=1000.0) as envs:
+        envs.reset(seed=40)
+        pid = envs.call("worker_pid")[0]
+        os.kill(pid, signal.SIGKILL)
+        error = fails(envs, 1, WorkerDied)
+        assert (error.rows, error.exitcode, error.signal) == ((0, 1), None, None)
+        assert f"(pid {pid}) died with an unknown exit code" in str(error)
+        assert "SIGCHLD is ignored here" in str(error)
+        assert_rows(envs.recv().obs, 1, [2, 3])
+        assert_rows(envs.reset(seed=40)[0], 0)
+        walk(envs, 1, 2)
+
+
+@pytest.mark.usefixtures("no_exit_codes")
+def test_where_sigchld_is_ignored_a_copy_of_the_process_ends_as_it_does() -> None:
+    assert run_forked(lambda: None, 30.0).kind == "returned"
+    ending = run_forked(lambda: os.kill(os.getpid(), signal.SIGKILL), 30.0)
+    assert (ending.kind, ending.exitcode, ending.signal) == ("died", None, None)
 
 
 def test_a_reset_starts_an_idle_dead_worker_with_the_seeds_it_was_given() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import io
 import multiprocessing
 import os
 import subprocess
@@ -123,6 +124,43 @@ def test_a_damaged_file_is_replaced(project, damage):
 def test_a_cache_that_cannot_be_written_is_no_obstacle(project):
     project.cache.write_text("a file where the directory should be")
     assert project.run() == (5.0, True)
+
+
+class Built(Exception):
+    """The compiler was called."""
+
+
+def build():
+    raise Built
+
+
+class OnlyWrites:
+    """What programs put in the place of stderr to keep a log."""
+
+    def write(self, text):
+        raise AssertionError(f"a log must not show {text!r}")
+
+
+@pytest.mark.parametrize("stream", ["none", "closed", "only writes"])
+def test_a_program_whose_stderr_is_no_terminal_compiles_all_the_same(monkeypatch, tmp_path, stream):
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", {"none": None, "closed": closed, "only writes": OnlyWrites()}[stream])
+    monkeypatch.setenv("VECENV_CACHE_DIR", str(tmp_path))
+    with pytest.raises(Built):
+        load_or_compile([stream], (), "a kernel", build)
+
+
+def test_a_user_without_a_home_compiles_without_a_cache(monkeypatch):
+    def no_such_user(number):
+        raise KeyError(number)
+
+    for name in ("HOME", "XDG_CACHE_HOME", "VECENV_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", no_such_user)
+    assert cached.cache_directory() is None
+    with pytest.raises(Built):
+        load_or_compile(["no home"], (), "a kernel", build)
 
 
 def compile_in_a_process(monkeypatch, cache, name, began, go_on):

@@ -6,6 +6,7 @@ A leaf with a fixed shape and dtype (Box, Discrete, MultiDiscrete, MultiBinary) 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -20,6 +21,7 @@ from vecenv._batch.leaf import (
     at,
     batch_leaf,
     bulk_leaf_writer,
+    contains,
     count_message,
     integer_bounds,
     leaf_writer,
@@ -342,14 +344,13 @@ def _by_component(space: spaces.Dict | spaces.Tuple, path: str, values: Any, cou
         rows = rows_of(values, count, path)
         for row, value in enumerate(rows):
             if not isinstance(value, Mapping):
-                raise InvalidAction(
-                    f"env {row}: action{at(path)} must be a dict with keys {sorted(wanted)}, got {brief(value)}"
-                )
+                keys = sorted(wanted, key=str)
+                raise InvalidAction(f"env {row}: action{at(path)} must be a dict with keys {keys}, got {brief(value)}")
             _check_keys(value, wanted, path, row)
         return {key: [value[key] for value in rows] for key in wanted}
     size = len(space.spaces)
     by_component = isinstance(values, tuple) and len(values) == size
-    if by_component and (size != count or not _looks_like_rows(space, values, count)):
+    if by_component and (size != count or not _looks_like_rows(space, path, values, count)):
         return values
     rows = rows_of(values, count, path)
     for row, value in enumerate(rows):
@@ -358,17 +359,26 @@ def _by_component(space: spaces.Dict | spaces.Tuple, path: str, values: Any, cou
     return [[value[index] for value in rows] for index in range(size)]
 
 
-def _looks_like_rows(space: spaces.Tuple, values: tuple[Any, ...], count: int) -> bool:
+def _looks_like_rows(space: spaces.Tuple, path: str, values: tuple[Any, ...], count: int) -> bool:
     """Tell a tuple of single actions from a tuple of component batches when both have the same length.
 
     What could be either is the batch, as in Gymnasium.
     """
-    if not all(isinstance(value, tuple) and space.contains(value) for value in values):
+    if not all(isinstance(value, tuple) for value in values):
         return False
-    try:
-        return not batch_space(space, count).contains(values)
-    except ValueError:  # some spaces' contains() raises for what cannot be an array
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Gymnasium's, of tuples that it makes arrays of
+        if not all(contains(space, value) for value in values):
+            return False
+        if not contains(batch_space(space, count), values):
+            return True
+    try:  # Gymnasium casts what we refuse, such as a float to an integer
+        leaves = _leaves(space, path)
+        for child, part in zip(space.spaces, values, strict=True):
+            _pack_tree(child, path, part, count, [], leaves)
+    except InvalidAction:
         return True
+    return False
 
 
 def _check_keys(value: Mapping[Any, Any], wanted: Any, path: str, row: int | None) -> None:
@@ -376,4 +386,6 @@ def _check_keys(value: Mapping[Any, Any], wanted: Any, path: str, row: int | Non
     if missing or extra:
         who = "" if row is None else f"env {row}: "
         parts = [f"{word} {keys}" for word, keys in (("misses", missing), ("has unknown", extra)) if keys]
-        raise InvalidAction(f"{who}action{at(path)} {' and '.join(parts)}; pass exactly the keys {sorted(wanted)}")
+        raise InvalidAction(
+            f"{who}action{at(path)} {' and '.join(parts)}; pass exactly the keys {sorted(wanted, key=str)}"
+        )

@@ -136,7 +136,7 @@ def _conform(leaf: Leaf, value: Any) -> np.ndarray:
 def pack_leaf(leaf: Leaf, values: Any, count: int) -> np.ndarray:
     if leaf.by_value:
         return _pack_objects(leaf, values, count)
-    array = values.copy() if isinstance(values, np.ndarray) else _as_array(leaf, values, count)
+    array = values.copy() if type(values) is np.ndarray else _as_array(leaf, values, count)
     want = (count, *leaf.shape)
     if array.shape != want:
         raise InvalidAction(_shape_message(leaf, array, count))
@@ -198,14 +198,22 @@ def _pack_objects(leaf: Leaf, values: Any, count: int) -> np.ndarray:
     rows = rows_of(values, count, leaf.path)
     column = np.empty(count, dtype=object)
     for row, value in enumerate(rows):
-        if not leaf.is_custom and not leaf.space.contains(value):
+        if not leaf.is_custom and not contains(leaf.space, value):
             raise InvalidAction(f"env {row}: action{at(leaf.path)} {brief(value)} is not in {leaf.space}")
         column[row] = value
     return column
 
 
+def contains(space: Space[Any], value: Any) -> bool:
+    """Whether the value is of the space. Some of Gymnasium's spaces raise for what they cannot make an array of."""
+    try:
+        return bool(space.contains(value))
+    except Exception:
+        return False
+
+
 def rows_of(values: Any, count: int, path: str) -> Sequence[Any]:
-    if not isinstance(values, (list, tuple, np.ndarray)):
+    if not isinstance(values, (list, tuple, np.ndarray)) or (isinstance(values, np.ndarray) and not values.ndim):
         raise InvalidAction(f"actions{at(path)} must be a batch of {count} actions, got {brief(values)}")
     if len(values) != count:
         raise InvalidAction(count_message(len(values), count, path))
@@ -215,15 +223,20 @@ def rows_of(values: Any, count: int, path: str) -> Sequence[Any]:
 def _as_array(leaf: Leaf, values: Any, count: int) -> np.ndarray:
     if values is None or isinstance(values, (str, bytes, Mapping)):
         raise InvalidAction(_type_message(leaf, values, count))
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        who = f"env {np.argwhere(np.ma.getmaskarray(values))[0][0]}: " if values.ndim else ""
+        raise InvalidAction(
+            f"{who}action{at(leaf.path)} is masked, {leaf.space} needs a value; pass an array without masked entries"
+        )
     try:
         array = np.array(values)
-    except TypeError as error:
+    except Exception as error:
+        if isinstance(error, ValueError) and isinstance(values, (list, tuple)):
+            raise InvalidAction(_ragged_message(leaf, values, count)) from None
         raise InvalidAction(
             f"actions{at(leaf.path)} of type {type(values).__name__} cannot become a NumPy array ({error}); "
             "call .cpu().numpy() on them first"
         ) from None
-    except ValueError:
-        raise InvalidAction(_ragged_message(leaf, values, count)) from None
     if array.dtype == object:
         raise InvalidAction(_type_message(leaf, values, count))
     return array
@@ -233,7 +246,7 @@ def _ragged_message(leaf: Leaf, values: Sequence[Any], count: int) -> str:
     for row, value in enumerate(values):
         try:
             fits = np.shape(value) == leaf.shape
-        except ValueError:
+        except Exception:  # it is ragged itself, or refuses to become an array
             fits = False
         if not fits:
             got = f"env {row}: action{at(leaf.path)} {brief(value)}"

@@ -69,7 +69,10 @@ def pack_time(batch: Batch, actions: Any, steps: int | None) -> tuple[Columns, i
     if steps is not None:
         raise ConfigError("steps is for policy=; the number of steps is the first axis of actions")
     layout, count = batch.action_layout, len(batch)
-    first = np.asarray(actions) if len(layout.leaves) == 1 else actions
+    try:
+        first = np.asanyarray(actions) if len(layout.leaves) == 1 else actions  # `pack` looks at masked ones
+    except Exception:  # it is ragged, or refuses to become an array
+        first = None
     if not isinstance(first, np.ndarray):
         raise InvalidAction(
             "rollout takes actions of plain spaces as one array [T, N, ...]; use step() for Dict and Tuple"

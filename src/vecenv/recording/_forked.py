@@ -31,7 +31,7 @@ class Ending:
 
     Attributes:
         kind: "returned" (or raised, which the caller can repeat here), "died" or "hung".
-        exitcode: exit code of a copy that died; minus the signal's number if a signal killed it.
+        exitcode: exit code of a copy that died; minus the signal's number if a signal killed it; None if not known.
         stack: its stack, as far as known.
     """
 
@@ -55,21 +55,21 @@ def run_forked(action: Callable[[], Any], seconds: float) -> Ending:
             "the step that ended a worker runs in a forked copy of this process, which needs Linux or macOS; use "
             "--pdb to stop before it"
         )
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None in a program without a console
+        stream.flush()
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as stack:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python 3.12 warns about threads; the copy has none and needs none
             child = os.fork()
         if child == 0:
             _run_in_copy(action, answer.fileno(), stack.fileno())
-        status = _wait(child, seconds)
-        if status is None:
+        ended, code = _wait(child, seconds)
+        if not ended:
             return Ending("hung", None, _text(stack))
         answer.seek(0)
         if answer.read() == _RETURNED:
             return Ending("returned")
-        return Ending("died", os.waitstatus_to_exitcode(status), _text(stack))
+        return Ending("died", code, _text(stack))
 
 
 def _run_in_copy(action: Callable[[], Any], answer: int, stack: int) -> NoReturn:
@@ -86,25 +86,33 @@ def _run_in_copy(action: Callable[[], Any], answer: int, stack: int) -> NoReturn
         os._exit(0)
 
 
-def _wait(child: int, seconds: float) -> int | None:
-    """The exit status of a child; None if it did not end within `seconds`, wrote its stack and was killed."""
+def _wait(child: int, seconds: float) -> tuple[bool, int | None]:
+    """Whether a child ended within `seconds`, and its exit code. One that did not writes its stack and is killed.
+
+    The code is None if the system does not say it, because this program ignores SIGCHLD.
+    """
     deadline, late = time.monotonic() + seconds, False
     try:
         while True:
-            found, status = os.waitpid(child, os.WNOHANG)
+            try:
+                found, status = os.waitpid(child, os.WNOHANG)
+            except ChildProcessError:
+                child = 0
+                return not late, None
             if found:
                 child = 0
-                return None if late else status
+                return not late, os.waitstatus_to_exitcode(status)
             if time.monotonic() >= deadline:
                 if late:
-                    return None
+                    return False, None
                 deadline, late = time.monotonic() + _GRACE, True
                 os.kill(child, WRITE_STACK)
             time.sleep(_LOOK_EVERY)
     finally:
         if child:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
 
 
 def _text(file: Any) -> str:

@@ -191,7 +191,7 @@ class _Run:
 def _failure_of(ending: Ending, step: int, patience: float) -> Failure:
     if ending.kind == "hung":
         return Failure("hung", step, "", f"it did not return within {patience:g} s", ending.stack)
-    death = ending.signal or f"exit code {ending.exitcode}"
+    death = ending.signal or f"exit code {'unknown' if ending.exitcode is None else ending.exitcode}"
     return Failure("died", step, death, f"it ended the process: {death}", ending.stack)
 
 

@@ -158,7 +158,8 @@ def _same_failure(recording: Recording, failure: Failure | None) -> bool:
 
 
 def _death(failure: Mapping[str, Any]) -> str:
-    return failure.get("signal") or f"exit code {failure.get('exitcode')}"
+    code = failure.get("exitcode")
+    return failure.get("signal") or f"exit code {'unknown' if code is None else code}"
 
 
 def _where(recording: Recording, failure: Mapping[str, Any]) -> str:

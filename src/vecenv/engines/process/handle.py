@@ -47,6 +47,7 @@ class Worker:
         given_up: its rows were given back, and a reset of them starts it again.
         hung: why we killed it, if we did because it was late.
         unreachable: we killed it because no message could be sent to it or read from it.
+        status_lost: it has ended, and how it did is not known.
     """
 
     def __init__(self, context: Any, assignment: Assignment, started: list[Worker]) -> None:
@@ -57,6 +58,7 @@ class Worker:
         self.given_up = False
         self.hung: EnvError | None = None
         self.unreachable = False
+        self.status_lost = False
         self.control: Control | None = None
         self.current: Any = None
         """One word: the row it is at, counted from its first, or -1."""
@@ -130,7 +132,7 @@ class Worker:
         """The Python stack of the worker: what a crash left, or a fresh dump of a living one."""
         trace = self._open[0]
         before = os.fstat(trace).st_size
-        if self.process.is_alive():
+        if _is_alive(self):
             if not WRITE_STACK or not handles(self.process.pid, WRITE_STACK):
                 return ""  # it is not that far yet, or its env took the handler away: the signal would kill it
             with contextlib.suppress(ProcessLookupError):
@@ -150,13 +152,13 @@ class Worker:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.join(1.0)
         elapsed = time.monotonic() - self._asked_at
-        code = self.process.exitcode
+        code = None if self.status_lost else self.process.exitcode
         name = signal_name(-code) if code is not None and code < 0 else None
         stack = self.stack()
-        how = f"by {name}" if name else f"with exit code {code}"
+        how = f"by {name}" if name else "with an unknown exit code" if code is None else f"with exit code {code}"
         error = WorkerDied(
             f"worker {self.number} (pid {self.process.pid}) died {how} while at env {row}, {elapsed:.3g} s into its "
-            f"{phase}; it held envs {self.start} to {self.stop - 1}; {self._why(name)}; {_DIED}"
+            f"{phase}; it held envs {self.start} to {self.stop - 1}; {self._why(name, code)}; {_DIED}"
             + _context(action, seed, stack),
             row=row,
             rows=self.rows,
@@ -170,10 +172,12 @@ class Worker:
         error._advice = _DIED
         return error
 
-    def _why(self, name: str | None) -> str:
-        """What is known or likely about a death by this signal, in words."""
+    def _why(self, name: str | None, code: int | None) -> str:
+        """What is known or likely about a death by this signal, or with this exit code, in words."""
         if self.unreachable:
             return f"it was killed because it could not be reached ({self.channel.failure or 'broken pipe'})"
+        if code is None:
+            return "the system did not say why: SIGCHLD is ignored here, or other code waits for all child processes"
         if name == "SIGKILL":
             kills = out_of_memory_kills()
             if kills is None or self._memory_kills is None:
@@ -218,7 +222,7 @@ class Worker:
     def kill(self, number: int) -> None:
         """Signal the worker and everything it started."""
         pid = self.process.pid
-        if pid is None or not self.process.is_alive():
+        if pid is None or not _is_alive(self):
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, number)
@@ -288,7 +292,7 @@ def _complaints(worker: Worker, timeout: float) -> list[str]:
         messages = [pickle.loads(message) for message in worker.channel.inbox]
         complaints = [complaint for kind, *content in messages if kind == "closed" for complaint in content[0]]
         at = -1 if worker.control is None or not worker.control.worker[CLOSING] else int(worker.current[0])
-        if at >= 0 and worker.process.is_alive():  # not if all are closed, and it is the process that takes long to end
+        if at >= 0 and _is_alive(worker):  # not if all are closed, and it is the process that takes long to end
             complaints.append(
                 f"env {worker.start + at} did not close within {timeout} s; its worker {worker.number} was killed"
             )
@@ -329,7 +333,9 @@ def _is_alive(worker: Worker) -> bool:
     handle: Any = worker.process._popen  # type: ignore[attr-defined]  # there is no public way
     if handle.method == "forkserver" or worker.liveness < 0 or not wait([worker.liveness], [], 0.0):
         return True
-    if handle.poll() is None:  # Ctrl-C came between the system's answer and multiprocessing's note of it
+    if handle.poll() is None:
+        # SIGCHLD is ignored, others waited for it, or Ctrl-C came between the system's answer and the note of it.
+        worker.status_lost = True
         handle.returncode = _UNKNOWN_CODE
     return False
 

@@ -104,7 +104,12 @@ def _digest(sources: tuple[Path, ...]) -> str:
 @contextlib.contextmanager
 def _spinner(what: str) -> Iterator[None]:
     """Show at a terminal what is being compiled; print nothing to a log."""
-    if not sys.stderr.isatty():
+    stream: Any = sys.stderr
+    try:
+        terminal = stream.isatty()
+    except (AttributeError, ValueError):  # None in a program without a console, a stand-in that only writes, or closed
+        terminal = False
+    if not terminal:
         yield
         return
     done = threading.Event()
@@ -112,12 +117,12 @@ def _spinner(what: str) -> Iterator[None]:
     def spin() -> None:
         turn = 0
         while not done.wait(0.1):
-            sys.stderr.write(f"\r{_TURNS[turn % 4]} {what} ... ")
-            sys.stderr.flush()
+            stream.write(f"\r{_TURNS[turn % 4]} {what} ... ")
+            stream.flush()
             turn += 1
         if turn:
-            sys.stderr.write(f"\r{' ' * (len(what) + 8)}\r")
-            sys.stderr.flush()
+            stream.write(f"\r{' ' * (len(what) + 8)}\r")
+            stream.flush()
 
     thread = threading.Thread(target=spin, daemon=True)
     thread.start()
