@@ -37,7 +37,7 @@ def damages_of(name: str) -> tuple[Damage, ...]:
     """What is done to files of this kind: to the bytes, and to what they mean."""
     if name in {**ARCHIVES, **CHECKPOINTS}:
         meant = (inside_json, header_wrong)
-        return (*ARCHIVE_DAMAGES, *meant * 6, both(inside_json, inside_json), both(header_wrong, inside_json))
+        return (*ARCHIVE_DAMAGES, *meant * 6, both(inside_json, inside_json), both(inside_json, header_wrong))
     if name in PICKLES:
         return (*DAMAGES, *(opcodes_wrong,) * 9)
     return (*DAMAGES, *((json_wrong if name == "config.json" else cells_wrong),) * 9)
