@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import signal
@@ -84,11 +85,13 @@ def test_an_actor_killed_within_a_step_is_explained_and_a_reset_recovers(tmp_pat
         walk(envs, 1, 2)
 
 
-@pytest.mark.parametrize("name", ["_drop", "_give_back"])
+@pytest.mark.parametrize("name", ["_give_up", "_pending.give_back"])
 def test_a_death_that_an_interrupt_hides_is_not_forgotten(name: str, tmp_path: Path) -> None:
     with faulty("ray", "kill", at=1, fuse=str(tmp_path / "fuse")) as envs:
         envs.reset(seed=40)
-        with pytest.raises(KeyboardInterrupt), interrupted(envs.engine, name):
+        *owners, method = name.split(".")
+        owner = functools.reduce(getattr, owners, envs.engine)
+        with pytest.raises(KeyboardInterrupt), interrupted(owner, method):
             envs.step(np.array([11]), [1])
         with pytest.raises(WorkerDied):
             envs.recv()
