@@ -90,7 +90,7 @@ class MessageReader:
         for row, (number, content) in by_row.items():
             if number != self._ledger.requests[row]:
                 continue  # an answer to an exchange that was given up
-            mail, objects = self._unpickled(row, content) if type(content) is bytes else content
+            mail, objects = self._unpickled(row, content) if isinstance(content, bytes) else content
             if mail is not None:
                 self._batch.mail[row] = mail
             for leaf, (obs, final) in zip(self._batch.observation_layout.by_value, objects, strict=False):
