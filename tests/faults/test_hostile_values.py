@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from functools import partial
 from typing import Any
 
@@ -141,3 +143,19 @@ def test_results_that_only_look_like_five_values_are_failures_of_their_env_alone
             envs.step(np.zeros(5, np.int64))
         assert caught.value.rows == (0,)
         assert envs.recv().env_ids.tolist() == [1, 2, 3, 4]
+
+
+class ExitsWhenCopied:
+    def __reduce__(self) -> Any:
+        raise SystemExit(3)
+
+
+@on_every_engine
+def test_an_info_that_exits_when_it_is_copied_ends_no_program(engine: str) -> None:
+    odd = {"info": {"odd": ExitsWhenCopied(), "fine": 1}, "truncated": True}
+    factories = [partial(Odd, **odd), Odd, Odd, Odd, Odd]
+    with vecenv.make(factories, engine=engine, autoreset="same-step", **options_of(engine, 1)) as envs:
+        envs.reset()
+        with contextlib.suppress(EnvError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # workers may drop the entry, or fail its env
+            envs.step(np.zeros(5, np.int64))

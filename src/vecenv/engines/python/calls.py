@@ -115,14 +115,14 @@ def copied_info(info: dict[str, Any]) -> dict[str, Any]:
     """A copy of an info that its env cannot change, but for values that cannot be copied, such as locks."""
     try:
         return copy.deepcopy(info)
-    except Exception:
+    except ENV_RAISED:
         return {key: _copied(value) for key, value in info.items()}
 
 
 def _copied(value: Any) -> Any:
     try:
         return copy.deepcopy(value)
-    except Exception:
+    except ENV_RAISED:
         return value
 
 
