@@ -10,51 +10,12 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import gymnasium
-import numpy as np
 import pytest
-from gymnasium import spaces
 
 from tests.sampling import slow
 
+pytestmark = pytest.mark.timeout(170)  # programs are started, which takes long on a busy machine
 NOTHING = ["/dev/null"] * 3
-
-
-def standard_descriptors() -> list[str | None]:
-    """What descriptors 0, 1 and 2 of this process are; None where one is closed."""
-    names = [f"/proc/self/fd/{number}" for number in range(3)]
-    return [os.readlink(name) if os.path.lexists(name) else None for name in names]
-
-
-class PrintingEnv(gymnasium.Env[Any, Any]):
-    """Writes to these descriptors in every call, if they are open, and so does a child that it has at first."""
-
-    observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float64)
-    action_space = spaces.Discrete(2)
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self._print()
-        subprocess.run(["/bin/sh", "-c", "echo hello; echo hello >&2"], check=False)
-
-    def _print(self) -> None:
-        for number in range(3):
-            try:
-                os.write(number, b"not a message, but long enough to be taken for one\n")
-            except OSError:
-                continue
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self._print()
-        return np.zeros(1), {"an": "info"}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        self._print()
-        return np.full(1, self.steps, np.float64), 1.0, False, self.steps == 2, {"an": "info"}
-
-    def standard(self) -> list[str | None]:
-        return standard_descriptors()
 
 
 def run(folder: Path, program: str) -> Any:
@@ -63,7 +24,7 @@ def run(folder: Path, program: str) -> Any:
     script.write_text(
         "import json, multiprocessing, traceback\n"
         "import vecenv\n"
-        "from tests.faults.test_closed_standard_descriptors import PrintingEnv, standard_descriptors\n"
+        "from tests.faults.printing import PrintingEnv, standard_descriptors\n"
         "def report(value):\n"
         "    open('report', 'w').write(json.dumps(value))\n"
         f"def program():\n{textwrap.indent(textwrap.dedent(program), '    ')}\n"
@@ -75,7 +36,7 @@ def run(folder: Path, program: str) -> Any:
     )
     path = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
     command = ["/bin/sh", "-c", 'exec "$0" "$1" <&- >&- 2>&-', sys.executable, str(script)]
-    subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, timeout=50, check=False)
+    subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, timeout=150, check=False)
     return json.loads((folder / "report").read_text())
 
 
@@ -84,19 +45,12 @@ def test_what_envs_print_is_not_written_into_the_socket_of_their_worker(context:
     found = run(
         tmp_path,
         f"""
-        with vecenv.make(PrintingEnv, 4, engine="process", workers=2, context={context!r}) as envs:
+        with vecenv.make(PrintingEnv, 2, engine="process", workers=1, context={context!r}) as envs:
             envs.reset(seed=0)
-            obs = envs.step([0] * 4)[0]
-            envs.engine.kill(0)
-            try:
-                envs.step([0] * 4)
-            except vecenv.errors.WorkerDied:
-                envs.reset()
-            again = envs.step([0] * 4)[0]
-            report([obs.tolist(), again[:2].tolist(), standard_descriptors(), envs.call("standard")[::2]])
+            report([envs.step([0] * 2)[0].tolist(), standard_descriptors(), envs.call("standard")])
         """,
     )
-    assert found == [[[1.0]] * 4, [[1.0]] * 2, NOTHING, [NOTHING] * 2]
+    assert found == [[[1.0]] * 2, NOTHING, [NOTHING] * 2]
 
 
 @pytest.mark.slow
