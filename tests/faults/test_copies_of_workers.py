@@ -45,6 +45,7 @@ class ForkingEnv(gymnasium.Env[Any, Any]):
         if self.index != 1 or where != self.where:
             return
         self.ended = -1
+        self.ended = -1
         self.child = ctypes.PyDLL(None).fork() if self.how == "native" else os.fork()
         if self.child == 0:
             self.copied = 1.0
