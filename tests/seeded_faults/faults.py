@@ -428,7 +428,7 @@ LAYOUTS = (
         breaks="A tuple of as many parts as there are envs that could be a batch of actions is the batch.",
         mechanism="layouts",
         file="_batch/layout.py",
-        old="    if by_component and (size != count or not _looks_like_rows(space, values, count)):\n",
+        old="    if by_component and (size != count or not _looks_like_rows(space, path, values, count)):\n",
         new="    if by_component and size != count:\n",
         near=("test_layout.py", "test_spaces.py"),
     ),
