@@ -100,3 +100,13 @@ def test_only_arrays_that_others_hold_are_copied() -> None:
     assert own(fresh) is not fresh
     assert own({"held": held}, held=False)["held"] is not held
     assert own([held[:2]], held=False)[0].base is None
+
+
+def test_an_array_that_repeats_its_elements_is_copied_without_its_repeats() -> None:
+    held = np.arange(3.0)
+    view = np.broadcast_to(held[:, None], (3, 4))
+    owned = own(view)
+    held += 1
+    assert_same(owned, np.repeat([[0.0], [1.0], [2.0]], 4, axis=1))
+    assert own(np.broadcast_to(held, (10**12, 3))).shape == (10**12, 3)
+    assert own(np.broadcast_to(held[:0], (10**12, 0))).shape == (10**12, 0)

@@ -40,7 +40,7 @@ def own(value: Any, held: bool = True) -> Any:
     """
     kind = type(value)
     if kind is ndarray:
-        return value.copy()
+        return _copy(value)
     if kind in ATOMS:
         return value
     if kind is dict or kind is OrderedDict:
@@ -52,6 +52,14 @@ def own(value: Any, held: bool = True) -> Any:
         return copy.deepcopy(value)
     except Exception:
         return value
+
+
+def _copy(array: ndarray) -> ndarray:
+    """A copy of an array. What it repeats is copied once: `np.broadcast_to(0, 10**9)` is larger than its memory."""
+    if 0 not in array.strides:
+        return array.copy()
+    once = tuple(slice(None) if stride else slice(1) for stride in array.strides)
+    return np.broadcast_to(array[once].copy(), array.shape)
 
 
 def _are_unshared(parts: Iterable[Any]) -> bool:
@@ -73,4 +81,4 @@ def own_info(info: Any) -> Any:
     """A copy of an info, with copies of the arrays in it. What is not a plain dict is returned as it is."""
     if type(info) is not dict:
         return info
-    return {key: value.copy() if type(value) is ndarray else value for key, value in info.items()}
+    return {key: _copy(value) if type(value) is ndarray else value for key, value in info.items()}

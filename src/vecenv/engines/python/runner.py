@@ -203,7 +203,7 @@ class RowRunner(EnvCalls):
                         held = references(obs) > unshared
                         obs = own(obs, held)
                     elif in_arrays and (obs.base is not None or references(obs) > unshared):
-                        obs = obs.copy()
+                        obs = own(obs)
                     if terminated is not False or truncated is not False or info or type(info) is not plain:
                         if info and (references(info) > unshared or not are_atoms(map(type, info.values()))):
                             info = own_info(info)
