@@ -137,12 +137,13 @@ class FragmentActor(RowActor):
         front, batch = self._front, self._engine.batch
         out = _Layers(batch, steps, ops_of(front.autoreset_mode))
         args = () if weights is None else (weights,)
+        all_at_once = isinstance(front.engine, SupportsExchange)
         for step in range(steps):
             if actions is None:
                 chosen = self._policy(batch.observation_layout.batched(batch.obs), *args, **self._rng)
             else:
                 chosen = actions
-            if isinstance(front.engine, SupportsExchange):
+            if all_at_once:
                 front._step_all(chosen)
             else:
                 out.note_faults(step, front._exchange_step(chosen, None).infos)

@@ -72,7 +72,7 @@ class OpenRequests:
         """Wait for a fragment."""
         while True:
             requests = self._requests
-            ready = self._pool.wait(list(requests), self._timeout)
+            ready = self._pool.wait(list(requests), self._timeout, only_first=True)
             if not ready:
                 self._late()
                 continue

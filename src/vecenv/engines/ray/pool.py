@@ -141,8 +141,11 @@ class ActorPool:
         ) as error:
             raise actor.died(error, phase) from error
 
-    def wait(self, references: list[Any], timeout: float | None) -> list[Any]:
+    def wait(self, references: list[Any], timeout: float | None, *, only_first: bool = False) -> list[Any]:
         """Those that are ready, at least one unless time runs out.
+
+        Args:
+            only_first: return the first one that is ready; do not ask for others.
 
         Raises:
             ClosedError: another thread closes the actors.
@@ -153,7 +156,7 @@ class ActorPool:
         while not ready and time.monotonic() < deadline:
             self._check_open()
             ready, left = self.ray.wait(references, num_returns=1, timeout=_look_up(deadline))
-        if ready and left:
+        if ready and left and not only_first:
             more, _ = self.ray.wait(left, num_returns=len(left), timeout=0)
             ready += more
         return ready
