@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,13 @@ def call_and_interrupt(call: Callable[[], Any], seconds: float, box: list[Any]) 
             inside[0] = False
             raise KeyboardInterrupt
 
+    def report(lost: Any) -> None:
+        if not isinstance(lost.exc_value, KeyboardInterrupt):
+            reported(lost)
+
     gc.disable()  # an interrupt inside a finalizer would be lost
+    # So is one inside a hook that runs at a fork. pytest would keep it, and with it all frames and what they hold.
+    reported, sys.unraisablehook = sys.unraisablehook, report
     before = signal.signal(signal.SIGALRM, handler)
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -38,4 +45,5 @@ def call_and_interrupt(call: Callable[[], Any], seconds: float, box: list[Any]) 
         inside[0] = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = reported
         gc.enable()
