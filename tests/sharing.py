@@ -15,6 +15,8 @@ OUTSIDE = np.frombuffer(MEMORY)
 PARTS: dict[str, Any] = {}
 INFO: dict[str, Any] = {}
 INDEX = np.zeros((), np.int64)
+REWARD = np.zeros(())
+DEEP: dict[str, Any] = {}
 
 BOX, ONE = spaces.Box(-np.inf, np.inf, (4,), np.float64), spaces.Box(-np.inf, np.inf, (), np.float64)
 TWO = spaces.Dict(first=BOX, second=spaces.Box(-np.inf, np.inf, (2, 4), np.float64))
@@ -48,13 +50,15 @@ FORMS: dict[str, tuple[Any, Any]] = {
 class SharingEnv(gymnasium.Env[Any, Any]):
     """Observes [index, episode, step, last action] in arrays that all envs of the process share.
 
-    Episodes of env i have 2 + i steps. Its infos are in a dict and an array that are shared too.
+    Episodes of env i have 2 + i steps. Its infos are in dicts and an array that are shared too; so are the rewards of
+    envs that observe an index.
     """
 
     action_space = spaces.Discrete(9)
 
     def __init__(self, index: int, form: str) -> None:
         self.observation_space, self._form = FORMS[form]
+        self._shares_rewards = form == "index"
         self._state = np.array([index, 0, 0, 0], np.float64)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -62,15 +66,18 @@ class SharingEnv(gymnasium.Env[Any, Any]):
         self._state[1:] = self._state[1] + 1, 0, -1
         return self._observe()
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step."""
         self._state[2:] = self._state[2] + 1, action
         obs, info = self._observe()
-        return obs, float(self._state.sum()), bool(self._state[2] >= 2 + self._state[0]), False, info
+        REWARD[...] = self._state.sum()
+        reward = REWARD if self._shares_rewards else float(REWARD)
+        return obs, reward, bool(self._state[2] >= 2 + self._state[0]), False, info
 
     def _observe(self) -> tuple[Any, dict[str, Any]]:
         BUFFER[:] = self._state
         OUTSIDE[:] = self._state
         INDEX[...] = self._state[0]
-        INFO.update(index=int(self._state[0]), state=BUFFER[0])
+        DEEP.update(state=BUFFER[0])
+        INFO.update(index=int(self._state[0]), state=BUFFER[0], deep=DEEP)
         return self._form(), INFO

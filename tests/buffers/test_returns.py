@@ -84,6 +84,12 @@ def test_discounted_returns_need_to_know_how_truncated_episodes_go_on():
     np.testing.assert_array_equal(found, [2.0, 1.0, 100.0])
 
 
+def test_rewards_without_an_axis_for_time_are_refused():
+    ones = np.ones((1, 2))
+    with pytest.raises(SpaceError, match="reward has shape"):
+        n_step_returns(1.0, ones, ones[0], ones > 1, ones > 1, gamma=0.9, n=3)  # type: ignore[arg-type]
+
+
 @given(rollouts(), st.integers(1, 15))
 def test_n_step_returns_stop_at_the_end_of_an_episode(rollout, n):
     given, gamma, _, _ = rollout

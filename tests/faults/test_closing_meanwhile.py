@@ -151,6 +151,68 @@ def test_an_env_that_hangs_in_the_callers_own_thread_does_not_keep_close_from_re
         assert envs.closed
 
 
+class Busy(FaultEnv):
+    """Says whether it was closed while it worked."""
+
+    def __init__(self, index: int, closed: list[str], gate: threading.Event) -> None:
+        super().__init__(index)
+        self._closed, self._gate, self._works = closed, gate, False
+
+    def step(self, action: Any) -> Any:
+        self.work()
+        return super().step(action)
+
+    def work(self) -> None:
+        self._works = True
+        assert self._gate.wait(LONG)
+        self._works = False
+
+    def close(self) -> None:
+        self._closed.append("at work" if self._works else "at rest")
+
+
+@pytest.mark.parametrize(("engine", "call"), [("sync", "step"), ("sync", "call"), ("thread", "call")])
+def test_an_env_that_another_thread_uses_is_not_closed(engine: str, call: str) -> None:
+    closed: list[str] = []
+    gate = threading.Event()
+    envs = vecenv.make([partial(Busy, index, closed, gate) for index in range(COUNT)], engine=engine)
+    envs.reset(seed=40)
+    working = InAnotherThread(partial(envs.step, actions(1)) if call == "step" else partial(envs.call, "work"))
+    assert until(lambda: working.is_in("work"), LONG)
+    with pytest.warns(RuntimeWarning, match=r"nothing is closed before$"):
+        envs.close(timeout=0.2)
+    assert (closed, envs.closed) == ([], False)
+    gate.set()
+    working.end()
+    envs.close()
+    assert (closed, envs.closed) == (["at rest"] * COUNT, True)
+
+
+class RaisesInClose(FaultEnv):
+    """The first one raises in close() what no env should raise."""
+
+    def __init__(self, index: int, path: str) -> None:
+        super().__init__(index)
+        self._path = path
+
+    def close(self) -> None:
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(f"{self.index} ")
+        if self.index == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("engine", ["thread", "process"])
+def test_envs_of_a_worker_are_closed_whatever_one_of_them_raises(engine: str, tmp_path: Any) -> None:
+    path = str(tmp_path / "closed")
+    envs = vecenv.make([partial(RaisesInClose, index, path) for index in range(3)], engine=engine, workers=1)
+    envs.reset(seed=40)
+    with pytest.warns(RuntimeWarning, match=r"env 0 raised in close\(\): KeyboardInterrupt"):
+        envs.close()
+    with open(path, encoding="utf-8") as file:
+        assert file.read() == "0 1 2 "
+
+
 class SlowToClose(FaultEnv):
     """Says that it is being closed, and waits until it may."""
 

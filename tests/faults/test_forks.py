@@ -10,17 +10,22 @@ from multiprocessing import get_context, spawn
 from pathlib import Path
 
 import llvmlite.binding as llvm
+import numpy as np
 import pytest
 
+import vecenv
 from tests.faults.faulty import with_every_start_method
 from tests.faults.programs import program
 from tests.test_bad_input import in_a_fork
 from vecenv._util.forks import cached_property
+from vecenv.buffers import SumTree
 from vecenv.engines.process import launch
 from vecenv.engines.process.shared import _fence_lock, fence
 from vecenv.engines.ray.connection import CONNECTION
+from vecenv.errors import NotResetError
 from vecenv.evaluation import _background
 from vecenv.kernel.numba.load import load_or_compile
+from vecenv.wrappers._moments import Moments
 
 CHILD = """
 import warnings
@@ -180,6 +185,66 @@ def test_locks_of_other_threads_are_free_in_a_forked_child(lock: threading.Lock,
             wait_for_fork()
 
     assert in_a_fork_beside(work, lambda: f"used {use() and ''}")
+
+
+def test_a_program_may_fork_while_another_thread_forks_a_worker() -> None:
+    """Both take all locks that are taken at a fork, in the same order."""
+    forked: list[str] = []
+
+    class Process:
+        def __init__(self, wait_for_fork: Callable[[], None]) -> None:
+            self._wait = wait_for_fork
+
+        def start(self) -> None:
+            self._wait()
+            forked.append(in_a_fork(lambda: "worker"))
+
+    assert in_a_fork_beside(lambda wait: launch.start(Process(wait), get_context("fork")), lambda: "child") == "child"
+    assert forked == ["worker"]
+
+
+def until_forked(wait_for_fork: Callable[[], None]) -> None:
+    """Wait until the fork is over."""
+    forked = threading.Event()
+    os.register_at_fork(after_in_parent=forked.set)
+    wait_for_fork()
+    assert forked.wait(30)
+
+
+def test_objects_with_locks_can_be_used_in_a_child_forked_while_another_thread_uses_them() -> None:
+    moments, tree = Moments((2,)), SumTree(4)
+
+    def work(wait_for_fork: Callable[[], None]) -> None:
+        with moments._lock, tree._lock:
+            until_forked(wait_for_fork)
+
+    def attempt() -> str:
+        moments.update(np.ones((3, 2)))
+        tree.update(np.array([1]), 2.0)
+        return f"{tree.total}"
+
+    assert in_a_fork_beside(work, attempt) == "2.0"
+
+
+def test_kernels_of_a_child_forked_within_a_step_need_a_reset_and_can_be_closed() -> None:
+    envs = vecenv.make("CartPole-v1", 2, engine="compiled")
+    envs.reset(seed=0)
+    actions = np.zeros(2, np.int64)
+
+    def work(wait_for_fork: Callable[[], None]) -> None:
+        envs._run("step", until_forked, wait_for_fork)
+
+    def attempt() -> str:
+        with pytest.raises(NotResetError):
+            envs.step(actions)
+        obs = envs.reset(seed=3)[0]
+        envs.step(actions)
+        envs.close()
+        return f"{obs.tolist()} {envs.closed}"
+
+    child = in_a_fork_beside(work, attempt)
+    assert child == f"{envs.reset(seed=3)[0].tolist()} True"
+    envs.close()
 
 
 def test_evaluations_of_the_parent_are_not_the_childs_to_stop() -> None:

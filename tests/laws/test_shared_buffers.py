@@ -6,14 +6,17 @@ import copy
 from functools import partial
 from typing import Any
 
+import gymnasium
 import numpy as np
+import pytest
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 import vecenv
+import vecenv.sb3
 from tests.sampling import product
 from tests.sharing import FORMS, SharingEnv
 from tests.twins import assert_same
-from vecenv._batch.own import own
+from vecenv._batch.own import own, own_info
 
 HOMES: dict[str, dict[str, Any]] = {
     "sync": {"engine": "sync"},
@@ -45,6 +48,7 @@ class PlainLoop:
             "terminated": list(over),
             "index": [info["index"] for info in infos],
             "state": np.array([info["state"] for info in infos]),
+            "deep": np.array([info["deep"]["state"] for info in infos]),
             "final": list(finals),
         }
 
@@ -89,7 +93,59 @@ def test_rows_are_those_of_a_plain_loop(home: str, form: str, mode: str, count: 
             assert terminated.tolist() == expected["terminated"]
             assert infos["index"].tolist() == expected["index"]
             assert_same(infos["state"], expected["state"])
+            assert_same(infos["deep"]["state"], expected["deep"])
             assert_same(finals(terminated, infos), expected["final"])
+
+
+class KeepsItsResult(gymnasium.Env[Any, Any]):
+    """Writes into an array that only one tuple holds, which all envs return."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gymnasium.spaces.Discrete(2)
+    result = np.zeros(2), 0.0, False, False, {}
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def reset(self, **kwargs: Any) -> Any:
+        return np.zeros(2), {}
+
+    def step(self, action: Any) -> Any:
+        self.result[0][:] = self.index
+        return self.result
+
+
+@pytest.mark.parametrize("make", [vecenv.make, vecenv.sb3.DummyVecEnv], ids=["sync", "sb3"])
+def test_an_array_in_a_result_that_envs_keep_is_copied(make: Any) -> None:
+    envs = make([partial(KeepsItsResult, index) for index in range(4)])
+    envs.reset()
+    assert envs.step(np.zeros(4, np.int64))[0].tolist() == [[index, index] for index in range(4)]
+    envs.close()
+
+
+def test_an_error_while_a_result_is_copied_is_told_as_it_is() -> None:
+    class CannotBeCopied(dict[str, Any]):
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise SystemExit("no copies")
+
+    class Env(KeepsItsResult):
+        def step(self, action: Any) -> Any:
+            return CannotBeCopied(), 0.0, False, False, {}
+
+    envs = vecenv.make([partial(Env, index) for index in range(2)], engine="thread")
+    envs.reset()
+    with pytest.raises(vecenv.errors.EnvError, match="no copies"):
+        envs.step(np.zeros(2, np.int64))
+    envs.close()
+
+
+def test_an_info_that_contains_itself_is_copied_with_its_arrays() -> None:
+    info: dict[str, Any] = {"array": np.zeros(2)}
+    info["itself"] = info
+    owned = own_info(info)
+    info["array"][:] = 1
+    assert owned["itself"] is owned
+    assert_same(owned["array"], np.zeros(2))
 
 
 def test_only_arrays_that_others_hold_are_copied() -> None:

@@ -30,6 +30,8 @@ UNSHARED = _references()
 
 In the arguments of another call it would say more: those before it are references too.
 """
+ALONE = UNSHARED - 1
+"""The same of an object that only this local variable holds."""
 
 
 def own(value: Any, held: bool = True) -> Any:
@@ -77,8 +79,18 @@ def _are_unshared(parts: Iterable[Any]) -> bool:
     return True
 
 
-def own_info(info: Any) -> Any:
-    """A copy of an info, with copies of the arrays in it. What is not a plain dict is returned as it is."""
+def own_info(info: Any, copies: dict[int, Any] | None = None) -> Any:
+    """A copy of an info, with copies of the arrays and dicts in it. What is not a plain dict is returned as it is.
+
+    `copies` has those that were made already, by identity: an info may contain itself.
+    """
     if type(info) is not dict:
         return info
-    return {key: _copy(value) if type(value) is ndarray else value for key, value in info.items()}
+    copies = {} if copies is None else copies
+    if id(info) in copies:
+        return copies[id(info)]
+    owned = copies[id(info)] = {}
+    for key, value in info.items():
+        kind = type(value)
+        owned[key] = _copy(value) if kind is ndarray else own_info(value, copies) if kind is dict else value
+    return owned

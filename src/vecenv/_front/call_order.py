@@ -108,6 +108,12 @@ class CallOrder:
             time.sleep(_LOOK_SECONDS)
         return time.monotonic() - started
 
+    def _at_fork_reinit(self) -> None:
+        """In a forked child: a thread that was inside does not exist there. The rows that it left need a reset."""
+        if self.inside not in (None, threading.get_ident()):
+            self.inside = None
+            self.resync(self.all_rows)
+
     def is_mine(self) -> bool:
         """Whether this process made the vector env."""
         return self.survives_fork or self._pid == os.getpid()

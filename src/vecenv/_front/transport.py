@@ -21,6 +21,7 @@ from vecenv._front.reset_options import ResetOptions
 from vecenv._front.results import Results
 from vecenv._front.step import Step
 from vecenv._util.checks import patience, seconds
+from vecenv._util.forks import told_of_forks
 from vecenv._util.warn import warn_user
 from vecenv.engines import Engine, SupportsExchange, SupportsGone, SupportsKill, SupportsStates, SupportsWarnings
 from vecenv.engines.decorator import Decorator, undecorated
@@ -59,8 +60,10 @@ class Transport(gymnasium.vector.VectorEnv):
         self._decorated = engine
         self._batch = engine.batch
         self._call_order = CallOrder(self.num_envs, engine.pending, lenient=self._lenient)
-        self._call_order.survives_fork = isinstance(self.engine, SupportsStates)
-        self._closing = threading.RLock()
+        if isinstance(self.engine, SupportsStates):
+            self._call_order.survives_fork = True
+            told_of_forks(self._call_order)
+        self._closing = told_of_forks(threading.RLock())
         """Held by the thread that closes. Reentrant: a signal handler may close while its own thread does."""
         self._warnings = engine.warnings if isinstance(engine, SupportsWarnings) else []
         self._may_roll = rolls(autoreset)

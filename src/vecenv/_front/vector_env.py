@@ -189,20 +189,20 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
 
     def _close_alone(self, timeout: float, kwargs: dict[str, Any]) -> None:
         waited = self._call_order.wait_for_others(timeout)
-        left = 0.0 if waited is None else max(0.0, round(timeout - waited, 3))
-        try:
-            self.close_extras(timeout=left, **kwargs)
-        except Warning:  # which Python raises as errors if it is told to; everything is closed by then
-            self.closed = waited is not None
-            raise
-        self.closed = waited is not None
-        if waited is None:
+        if waited is None:  # what it uses must not be closed
             warnings.warn(
-                f"another thread was still in a call of this vector env {timeout} s after close(); what it uses is "
-                "closed by the next close()",
+                f"another thread was still in a call of this vector env {timeout} s after close(); call close() again "
+                "when that thread is done: nothing is closed before",
                 RuntimeWarning,
                 stacklevel=3,
             )
+            return
+        try:
+            self.close_extras(timeout=max(0.0, round(timeout - waited, 3)), **kwargs)
+        except Warning:  # which Python raises as errors if it is told to; everything is closed by then
+            self.closed = True
+            raise
+        self.closed = True
 
     def close_extras(self, timeout: float = 5.0, **kwargs: Any) -> None:
         """Close the engine; called by `close`, and once more after an interrupt."""

@@ -4,29 +4,47 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
+import weakref
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 _LONGEST_WAIT = 60.0
 """Seconds that a fork waits for a lock."""
-
-
-def held_at_fork(lock: Any) -> Any:
-    """Let a fork wait until no other thread holds this RLock, at most a minute. Returns the lock.
-
-    So the child has nothing half done of what the lock guards. The callbacks are C functions: in one of Python, a
-    signal handler could raise, and the error would be lost or the lock be held for ever.
-    """
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=functools.partial(lock.acquire, True, _LONGEST_WAIT), after_in_parent=lock.release)
-    return renewed_at_fork(lock)
+_renewed: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Objects that are told of a fork, in the child."""
 
 
 def renewed_at_fork(lock: Any) -> Any:
-    """Let nobody hold this lock in a forked child. Returns the lock."""
+    """Let nobody hold this lock in a forked child. Returns the lock, which is never freed.
+
+    The callback is a C function: in one of Python, a signal handler could raise, and the error would be lost.
+    """
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=lock._at_fork_reinit)
     return lock
+
+
+def told_of_forks(thing: T) -> T:
+    """Call `thing._at_fork_reinit()` in every forked child as long as the thing exists. Returns it."""
+    _renewed.add(thing)
+    return thing
+
+
+def _tell() -> None:
+    for thing in list(_renewed):
+        thing._at_fork_reinit()
+
+
+FORK_LOCK = renewed_at_fork(threading.RLock())
+"""Held by a fork, and by a thread that does what a forked child must not find half done: it compiles, or it starts a
+process. A fork waits for it, at most a minute. There is one for all, so that no two are taken in different orders."""
+if hasattr(os, "register_at_fork"):
+    # C functions again: else the lock could be held for ever. After a minute in vain Python reports the release.
+    os.register_at_fork(
+        before=functools.partial(FORK_LOCK.acquire, True, _LONGEST_WAIT), after_in_parent=FORK_LOCK.release
+    )
+    os.register_at_fork(after_in_child=_tell)
 
 
 class cached_property(functools.cached_property[T]):

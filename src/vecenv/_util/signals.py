@@ -21,10 +21,10 @@ def signal_name(number: int) -> str:
 
 
 def handles(pid: int, number: int) -> bool:
-    """Whether a process has a handler for this signal, so that sending it does not kill. True where that is unknown."""
+    """Whether a process has a handler for this signal, so that it does not kill. False where that is unknown."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             words = next(line.split() for line in file if line.startswith(b"SigCgt:"))
     except (OSError, StopIteration):
-        return True
+        return False
     return bool(int(words[1], 16) >> (number - 1) & 1)

@@ -93,7 +93,7 @@ def n_step_returns(
 ) -> np.ndarray:
     """Discounted rewards of n steps plus the value of the state after them; fewer where an episode or the rows end."""
     return _run("n_step", reward, value, last_value, terminated, truncated, final_value=final_value,
-                numbers=(gamma,), horizon=min(positive_int("n", n), len(reward)))[1]  # fmt: skip
+                numbers=(gamma,), horizon=positive_int("n", n))[1]  # fmt: skip
 
 
 def v_trace(
@@ -165,7 +165,9 @@ def _run(
         _check_out(returns, dtype, value.shape, given)
     words = [0 if array is None else address_of(array) for array in [*given, advantages, returns]]
     if length and count:
-        _native(name, dtype.char)(_table(*words, length, count, horizon, address_of(reals), address_of(zeros)))
+        _native(name, dtype.char)(
+            _table(*words, length, count, min(horizon, length), address_of(reals), address_of(zeros))
+        )
     return advantages, returns
 
 

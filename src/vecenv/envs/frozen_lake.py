@@ -19,7 +19,10 @@ START, HOLE, GOAL = ord("S"), ord("H"), ord("G")
 
 def letters(desc):
     """A map as codes of its letters; with one more level of nesting, one map per env."""
-    return np.asarray(desc, dtype="c").view(np.uint8)
+    try:
+        return np.asarray(desc, dtype="c").view(np.uint8)
+    except ValueError:
+        raise ConfigError(f"desc must be lines of equal length; got {desc!r:.60}") from None
 
 
 def first_tile(desc, rng):

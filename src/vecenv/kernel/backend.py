@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 from vecenv._batch.layout import Layout
+from vecenv._util.forks import FORK_LOCK
 from vecenv.errors import KernelError
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.lower.columns import Slot
 from vecenv.kernel.lower.program import Program
 from vecenv.kernel.lower.resolve import resolve
-from vecenv.kernel.numba import COMPILING
 
 Precision = Literal["exact", "fast"]
 
@@ -66,7 +66,7 @@ class Backend(Protocol):
 
 def find_backend() -> Backend:
     """The backend that runs kernels. There is one so far."""
-    with COMPILING:
+    with FORK_LOCK:
         from vecenv.kernel.numba.backend import NumbaBackend
 
     return NumbaBackend()

@@ -148,7 +148,7 @@ class FrontVecEnv(VecEnv):
         if not self.closed:
             self._envs.close()
             self.waiting = False
-            self.closed = True
+            self.closed = self._envs.closed
 
     # --- single envs -------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from vecenv._batch.own import ATOMS, UNSHARED, own
+from vecenv._batch.own import ALONE, ATOMS, own
 from vecenv.errors import ConfigError
 from vecenv.sb3 import _served
 from vecenv.sb3.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn, images_of, registered
@@ -71,7 +71,7 @@ class DummyVecEnv(VecEnv):
         observations: list[Any] = []
         rewards: list[Any] = []
         keep_obs, keep_reward = observations.append, rewards.append
-        ndarray, references, unshared = np.ndarray, getrefcount, UNSHARED
+        ndarray, references, alone = np.ndarray, getrefcount, ALONE
         infos: list[dict[str, Any]] = [{"TimeLimit.truncated": False} for _ in range(count)]
         dones = np.zeros(count, np.bool_)
         if len(self.actions) < count:
@@ -79,11 +79,12 @@ class DummyVecEnv(VecEnv):
         for env, action in zip(self.envs, self.actions, strict=False):
             result = env.step(action)
             obs, reward, terminated, truncated, info = result
+            result = None  # or it would hold what we count the references of
             # What another env may write into is copied before that env runs; see `_batch/own.py`.
             if type(obs) is not ndarray:
-                held = references(obs) > unshared
+                held = references(obs) > alone
                 obs = own(obs, held)
-            elif obs.base is not None or references(obs) > unshared:
+            elif obs.base is not None or references(obs) > alone:
                 obs = obs.copy()
             if terminated or truncated or info:
                 row = len(rewards)
@@ -96,7 +97,7 @@ class DummyVecEnv(VecEnv):
                     obs = own(obs)
                     self.reset_infos[row] = _isolated(info)
             keep_obs(obs)
-            keep_reward(reward)
+            keep_reward(reward.copy() if type(reward) is ndarray else reward)
         return self._batched(observations), _as_rewards(rewards), dones, infos
 
     def _batched(self, observations: list[Any]) -> VecEnvObs:

@@ -229,7 +229,7 @@ class Server:
 
     def _close_envs(self) -> None:
         self._control.worker[CLOSING] = 1
-        complaints = self._runner.close()
+        complaints = self._runner.close(BaseException)
         if complaints:
             self._channel.send(("closed", complaints))
 

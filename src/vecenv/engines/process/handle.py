@@ -27,6 +27,7 @@ from vecenv.errors import EnvError, Phase, WorkerDied, WorkerTimeout
 
 _TERMINATE_SECONDS = 0.5
 _DYING_SECONDS = 1.0
+_LOOK_UP_SECONDS = 0.1
 _UNKNOWN_CODE = 255
 """Exit code of a process whose own is lost; also multiprocessing's."""
 _STACK_SECONDS = 1.0
@@ -57,6 +58,8 @@ class Worker:
         self.error: WorkerDied | None = None
         self.given_up = False
         self.hung: EnvError | None = None
+        self.check_open: Callable[[], None] = lambda: None
+        """Raises ClosedError when the workers are being closed, so that nobody waits for this one."""
         self.unreachable = False
         self.status_lost = False
         self.control: Control | None = None
@@ -331,6 +334,8 @@ def _is_alive(worker: Worker) -> bool:
     except ValueError:  # it is closed
         return False
     handle: Any = worker.process._popen  # type: ignore[attr-defined]  # there is no public way
+    if handle is None:  # another thread closed it just now
+        return False
     if handle.method == "forkserver" or worker.liveness < 0 or not wait([worker.liveness], [], 0.0):
         return True
     if handle.poll() is None:
@@ -386,15 +391,19 @@ def first_message(worker: Worker, deadline: float) -> Any:
     Raises:
         EnvError: an env could not be built, the worker died, or the deadline passed.
         SpaceError: a factory returned something else than a new env.
+        ClosedError: another thread or a signal handler closes the workers.
     """
     started = time.monotonic()
     while not worker.channel.inbox:
+        worker.check_open()
         left = deadline - time.monotonic()
         if left <= 0:
             raise worker.late(worker.start, round(time.monotonic() - started, 1), "make")
         channel = worker.channel
         readable = wait(
-            [channel.fileno(), worker.liveness], [channel.fileno()] if channel.unsent else [], min(left, 1.0)
+            [channel.fileno(), worker.liveness],
+            [channel.fileno()] if channel.unsent else [],
+            min(left, _LOOK_UP_SECONDS),
         )
         channel.flush()
         channel.drain()

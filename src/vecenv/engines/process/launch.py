@@ -21,7 +21,7 @@ from typing import Any
 import cloudpickle
 
 from vecenv._util.checks import brief
-from vecenv._util.forks import held_at_fork
+from vecenv._util.forks import FORK_LOCK
 from vecenv.engines.python.envs import Factory
 from vecenv.errors import ConfigError, ConfigTypeError
 
@@ -89,14 +89,12 @@ class UnpicklableFactory(ConfigTypeError, pickle.PicklingError):
     """An env factory holds something that cannot be pickled."""
 
 
-_starting = held_at_fork(threading.RLock())
-"""Held by the thread that starts a process: multiprocessing is changed for this long."""
 _processes: weakref.WeakSet[Any] = weakref.WeakSet()
 """Processes that were started here."""
 
 
 def start(process: Any, context: Any) -> None:
-    """Start the process, so that neither it nor its fork server can outlive this one. One thread at a time does.
+    """Start the process, so that neither it nor its fork server can outlive this one.
 
     The child does not run the user's script again: factories travel by cloudpickle, which carries what a script
     defines. So a script needs no `__main__` guard.
@@ -119,14 +117,16 @@ def _start(process: Any, context: Any) -> None:
             data.pop("init_main_from_path", None)
         return data
 
-    with _starting:
+    _processes.add(process)
+    if method == "fork":  # which takes the lock itself, after locks of others that are taken at a fork
+        process.start()
+        return
+    with FORK_LOCK:  # multiprocessing is changed for this long
         prepare = spawn.get_preparation_data
         try:
-            if method != "fork":
-                spawn.get_preparation_data = without_script
+            spawn.get_preparation_data = without_script
             if method == "forkserver" and os.path.isdir(_OWN_DESCRIPTORS):
                 _run_fork_server()
-            _processes.add(process)
             process.start()
         finally:
             spawn.get_preparation_data = prepare

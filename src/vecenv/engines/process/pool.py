@@ -103,7 +103,9 @@ class WorkerPool:
             on_error=self._on_error,
             origin=self._origin,
         )
-        return self._backend.start(assignment, self.workers)
+        worker = self._backend.start(assignment, self.workers)
+        worker.check_open = self.check_open
+        return worker
 
     def _attach(self, worker: Worker, deadline: float, lost: dict[int, Fault]) -> None:
         """Give a worker whose envs are built the shared block."""

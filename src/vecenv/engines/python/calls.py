@@ -68,8 +68,8 @@ class EnvCalls:
 
         return {row: self._guarded(row, one, value) for row, value in values.items()}
 
-    def close(self) -> list[str]:
-        """Close every env, also after one that raises. After Ctrl-C, another call goes on with the env it came in.
+    def close(self, failures: Any = ENV_RAISED) -> list[str]:
+        """Close every env, also after one that raises one of these. After Ctrl-C, another call continues with that env.
 
         Returns what went wrong, each time once, for a warning to the user.
         """
@@ -79,7 +79,7 @@ class EnvCalls:
             try:
                 with NoCopies():
                     self.envs[row].close()
-            except ENV_RAISED as error:
+            except failures as error:
                 self._complaints.append(f"env {self.first + row} raised in close(): {text_of(error, repr):.1000}")
             self._closed = max(self._closed, row + 1)  # a signal handler may have closed more of them
         self._current[0] = -1

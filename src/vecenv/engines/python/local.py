@@ -12,7 +12,7 @@ from vecenv._batch.clocks import Clocks
 from vecenv._batch.faults import Fault
 from vecenv.engines.facts import EnvFacts, merge_facts
 from vecenv.engines.pending import Home, nowhere
-from vecenv.engines.python.envs import Factory, build_envs
+from vecenv.engines.python.envs import Factory, build_envs, close_quietly
 from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import NotResetError
 
@@ -64,7 +64,7 @@ class LocalEngine:
             self._runners = [self._runner(factories, on_error, start, stop) for start, stop in self._bounds]
         except BaseException:
             for env in self.envs:
-                env.close()
+                close_quietly(env)
             raise
 
     def _runner(self, factories: Sequence[Factory], on_error: Any, start: int, stop: int) -> RowRunner:

@@ -16,7 +16,7 @@ import numpy as np
 from vecenv._batch.batch import Batch, Mail, Op
 from vecenv._batch.clocks import BUCKETS, Clocks
 from vecenv._batch.faults import ENV_RAISED, Fault, OnError, RestartPolicy
-from vecenv._batch.own import ATOMS, UNSHARED, own, own_info
+from vecenv._batch.own import ALONE, ATOMS, own, own_info
 from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED, Starts
 from vecenv._util.text import type_name
@@ -182,8 +182,9 @@ class RowRunner(EnvCalls):
         keep_obs, keep_reward, put_aside = self._obs.append, self._gained.append, self._unusual.append
         envs, watched, current = self.envs, self._watched, self._current
         reset_op, plain, nothing, counted, home = _RESET, dict, _NOTHING, forks, self._forks
-        usual, references, unshared, are_atoms = self._usual, getrefcount, UNSHARED, ATOMS.issuperset
-        in_arrays = usual is np.ndarray
+        usual, references, alone, are_atoms = self._usual, getrefcount, ALONE, ATOMS.issuperset
+        ndarray = np.ndarray
+        in_arrays = usual is ndarray
         ops = self.batch.op[index].tolist()
         if self._lost:
             ops = [_LOST if row in self._lost else op for row, op in zip(rows, ops, strict=True)]
@@ -198,17 +199,18 @@ class RowRunner(EnvCalls):
                 if op > reset_op:
                     result = envs[row].step(action)
                     obs, reward, terminated, truncated, info = result
+                    result = nothing  # or it would hold what we count the references of
                     # What another env may write into is copied before that env runs; see `_batch/own.py`.
                     if type(obs) is not usual:
-                        held = references(obs) > unshared
+                        held = references(obs) > alone
                         obs = own(obs, held)
-                    elif in_arrays and (obs.base is not None or references(obs) > unshared):
+                    elif in_arrays and (obs.base is not None or references(obs) > alone):
                         obs = own(obs)
                     if terminated is not False or truncated is not False or info or type(info) is not plain:
-                        if info and (references(info) > unshared or not are_atoms(map(type, info.values()))):
+                        if info and (references(info) > alone or not are_atoms(map(type, info.values()))):
                             info = own_info(info)
                         put_aside((row, obs, terminated, truncated, info))
-                    keep_reward(reward)
+                    keep_reward(reward.copy() if type(reward) is ndarray else reward)
                     keep_obs(obs)
                 else:
                     self._begin(row, op)

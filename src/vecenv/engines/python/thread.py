@@ -159,7 +159,7 @@ class ThreadEngine(LocalEngine):
                     self._run_row(runner, row)
         alone = self._closing.acquire(timeout=self._turn_seconds)
         try:
-            self._complaints += runner.close()
+            self._complaints += runner.close(BaseException)
         finally:
             if alone:
                 self._closing.release()

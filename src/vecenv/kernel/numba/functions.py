@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv.kernel.numba import COMPILING
+from vecenv._util.forks import FORK_LOCK
 
 _HEAD = object.__basicsize__
 
@@ -45,7 +45,7 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[b
         names: replace names of that module: a type or a view (`float32_at`) that the code is to be made for.
     """
     assert isinstance(function, FunctionType)
-    with COMPILING:
+    with FORK_LOCK:
         from vecenv.kernel.numba.load import load_or_compile
 
     def build() -> tuple[bytes, str]:

@@ -17,8 +17,9 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
+from vecenv._util.forks import FORK_LOCK
 from vecenv._util.version import __version__
-from vecenv.kernel.numba import COMPILING, cache
+from vecenv.kernel.numba import cache
 
 NativeFunction = Callable[[int, int, int | bytes], int]
 """Native code as Numba makes it: gets addresses of a result, an error and a table, or the table itself; 0: success."""
@@ -43,7 +44,7 @@ def load_or_compile(
         ConfigError: `VECENV_CACHE_SIZE` holds no size.
     """
     key = _key(parts, sources)
-    with COMPILING:
+    with FORK_LOCK:
         if key not in _loaded:
             found = cache.find(key)
             if found is None:
