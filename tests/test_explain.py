@@ -86,9 +86,17 @@ def stepped(factories, **options):
         return envs.explain(show=str)
 
 
-@pytest.mark.parametrize("engine", ["sync", "thread", "process"])
-@pytest.mark.parametrize("factory", [Sleepy, partial(gymnasium.make, "CartPole-v1")])
-def test_of_envs_that_are_alike_none_is_blamed(engine, factory):
+@pytest.mark.parametrize(
+    ("factory", "engine"),
+    [
+        (Sleepy, "sync"),
+        (Sleepy, "thread"),
+        (Sleepy, "process"),
+        # In workers a busy machine may take the processor from one of them for most of its short steps.
+        (partial(gymnasium.make, "CartPole-v1"), "sync"),
+    ],
+)
+def test_of_envs_that_are_alike_none_is_blamed(factory, engine):
     explained = stepped([factory] * 4, engine=engine)
     assert " takes about " not in explained.advice
 

@@ -166,7 +166,7 @@ def test_frames_stored_once_are_the_same_as_stored_in_full(seed, zero_padding, c
     fill([full, lean], seed, 120, 3, chance, (3, 3), 4, zero_padding)
     assert (lean._stored <= full._stored).all()
     if chance < 0.1:
-        assert len(lean) > 0.8 * len(full)
+        assert len(lean) > 0.5 * len(full)  # each episode needs up to three places more
     for lane in range(3):
         count = lean._stored[lane]
         index = (full._head[lane] - 1 - np.arange(count)) % full.slots * 3 + lane

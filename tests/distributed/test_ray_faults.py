@@ -202,6 +202,7 @@ def test_an_actor_that_hangs_is_restarted_if_so_wished(tmp_path: Path) -> None:
         assert infos["fault"]["kind"][0] == "WorkerTimeout"
 
 
+@pytest.mark.timeout(300)  # Ray starts five actors, one after the other
 def test_an_actor_that_dies_again_and_again_is_given_up() -> None:
     with faulty("ray", "kill", at=1, on_error="restart", autoreset="same-step") as envs:
         envs.reset(seed=40)

@@ -1579,14 +1579,14 @@ CLOSING = (
         file="engines/python/thread.py",
         old="""\
         try:
-            self._complaints += runner.close()
+            self._complaints += runner.close(BaseException)
         finally:
             if alone:
                 self._closing.release()
             self._ended.put(worker)
 """,
         new="""\
-        self._complaints += runner.close()
+        self._complaints += runner.close(BaseException)
         self._ended.put(worker)
 """,
         near=("faults/test_closing.py",),
