@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 import vecenv
+from vecenv.kernel import rng as numbers
 from vecenv.kernel.rng import choice, integers, normal, permutation, random, shuffle, uniform
 
 TABLE = np.array([3.0, 1.0, 4.0, 1.0, 5.0])
@@ -78,6 +79,73 @@ class Draws:
         s.drawn[9] = s.order[1]
         s.drawn[10] = rng.normal()
         s.drawn[11] = rng.integers(0, 2)
+        return rng.uniform(), rng.random() < 0.05
+
+    def observe(s, obs, p):
+        obs[:] = s.drawn
+
+
+@vecenv.kernel("Distributions-v0", max_episode_steps=40)
+class Distributions:
+    """Draws of every distribution, and of arrays."""
+
+    observation_space, action_space = spaces.Box(-np.inf, np.inf, (16,), np.float64), spaces.Discrete(2)
+    state = {
+        "drawn": (np.float64, 16),
+        "order": (np.int64, 6),
+        "hand": (np.int8, 4),
+        "board": (np.float32, (3, 2)),
+        "rain": (np.int16, (2, 3)),
+        "noise": (np.float64, 3),
+    }
+
+    class Params:
+        lam = 11.5
+        trials = 90
+        chance = 0.4
+        weights = np.array([0.1, 0.0, 0.2, 0.3, 0.15, 0.25])
+
+    def reset(s, rng, p):
+        s.drawn[:] = rng.standard_normal()
+        permutation(rng, s.order)
+        numbers.fill_uniform(rng, s.board)
+        s.hand[:] = 0
+
+    def step(s, action, rng, p):
+        s.drawn[0] = rng.standard_normal() + numbers.standard_exponential(rng)
+        s.drawn[1] = rng.exponential(p.lam)
+        s.drawn[2] = rng.poisson(p.lam) + rng.poisson(3.5) + rng.poisson()
+        s.drawn[3] = rng.binomial(p.trials, p.chance) + rng.binomial(9, 0.8) + numbers.binomial(rng, n=200, p=0.7)
+        s.drawn[4] = rng.geometric(p.chance) + rng.geometric(0.01)
+        s.drawn[5] = (
+            rng.integers(1, 6, endpoint=True) + rng.integers(6, endpoint=True) + integers(rng, 5, endpoint=False)
+        )
+        s.drawn[6] = rng.choice((1, 2.5, -3)) + rng.choice([3, 4, 5]) + choice(rng, NAMES)
+        s.drawn[7] = rng.choice((s.drawn[0], action), p=(0.25, 0.75)) + rng.choice(p.weights, p=[0.5, 0, 0, 0, 0, 0.5])
+        s.drawn[8] = 3.0 if rng.choice((True, False)) else 4.0
+        rng.shuffle(s.board)
+        numbers.sample(rng, 100, s.hand)
+        s.drawn[9] = s.hand[0] + 100 * s.hand[3] + s.board[0, 1]
+        numbers.sample(rng, 6, s.hand, p.weights)
+        s.drawn[10] = s.hand[1] + 10 * s.hand[2]
+        numbers.multinomial(rng, p.trials, (0.2, 0.3, 0, 0.5), s.hand)
+        s.drawn[11] = s.hand[0] + 100 * s.hand[3]
+        numbers.multinomial(rng, 12, p.weights, out=s.order)
+        numbers.fill_poisson(rng, s.rain, lam=2.0)
+        numbers.fill_integers(rng, s.rain[1], 3, 5, endpoint=True)
+        s.drawn[12] = s.rain[0, 0] + 10 * s.rain[0, 2] + 100 * s.rain[1, 1] + 1000 * s.order[5]
+        rng.random(out=s.noise)
+        rng.standard_normal(out=s.noise[1:])
+        numbers.fill_normal(rng, s.board, scale=p.chance)
+        s.drawn[13] = s.noise[0] + s.noise[2] + s.board[2, 1]
+        numbers.fill_exponential(rng, s.board[:, 0])
+        numbers.fill_geometric(rng, s.hand[1:3], 0.3)
+        numbers.fill_choice(rng, s.hand, [7, 8, 9])
+        numbers.fill_binomial(rng, s.order, 50, 0.9)
+        s.drawn[14] = s.board[1, 0] + s.board[1, 1] + s.hand[0] + 10 * s.hand[3] + 1000 * s.order[2]
+        numbers.fill_standard_normal(rng, s.noise)
+        numbers.standard_exponential(rng, out=s.noise[:1])
+        s.drawn[15] = s.noise[0] + s.noise[1]
         return rng.uniform(), rng.random() < 0.05
 
     def observe(s, obs, p):
@@ -273,4 +341,4 @@ class Uneven:
         obs[0] = s.x
 
 
-ALL = (Walk, Draws, Helpers, Torture, Nested, Push, Uneven)
+ALL = (Walk, Draws, Distributions, Helpers, Torture, Nested, Push, Uneven)

@@ -153,16 +153,33 @@ STEP = {
     "state-to-builtin": ("s.count = len(s)  #!", "len\\(\\) is given s, which is used by its fields"),
     # random numbers
     "gauss": ("s.x = rng.gauss(0.0, 1.0)  #!", "rng has no 'gauss' in kernels; use normal"),
-    "standard-normal": ("s.x = rng.standard_normal()  #!", "no 'standard_normal'.*there are: choice"),
+    "gamma": ("s.x = rng.gamma(2.0)  #!", "no 'gamma' in kernels; add up rng.exponential.*there are: binomial, choice"),
+    "lognormal": ("s.x = rng.lognormal(0.0, 1.0)  #!", "use math.exp\\(rng.normal\\(mean, sigma\\)\\)"),
     "randint-of-rng": ("s.count = rng.integer(3)  #!", "did you mean 'integers'"),
-    "rng-permutation": ("y = rng.permutation(5)  #!", "permutation\\(rng, array\\), which writes into"),
-    "permutation-of-number": ("permutation(rng, 5)  #!", "permutation\\(rng, s.order\\), not permutation\\(rng, 5\\)"),
-    "size": ("y = rng.uniform(0.0, 1.0, size=3)  #!", "rng.uniform: .*'size'; it draws one number"),
-    "size-by-position": ("y = rng.random(3)  #!", "rng.random: too many .*takes no argument"),
-    "endpoint": ("s.count = rng.integers(0, 3, endpoint=True)  #!", "'endpoint'.*takes low, high"),
+    "rng-permutation": ("y = rng.permutation(5)  #!", "rng.permutation\\(rng, out\\), which writes into an array of"),
+    "rng-multinomial": ("y = rng.multinomial(5, (0.5, 0.5))  #!", "kernel.rng.multinomial\\(rng, n, pvals, out"),
+    "rng-fill": ("rng.fill_normal(s.order)  #!", "use vecenv.kernel.rng.fill_normal\\(rng, out\\)"),
+    "permutation-of-number": ("permutation(rng, 5)  #!", "permutation\\(rng, out\\), not permutation\\(rng, 5\\)"),
+    "shuffle-of-number": ("rng.shuffle(s.x)  #!", "writes into an array of `state`: .*not rng.shuffle\\(s.x\\)"),
+    "shuffle-of-tuple": ("rng.shuffle((1, 2))  #!", "shuffle writes into an array of `state`"),
+    "shuffle-of-params": ("rng.shuffle(p.moves)  #!", "shuffle writes into p.moves, which is read-only"),
+    "shuffle-of-constant": ("shuffle(rng, ARRAY)  #!", "shuffle writes into ARRAY, which is read-only"),
+    "size": ("y = rng.uniform(0.0, 1.0, size=3)  #!", "'size'; it draws one number.*use vecenv.kernel.rng.fill_unif"),
+    "size-by-position": ("y = rng.random(3)  #!", "rng.random: too many .*takes out=; .*rng.fill_random\\(rng, out\\)"),
+    "size-of-sample": ("y = rng.choice(5, size=2, replace=False)  #!", "use vecenv.kernel.rng.sample\\(rng, n, out\\)"),
+    "size-of-permutation": ("permutation(rng, s.order, 3)  #!", "too many .*; it takes out"),
+    "replace": ("y = rng.choice(5, replace=False)  #!", "'replace'; it draws one number and takes options, p"),
+    "endpoint-by-position": ("s.count = rng.integers(0, 3, True)  #!", "takes low, high, endpoint="),
     "forgotten-stream": ("s.x = uniform(0.0, 1.0)  #!", "first argument of uniform is the stream"),
     "no-stream": ("s.x = numbers.normal()  #!", "normal\\(rng, ...\\)"),
-    "choice-of-tuple": ("s.count = rng.choice((1, 2))  #!", "make it an array of the module"),
+    "tuple-as-number": ("s.x = rng.uniform((0.0, 1.0))  #!", "given \\(0.0, 1.0\\) as low, which is one number"),
+    "list-as-number": ("s.x = rng.normal([0.0])  #!", "given \\[0.0\\] as loc, which is one number"),
+    "choice-of-rows": ("y = rng.choice(((1, 2), (3, 4)))  #!", "has rows; draw the number of a row"),
+    "choice-of-board": ("y = rng.choice(s.board)  #!", "has rows; .*s.board\\[rng.integers\\(len\\(s.board\\)\\)\\]"),
+    "choice-of-nothing": ("y = rng.choice([])  #!", "rng.choice is given \\[\\], which is empty"),
+    "list-in-a-list": ("y = rng.choice([1, [2]])  #!", "a list is built here|has rows"),
+    "draw-to-int-2": ("s.count = rng.standard_normal()  #!", "assigned a float"),
+    "draw-to-bool-2": ("s.flag = rng.poisson(2.0)  #!", "'flag' is bool"),
 }  # fmt: skip
 """Bodies of `step`, and what must be said."""
 
@@ -412,6 +429,13 @@ RIGHT = {
     "class-constant": "s.x = Wrong.LENGTH",
     "draws": "s.x = rng.random() + uniform(rng, 0.0, 1.0) + rng.normal()\ns.count = rng.integers(0, 5)\n"
     "permutation(rng, s.order)\nshuffle(rng, s.order)\ns.x = rng.choice(TABLE)\ns.x = numbers.normal(rng, scale=2.0)",
+    "distributions": "s.x = rng.standard_normal() + rng.exponential(2.0) + numbers.standard_exponential(rng)\n"
+    "s.count = rng.poisson(3.0) + rng.binomial(5, 0.5) + rng.geometric(p=0.5) + rng.integers(1, 6, endpoint=True)",
+    "choices": "s.count = rng.choice((1, 2)) + rng.choice([1, 2, 3], p=[0.5, 0.25, 0.25]) + choice(rng, 2, (1, 0))\n"
+    "s.x = rng.choice(PAIR) + rng.choice(p.moves) + rng.choice((s.x, -s.x))\ns.flag = rng.choice((True, False))",
+    "filled": "rng.shuffle(s.board)\nnumbers.fill_integers(rng, s.board, 0, 5)\nnumbers.sample(rng, 9, s.order)\n"
+    "numbers.multinomial(rng, 9, (0.2, 0.2, 0.2, 0.2, 0.2), s.order)\nnumbers.fill_poisson(rng, s.order[1:], lam=2.0)\n"
+    "numbers.fill_choice(rng, s.order, [1, 2])",
     "helper": "s.x = moved(s, p, rng)\nadd(s.order, 1)\nadd(s.order)",
     "info": "s.hits += 1",
     "builtins": "s.x = float(max(1, min(2, abs(-3)))) + pow(2.0, 2)\ns.count = int(round(s.x)) + len(s.order)\n"

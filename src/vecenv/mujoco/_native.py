@@ -11,10 +11,9 @@ from llvmlite import ir
 from numba import njit, types
 from numba.np import arrayobj
 
-from vecenv.kernel.numba.compile import ALONE, column
-from vecenv.kernel.numba.math import EXACT, address, intrinsic
+from vecenv.kernel.numba.compile import column
+from vecenv.kernel.numba.math import NATIVE, address, intrinsic
 
-_OPTIONS: dict[str, Any] = {**EXACT, **ALONE}
 _BAD = 4
 """Kinds of warnings of a diverged simulation: position, velocity, acceleration, control."""
 _int32_at, _float64_at = column("int32", 1), column("float64", 1)
@@ -37,27 +36,27 @@ def _call_4(typing_context: Any, function: Any, first: Any, second: Any, third: 
     return types.void(*[types.int64] * 5), _call
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def load(words: Any, physics: Any) -> None:
     _call_4(words[5], words[6], words[7], address(physics), words[9])
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def save(words: Any, physics: Any) -> None:
     _call_4(words[4], words[6], words[7], address(physics), words[9])
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def clear(words: Any) -> None:
     _call_2(words[3], words[6], words[7])
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def forward(words: Any) -> None:
     _call_2(words[2], words[6], words[7])
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def advance(words: Any) -> None:
     for _ in range(words[8]):
         _call_2(words[0], words[6], words[7])
@@ -65,7 +64,7 @@ def advance(words: Any) -> None:
         _call_2(words[1], words[6], words[7])
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def trouble(words: Any) -> Any:
     found = 0
     for kind in range(_BAD):
@@ -80,7 +79,7 @@ def trouble(words: Any) -> Any:
     return found
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def _is_finite(place: Any, count: Any) -> Any:
     values, differences = _float64_at(place, count), 0.0
     for k in range(count):
@@ -91,17 +90,17 @@ def _is_finite(place: Any, count: Any) -> Any:
 # --- sums in NumPy's order -------------------------------------------------------------------------------------------
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def _plain(value: Any, low: Any, high: Any) -> Any:
     return value
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def _square(value: Any, low: Any, high: Any) -> Any:
     return value * value
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def _clipped_square(value: Any, low: Any, high: Any) -> Any:
     value = low if value < low else high if value > high else value
     return value * value
@@ -110,7 +109,7 @@ def _clipped_square(value: Any, low: Any, high: Any) -> Any:
 def _pairwise(term: Any) -> Any:
     """NumPy's `pairwise_sum` of `term(value)`: eight partial sums up to 128 numbers, halves beyond."""
 
-    @njit(**_OPTIONS)
+    @njit(**NATIVE)
     def level_0(values: Any, begin: Any, count: Any, low: Any, high: Any) -> Any:
         if count < 8:
             total = term(values[begin], low, high)
@@ -143,7 +142,7 @@ def _pairwise(term: Any) -> Any:
 
 
 def _halved(whole: Any, half: Any) -> Any:
-    @njit(**_OPTIONS)
+    @njit(**NATIVE)
     def level(values: Any, begin: Any, count: Any, low: Any, high: Any) -> Any:
         if count <= 128:
             return whole(values, begin, count, low, high)
@@ -173,16 +172,16 @@ def _flat(typing_context: Any, values: Any) -> Any:
     return array_type(values), generate
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def sum_of(values: Any) -> Any:
     return types.float64(_sum_plain(_flat(values), 0, values.size, 0.0, 0.0)) if values.size else 0.0
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def sum_of_squares(values: Any) -> Any:
     return types.float64(_sum_square(_flat(values), 0, values.size, 0.0, 0.0)) if values.size else 0.0
 
 
-@njit(**_OPTIONS)
+@njit(**NATIVE)
 def sum_of_squares_clipped(values: Any, low: Any, high: Any) -> Any:
     return _sum_clipped(_flat(values), 0, values.size, low, high) if values.size else 0.0

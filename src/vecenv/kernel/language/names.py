@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 import enum
-import inspect
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -14,11 +13,10 @@ import numpy as np
 from vecenv._util.suggest import did_you_mean
 from vecenv.kernel import rng as random_numbers
 from vecenv.kernel.language import forbidden
-from vecenv.kernel.language.scope import USES, Scope, number
+from vecenv.kernel.language.draws import check_draw, check_draw_function
+from vecenv.kernel.language.scope import USES, Scope
 from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant, read_source
 from vecenv.kernel.language.twins import twin_module
-
-_IN_PLACE = ("permutation", "shuffle")
 
 Helper = tuple[FunctionSource, dict[str, str]]
 """A function of the user's that is called, and what its parameters stand for in that call."""
@@ -127,7 +125,7 @@ def _check_call(scope: Scope, node: ast.Call) -> Helper | None:
         _check_name(scope, function)
     elif isinstance(function, ast.Attribute):
         if scope.owner(function) == "rng":
-            _check_draw(scope, node, function.attr, node.args)
+            check_draw(scope, node, function.attr)
             return None
         if isinstance(function.value, ast.Name):
             _check_name(scope, function.value)
@@ -138,7 +136,7 @@ def _check_call(scope: Scope, node: ast.Call) -> Helper | None:
     callee = getattr(callee, "py_func", callee)  # what @njit of Numba was put on
     module, name = getattr(callee, "__module__", None) or "", getattr(callee, "__name__", "")
     if module == random_numbers.__name__ and name in random_numbers.__all__:
-        _check_draw_function(scope, node, name)
+        check_draw_function(scope, node, name)
         return None
     if twin_module(callee):
         return None
@@ -182,44 +180,6 @@ def _check_callee(scope: Scope, node: ast.Call, callee: Any, name: str) -> None:
         raise scope.fail(node, "round with digits rounds decimals; use round(x * 100) / 100")
     if callee in (np.sign, np.minimum, np.maximum, np.mod, np.cbrt, np.exp2):
         raise scope.fail(node, f"{text} differs in signs of zero or last digits; use min, max, % or math")
-
-
-# --- random numbers --------------------------------------------------------------------------------------------------
-
-
-def _check_draw_function(scope: Scope, node: ast.Call, name: str) -> None:
-    """`uniform(rng, 0.0, 1.0)`."""
-    if not node.args or not isinstance(node.args[0], ast.Name):
-        raise scope.fail(node, f"the first argument of {name} is the stream: {name}(rng, ...)")
-    first = node.args[1] if len(node.args) > 1 else None
-    if name in _IN_PLACE and first is not None and number(first) is not None:
-        rule = f"{name} writes into an array of `state`: {name}(rng, s.order), not {ast.unparse(node)}"
-        raise scope.fail(node, rule)
-    _check_arguments(scope, node, name, node.args[1:])
-
-
-def _check_draw(scope: Scope, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
-    """`rng.uniform(0.0, 1.0)`."""
-    if name not in random_numbers.__all__:
-        hint = "; use normal(mean, deviation)" if "gauss" in name else did_you_mean(name, random_numbers.__all__)
-        there = ", ".join(random_numbers.__all__)
-        raise scope.fail(node, f"rng has no {name!r} in kernels{hint} (there are: {there})")
-    if name in _IN_PLACE:
-        raise scope.fail(node, f"use vecenv.kernel.rng.{name}(rng, array), which writes into an array of `state`")
-    _check_arguments(scope, node, name, arguments)
-
-
-def _check_arguments(scope: Scope, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
-    text = ast.unparse(node.func)
-    if any(isinstance(argument, ast.Tuple) for argument in arguments):
-        raise scope.fail(node, f"{text} is given a tuple; make it an array of the module")
-    signature = inspect.signature(getattr(random_numbers, name))
-    try:
-        signature.bind(None, *arguments, **{keyword.arg or "**": None for keyword in node.keywords})
-    except TypeError as error:
-        taken = [str(parameter).partition(":")[0] for parameter in list(signature.parameters.values())[1:]]
-        takes = ", ".join(taken) or "no argument"
-        raise scope.fail(node, f"{text}: {error}; it draws one number and takes {takes}") from None
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from vecenv.kernel.language import forbidden
+from vecenv.kernel.language.draws import is_draw_argument
 from vecenv.kernel.language.elements import check_assignment, check_field, check_subscript
 from vecenv.kernel.language.names import check_names
 from vecenv.kernel.language.scope import METHODS, USES, Scope, root
@@ -83,7 +84,7 @@ class Rules(Scope):
     def _check_node(self, node: ast.AST) -> None:
         if isinstance(node, ast.Return):
             self._check_return(node)
-        rule = None if _is_target(node) else forbidden.SYNTAX.get(type(node))
+        rule = None if self._is_no_list(node) else forbidden.SYNTAX.get(type(node))
         if rule is not None:
             raise self.fail(node, rule)
         if isinstance(node, ast.Constant):
@@ -96,6 +97,10 @@ class Rules(Scope):
             check_subscript(self, node)
         elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             check_assignment(self, node)
+
+    def _is_no_list(self, node: ast.AST) -> bool:
+        """`[a, b] = 1, 2` and `rng.choice([1, 2])` build no list."""
+        return isinstance(node, ast.List) and (isinstance(node.ctx, ast.Store) or is_draw_argument(self, node))
 
     def _check_constant(self, node: ast.Constant) -> None:
         value, parent = node.value, self.parent(node)
@@ -174,11 +179,6 @@ class Rules(Scope):
 def signature(method: str) -> str:
     """How a method is written."""
     return f"{method}({', '.join(_SHORT.get(role, role) for role in METHODS[method])})"
-
-
-def _is_target(node: ast.AST) -> bool:
-    """`[a, b] = 1, 2` builds no list."""
-    return isinstance(node, ast.List) and isinstance(node.ctx, ast.Store)
 
 
 def _is_none(node: ast.expr | None) -> bool:

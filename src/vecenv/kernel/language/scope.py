@@ -10,6 +10,7 @@ from vecenv._batch.leaf import Leaf
 from vecenv.errors import KernelError
 from vecenv.kernel.language.fields import Field
 from vecenv.kernel.language.source import FunctionSource
+from vecenv.kernel.rng import NUMBERS
 
 Roles = Mapping[str, str]
 """What parameters of a function stand for: name -> "state", "params", "rng", "obs", "action" or "mask"."""
@@ -113,13 +114,14 @@ class Scope:
             kinds = {self.kind(node.body), self.kind(node.orelse)}
             return float if float in kinds else kinds.pop() if len(kinds) == 1 else None
         if isinstance(node, ast.Call):
-            return self._kind_of_call(node.func)
+            return self._kind_of_call(node)
         field = self.field(node)
         return None if field is None or field.shape else type(field.dtype.type(0).item())
 
-    def _kind_of_call(self, function: ast.expr) -> type | None:
+    def _kind_of_call(self, node: ast.Call) -> type | None:
+        function = node.func
         if isinstance(function, ast.Attribute) and self.owner(function) == "rng":
-            return {"random": float, "uniform": float, "normal": float, "integers": int}.get(function.attr)
+            return None if any(keyword.arg == "out" for keyword in node.keywords) else NUMBERS.get(function.attr)
         callee = self.source.evaluate(function)
         return callee if callee in (int, float, bool) else None
 

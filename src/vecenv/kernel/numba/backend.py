@@ -21,7 +21,7 @@ from vecenv.kernel.numba.load import NativeFunction, load_or_compile
 if TYPE_CHECKING:
     from vecenv.kernel.backend import Precision
 
-_COMPILER = ("compile.py", "math.py", "pcg64.py")
+_COMPILER = ("compile.py", "distributions.py", "draws.py", "math.py", "pcg64.py")
 """Files here that native code is made from, besides the text."""
 
 

@@ -20,10 +20,8 @@ from vecenv.errors import KernelError
 from vecenv.kernel.lower.program import Program
 from vecenv.kernel.numba import pcg64
 from vecenv.kernel.numba.emit import EmittedFunction, EmittedProgram
-from vecenv.kernel.numba.math import EXACT, FAST, functions
+from vecenv.kernel.numba.math import ALONE, EXACT, FAST, functions
 
-ALONE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Options of functions that only native code calls: no wrappers for Python, which take long to compile."""
 _ARGUMENTS = (types.int64,)
 """Of `run`: the address of its orders, see `lower/columns.py`."""
 
@@ -65,7 +63,7 @@ def _names(program: Program, driver: str, precision: str) -> dict[str, Any]:
     names: dict[str, Any] = {"np": np, **functions(precision), **program.constants}
     names["seed_stream"] = pcg64.seed_stream
     for draw in program.draws:
-        names[f"rng__{draw}"] = pcg64.make_normal() if draw == "normal" else getattr(pcg64, draw)
+        names[f"rng__{draw}"] = getattr(importlib.import_module("vecenv.kernel.numba.draws"), draw)
     for name, module in program.twins.items():
         names[f"twin__{name}"] = getattr(importlib.import_module(module), name)
     for dtype, dimensions in set(re.findall(r"column_([a-z0-9]+)_(\d+)\(", driver)):

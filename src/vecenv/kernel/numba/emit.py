@@ -135,6 +135,10 @@ class _Emitter(ast.NodeTransformer):
         keywords = [self.visit(keyword) for keyword in node.keywords]
         return at(node, ast.Call(self.visit(node.func), arguments, keywords))
 
+    def visit_List(self, node: ast.List) -> ast.expr:
+        """Options of a draw, which are a constant; Numba would allocate a list."""
+        return at(node, ast.Tuple([self.visit(element) for element in node.elts], ast.Load()))
+
     def visit_Return(self, node: ast.Return) -> Any:
         self.generic_visit(node)
         if self.function.method == "step" and isinstance(node.value, ast.Tuple):

@@ -31,6 +31,9 @@ from numba.np import arrayobj
 EXACT: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 FAST: dict[str, Any] = {**EXACT, "fastmath": {"contract", "nsz", "arcp"}}
 """Without "reassoc": it would undo the careful order of the range reductions."""
+ALONE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Options of functions that only native code calls: no wrappers for Python, which take long to compile."""
+NATIVE: dict[str, Any] = {**EXACT, **ALONE}
 intrinsic: Any = numba.extending.intrinsic  # its type hints leave the typing context among the arguments
 
 

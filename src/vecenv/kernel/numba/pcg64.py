@@ -1,21 +1,20 @@
-"""NumPy's PCG64 `Generator` as native code, bit for bit: the twins of `rng.py`.
+"""NumPy's PCG64 as native code, bit for bit: words, floats and ints of a stream, and its seed.
 
 A stream is a row of six words: state (high, low), increment (high, low), whether half a word is kept for the next draw,
 and that half. The increment of a seeded stream is odd, so a row of zeros is one that was never seeded. Only the
-compiler imports this module; it needs Numba. The algorithms are those of NumPy's `distributions.c`, `_pcg64` and
-`SeedSequence`. They are never compiled with fastmath: a stream is the same in every precision.
+compiler imports this module; it needs Numba. The algorithms are those of NumPy's `_pcg64`, `SeedSequence` and
+`Generator`. They are never compiled with fastmath: a stream is the same in every precision.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 
-from vecenv.kernel.numba.math import EXACT, intrinsic, overloaded
+from vecenv.kernel.numba.math import NATIVE, intrinsic
 
 _MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -63,7 +62,7 @@ def _split(context: Any, builder: Any, pair: Any, value: Any) -> Any:
     return context.make_tuple(builder, pair, (high, builder.trunc(value, word)))
 
 
-@njit(**EXACT)
+@njit(**NATIVE)
 def next_word(rng: Any) -> Any:
     """64 random bits."""
     high, low = advance(rng[0], rng[1], rng[2], rng[3])
@@ -74,7 +73,7 @@ def next_word(rng: Any) -> Any:
     return (mixed >> turn) | (mixed << ((np.uint64(64) - turn) & np.uint64(63)))
 
 
-@njit(**EXACT)
+@njit(**NATIVE)
 def next_half(rng: Any) -> Any:
     """32 random bits; the other half of the word is kept for the next call."""
     if rng[4] != _ZERO:
@@ -86,19 +85,19 @@ def next_half(rng: Any) -> Any:
     return word & _LOW
 
 
-@njit(**EXACT)
+@njit(**NATIVE)
 def random(rng: Any) -> Any:
     return (next_word(rng) >> np.uint64(11)) * _TO_DOUBLE
 
 
-@njit(**EXACT)
+@njit(**NATIVE)
 def uniform(rng: Any, low: Any = 0.0, high: Any = 1.0) -> Any:
     low = float(low)
     return low + (float(high) - low) * random(rng)
 
 
-@njit(**EXACT)
-def _up_to(rng: Any, largest: Any) -> Any:
+@njit(**NATIVE)
+def up_to(rng: Any, largest: Any) -> Any:
     """A number in 0 ... largest, by Lemire's method."""
     if largest == _ZERO:
         return _ZERO
@@ -124,47 +123,14 @@ def _up_to(rng: Any, largest: Any) -> Any:
     return high
 
 
-@njit(**EXACT)
-def _between(rng: Any, low: Any, high: Any) -> Any:
-    return np.int64(low) + np.int64(_up_to(rng, np.uint64(np.int64(high) - np.int64(low) - 1)))
+@njit(**NATIVE)
+def between(rng: Any, low: Any, high: Any) -> Any:
+    """An int in low ... high - 1."""
+    return np.int64(low) + np.int64(up_to(rng, np.uint64(np.int64(high) - np.int64(low) - 1)))
 
 
-@overloaded()
-def integers(rng, low, high=None):  # type: ignore[no-untyped-def]  # Numba compares signatures, annotations too
-    if high is None or isinstance(high, (types.NoneType, types.Omitted)):
-        return lambda rng, low, high=None: _between(rng, 0, low)
-    return lambda rng, low, high=None: _between(rng, low, high)
-
-
-@overloaded()
-def choice(rng, options, p=None):  # type: ignore[no-untyped-def]  # as above
-    counted = isinstance(options, types.Integer)
-    if p is None or isinstance(p, (types.NoneType, types.Omitted)):
-        if counted:
-            return lambda rng, options, p=None: _between(rng, 0, options)
-        return lambda rng, options, p=None: options[_between(rng, 0, len(options))]
-    if counted:
-        return lambda rng, options, p=None: _weighted(rng, p)
-    return lambda rng, options, p=None: options[_weighted(rng, p)]
-
-
-@njit(**EXACT)
-def _weighted(rng: Any, p: Any) -> Any:
-    """An index, drawn with probabilities that are proportional to `p`."""
-    total = 0.0
-    for index in range(len(p)):
-        total += p[index]
-    drawn = random(rng)
-    reached = 0.0
-    for index in range(len(p)):
-        reached += p[index]
-        if reached / total > drawn:
-            return np.int64(index)
-    return np.int64(len(p))
-
-
-@njit(**EXACT)
-def _interval(rng: Any, largest: Any) -> Any:
+@njit(**NATIVE)
+def interval(rng: Any, largest: Any) -> Any:
     """A number in 0 ... largest < 2**32, drawn as in NumPy's shuffle: bits are drawn until they are not too large."""
     mask = largest
     for shift in range(5):
@@ -175,60 +141,7 @@ def _interval(rng: Any, largest: Any) -> Any:
     return np.int64(drawn)
 
 
-@njit(**EXACT)
-def shuffle(rng: Any, values: Any) -> None:
-    for last in range(len(values) - 1, 0, -1):
-        other = _interval(rng, np.uint64(last))
-        kept = values[other]
-        values[other] = values[last]
-        values[last] = kept
-
-
-@njit(**EXACT)
-def permutation(rng: Any, out: Any) -> None:
-    for index in range(len(out)):
-        out[index] = index
-    shuffle(rng, out)
-
-
-def make_normal() -> Any:
-    """`normal`, drawn by the ziggurat method. Its tables are those that Numba has for its own `Generator`."""
-    from numba.np.random import _constants as tables
-
-    bounds = np.array(tables.ki_double, np.uint64)
-    widths = np.array(tables.wi_double, np.float64)
-    heights = np.array(tables.fi_double, np.float64)
-    edge, inverse_edge = float(tables.ziggurat_nor_r), float(tables.ziggurat_nor_inv_r)
-
-    @njit(**EXACT)
-    def standard(rng: Any) -> Any:
-        while True:
-            word = next_word(rng)
-            layer = np.int64(word & np.uint64(0xFF))
-            word = word >> np.uint64(8)
-            place = (word >> _ONE) & np.uint64(0x000FFFFFFFFFFFFF)
-            x = place * widths[layer]
-            if word & _ONE:
-                x = -x
-            if place < bounds[layer]:
-                return x
-            if layer == 0:
-                while True:
-                    beyond = -inverse_edge * math.log1p(-random(rng))
-                    height = -math.log1p(-random(rng))
-                    if height + height > beyond * beyond:
-                        return -(edge + beyond) if (place >> np.uint64(8)) & _ONE else edge + beyond
-            elif (heights[layer - 1] - heights[layer]) * random(rng) + heights[layer] < math.exp(-0.5 * x * x):
-                return x
-
-    @njit(**EXACT)
-    def normal(rng: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
-        return loc + scale * standard(rng)
-
-    return normal
-
-
-@njit(**EXACT)
+@njit(**NATIVE)
 def _mixed(value: Any, constant: Any, factor: Any) -> Any:
     """One round of SeedSequence's hash: the value and the next constant."""
     value = (value ^ constant) & _LOW
@@ -237,7 +150,7 @@ def _mixed(value: Any, constant: Any, factor: Any) -> Any:
     return value ^ (value >> np.uint64(16)), constant
 
 
-@njit(**EXACT)
+@njit(**NATIVE)
 def _word(first: Any, second: Any, constant: Any, factor: Any) -> Any:
     """A word of two numbers of the pool, and the next constant."""
     low, constant = _mixed(first, constant, factor)
@@ -245,7 +158,7 @@ def _word(first: Any, second: Any, constant: Any, factor: Any) -> Any:
     return low | (high << np.uint64(32)), constant
 
 
-@njit(**EXACT)
+@njit(**NATIVE)
 def seed_stream(rng: Any, seed: Any) -> None:
     """Start the stream as `PCG64(SeedSequence(seed))` does. Its first four words hold the sequence's pool meanwhile."""
     hashed, factor = np.uint64(0x43B0D7E5), np.uint64(0x931E8875)
