@@ -133,7 +133,7 @@ def test_a_native_rollout_is_waited_for_and_gives_its_results() -> None:
 
 
 def test_an_env_that_hangs_in_the_callers_own_thread_does_not_keep_close_from_returning() -> None:
-    """Nothing can end it. What it uses is closed by the next close()."""
+    """Nothing can end it. Everything is closed by the next close()."""
     with faulty("sync", "hang", seconds=1.5) as envs:
         envs.reset(seed=40)
         stepping = InAnotherThread(partial(envs.step, actions(1)))
