@@ -97,7 +97,7 @@ class DummyVecEnv(VecEnv):
                     obs = own(obs)
                     self.reset_infos[row] = _isolated(info)
             keep_obs(obs)
-            keep_reward(reward.copy() if type(reward) is ndarray else reward)
+            keep_reward(own(reward) if type(reward) is ndarray else reward)
         return self._batched(observations), _as_rewards(rewards), dones, infos
 
     def _batched(self, observations: list[Any]) -> VecEnvObs:

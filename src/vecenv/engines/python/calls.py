@@ -129,7 +129,10 @@ def _copied(value: Any) -> Any:
 def as_number(reward: Any) -> float:
     """The reward, if it is a number or an array of one number."""
     if isinstance(reward, NUMBERS) and not isinstance(reward, np.timedelta64):
-        return float(reward)
+        try:
+            return float(reward)
+        except OverflowError:
+            raise SpaceError(f"reward must be a number, got {brief(reward)}, too large for a float") from None
     if isinstance(reward, (np.ndarray, np.bool_)) and np.size(reward) == 1 and np.asarray(reward).dtype.kind in "biuf":
         return float(np.asarray(reward).reshape(()))
     raise SpaceError(f"reward must be a number, got {brief(reward)}")
@@ -146,7 +149,5 @@ def wrong_result(result: Any) -> str:
     if not issubclass(type(result), tuple):  # not by `isinstance`, which asks the object itself
         return f"step() must return 5 values (obs, reward, terminated, truncated, info), got {type_name(result)}"
     count = tuple.__len__(result)
-    if count == 5:  # the info has no truth value
-        return f"info must be a dict, got {type_name(tuple.__getitem__(result, 4))}"
     hint = "; old Gym API? wrap it, e.g. with shimmy" if count == 4 else ""
     return f"step() returned {count} values, 5 needed (obs, reward, terminated, truncated, info){hint}"

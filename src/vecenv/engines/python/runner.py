@@ -206,11 +206,13 @@ class RowRunner(EnvCalls):
                         obs = own(obs, held)
                     elif in_arrays and (obs.base is not None or references(obs) > alone):
                         obs = own(obs)
-                    if terminated is not False or truncated is not False or info or type(info) is not plain:
-                        if info and (references(info) > alone or not are_atoms(map(type, info.values()))):
+                    if terminated is not False or truncated is not False or type(info) is not plain or info:
+                        if type(info) is plain and (
+                            references(info) > alone or not are_atoms(map(type, info.values()))
+                        ):
                             info = own_info(info)
                         put_aside((row, obs, terminated, truncated, info))
-                    keep_reward(reward.copy() if type(reward) is ndarray else reward)
+                    keep_reward(own(reward) if type(reward) is ndarray else reward)
                     keep_obs(obs)
                 else:
                     self._begin(row, op)
