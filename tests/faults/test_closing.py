@@ -7,6 +7,7 @@ import os
 import time
 import warnings
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 import psutil
@@ -14,6 +15,7 @@ import pytest
 
 import vecenv
 from tests.faults.faulty import START_METHODS, actions, fails, faulty, on_every_engine, until, walk, within
+from tests.faults.programs import program
 from tests.sampling import product
 from tests.twins import options_of
 from vecenv.errors import ClosedError, EnvError
@@ -190,3 +192,24 @@ def test_a_forked_child_cannot_use_the_vector_env() -> None:
                 os._exit(code)
         assert os.waitpid(pid, 0)[1] == 0
         walk(envs, 1, 2)
+
+
+LEFT_OPEN = """
+class Env(FaultEnv):
+    def close(self):
+        print(f"env {self.index} closed", flush=True)
+
+envs = vecenv.make([lambda index=index: Env(index) for index in range(3)], engine=ENGINE, **OPTIONS)
+envs.reset(seed=0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("engine", "options"), [("sync", {}), ("thread", {"workers": 2}), ("process", {"workers": 2, "context": "fork"})]
+)
+def test_envs_that_a_program_leaves_open_are_closed_when_it_ends(engine: str, options: dict, tmp_path: Path) -> None:
+    body = LEFT_OPEN.replace("ENGINE", repr(engine)).replace("OPTIONS", repr(options))
+    with program(body, tmp_path) as running:
+        assert running.end(60.0) == 0, running.stderr
+        assert sorted(running.stdout.splitlines()) == [f"env {index} closed" for index in range(3)]
+        assert running.stderr == ""

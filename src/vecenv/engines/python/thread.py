@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import math
 import queue
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -76,6 +78,7 @@ class ThreadEngine(LocalEngine):
         ]
         for thread in self._threads:
             thread.start()
+        _open.add(self)
 
     def send(self, rows: Rows) -> None:
         rows = np.sort(rows)
@@ -213,3 +216,13 @@ class ThreadEngine(LocalEngine):
         )
         error.stack, error.elapsed = stack, timeout
         return error
+
+
+_open: weakref.WeakSet[ThreadEngine] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_open() -> None:
+    """Close what the program left open, while its threads can still run."""
+    for engine in list(_open):
+        engine.close(1.0)
