@@ -8,6 +8,7 @@ from typing import Any
 
 from vecenv.errors import MissingExtra
 from vecenv.testing._check_transform import MODES
+from vecenv.testing._interrupting import errors_in_hooks_printed
 
 
 def check_machine(
@@ -59,7 +60,8 @@ def check_machine(
     """
     programs = _programs()
     setting = programs.Setting(build, tuple(modes), native, interrupts, bound)
-    programs.run_machine(setting, examples=examples, steps=steps, seed=seed, shrink=shrink)
+    with errors_in_hooks_printed():
+        programs.run_machine(setting, examples=examples, steps=steps, seed=seed, shrink=shrink)
     return setting.tally
 
 

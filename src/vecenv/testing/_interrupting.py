@@ -5,12 +5,24 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
 class Interrupted(Exception):
     """A call was interrupted and has no result."""
+
+
+@contextmanager
+def errors_in_hooks_printed() -> Iterator[None]:
+    """Print what is raised where Python can only report it, as in hooks that run at a fork: an interrupt, or what other
+    libraries' hooks raise after one. pytest would keep it, and with it all frames and what they hold."""
+    before, sys.unraisablehook = sys.unraisablehook, sys.__unraisablehook__
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def call_and_interrupt(call: Callable[[], Any], seconds: float, box: list[Any]) -> None:
@@ -26,13 +38,7 @@ def call_and_interrupt(call: Callable[[], Any], seconds: float, box: list[Any]) 
             inside[0] = False
             raise KeyboardInterrupt
 
-    def report(lost: Any) -> None:
-        if not isinstance(lost.exc_value, KeyboardInterrupt):
-            reported(lost)
-
     gc.disable()  # an interrupt inside a finalizer would be lost
-    # So is one inside a hook that runs at a fork. pytest would keep it, and with it all frames and what they hold.
-    reported, sys.unraisablehook = sys.unraisablehook, report
     before = signal.signal(signal.SIGALRM, handler)
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -45,5 +51,4 @@ def call_and_interrupt(call: Callable[[], Any], seconds: float, box: list[Any]) 
         inside[0] = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        sys.unraisablehook = reported
         gc.enable()
