@@ -96,8 +96,10 @@ def _show_native(source: EnvSource, screen: Screen) -> int:
     kwargs = split_kwargs(kernel, source.kwargs)[0]
     if task is not None:
         kwargs = {name: value for name, value in kwargs.items() if name in kernel.params}
-    observation, action = kernel.spaces(kernel.record(kernel.parameters(kwargs, 1)))
-    text = native_text(kernel, Layout(observation), Layout(action))
+    parameters = kernel.parameters(kwargs, 1)
+    observation, action = kernel.spaces(kernel.record(parameters))
+    shapes = {name: column.shape[1:] for name, column in parameters.items() if column.ndim > 1}
+    text = native_text(kernel, Layout(observation), Layout(action), shapes)
     screen.answer({"env": source.name, "backend": find_backend().name, "text": text})
     if not screen.json:
         print(text, end="")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from vecenv._batch.layout import Layout
@@ -79,22 +79,29 @@ def load_kernel(
     precision: Precision,
     policy: Callable[..., Any] | None = None,
     before: Callable[[], None] = lambda: None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> NativeCode:
     """The native code of a kernel; arguments are those of `resolve` and `Backend.load`. Raises KernelError."""
-    backend, program = _resolved(kernel, observation, action, policy)
+    backend, program = _resolved(kernel, observation, action, policy, shapes)
     return backend.load(program, precision, before)
 
 
-def native_text(kernel: Kernel, observation: Layout, action: Layout) -> str:
+def native_text(
+    kernel: Kernel, observation: Layout, action: Layout, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> str:
     """The text that native code of a kernel is compiled from."""
-    backend, program = _resolved(kernel, observation, action, None)
+    backend, program = _resolved(kernel, observation, action, None, shapes)
     return backend.emit(program)
 
 
 def _resolved(
-    kernel: Kernel, observation: Layout, action: Layout, policy: Callable[..., Any] | None
+    kernel: Kernel,
+    observation: Layout,
+    action: Layout,
+    policy: Callable[..., Any] | None,
+    shapes: Mapping[str, tuple[int, ...]] | None,
 ) -> tuple[Backend, Program]:
-    backend, program = find_backend(), resolve(kernel, observation, action, policy)
+    backend, program = find_backend(), resolve(kernel, observation, action, policy, shapes)
     refused = backend.refuses(program)
     if refused is not None:
         raise refused

@@ -341,7 +341,8 @@ class CompiledEngine:
 
     def _compile(self, policy: Callable[..., Any] | None = None) -> NativeCode:
         layouts = self.facts.observation_layout, self.facts.action_layout
-        return load_kernel(self.kernel, *layouts, self.precision, policy, before=self._try_out)
+        shapes = {name: column.shape[1:] for name, column in self.parameters.items() if column.ndim > 1}
+        return load_kernel(self.kernel, *layouts, self.precision, policy, before=self._try_out, shapes=shapes)
 
     def _try_out(self) -> None:
         """Play env 0 in Python for a moment: it finds indices that are out of range, native code does not look."""

@@ -20,8 +20,6 @@ def check_field(scope: Scope, node: ast.Attribute) -> None:
     if role == "state":
         if node.attr not in scope.fields:
             raise scope.fail(node, unknown(node.attr, scope.fields))
-        if stored and scope.fields[node.attr].shape:
-            raise scope.fail(node, f"field {node.attr!r} is an array; write into it: {text}[:] = ...")
     elif role == "params":
         if stored:
             raise scope.fail(node, _READ_ONLY.format(node.attr))
@@ -125,10 +123,16 @@ def _check_value(scope: Scope, target: ast.expr, value: ast.expr | None) -> None
     kind = None if value is None else scope.kind(value)
     if held is None or value is None or kind is None:
         return
-    wrong = mismatch(held.dtype, kind)
+    wrong = None if kind is tuple and _may_be_array(scope, target) else mismatch(held.dtype, kind)
     if wrong:
         given = "None" if kind is type(None) else f"a {kind.__name__}: {ast.unparse(value)}"
         raise scope.fail(target, f"{held.name} is {held.dtype}, but is assigned {given}; {wrong}")
+
+
+def _may_be_array(scope: Scope, target: ast.expr) -> bool:
+    """Whether a target may be an array, which several numbers can be assigned to."""
+    field = scope.field(target)
+    return isinstance(target, ast.Subscript) or (field is not None and bool(field.shape))
 
 
 def _held_by(scope: Scope, target: ast.expr) -> Field | None:

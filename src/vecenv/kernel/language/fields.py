@@ -156,7 +156,8 @@ class Cells(np.ndarray):
             raise FieldError("Params and actions are read-only; keep what changes in `state`") from None
 
     def _check(self, value: Any) -> None:
-        """Check a value of another type or outside the usual limits, and store it."""
+        """Check a value of another type or outside the usual limits."""
+        value = np.asarray(value) if isinstance(value, (tuple, list)) else value
         kind = value.dtype.type if isinstance(value, (np.ndarray, np.generic)) else type(value)
         wrong = mismatch(self.dtype, kind)
         if wrong:
@@ -167,6 +168,70 @@ class Cells(np.ndarray):
     def __iter__(self) -> Iterator[Any]:
         return (self[position] for position in range(len(self)))
 
+    # --- functions of arrays, as in native code ----------------------------------------------------------------------
+    # With arguments that kernels do not have they are NumPy's own: whoever draws an env may use them.
+
+    def sum(self, axis: Any = None, *more: Any, **other: Any) -> Any:  # type: ignore[override]  # see above
+        """As NumPy adds the elements of a contiguous array, one row after the other."""
+        return _reduced(np.add, self, axis) if not more and not other else np.asarray(self).sum(axis, *more, **other)
+
+    def prod(self, axis: Any = None, *more: Any, **other: Any) -> Any:  # type: ignore[override]  # as above
+        """The product, element by element."""
+        plain = not more and not other
+        return _reduced(np.multiply, self, axis) if plain else np.asarray(self).prod(axis, *more, **other)
+
+    def mean(self, axis: Any = None, *more: Any, **other: Any) -> Any:  # type: ignore[override]  # as above
+        """The sum over the number of elements."""
+        array = np.asarray(self)
+        if more or other:
+            return array.mean(axis, *more, **other)
+        array = array if array.dtype.kind == "f" else array.astype(float)
+        count = array.size if axis is None else array.shape[axis]
+        return seen(np.asarray(_reduced(np.add, array, axis), array.dtype) / array.dtype.type(count))
+
+    def max(self, axis: Any = None, *more: Any, **other: Any) -> Any:  # type: ignore[override]  # as above
+        """The largest element, the first of those that are equal."""
+        array = np.asarray(self)
+        return array.max(axis, *more, **other) if more or other else _at_places(array, array.argmax(axis), axis)
+
+    def min(self, axis: Any = None, *more: Any, **other: Any) -> Any:  # type: ignore[override]  # as above
+        """The smallest element, the first of those that are equal."""
+        array = np.asarray(self)
+        return array.min(axis, *more, **other) if more or other else _at_places(array, array.argmin(axis), axis)
+
+    def argmax(self, *args: Any, **kwargs: Any) -> Any:
+        return seen(np.asarray(self).argmax(*args, **kwargs))
+
+    def argmin(self, *args: Any, **kwargs: Any) -> Any:
+        return seen(np.asarray(self).argmin(*args, **kwargs))
+
+    def any(self, *args: Any, **kwargs: Any) -> Any:
+        return seen(np.asarray(self).any(*args, **kwargs))
+
+    def all(self, *args: Any, **kwargs: Any) -> Any:
+        return seen(np.asarray(self).all(*args, **kwargs))
+
+    def nonzero(self) -> Any:
+        return seen(np.asarray(self).nonzero())
+
+    def clip(self, *args: Any, **kwargs: Any) -> Any:
+        """Elements below the first bound are that bound, then those above the second are that one."""
+        array = np.asarray(self)
+        if kwargs or len(args) != 2 or args[0] is None or args[1] is None:
+            return array.clip(*args, **kwargs)
+        array = np.where(array < args[0], args[0], array)
+        return seen(np.where(array > args[1], args[1], array))
+
+    def dot(self, b: Any) -> Any:  # type: ignore[override]  # as above
+        """The product of vectors or matrices, added one by one."""
+        return _product(np.asarray(self), np.asarray(b))
+
+    def __matmul__(self, other: Any) -> Any:
+        return _product(np.asarray(self), np.asarray(other))
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _product(np.asarray(other), np.asarray(self))
+
 
 # Found once: Cells are read and written in the innermost loops.
 _get, _set = np.ndarray.__getitem__, np.ndarray.__setitem__
@@ -175,6 +240,37 @@ _get, _set = np.ndarray.__getitem__, np.ndarray.__setitem__
 def cells(array: np.ndarray) -> Cells:
     """A view that reads as Python numbers."""
     return array.view(Cells)
+
+
+def seen(value: Any) -> Any:
+    """A result of NumPy as kernels see it: an array of our own, or a Python number."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return cells(value) if value.ndim else value.item()
+    return tuple(map(seen, value)) if isinstance(value, tuple) else value
+
+
+def _reduced(function: np.ufunc, array: np.ndarray, axis: Any) -> Any:
+    array = np.ascontiguousarray(array)
+    return seen(function.reduce(array.ravel() if axis is None else array, axis=0 if axis is None else axis))
+
+
+def _at_places(array: np.ndarray, places: Any, axis: Any) -> Any:
+    """The elements at some places along an axis. Which of two zeros NumPy's own max gives depends on the processor."""
+    if axis is None:
+        return seen(array.reshape(-1)[places])
+    return seen(np.take_along_axis(array, np.expand_dims(places, axis), axis).squeeze(axis))
+
+
+def _product(one: np.ndarray, other: np.ndarray) -> Any:
+    if not one.ndim or not other.ndim:
+        return seen(one * other)
+    total = np.zeros((*one.shape[:-1], *other.shape[1:]), np.result_type(one, other))
+    for place in range(one.shape[-1]):
+        left = one[..., place]
+        total = total + (np.multiply.outer(left, other[place]) if left.ndim else left * other[place])
+    return seen(total)
 
 
 class Record:
@@ -212,7 +308,10 @@ class Record:
         if field is None:
             raise FieldError(unknown(name, self._fields))
         if field.shape:
-            raise FieldError(f"field {name!r} is an array; write into it: s.{name}[:] = ...")
+            held = self.__dict__[name]
+            if value is not held:  # as after s.x += 1, which has written into it
+                held[...] = value
+            return
         self.__dict__[name] = conform(field, value)
 
     def __dir__(self) -> Iterable[str]:

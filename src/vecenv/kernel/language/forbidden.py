@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from vecenv.kernel.language.array_functions import function_of
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -28,7 +30,7 @@ _HELPER = "define a function of the module and call it"
 
 _SYNTAX = _each(
     {
-        f"a list is built here; {ALLOCATES}": "List ListComp",
+        f"a list is built here; {ALLOCATES}": "ListComp",
         f"a dict is built here; {ALLOCATES}": "Dict DictComp",
         f"a set is built here; {ALLOCATES}": "Set SetComp",
         f"generator expressions have no native form; {_LOOP}": "GeneratorExp",
@@ -53,16 +55,15 @@ _SYNTAX = _each(
 SYNTAX: dict[type[ast.AST], str] = {getattr(ast, name): rule for name, rule in _SYNTAX.items() if hasattr(ast, name)}
 """Statements and expressions without a native form. Some are not in every version of Python."""
 
-BUILTINS = _words("abs bool divmod enumerate float int len max min pow range round zip")
+BUILTINS = _words("abs all any bool divmod enumerate float int len max min pow range reversed round sum zip")
 """Functions of Python that native code has."""
 
 BUILTINS_INSTEAD = _each(
     {
         "put a breakpoint into the Python env (vecenv.make_env)": "print",
         "put it into the Python env only (vecenv.make_env)": "breakpoint",
-        _LOOP: "sum any all map filter",
+        _LOOP: "map filter",
         ALLOCATES: "sorted list dict set",
-        "count down: range(n - 1, -1, -1)": "reversed",
         "write the values out": "tuple",
         "use numbers": "str repr",
         "write the field out": "getattr setattr",
@@ -121,8 +122,9 @@ MODULES_INSTEAD = {
 METHODS_INSTEAD = _each(
     {
         "write {owner}[:] = value": "fill",
-        _LOOP: "sum any all max min mean argmax argmin",
-        ALLOCATES: "copy astype tolist flatten",
+        _LOOP: "std var cumsum",
+        "an array is a list already": "tolist",
+        "use np.sum(...) of a comparison": "count",
         "arrays keep their shape: keep a count in `state` and write {owner}[count] = value": "append",
         "arrays keep their shape: keep a count in `state`": "pop",
         "write {owner}[0]": "item",
@@ -153,12 +155,14 @@ def wrong_call(callee: Any, name: str, text: str) -> str | None:
     if getattr(builtins, name, None) is callee:
         instead = BUILTINS_INSTEAD.get(name, f"there are: {', '.join(sorted(BUILTINS))}")
         return None if name in BUILTINS else f"{name}() has no native form; {instead}"
-    if isinstance(callee, np.ufunc) or getattr(np, name, None) is callee:
+    if isinstance(callee, np.ufunc) or getattr(np, name, None) is callee or function_of(callee) is not None:
         return _wrong_numpy(callee, name)
     return f"{text}() has no native form; {_instead_of_other(callee)}"
 
 
 def _wrong_numpy(callee: Any, name: str) -> str | None:
+    if function_of(callee) is not None:
+        return None
     if isinstance(callee, type) and not issubclass(callee, (np.number, np.bool_)):
         return f"np.{name} has no native form; {_FROM_MODULE}"
     if name in NUMPY_ALLOCATES:

@@ -13,9 +13,10 @@ import numpy as np
 from vecenv._util.suggest import did_you_mean
 from vecenv.kernel import rng as random_numbers
 from vecenv.kernel.language import forbidden
+from vecenv.kernel.language.array_functions import METHODS
 from vecenv.kernel.language.draws import check_draw, check_draw_function
 from vecenv.kernel.language.scope import USES, Scope
-from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant, read_source
+from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant, is_constant_dict, read_source
 from vecenv.kernel.language.twins import twin_module
 
 Helper = tuple[FunctionSource, dict[str, str]]
@@ -82,8 +83,12 @@ def _check_outer(scope: Scope, node: ast.expr, value: Any) -> None:
     parent = scope.parent(node)
     is_owner = isinstance(parent, ast.Attribute) and parent.value is node
     is_called = isinstance(parent, ast.Call) and parent.func is node
-    _check_width(scope, node, value)
     is_dtype = isinstance(value, type) and issubclass(value, (np.generic, int, float))  # as an argument
+    if isinstance(value, dict) and isinstance(parent, ast.Subscript) and is_constant_dict(value):
+        key = parent.slice
+        if isinstance(key, ast.Constant) and key.value not in value:
+            raise scope.fail(node, f"{ast.unparse(node)} has no {key.value!r}; it has {', '.join(map(repr, value))}")
+        return
     if is_constant(value) or is_called or is_dtype or (is_owner and isinstance(value, (ModuleType, type))):
         return
     text = ast.unparse(node)
@@ -92,14 +97,6 @@ def _check_outer(scope: Scope, node: ast.expr, value: Any) -> None:
     kind = type(value).__name__
     article = "an" if kind[0] in "aeiouAEIOU" else "a"
     raise scope.fail(node, f"{text} is {article} {kind}, {value!r:.40}; {forbidden.instead_of_value(value)}")
-
-
-def _check_width(scope: Scope, node: ast.expr, value: Any) -> None:
-    """Numbers from outside must be as wide as Python's own: NumPy computes with narrow ones in their own width."""
-    dtype = value.dtype if isinstance(value, (np.ndarray, np.generic)) else None
-    if dtype is not None and dtype.kind != "b" and dtype not in (np.float64, np.int64):
-        wide = "float64" if dtype.kind == "f" else "int64"
-        raise scope.fail(node, f"{ast.unparse(node)} holds {dtype}, and NumPy computes in that width; use {wide}")
 
 
 def _check_cast(scope: Scope, node: ast.Call, kind: type) -> None:
@@ -131,6 +128,8 @@ def _check_call(scope: Scope, node: ast.Call) -> Helper | None:
             _check_name(scope, function.value)
         _check_attribute(scope, function)
     callee = scope.source.evaluate(function)
+    if callee is MISSING and _is_method(scope, function):
+        return None
     if callee is MISSING:
         raise scope.fail(node, _no_callee(scope, function))
     callee = getattr(callee, "py_func", callee)  # what @njit of Numba was put on
@@ -147,6 +146,11 @@ def _check_call(scope: Scope, node: ast.Call) -> Helper | None:
         return _helper(scope, node, callee)
     _check_callee(scope, node, callee, name)
     return None
+
+
+def _is_method(scope: Scope, function: ast.expr) -> bool:
+    """Whether this may be a method of an array that native code has; its type is found out later."""
+    return isinstance(function, ast.Attribute) and function.attr in METHODS and scope.role(function.value) not in USES
 
 
 def _no_callee(scope: Scope, function: ast.expr) -> str:
@@ -178,7 +182,7 @@ def _check_callee(scope: Scope, node: ast.Call, callee: Any, name: str) -> None:
         _check_cast(scope, node, callee)
     if callee is round and len(node.args) > 1:
         raise scope.fail(node, "round with digits rounds decimals; use round(x * 100) / 100")
-    if callee in (np.sign, np.minimum, np.maximum, np.mod, np.cbrt, np.exp2):
+    if callee in (np.cbrt, np.exp2):
         raise scope.fail(node, f"{text} differs in signs of zero or last digits; use min, max, % or math")
 
 
@@ -189,21 +193,19 @@ def _helper(scope: Scope, node: ast.Call, function: FunctionType) -> Helper:
     name = function.__name__
     if function in scope.callers or function is scope.source.function:
         raise scope.fail(node, f"{name} calls itself; native code has no recursion here, write a loop")
-    if node.keywords:
-        raise scope.fail(node, f"pass the arguments of {name} by position")
     try:
         source = read_source(function)
     except (OSError, TypeError, SyntaxError):
         raise scope.fail(node, f"the source of {name} cannot be read; define it by `def` in a file") from None
-    given, taken = len(node.args), len(source.parameters)
-    if source.is_plain and not taken - len(source.node.args.defaults) <= given <= taken:
-        call = f"{name}({', '.join(source.parameters)})"
-        raise scope.fail(node, f"{call} is given {given} argument{'s' * (given != 1)}")
-    return source, _roles_given(scope, source, node.args)
+    try:
+        given = source.given(node) if source.is_plain else {}
+    except TypeError as error:
+        raise scope.fail(node, str(error)) from None
+    return source, _roles_given(scope, given)
 
 
-def _roles_given(scope: Scope, source: FunctionSource, arguments: list[ast.expr]) -> dict[str, str]:
-    roles = {name: scope.role(argument) for name, argument in zip(source.parameters, arguments, strict=False)}
+def _roles_given(scope: Scope, given: dict[str, ast.expr]) -> dict[str, str]:
+    roles = {name: scope.role(argument) for name, argument in given.items()}
     # An action that is one number or one array is to a helper what any other number or array is.
     plain = "action" if "" in scope.leaves.get("action", {}) else None
     return {name: role for name, role in roles.items() if role is not None and role != plain}

@@ -6,13 +6,15 @@ import ast
 import inspect
 import numbers
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 from vecenv.errors import ConfigError, KernelError
+from vecenv.kernel.language.array_module import runnable
 from vecenv.kernel.language.declared import per_env
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Cells, Record, cells
@@ -42,7 +44,16 @@ class KernelEnv(gymnasium.Env[Any, Any]):
         self._streamed: np.random.Generator | None = None
         self._own_stream = Stream(np.random.PCG64(0))
         self.adopt(kernel.parameters(kwargs, 1))
-        self._methods = {name: source.function for name, source in kernel.methods.items()}
+        self._methods = _runnable_methods(kernel)
+        self._uses_numpy = _uses_numpy(kernel, self._methods)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_methods", "_uses_numpy")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._methods = _runnable_methods(self.kernel)
+        self._uses_numpy = _uses_numpy(self.kernel, self._methods)
 
     def adopt(self, parameters: Mapping[str, np.ndarray]) -> None:
         """Take these parameters, columns of one row, for this and all further episodes."""
@@ -96,6 +107,9 @@ class KernelEnv(gymnasium.Env[Any, Any]):
 
     def _run(self, method: str, *arguments: Any) -> Any:
         try:
+            if self._uses_numpy:  # divisions by zero in arrays go on with infinity, as in native code
+                with np.errstate(all="ignore"):
+                    return self._methods[method](*arguments)
             return self._methods[method](*arguments)
         except MISTAKES as error:
             raise located(error, self.kernel.name, method) from error
@@ -119,6 +133,16 @@ class KernelEnv(gymnasium.Env[Any, Any]):
         return KernelError(
             rule, self.kernel.name, "step", source.file, lines[0] if len(lines) == 1 else source.node.lineno
         )
+
+
+def _runnable_methods(kernel: Kernel) -> dict[str, Callable[..., Any]]:
+    known: dict[FunctionType, FunctionType] = {}
+    functions = {name: source.function for name, source in kernel.methods.items()}
+    return {name: runnable(its, known) if isinstance(its, FunctionType) else its for name, its in functions.items()}
+
+
+def _uses_numpy(kernel: Kernel, methods: Mapping[str, Callable[..., Any]]) -> bool:
+    return any(methods[name] is not source.function for name, source in kernel.methods.items())
 
 
 def metadata_of(kernel: Kernel) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from vecenv.kernel.language.draws import is_draw_argument
 from vecenv.kernel.language.elements import check_assignment, check_field, check_subscript
 from vecenv.kernel.language.names import check_names
 from vecenv.kernel.language.scope import METHODS, USES, Scope, root
+from vecenv.kernel.language.source import returned_values
 
 _SHORT = {"state": "s", "params": "p"}
 _ROLE_OF_NAME = {"s": "state", "state": "state", "p": "params", "params": "params"}
@@ -113,12 +114,16 @@ class Rules(Scope):
         sides = (parent.left, *parent.comparators) if isinstance(parent, ast.Compare) else ()
         if "action" in map(self.role, sides):
             raise self.fail(node, f"the action is compared with the string {value!r}; actions are numbers")
+        if isinstance(parent, ast.Subscript) and isinstance(self.source.evaluate(parent.value), dict):
+            return
         if not (isinstance(parent, ast.Subscript) and self.role(root(parent)) in ("obs", "action")):
             raise self.fail(node, f"the string {value!r} has no native form; use numbers, by names of the module")
 
     def _check_parameter(self, node: ast.Name) -> None:
         role, parent = self.role(node), self.parent(node)
         if role is None:
+            return
+        if isinstance(node.ctx, ast.Store) and self.is_own_action(node):
             return
         if isinstance(node.ctx, ast.Store):
             what = _REPLACED["action" if (self.method, role) == ("policy", "obs") else role].format(name=node.id)
@@ -129,6 +134,10 @@ class Rules(Scope):
             key = parent.slice.value if isinstance(parent.slice, ast.Constant) else "x"
             raise self.fail(node, f"fields are attributes; write {node.id}.{key}, not {ast.unparse(parent)}")
         raise self.fail(node, f"{node.id} {USES[role].format(name=node.id)}")
+
+    def is_own_action(self, node: ast.Name) -> bool:
+        """Whether a step replaces its action by a value of its own: a variable like any other from then on."""
+        return self.method == "step" and self.role(node) == "action" and not self.keys("action")
 
     # --- returns -----------------------------------------------------------------------------------------------------
 
@@ -150,6 +159,8 @@ class Rules(Scope):
     def _check_results(self, node: ast.Return) -> None:
         value = node.value
         count = len(value.elts) if isinstance(value, ast.Tuple) else int(value is not None)
+        if isinstance(value, ast.Call) and returned_values(self.source, value) in (2, 3):
+            return  # what a helper returns
         if not isinstance(value, ast.Tuple) or count not in (2, 3):
             more = "; observations are written by observe, infos are fields declared in `info`" if count > 3 else ""
             raise self.fail(

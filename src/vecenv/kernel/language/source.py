@@ -47,6 +47,25 @@ class FunctionSource:
         arguments = self.node.args
         return not (arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.posonlyargs)
 
+    def given(self, call: ast.Call) -> dict[str, ast.expr]:
+        """The arguments of a call of this function by the names of its parameters; those left out are missing.
+
+        Raises TypeError, with a text for the user, if they do not fit.
+        """
+        shown = f"{self.name}({', '.join(self.parameters)})"
+        given = dict(zip(self.parameters, call.args, strict=False))
+        for keyword in call.keywords:
+            if keyword.arg is None or keyword.arg not in self.parameters:
+                raise TypeError(f"{shown} is given {'**' if keyword.arg is None else repr(keyword.arg)}")
+            if keyword.arg in given:
+                raise TypeError(f"{shown} is given {keyword.arg!r} twice")
+            given[keyword.arg] = keyword.value
+        needed = self.parameters[: len(self.parameters) - len(self.node.args.defaults)]
+        count = len(call.args) + len(call.keywords)
+        if len(call.args) > len(self.parameters) or any(name not in given for name in needed):
+            raise TypeError(f"{shown} is given {count} argument{'s' * (count != 1)}")
+        return given
+
     def lookup(self, name: str) -> Any:
         """The value of a name that is not local, or MISSING."""
         code = self.function.__code__
@@ -119,10 +138,34 @@ def _source(function: Callable[..., Any], tree: ast.Module, file: str) -> Functi
     return FunctionSource(function, node, file, parameters, frozenset((*parameters, *assigned)))
 
 
+def returned_values(source: FunctionSource, call: ast.Call, depth: int = 8) -> int | None:
+    """How many values a call of a helper returns, None if that is not the same on every path or not known."""
+    callee = source.evaluate(call.func)
+    if not isinstance(callee, FunctionType) or not depth:
+        return None
+    try:
+        helper = read_source(callee)
+    except (OSError, TypeError, SyntaxError):
+        return None
+    counts: set[int | None] = set()
+    for node in ast.walk(helper.node):
+        if isinstance(node, ast.Return):
+            its = node.value
+            known = len(its.elts) if isinstance(its, ast.Tuple) else None
+            counts.add(returned_values(helper, its, depth - 1) if isinstance(its, ast.Call) else known)
+    return counts.pop() if len(counts) == 1 else None
+
+
+def is_constant_dict(value: Any) -> bool:
+    """Whether a dict can be asked in native code: ints or strings as keys, constants as values."""
+    keys = all(isinstance(key, (int, str)) for key in value)
+    return isinstance(value, dict) and bool(value) and keys and all(map(is_constant, value.values()))
+
+
 def is_constant(value: Any) -> bool:
-    """Whether native code can hold the value: a number, an array of numbers or a tuple of constants."""
+    """Whether native code can hold the value: a number, an array of numbers, or a tuple or list of constants."""
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biuf"
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list)):
         return all(map(is_constant, value))
     return isinstance(value, (bool, int, float, np.number, np.bool_))

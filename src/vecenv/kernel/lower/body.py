@@ -17,12 +17,13 @@ import numpy as np
 
 from vecenv.errors import KernelError
 from vecenv.kernel import rng as random_numbers
+from vecenv.kernel.language.array_functions import function_of
 from vecenv.kernel.language.fields import Field
 from vecenv.kernel.language.scope import Roles
-from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant
+from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant, read_source, returned_values
 from vecenv.kernel.language.twins import twin_module
 from vecenv.kernel.lower.program import Function, Program
-from vecenv.kernel.lower.tree import Kind, at, is_slice, loading, local, operation, ref, slice_shape, widened
+from vecenv.kernel.lower.tree import Kind, at, is_slice, loading, local, operation, ref, widened
 
 ResolveHelper = Callable[[FunctionType, tuple[str | None, ...]], tuple[str, bool]]
 """Resolves a helper for the roles of its arguments: returns its name, and whether it is guarded."""
@@ -30,7 +31,7 @@ _LARGEST_CONSTANT = 1_000_000
 """Bytes of an array that may be part of the code."""
 _PARTS = ("state", "params", "obs", "action")
 """Roles of parameters that consist of parts: fields or leaves."""
-_PURE_BUILTINS = frozenset({abs, min, max, int, bool, round, range, len, divmod})
+_PURE_BUILTINS = frozenset({abs, min, max, int, bool, round, range, len, divmod, sum, any, all})
 
 
 class Body(ast.NodeTransformer):
@@ -47,6 +48,7 @@ class Body(ast.NodeTransformer):
         self.fields: dict[str, Field] = program.kernel.state
         self.guarded = any(self._needs_guard(node) for node in ast.walk(source.node))
         self._temporaries = 0
+        self._own_actions = _replaced_actions(source.node, roles) if method == "step" else frozenset()
 
     def fail(self, node: ast.AST, rule: str) -> KernelError:
         """The error to raise for a node."""
@@ -62,7 +64,8 @@ class Body(ast.NodeTransformer):
     def resolved(self, name: str) -> Function:
         """The function in which every name is known, to be called by this name."""
         source, node = self.source, self.source.node
-        body = self._block(copy.deepcopy(node.body)) or [ast.Pass()]
+        own = [at(node, self._first_of(name)) for name in sorted(self._own_actions)]
+        body = [*own, *self._block(copy.deepcopy(node.body))] or [ast.Pass()]
         defaults = source.function.__defaults__ or ()  # type: ignore[attr-defined]  # a function has them
         place: Any = node.args.args[-1] if defaults else None
         assigned = _assigned_fields(node, self.roles)
@@ -73,10 +76,14 @@ class Body(ast.NodeTransformer):
             roles=self.roles,
             body=body,
             defaults=[self._outer(place, "default", value) for value in defaults],
-            assigned=tuple(field for field in self.fields if field in assigned),
+            assigned=tuple(name for name, field in self.fields.items() if name in assigned and not field.shape),
             passes_state=_is_passed_on(node, self.roles),
             guarded=self.guarded,
         )
+
+    def _first_of(self, name: str) -> ast.stmt:
+        """A step that replaces its action begins with a variable of its own."""
+        return ast.Assign([local(name, ast.Store())], self._leaf(local(name), "", local(name), "action"))
 
     # --- statements --------------------------------------------------------------------------------------------------
 
@@ -94,10 +101,25 @@ class Body(ast.NodeTransformer):
     visit_While = visit_If
 
     def visit_For(self, node: ast.For) -> Any:
-        iterator = self.visit(node.iter)
+        iterator = self.visit(self._reversed(node.iter))
         name = self._temporary()
         taken = [*self._unpack(node.target, widened(at(node, local(name))), node), *self._block(node.body)]
         return at(node, ast.For(local(name, ast.Store()), iterator, taken, self._block(node.orelse)))
+
+    def _reversed(self, node: ast.expr) -> ast.expr:
+        """`reversed(range(n))` and `reversed(array)` as a range and an array."""
+        if not isinstance(node, ast.Call) or self.source.evaluate(node.func) is not reversed or len(node.args) != 1:
+            return node
+        over = node.args[0]
+        if not isinstance(over, ast.Call) or self.source.evaluate(over.func) is not range:
+            return at(node, ast.Subscript(over, ast.Slice(None, None, ast.Constant(-1)), ast.Load()))
+        if len(over.args) > 2:
+            raise self.fail(
+                node, "reversed() of a range with a step; count the other way: range(last, first - 1, -step)"
+            )
+        first = over.args[0] if len(over.args) == 2 else ast.Constant(0)
+        ends = [ast.BinOp(end, ast.Sub(), ast.Constant(1)) for end in (over.args[-1], first)]
+        return at(node, ast.Call(over.func, [*(at(node, end) for end in ends), ast.Constant(-1)], []))
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         for part in ast.walk(node.test):
@@ -138,7 +160,10 @@ class Body(ast.NodeTransformer):
         indices: list[ast.stmt] = []
         target = self._once(node.target, indices)
         value = at(node, ast.BinOp(loading(target), node.op, node.value))
-        return [*indices, self._store(target, self.visit(value), node)]
+        stored = self._store(target, self.visit(value), node)
+        if isinstance(stored, ast.Assign):
+            stored.in_place = True  # type: ignore[attr-defined]  # see tree.py
+        return [*indices, stored]
 
     def _once(self, target: Any, indices: list[ast.stmt]) -> Any:
         """The target of `+=`, which is read and written; statements that compute its indices are added to `indices`."""
@@ -162,30 +187,29 @@ class Body(ast.NodeTransformer):
             flags = [operation("as_flag", terminated), *(operation("as_flag", flag) for flag in truncated)]
             flags = [*flags, ast.Constant(False)] if len(flags) == 1 else flags
             return at(node, ast.Return(ast.Tuple([operation("as_number", reward), *flags], ast.Load())))
+        if self.method == "step" and isinstance(node.value, ast.Call):
+            return self._returned_by_helper(node, node.value)
         return self.generic_visit(node)
+
+    def _returned_by_helper(self, node: ast.Return, call: ast.Call) -> list[ast.stmt]:
+        """`return helper(...)` of a step: the values that the helper returns, one by one."""
+        count = returned_values(self.source, call)
+        assert count is not None  # the rules have seen it
+        names = [self._temporary() for _ in range(count)]
+        target = ast.Tuple([local(name, ast.Store()) for name in names], ast.Store())
+        values = at(node, ast.Tuple([at(node, local(name)) for name in names], ast.Load()))
+        taken = at(node, ast.Assign([target], self.visit(call)))
+        return [taken, self.visit_Return(at(node, ast.Return(values)))]
 
     def _store(self, target: ast.expr, value: ast.expr, node: ast.AST) -> ast.stmt:
         """Assign, with the type of the field if the target is one."""
         if isinstance(target, ast.Subscript) and is_slice(target.slice):
-            self._check_overlap(target, node)
             part = ast.Subscript(self.visit(target.value), self.visit(target.slice), ast.Load())
             return at(node, ast.Expr(operation("assign", part, value)))
         scalar = self._scalar_field(target)
         if scalar is not None:
             value = operation(f"as_{scalar.dtype.name}", value)
         return at(node, ast.Assign([self.visit(target)], value))
-
-    def _check_overlap(self, target: ast.Subscript, node: Any) -> None:
-        """Parts of one array may overlap only if they are shifted: then the order of copying can be chosen."""
-        source = node.value if isinstance(node, ast.Assign) else None
-        if not isinstance(source, (ast.Subscript, ast.Attribute, ast.Name)):
-            return
-        of = source.value if isinstance(source, ast.Subscript) else source
-        if ast.unparse(of) != ast.unparse(target.value):
-            return
-        index = source.slice if isinstance(source, ast.Subscript) else None
-        if index is None or slice_shape(index) != slice_shape(target.slice):
-            raise self.fail(node, "parts of one array that lie across each other are copied; copy them in a for loop")
 
     def _temporary(self) -> str:
         self._temporaries += 1
@@ -203,8 +227,8 @@ class Body(ast.NodeTransformer):
         return self.generic_visit(node) if value is MISSING else self._outer(node, node.attr, value)
 
     def visit_Name(self, node: ast.Name) -> Any:
-        if node.id.endswith("__"):
-            return node  # a temporary
+        if node.id.endswith("__") or node.id in self._own_actions:
+            return node  # a temporary, or an action that was replaced
         if node.id in self.source.locals or not isinstance(node.ctx, ast.Load):
             role = self.roles.get(node.id)
             if role in self.program.layouts:
@@ -218,13 +242,34 @@ class Body(ast.NodeTransformer):
         leaf = self._path(node)
         if leaf is not None:
             return self._leaf(node, *leaf)
+        table = self.source.evaluate(node.value)
+        if isinstance(table, dict):
+            return self._looked_up(node, table)
         new = ast.Subscript(self.visit(node.value), self.visit(node.slice), node.ctx)
         return widened(at(node, new)) if isinstance(node.ctx, ast.Load) else at(node, new)
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        if isinstance(node.op, ast.Invert):
-            raise self.fail(node, "~ of a bool is a number in Python; write not x, or -x - 1")
-        return self.generic_visit(node)
+    def _looked_up(self, node: ast.Subscript, table: dict[Any, Any]) -> ast.expr:
+        """`TABLE[key]` of a dict of the module."""
+        name, key = ast.unparse(node.value), node.slice
+        if isinstance(key, ast.Constant):
+            return self._outer(node, "value", table[key.value])
+        if not all(type(known) is int for known in table):
+            raise self.fail(node, f"the keys of {name} are strings; write the key out, or use numbers")
+        if not isinstance(key, (ast.Name, ast.Attribute)):
+            raise self.fail(node, f"assign the key of {name} to a variable first")
+        values = [self._outer(node, "value", value) for value in table.values()]
+        found = values[-1]  # Python raises for any other key
+        for known, value in reversed(list(zip(table, values, strict=True))[:-1]):
+            found = ast.IfExp(
+                ast.Compare(self.visit(copy.deepcopy(key)), [ast.Eq()], [ast.Constant(known)]), value, found
+            )
+        return at(node, found)
+
+    def visit_List(self, node: ast.List) -> Any:
+        """A list that is built and not changed is a tuple."""
+        if not isinstance(node.ctx, ast.Load):
+            return self.generic_visit(node)
+        return at(node, ast.Tuple([self.visit(element) for element in node.elts], ast.Load()))
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         self.generic_visit(node)
@@ -240,10 +285,13 @@ class Body(ast.NodeTransformer):
         callee = getattr(callee, "py_func", callee)  # what @njit of Numba was put on
         if getattr(callee, "__module__", None) == random_numbers.__name__:
             return self._draw(node, callee.__name__, [self.visit(argument) for argument in node.args])
+        if callee is MISSING and isinstance(function, ast.Attribute):
+            return self._method(node, function)
         module = twin_module(callee)
         if module:
             self.guarded = True
             self.program.twins[callee.__name__] = module
+            self.program.twin_functions[callee.__name__] = callee
             return at(node, ast.Call(ref(Kind.TWIN, callee.__name__), [self.visit(arg) for arg in node.args], []))
         if isinstance(callee, FunctionType) and callee.__module__.partition(".")[0] not in ("numpy", "math"):
             return self._helper(node, callee)
@@ -253,6 +301,13 @@ class Body(ast.NodeTransformer):
         node.args = [self.visit(argument) for argument in node.args]
         node.keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
         return node
+
+    def _method(self, node: ast.Call, function: ast.Attribute) -> ast.expr:
+        """A method of an array."""
+        self.guarded = True
+        method = at(function, ast.Attribute(self.visit(function.value), function.attr, ast.Load()))
+        keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
+        return at(node, ast.Call(method, [self.visit(argument) for argument in node.args], keywords))
 
     def _field(self, node: ast.Attribute) -> ast.expr:
         field = at(node, ref(Kind.FIELD, node.attr, context=node.ctx))
@@ -304,15 +359,32 @@ class Body(ast.NodeTransformer):
         return widened(drawn) if name == "choice" else drawn
 
     def _helper(self, node: ast.Call, callee: FunctionType) -> ast.expr:
-        roles = tuple(self.roles.get(argument.id) if isinstance(argument, ast.Name) else None for argument in node.args)
+        given = self._given(node, callee)
+        roles = tuple(
+            self.roles.get(argument.id)
+            if isinstance(argument, ast.Name) and argument.id not in self._own_actions
+            else None
+            for argument in given
+        )
         roles = tuple(None if self._is_number(role) else role for role in roles)
         name, guarded = self.helper(callee, roles)
         self.guarded = self.guarded or guarded
         arguments = [
             self.visit(argument) if role is None else self._passed_on(argument, role)
-            for argument, role in zip(node.args, roles, strict=True)
+            for argument, role in zip(given, roles, strict=True)
         ]
         return at(node, ast.Call(ref(Kind.HELPER, name), arguments, []))
+
+    def _given(self, node: ast.Call, callee: FunctionType) -> list[ast.expr]:
+        """The arguments of a call of a helper by position: with defaults where later ones are given by name."""
+        source = read_source(callee)
+        given = source.given(node)
+        defaults = dict(zip(source.parameters[::-1], (callee.__defaults__ or ())[::-1], strict=False))
+        last = max((source.parameters.index(name) for name in given), default=-1)
+        return [
+            given[name] if name in given else self._outer(node.func, name, defaults[name])
+            for name in source.parameters[: last + 1]
+        ]
 
     def _passed_on(self, argument: ast.expr, role: str) -> ast.expr:
         """A parameter of this function as an argument of a helper. A stream or a mask is passed as it is."""
@@ -327,6 +399,7 @@ class Body(ast.NodeTransformer):
         """A name from outside the function: a constant, or something that native code can call."""
         if isinstance(value, enum.Enum):
             value = value.value
+        value = _as_tuple(value)
         if is_constant(value):
             if isinstance(value, np.generic):
                 value = value.item()
@@ -342,19 +415,37 @@ class Body(ast.NodeTransformer):
             return at(node, ref(Kind.BUILTIN, name))
         if getattr(math, name, None) is value:
             return at(node, ref(Kind.MATH, name))
-        if module == "numpy" or isinstance(value, (np.ufunc, type)):
+        if module == "numpy" or isinstance(value, (np.ufunc, type)) or function_of(value) is not None:
             return at(node, ref(Kind.NUMPY, self._constant(name, value)))
         raise self.fail(node, f"{name} is {type(value).__name__} {value!r:.60}; native code has no form of it")
 
     def _constant(self, name: str, value: Any) -> str:
         """The name of a value among the program's constants."""
         constants = self.program.constants
+        of_list = value if isinstance(value, tuple) and _is_plain(value) else None  # made anew at each use
         for known, held in constants.items():
-            if held is value:
+            if held is value or (of_list is not None and repr(held) == repr(of_list) and known.endswith(f"__{name}")):
                 return known
         known = f"constant{len(constants)}__{name}"
         constants[known] = value
         return known
+
+
+def _replaced_actions(function: ast.FunctionDef, roles: Roles) -> frozenset[str]:
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    return frozenset(name.id for name in names if roles.get(name.id) == "action")
+
+
+def _as_tuple(value: Any) -> Any:
+    """A list that does not change, as a tuple."""
+    if type(value) not in (list, tuple):
+        return value
+    parts = tuple(map(_as_tuple, value))
+    return value if type(value) is tuple and all(new is old for new, old in zip(parts, value, strict=True)) else parts
+
+
+def _is_plain(value: tuple[Any, ...]) -> bool:
+    return all(_is_plain(part) if isinstance(part, tuple) else type(part) in (int, float, bool) for part in value)
 
 
 def _is_passed_on(function: ast.FunctionDef, roles: Roles) -> bool:

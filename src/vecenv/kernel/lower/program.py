@@ -30,6 +30,8 @@ class Function:
         assigned: fields of the state that are numbers and that it assigns.
         passes_state: whether it passes the state on to a helper.
         guarded: whether it must run only on rows that are to be stepped: it draws random numbers, indexes or loops.
+        results: names of the arrays that it writes what it returns into; its callers pass them before its arguments.
+        returns_array: whether it returns one array.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Function:
     assigned: tuple[str, ...]
     passes_state: bool
     guarded: bool
+    results: tuple[str, ...] = ()
+    returns_array: bool = False
 
 
 @dataclass(eq=False)
@@ -55,6 +59,7 @@ class Program:
         constants: values of names in the functions.
         draws: functions of `vecenv.kernel.rng` that are called.
         twins: modules of the native twins that are called, by the names of the functions.
+        twin_functions: the Python functions that those are the twins of.
     """
 
     kernel: Kernel
@@ -64,6 +69,7 @@ class Program:
     constants: dict[str, Any] = field(default_factory=dict)
     draws: set[str] = field(default_factory=set)
     twins: dict[str, str] = field(default_factory=dict)
+    twin_functions: dict[str, Any] = field(default_factory=dict)
 
     def error(self, source: FunctionSource, node: ast.AST, rule: str) -> KernelError:
         """The error to raise for a node of a function."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -12,14 +12,22 @@ from vecenv.kernel.language.define import Kernel, roles_of
 from vecenv.kernel.language.rules import Rules
 from vecenv.kernel.language.scope import Roles
 from vecenv.kernel.language.source import FunctionSource, read_source
+from vecenv.kernel.lower.arrays import lower_arrays
 from vecenv.kernel.lower.body import Body
 from vecenv.kernel.lower.program import Program
 
 
-def resolve(kernel: Kernel, observation: Layout, action: Layout, policy: Callable[..., Any] | None = None) -> Program:
+def resolve(
+    kernel: Kernel,
+    observation: Layout,
+    action: Layout,
+    policy: Callable[..., Any] | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> Program:
     """The program of a kernel for these layouts of its spaces. Raises a KernelError that names function and line.
 
-    A policy is `policy(obs)` that returns an action, or `policy(obs, action)` that writes into an array.
+    A policy is `policy(obs)` that returns an action, or `policy(obs, action)` that writes into an array. `shapes` are
+    those of the parameters that are arrays, where they are not those of their defaults.
     """
     assert kernel.names_checked
     resolver = _Resolver(Program(kernel, {"obs": observation, "action": action}))
@@ -27,7 +35,8 @@ def resolve(kernel: Kernel, observation: Layout, action: Layout, policy: Callabl
         resolver.add(source, roles_of(method, source), method, method)
     if policy is not None:
         resolver.add_policy(policy)
-    return resolver.program
+    known = {name: field.shape for name, field in kernel.params.items()}
+    return lower_arrays(resolver.program, {**known, **(shapes or {})})
 
 
 class _Resolver:

@@ -8,6 +8,11 @@ What the kernel language computes differently from a compiler is part of the tre
     as_number(x)         a float of 64 bits: the reward, `float(x)`
     as_flag(x)           a bool: terminated, truncated
     assign(part, x)      `array[a:b] = x` without a temporary array; the two may overlap
+    local_array_int8_3x4()   an array on the function's own stack, at the head of a function (see `arrays.py`)
+    pairwise_sum(x, n)   the first n elements of a row of floats, added in NumPy's order
+    floor(x), ceil(x), trunc(x), rint(x)   as floats
+
+An `ast.Assign` with a true attribute `in_place` was `+=` or the like: an array is changed, and not replaced.
 
 Fields, parameters and numbers of an action are read as 64 bits too, wherever a backend keeps them.
 """
@@ -87,13 +92,18 @@ def loading(target: ast.expr) -> ast.expr:
     return target
 
 
+def index_parts(index: ast.expr) -> list[ast.expr]:
+    """The parts of an index, one of which stands for an axis."""
+    return list(index.elts) if isinstance(index, ast.Tuple) else [index]
+
+
 def is_slice(index: ast.expr) -> bool:
     """Whether an index picks a part of an array and not one element."""
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    parts = index_parts(index)
     return any(isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is ...) for part in parts)
 
 
 def slice_shape(index: ast.expr) -> list[Any]:
     """Which parts of an index are slices. A slice with a step equals only itself."""
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    parts = index_parts(index)
     return [isinstance(part, ast.Slice) if getattr(part, "step", None) is None else ast.unparse(part) for part in parts]

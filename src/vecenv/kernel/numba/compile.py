@@ -18,9 +18,10 @@ from numba.np import arrayobj
 
 from vecenv.errors import KernelError
 from vecenv.kernel.lower.program import Program
+from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.numba import pcg64
 from vecenv.kernel.numba.emit import EmittedFunction, EmittedProgram
-from vecenv.kernel.numba.math import ALONE, EXACT, FAST, functions
+from vecenv.kernel.numba.math import ALONE, EXACT, FAST, functions, local_array
 
 _ARGUMENTS = (types.int64,)
 """Of `run`: the address of its orders, see `lower/columns.py`."""
@@ -68,7 +69,21 @@ def _names(program: Program, driver: str, precision: str) -> dict[str, Any]:
         names[f"twin__{name}"] = getattr(importlib.import_module(module), name)
     for dtype, dimensions in set(re.findall(r"column_([a-z0-9]+)_(\d+)\(", driver)):
         names[f"column_{dtype}_{dimensions}"] = column(dtype, int(dimensions))
+    for name in _local_arrays(program):
+        _, dtype, sizes = name.rsplit("_", 2)
+        names[f"{name}__"] = local_array(dtype, tuple(map(int, sizes.split("x"))))
     return names
+
+
+def _local_arrays(program: Program) -> set[str]:
+    """The operations that declare local arrays, by name."""
+    return {
+        node.name
+        for function in program.functions
+        for statement in function.body
+        for node in ast.walk(statement)
+        if isinstance(node, Ref) and node.kind is Kind.OPERATION and node.name.startswith("local_array_")
+    }
 
 
 @functools.cache

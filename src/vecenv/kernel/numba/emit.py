@@ -78,6 +78,7 @@ class _Emitter(ast.NodeTransformer):
 
     def __init__(self, program: Program, function: Function) -> None:
         self.program, self.function = program, function
+        self.functions = {other.name: other for other in program.functions}
         self.registers = function.method is not None and not function.passes_state
         self.returns_fields = self.registers and function.method not in ("step", "policy")
 
@@ -86,7 +87,7 @@ class _Emitter(ast.NodeTransformer):
         body: list[Any] = [self.visit(copy.deepcopy(statement)) for statement in function.body]
         if self.returns_fields:
             body.append(self._return([]))
-        names = [
+        names = [*function.results] + [
             name
             for parameter in function.source.parameters
             for name in self._names(function.roles.get(parameter), parameter)
@@ -133,7 +134,14 @@ class _Emitter(ast.NodeTransformer):
             else:
                 arguments.append(self.visit(argument))
         keywords = [self.visit(keyword) for keyword in node.keywords]
-        return at(node, ast.Call(self.visit(node.func), arguments, keywords))
+        call = at(node, ast.Call(self.visit(node.func), arguments, keywords))
+        return at(node, ast.Subscript(call, ast.Constant(0), ast.Load())) if self._gives_array(node.func) else call
+
+    def _gives_array(self, function: ast.expr) -> bool:
+        """Whether a call returns a tuple of one array: Numba returns no arrays by themselves without its allocator."""
+        return (
+            isinstance(function, Ref) and function.kind is Kind.HELPER and self.functions[function.name].returns_array
+        )
 
     def visit_List(self, node: ast.List) -> ast.expr:
         """Options of a draw, which are a constant; Numba would allocate a list."""
@@ -143,6 +151,8 @@ class _Emitter(ast.NodeTransformer):
         self.generic_visit(node)
         if self.function.method == "step" and isinstance(node.value, ast.Tuple):
             return at(node, self._return(node.value.elts))
+        if self.function.returns_array and node.value is not None:
+            return at(node, ast.Return(ast.Tuple([node.value], ast.Load())))
         return at(node, self._return([])) if self.returns_fields else node
 
     def _return(self, values: list[ast.expr]) -> ast.Return:

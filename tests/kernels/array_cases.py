@@ -1,0 +1,277 @@
+"""Functions over arrays as a person writes them. Each changes the state; all work in plain NumPy too."""
+
+import math
+
+import numpy as np
+
+MOVES = np.array([[0, 1], [1, 0], [0, -1], [-1, 0]], np.int8)
+WEIGHTS = (0.5, 0.25, 0.25)
+NEIGHBOURS = [(0, 1), (1, 0), (0, -1), (-1, 0)]
+STEP = np.float32(0.1)
+
+
+def doubled(x, by=2.0):
+    return x * by
+
+
+def row_of(board, row):
+    return board[row]
+
+
+def both(x):
+    return x + 1, x[::-1].copy(), x.sum()
+
+
+def larger(x, y):
+    if x.sum() > y.sum():
+        return x
+    return y
+
+
+def add_into(out, x):
+    out += x
+
+
+def counted(board, value):
+    return np.count_nonzero(board == value)
+
+
+def in_place(s):
+    s.x += s.y
+    s.x *= 2
+    s.c -= 1
+    s.m /= 3.0
+    s.u //= 2
+    s.q &= s.x > 0
+    s.i[1:] += s.i[:-1]
+
+
+def fields_are_copied(s):
+    s.x = s.y
+    s.x[0] = 5.0
+    s.m = s.x
+    s.b = 3
+    s.c = np.arange(4)
+
+
+def overlapping(s):
+    s.x[1:] = s.x[:-1]
+    s.y[:-1] = s.y[1:] + s.y[:-1]
+    s.i[:] = s.i[::-1]
+    s.m[1:] = s.m[:-1] * 2
+    s.w[:] = s.w.T
+    s.w[0] = s.w[:, 1]
+    s.w[1:, 1:] = s.w[:-1, :-1]
+
+
+def masks(s):
+    s.x[s.x < 0] = 0.0
+    s.b[s.b == 2] = -2
+    s.y[s.q] += 1.5
+    s.m[s.m > 0.5] *= -1
+    s.i[s.i % 2 == 0] = s.c[s.i % 2 == 0]
+    s.b[0][s.b[1] > 0] = 9
+    s.w[s.x > 0] = s.y
+    s.f[~s.q] = 0.3
+
+
+def views(s):
+    row = s.b[1]
+    row[0] = 7
+    part = s.b[:2, 1:3]
+    part[:] = part + 1
+    part[1, 1] = -4
+    column = s.m[:, s.k]
+    column[:] = 0.5
+    turned = s.w.T
+    turned[0, 1] = 3.25
+    back = s.x[::-1]
+    back[0] = 9.0
+    row_of(s.b, 2)[1] = 6
+    first = row_of(s.m, s.k)
+    first *= 2
+
+
+def locals_in_loops(s):
+    total = np.zeros(4)
+    for turn in range(3):
+        total = total + s.x * turn
+        scratch = np.zeros(4)
+        scratch[turn] = total[turn]
+        total += scratch
+    s.y = total
+    for row in s.m:
+        row[:] = row - row.mean()
+    for value in s.x * 2:
+        s.a += value
+    for place, row in enumerate(s.b):
+        s.i[place] += row.sum()
+
+
+def helpers(s):
+    s.x = doubled(s.x) + doubled(s.y, by=0.5)
+    d = doubled(s.m)
+    s.m = d
+    up, back, total = both(s.y)
+    s.y = up * back
+    s.a += total
+    best = larger(s.x, s.y)
+    best[0] = 100.0
+    add_into(s.i, s.c)
+    add_into(s.m[1], s.x)
+    s.n += counted(s.b, 1) + counted(board=s.b, value=2)
+    s.f = doubled(s.f, 0.1)
+
+
+def repeated_results(s):
+    v = s.x.copy()
+    for _ in range(3):
+        v = doubled(v, 1.1)
+        v = np.roll(v, 1) + v
+        v = v[::-1]
+    s.x = v
+    w = s.y
+    for _ in range(2):
+        w = w + s.x
+    s.y = w
+    a, b = s.x.copy(), s.y.copy()
+    for _ in range(3):
+        a, b = a + 1, b * 2
+    s.x, s.y = a, b
+
+
+def conditions(s):
+    if np.any(s.x > 0.5) and np.all(s.c != 0):
+        s.n += 1
+    elif (s.b == 1).sum() > 2 or s.q.any():
+        s.n += 2
+    while np.sum(s.i) > 3:
+        s.i -= 1
+    while s.x.max() > 0.25 and s.n < 50:
+        s.x = s.x * 0.5
+        s.n += 1
+    s.y = s.x + 1 if s.x.sum() > 0 else s.y * 2
+    s.t = not (s.b > 0).all()
+    s.a = s.x.max() if s.q.any() else s.y.min() + s.m.sum()
+
+
+def selected(s):
+    row = s.c[s.c > 0]
+    s.n = len(row)
+    s.k = row.shape[0]
+    for place in range(len(row)):
+        s.i[place] = row[place]
+    ys, xs = np.nonzero(s.b > 0)
+    s.a = ys.sum() * 10.0 + xs.sum()
+    for place in range(len(ys)):
+        s.b[ys[place], xs[place]] += 1
+    cells = np.argwhere(s.b < 0)
+    for y, x in cells:
+        s.b[y, x] = 0
+    places = np.flatnonzero(s.q)
+    if len(places) > 0:
+        s.a += places[-1] + places.max()
+    s.y[places] = -1.0
+    where = np.where(s.x > 0)[0]
+    s.n += len(where)
+    packed = np.concatenate((s.c[s.c != 0], s.c[s.c == 0]))
+    s.c = packed
+    positive = s.m[s.m > 0]
+    s.a += positive.sum() + (positive * 2).sum()
+
+
+def parts_with_bounds(s):
+    s.x[: s.k] = 0.5
+    s.x[s.k : s.k + 2] += 1.0
+    s.y[s.k :] = s.x[s.k :] * 2
+    s.i[1 : s.k + 1] = s.i[: s.k]
+    s.a = s.x[: s.k].sum() + s.y[-2:].sum() + s.long[: s.k * 90].sum()
+    s.b[s.k, 1:] = s.b[0, :-1]
+    s.b[:, s.k] = s.b[:, 0] + 1
+    s.m[: s.k + 1, 1:3] *= 2.0
+    window = s.b[max(s.k - 1, 0) : s.k + 2, :]
+    s.n = window.sum() + window.shape[0]
+
+
+def flood(s):
+    seen = np.zeros((3, 4), dtype=bool)
+    queue = np.zeros((12, 2), dtype=np.int64)
+    head, tail = 0, 1
+    seen[0, 0] = True
+    while head < tail:
+        y, x = queue[head]
+        head += 1
+        for dy, dx in NEIGHBOURS:
+            ny, nx = y + dy, x + dx
+            if 0 <= ny < 3 and 0 <= nx < 4 and not seen[ny, nx] and s.b[ny, nx] >= 0:
+                seen[ny, nx] = True
+                queue[tail] = ny, nx
+                tail += 1
+    s.n = tail
+    s.b[seen] = 5
+
+
+def narrow_numbers(s):
+    s.n = s.b[0, 0] * 100 + MOVES[s.k, 0] * 50 - MOVES[s.k][1]
+    s.k = MOVES.shape[0]
+    s.a = STEP * 3 + WEIGHTS[1] * s.f[0] * s.f[1]
+    largest = s.c.max() * 100
+    s.i[0] = largest + s.b.min() * 300
+    for move in MOVES:
+        s.n += move[0] * 200
+    here = np.array([1, 2], np.int8)
+    s.i[1] = here[0] * 1000 + here[1]
+    dy, dx = MOVES[1]
+    s.i[2] = dy * 300 + dx
+    total = 0
+    for value in here:
+        total += value * 99
+    s.i[3] = total
+
+
+def several_numbers(s):
+    s.x[:] = (1.0, s.a, s.n, -0.0)
+    s.y[:2] = [s.a, 2]
+    s.c[1:3] = 1, 2
+    s.m[0] = s.x[0], s.x[1], 3, 4.5
+    s.m[1:] = (1, 2, 3, 4)
+    s.x = s.x + [1, 2, 3, 4]  # noqa: RUF005
+    a, b, c, d = s.y
+    s.a = a * 2 + b - c / 3 + d
+
+
+def physics(s):
+    force = np.zeros((3, 4))
+    for one in range(3):
+        for other in range(3):
+            if one != other:
+                d = s.m[other] - s.m[one]
+                r = math.sqrt((d * d).sum() + 0.1)
+                force[one] += d / (r * r * r)
+    s.m += force * 0.01
+    s.a = np.linalg.norm(s.m[0]) if False else 0.5 * np.sum(force**2)
+    turn = np.array([[math.cos(s.a), -math.sin(s.a)], [math.sin(s.a), math.cos(s.a)]])
+    s.x[:2] = turn[0] * s.x[0] + turn[1] * s.x[1]
+
+
+def numbers_and_arrays(s):
+    s.a = doubled(s.a) + doubled(3)
+    s.x = doubled(s.x)
+    s.c = doubled(s.c, 2)
+    s.m = doubled(s.m, by=s.x)
+
+
+def chosen_rows(s):
+    row = s.b[0] if s.t else s.b[1]
+    row[1] = 4
+    values = s.x if s.n > 0 else s.y + 1
+    s.a = values.sum()
+    s.i[:] = s.b[s.k] if s.q[0] else s.c
+
+
+NARROW = [narrow_numbers]
+"""NumPy would compute with elements of narrow arrays in their own width; kernels read them as Python's numbers."""
+CASES = [
+    in_place, fields_are_copied, overlapping, masks, views, locals_in_loops, helpers, repeated_results, conditions,
+    selected, parts_with_bounds, flood, several_numbers, physics, chosen_rows, numbers_and_arrays,
+]  # fmt: skip
