@@ -53,9 +53,9 @@ for _name in ("sum", "max", "min", "any", "all", "argmax", "argmin", "mean"):
 
 def plain(value):
     """Arrays as Cells, NumPy's numbers as Python's."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and value.ndim > 0:
         return value.view(Cells)
-    if isinstance(value, np.generic):
+    if isinstance(value, (np.ndarray, np.generic)):
         return value.item()
     if isinstance(value, tuple):
         return tuple(map(plain, value))
