@@ -269,9 +269,127 @@ def chosen_rows(s):
     s.i[:] = s.b[s.k] if s.q[0] else s.c
 
 
+def place_of(board, value):
+    for y in range(board.shape[0]):
+        for x in range(board.shape[1]):
+            if board[y, x] == value:
+                return y, x
+    return 0, 1
+
+
+def first_free(board):
+    place = 0
+    while True:
+        if board[place // 4, place % 4] <= 0 or place == 11:
+            return place // 4, place % 4
+        place += 1
+
+
+def places(s):
+    s.b[place_of(s.b, 3)] = 7
+    cell = place_of(s.b, 2)
+    s.b[cell] += 1
+    s.n = s.b[cell] * 10 + s.b[first_free(s.b)]
+    s.x[[0, 2]] = 1.5
+    s.y = s.x[[3, 2, 1, 0]] + s.y[PLACES]
+    s.b[[0, 1], [2, 3]] = 5
+    s.m[place_of(s.b, 5)] = 0.25
+    s.i[PLACES] = s.i[[1, 1, 2, 2]] + (0, 1, 2, 3)
+    y, x = place_of(s.b, 7)
+    s.k = (y + x) % 3
+
+
+def positives(row):
+    return row[row > 0]
+
+
+def parts(row, low):
+    """Two selections and a number."""
+    return row[row < low], np.flatnonzero(row >= low), row.sum()
+
+
+def bounded(s):
+    row = s.i[s.i != 0]
+    more = np.zeros(len(row), int)
+    more[:] = row * 2
+    ones = np.ones_like(row) + np.full(row.shape, 3)
+    s.n = more.sum() + ones.sum() + len(row + ones)
+    s.i[: len(row)] = row[::-1]
+    s.i[len(row) :] = 0
+    big = row[row > 2]
+    s.k = len(big) % 3
+    s.c = np.concatenate((np.where(big > 3, 3, big), np.zeros(4, int)))[:4]
+    both = np.concatenate((positives(s.c), row))
+    s.a = both.max() if len(both) > 0 else -1.0
+    s.t = np.array_equal(row, more // 2) and not np.array_equal(row, both)
+    low, at, total = parts(s.c, 2)
+    s.a += low.sum() * 0.5 + at.sum() + total
+    if len(row) > 0:
+        s.a += np.roll(row, 1)[0] + row.argmax() + row.min() + (row == row[0]).sum() + row[-1]
+    s.t = s.t or 3 in row
+    rows = s.b[s.q[:3]]
+    s.n += rows.sum() + (rows > 0).any(axis=1).sum() + rows.shape[0]
+    s.b[: len(rows)] = rows + 1
+    kept = s.m[s.m.sum(axis=1) > 0]
+    kept *= 0.5
+    s.m[len(s.m) - len(kept) :] = kept
+    for value in positives(s.h):
+        s.a += value
+    for place, value in enumerate(positives(s.c)):
+        s.i[place] -= value
+
+
+def rotated(s):
+    for turn in range(5):
+        turned = np.rot90(s.w, turn + s.k)
+        s.a += turned[0, 1] * turn
+        s.w = np.rot90(turned, -turn)
+    turned = np.rot90(s.b)
+    s.i[:3] = turned[1]
+    s.b = np.rot90(turned, 3) + 1
+    s.x = np.rot90(s.w, s.n)[1]
+    s.y = np.flip(np.rot90(s.w.T, 2), 0)[:, s.k]
+    s.m = np.flipud(np.fliplr(s.m))
+    s.w = np.transpose(np.roll(s.w, s.k, axis=0))
+
+
+def ring(size, value=1):
+    around = np.full((size, size), value)
+    around[1:-1, 1:-1] = 0
+    return around
+
+
+def sizes_by_helpers(s):
+    s.n = ring(4).sum() + ring(3, s.k).sum()
+    s.w += ring(4) * 0.5
+    cube = s.m[:, :, None] * s.x
+    s.m += cube.sum(axis=2) - cube.sum(axis=1)
+    s.x += cube.sum(axis=0)[1] + cube.mean(axis=0)[0]
+    s.y = (s.m**2).sum(axis=0)
+
+
+def masks_that_overlap(s):
+    s.b[1:][s.b[:-1] > 0] = 4
+    s.w[s.w > s.w.T] = -1.0
+    s.x[1:][s.q[1:]] = s.x[:-1][s.q[1:]]
+    s.m[s.m < 0] = s.m[s.m < 0] * 2
+    s.i[s.i > s.i.min()] -= 1
+    s.b[s.b == s.b.max()] = s.b.min()
+
+
+def wholes(s):
+    v = np.empty(3)
+    v[:] = s.x[:3]
+    s.i = np.dot(s.b.T, np.arange(3)) + s.i @ np.eye(4, dtype=int)
+    s.n = np.dot(s.i, s.i) + (s.b @ s.i).sum()
+    s.a = v.sum()
+
+
+PLACES = [2, 0, 3, 1]
 NARROW = [narrow_numbers]
 """NumPy would compute with elements of narrow arrays in their own width; kernels read them as Python's numbers."""
 CASES = [
     in_place, fields_are_copied, overlapping, masks, views, locals_in_loops, helpers, repeated_results, conditions,
-    selected, parts_with_bounds, flood, several_numbers, physics, chosen_rows, numbers_and_arrays,
+    selected, parts_with_bounds, flood, several_numbers, physics, chosen_rows, numbers_and_arrays, places, bounded,
+    rotated, sizes_by_helpers, masks_that_overlap, wholes,
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 
 from vecenv._front.vector_env import VectorEnv
 from vecenv._make.make import make
-from vecenv._make.source import NAMESPACE, kernel_spec, task_source
+from vecenv._make.source import NAMESPACE, kernel_spec, own_id, task_source
 from vecenv._util.specs import find_spec
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.registry import GAMES, SHIPPED, find_kernel
@@ -25,7 +25,7 @@ def register(id: str) -> str:
     `gymnasium.make_vec("vecenv/<id>", num_envs=...)` is then `vecenv.make(id, num_envs, ...)`: its keyword arguments go
     to `vecenv.make`, which hands the env's own on. The envs that Gymnasium itself registers are available already.
     """
-    ours = f"{NAMESPACE}/{id.replace('/', '-')}"
+    ours = own_id(id)
     if ours not in registry:
         _register(gymnasium.spec(id), ours)
     return ours
@@ -38,7 +38,7 @@ def register_kernel(kernel: Kernel) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "Overriding environment ... already in registry", in a notebook cell
         gymnasium.register(
-            id=f"{NAMESPACE}/{kernel.id}",
+            id=own_id(kernel.id),
             entry_point=kernel_spec(kernel).entry_point,
             vector_entry_point=functools.partial(_make_registered, kernel.id),  # type: ignore[arg-type]  # any creator
             max_episode_steps=kernel.max_episode_steps,
@@ -58,7 +58,7 @@ def make_env(id: Any, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     kernel = find_kernel(id)
     if kernel is None:
         return gymnasium.make(find_spec(id), **kwargs)
-    return gymnasium.make(f"{NAMESPACE}/{id}", **kwargs)
+    return gymnasium.make(own_id(id), **kwargs)
 
 
 def _make_kernel_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
@@ -78,7 +78,7 @@ def register_all() -> None:
         if spec.namespace is None and spec.entry_point is not None and id not in GAMES:  # ale-py has a Breakout-v0 too
             _register(spec, f"{NAMESPACE}/{id}")
     for id, max_episode_steps in GAMES.items():
-        _register(EnvSpec(id, entry_point="", max_episode_steps=max_episode_steps), f"{NAMESPACE}/{id}")
+        _register(EnvSpec(id, entry_point="", max_episode_steps=max_episode_steps), own_id(id))
 
 
 def _register(spec: EnvSpec, id: str) -> None:
@@ -98,7 +98,7 @@ def _register(spec: EnvSpec, id: str) -> None:
 
 def _make_registered(id: str, num_envs: int = 1, max_episode_steps: int | None = None, **kwargs: Any) -> VectorEnv:
     """What Gymnasium calls for `vecenv/<id>`."""
-    registered = registry[id] if id in registry and id not in GAMES else registry[f"{NAMESPACE}/{id}"]
+    registered = registry[id] if id in registry and id not in GAMES else registry[own_id(id)]
     if max_episode_steps != registered.max_episode_steps:
         kwargs["max_episode_steps"] = max_episode_steps
     return make(id, num_envs, **kwargs)

@@ -89,11 +89,16 @@ def find_build(env: Any) -> tuple[Kernel | None, Any]:
     return (kernel_or_none if own else None), id
 
 
+def own_id(id: str) -> str:
+    """The id of a kernel in Gymnasium's registry, where an id has one namespace: vecenv/MinAtar-Asterix-v0."""
+    return f"{NAMESPACE}/{id.replace('/', '-')}"
+
+
 def kernel_spec(kernel: Kernel) -> EnvSpec:
     """What Python envs of a kernel are made from: this very definition, whatever the id stands for now."""
     limit = kernel.max_episode_steps
     entry_point: Any = functools.partial(KernelEnv, kernel)
-    return EnvSpec(f"{NAMESPACE}/{kernel.id}", entry_point=entry_point, max_episode_steps=limit)
+    return EnvSpec(own_id(kernel.id), entry_point=entry_point, max_episode_steps=limit)
 
 
 def split_parameters(kernel: Kernel, env_kwargs: Any, count: int) -> Any:

@@ -4,16 +4,19 @@ Every env has a stream of its own, seeded as `gymnasium.utils.seeding.np_random(
 stream; `uniform(rng, 0, 1)` and `rng.uniform(0, 1)` are the same. Here are the functions as plain Python sees them,
 over a real `numpy.random.Generator`; native code has twins of them in `numba/pcg64.py` and `numba/distributions.py`.
 
-Functions with an argument `out` write into an array that exists already, an array of `state` for example, because
-kernels allocate nothing. They draw in the order in which NumPy draws an array of that shape.
+Functions with an argument `out` write into an array that exists already, an array of `state` for example. They draw in
+the order in which NumPy draws an array of that shape. Methods of `rng` take NumPy's `size` and return new arrays.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from vecenv.kernel.language.fields import seen
 
 Generator = np.random.Generator
 Options = int | np.ndarray | Sequence[float]
@@ -38,6 +41,23 @@ NUMBERS = {
 IN_PLACE = {"multinomial": "out", "permutation": "out", "sample": "out", "shuffle": "values"}
 IN_PLACE |= {f"fill_{name}": "out" for name in NUMBERS}
 """Functions that write into an array, and the argument that is the array."""
+METHODS = {
+    "binomial": "n, p, size=None",
+    "choice": "a, size=None, replace=True, p=None",
+    "exponential": "scale=1.0, size=None",
+    "geometric": "p, size=None",
+    "integers": "low, high=None, size=None, *, endpoint=False",
+    "multinomial": "n, pvals",
+    "normal": "loc=0.0, scale=1.0, size=None",
+    "permutation": "x",
+    "poisson": "lam=1.0, size=None",
+    "random": "size=None, *, out=None",
+    "shuffle": "x",
+    "standard_exponential": "size=None, *, out=None",
+    "standard_normal": "size=None, *, out=None",
+    "uniform": "low=0.0, high=1.0, size=None",
+}
+"""Methods of `rng` in kernels, and what they take: NumPy's own arguments. With a `size` they return a new array."""
 
 __all__ = [
     "binomial",
@@ -70,20 +90,31 @@ __all__ = [
 
 
 class Stream(np.random.Generator):
-    """The generator that methods get in Python: NumPy's, but its numbers are Python's, as wide as in native code."""
+    """The generator that methods get in Python: NumPy's, but its results are as those of native code.
 
-    def integers(self, *args: Any, **kwargs: Any) -> Any:
-        """As NumPy's; one number is an int."""
-        return _plain(super().integers(*args, **kwargs))
+    Its numbers are Python's, and elements of its arrays are too.
+    """
 
-    def choice(self, *args: Any, **kwargs: Any) -> Any:
-        """As NumPy's; one number is a Python number."""
-        return _plain(super().choice(*args, **kwargs))
+    def shuffle(self, x: Any) -> None:  # type: ignore[override]  # kernels shuffle along the first axis
+        """As NumPy's."""
+        super().shuffle(np.asarray(x))
 
 
-def _plain(drawn: Any) -> Any:
-    """A number as Python's, an array as it is."""
-    return drawn if np.ndim(drawn) else np.asarray(drawn).item()
+def _as_seen(name: str) -> Any:
+    """A method of NumPy's generator whose results are as kernels see them."""
+    method = getattr(np.random.Generator, name)
+
+    @functools.wraps(method)
+    def call(self: Stream, *args: Any, **kwargs: Any) -> Any:
+        drawn = method(self, *args, **kwargs)
+        return drawn if type(drawn) is float else seen(drawn)
+
+    return call
+
+
+for _name in METHODS:
+    if _name != "shuffle":
+        setattr(Stream, _name, _as_seen(_name))
 
 
 # --- one number ------------------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ INSTEAD = {
     "zipf": _FROM_TABLE,
 }
 """Names of NumPy's `Generator`, and some of others, that kernels do not have, and what to write."""
+_SIGNATURES = {name: inspect.signature(eval(f"lambda {takes}: None")) for name, takes in random_numbers.METHODS.items()}
 _LISTS = ("options", "p", "pvals")
 """Arguments that may be tuples or lists that are written out."""
 
@@ -78,13 +79,29 @@ def is_draw_argument(scope: Scope, node: ast.expr) -> bool:
 
 def check_draw(scope: Scope, node: ast.Call, name: str) -> None:
     """Check `rng.uniform(0.0, 1.0)`."""
-    if name not in random_numbers.__all__:
-        hint = f"; {INSTEAD[name]}" if name in INSTEAD else did_you_mean(name, random_numbers.__all__)
-        there = ", ".join((*random_numbers.NUMBERS, "shuffle"))
-        raise scope.fail(node, f"rng has no {name!r} in kernels{hint} (there are: {there})")
-    if name in random_numbers.IN_PLACE and name != "shuffle":
-        raise scope.fail(node, f"use {_call_of(name)}, which writes into an array of `state`")
-    _check_arguments(scope, node, name, node.args)
+    if name not in random_numbers.METHODS:
+        if name in random_numbers.IN_PLACE:
+            raise scope.fail(node, f"use {_call_of(name)}, which writes into an array of `state`")
+        hint = f"; {INSTEAD[name]}" if name in INSTEAD else did_you_mean(name, random_numbers.METHODS)
+        raise scope.fail(node, f"rng has no {name!r} in kernels{hint} (there are: {', '.join(random_numbers.METHODS)})")
+    text = ast.unparse(node.func)
+    try:
+        given = method_arguments(node, name)
+    except TypeError as error:
+        raise scope.fail(node, f"{text}: {error}; in kernels it takes {random_numbers.METHODS[name]}") from None
+    for parameter, argument in given.items():
+        if parameter == "out" or (name, parameter) == ("shuffle", "x"):
+            _check_array(scope, node, name, argument)
+        elif parameter in ("a", "p", "pvals", "x"):
+            _check_list(scope, node, argument)
+        elif parameter != "size" and isinstance(argument, (ast.Tuple, ast.List)):
+            raise scope.fail(node, f"{text} is given {ast.unparse(argument)} as {parameter}, which is one number")
+
+
+def method_arguments(node: ast.Call, name: str) -> dict[str, ast.expr]:
+    """The arguments of `rng.name(...)` by their names in NumPy. Raises TypeError."""
+    keywords = {keyword.arg or "**": keyword.value for keyword in node.keywords}
+    return dict(_SIGNATURES[name].bind(*node.args, **keywords).arguments)
 
 
 def check_draw_function(scope: Scope, node: ast.Call, name: str) -> None:
@@ -104,8 +121,6 @@ def _call_of(name: str) -> str:
 def _check_arguments(scope: Scope, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
     text = ast.unparse(node.func)
     keywords = {keyword.arg or "**": keyword.value for keyword in node.keywords}
-    if "size" in keywords and "replace" in keywords:
-        raise scope.fail(node, f"{text}: use {_call_of('sample')}, which writes into an array of `state`")
     signature = inspect.signature(getattr(random_numbers, name))
     try:
         given = signature.bind(None, *arguments, **keywords).arguments
@@ -144,20 +159,10 @@ def _check_array(scope: Scope, node: ast.Call, name: str, argument: Any) -> None
 
 
 def _check_list(scope: Scope, node: ast.Call, argument: Any) -> None:
-    """Options or their probabilities: a number, or an array of one dimension that is not empty."""
+    """Options or their probabilities: a number, or an array that is not empty."""
     text = ast.unparse(argument)
-    if isinstance(argument, (ast.Tuple, ast.List)):
-        rows = any(isinstance(part, (ast.Tuple, ast.List)) for part in argument.elts)
-        dimensions, size = 1 + rows, len(argument.elts)
-    else:
-        shape = _shape(scope, argument)
-        if shape is None:
-            return
-        dimensions, size = len(shape), shape[0] if shape else 1
-    if dimensions > 1:
-        rule = f"{text} has rows; draw the number of a row: {text}[rng.integers(len({text}))]"
-        raise scope.fail(node, rule)
-    if size == 0:
+    shape = (len(argument.elts),) if isinstance(argument, (ast.Tuple, ast.List)) else _shape(scope, argument)
+    if shape and shape[0] == 0:
         raise scope.fail(node, f"{ast.unparse(node.func)} is given {text}, which is empty")
 
 

@@ -13,7 +13,7 @@ from vecenv.kernel.language.draws import is_draw_argument
 from vecenv.kernel.language.elements import check_assignment, check_field, check_subscript
 from vecenv.kernel.language.names import check_names
 from vecenv.kernel.language.scope import METHODS, USES, Scope, root
-from vecenv.kernel.language.source import returned_values
+from vecenv.kernel.language.source import MISSING, returned_values
 
 _SHORT = {"state": "s", "params": "p"}
 _ROLE_OF_NAME = {"s": "state", "state": "state", "p": "params", "params": "params"}
@@ -46,7 +46,11 @@ class Rules(Scope):
 
         Later than `check`: a helper may be defined below the class. Raises KernelError, for a helper with its own file.
         """
-        for source, roles in check_names(self):
+        helpers = check_names(self)
+        for node in self.nodes if self.method == "step" else ():
+            if isinstance(node, ast.Return):
+                self._check_results(node)
+        for source, roles in helpers:
             leaves = {role: tuple(its.values()) for role, its in self.leaves.items()}
             callers = (*self.callers, self.source.function)
             helper = Rules(self.kernel, source, roles, self.fields, self.params, leaves, callers=callers)
@@ -136,8 +140,8 @@ class Rules(Scope):
         raise self.fail(node, f"{node.id} {USES[role].format(name=node.id)}")
 
     def is_own_action(self, node: ast.Name) -> bool:
-        """Whether a step replaces its action by a value of its own: a variable like any other from then on."""
-        return self.method == "step" and self.role(node) == "action" and not self.keys("action")
+        """Whether a step or a helper replaces its action by a value of its own: a variable like any other then."""
+        return self.method in ("step", None) and self.role(node) == "action" and not self.keys("action")
 
     # --- returns -----------------------------------------------------------------------------------------------------
 
@@ -159,8 +163,10 @@ class Rules(Scope):
     def _check_results(self, node: ast.Return) -> None:
         value = node.value
         count = len(value.elts) if isinstance(value, ast.Tuple) else int(value is not None)
-        if isinstance(value, ast.Call) and returned_values(self.source, value) in (2, 3):
-            return  # what a helper returns
+        if isinstance(value, ast.Call) and (
+            returned_values(self.source, value) in (2, 3) or self.source.evaluate(value.func) is MISSING
+        ):
+            return  # what a helper returns; one that is defined below the class is looked at in `check_names`
         if not isinstance(value, ast.Tuple) or count not in (2, 3):
             more = "; observations are written by observe, infos are fields declared in `info`" if count > 3 else ""
             raise self.fail(

@@ -11,7 +11,7 @@ import numpy as np
 from vecenv.errors import KernelError
 from vecenv.kernel.language.array_functions import CONSTRUCTOR, ELEMENTWISE, MOVER, REDUCTION, ArrayFunction
 from vecenv.kernel.lower.program import Program
-from vecenv.kernel.lower.tree import Kind, Ref, index_parts
+from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.lower.types import (
     BOOL,
     FLOAT,
@@ -196,10 +196,12 @@ def _check_constants(typing: Typing, node: ast.AST, dtype: str, operands: Sequen
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
-def of_subscript(typing: Typing, node: ast.Subscript, owner: Array, parts: Sequence[Type]) -> Type:
-    nodes = index_parts(node.slice)
+def of_subscript(
+    typing: Typing, node: ast.Subscript, owner: Array, nodes: Sequence[ast.expr], parts: Sequence[Type]
+) -> Type:
+    """The type of a part of an array. Of the index there is a node and a type for each axis."""
     if any(isinstance(part, (Array, Tuple)) for part in parts):
-        return _of_selection(typing, node, owner, parts)
+        return _of_selection(typing, node, owner, nodes, parts)
     shape: list[Size] = []
     axis, count = 0, len(owner.shape)
     taken = sum(not _is_new_axis(part) and not _is_ellipsis(part) for part in nodes)
@@ -246,9 +248,11 @@ def _is_ellipsis(part: ast.expr) -> bool:
     return isinstance(part, ast.Constant) and part.value is ...
 
 
-def _of_selection(typing: Typing, node: ast.Subscript, owner: Array, parts: Sequence[Type]) -> Type:
+def _of_selection(
+    typing: Typing, node: ast.Subscript, owner: Array, nodes: Sequence[ast.expr], parts: Sequence[Type]
+) -> Type:
     """`x[mask]`, `x[places]`, `x[rows, columns]`."""
-    if any(isinstance(part, (ast.Slice, ast.Constant)) and not _is_int(part) for part in index_parts(node.slice)):
+    if any(isinstance(part, (ast.Slice, ast.Constant)) and not _is_int(part) for part in nodes):
         raise typing.fail(node, "an array as an index beside a slice has no native form; write a for loop")
     places = [as_array(typing, node, part) for part in parts]
     masks = [part for part in places if part.dtype == "bool"]
@@ -350,6 +354,9 @@ def shape_named(typing: Typing, node: ast.expr) -> Shape:
     sizes = kind.items if isinstance(kind, Tuple) else (kind,)
     shape: list[Size] = []
     for size in sizes:
+        if isinstance(size, Number) and size.most is not None:
+            shape.append(Bound(size.most))
+            continue
         if not isinstance(size, Number) or size.value is None or size.value < 0:
             raise typing.fail(
                 node, "the shape of a local array must be known when the kernel is compiled; use constants, or x.shape"
@@ -444,8 +451,10 @@ def _of_reduction(typing: Typing, node: ast.Call, name: str, arguments: dict[str
         return INT if dtype == "uint64" else Number(promoted_dtypes(dtype))
     if dtype == "uint64":
         raise typing.fail(node, f"the {name} of unsigned ints has no native form along an axis; use .astype(int) first")
-    if kind == "f" and name in ("sum", "mean") and len(array.shape) > 2:
-        raise typing.fail(node, f"np.{name} of floats along an axis is of two axes here; write a for loop")
+    later = array.shape[axis + 1 :]
+    if kind == "f" and name in ("sum", "mean") and any(isinstance(size, Bound) for size in later):
+        rule = f"np.{name} of floats adds them in another order if a later axis has one element; write a for loop"
+        raise typing.fail(node, rule)
     return Array(dtype, (*array.shape[:axis], *array.shape[axis + 1 :]))
 
 

@@ -27,7 +27,7 @@ from vecenv.kernel.lower.elements import (
 )
 from vecenv.kernel.lower.infer import Inference, Instance
 from vecenv.kernel.lower.program import Function, Program
-from vecenv.kernel.lower.tree import Kind, Ref, at, index_parts, local, operation, slice_shape
+from vecenv.kernel.lower.tree import Kind, Ref, at, local, operation, slice_shape
 from vecenv.kernel.lower.types import Array, Number, Tuple
 from vecenv.kernel.lower.values import MAY_BE_COPIES, Values, fresh_results, is_fresh
 
@@ -164,9 +164,7 @@ class Rewriter(Values):
         if isinstance(node, ast.Compare):
             return any(map(self.is_array, (node.left, *node.comparators)))
         if isinstance(node, ast.Subscript):
-            kinds = [self.types.get(id(part)) for part in index_parts(node.slice)]
-            of_array = self.is_array(node.value)
-            return of_array and any(isinstance(kind, (Array, Tuple)) for kind in kinds)
+            return self.is_array(node.value) and (self.is_several(node.slice) or self.is_picked(node))
         if isinstance(node, ast.Call):
             return self._is_rewritten_call(node)
         if isinstance(node, ast.Assign):
@@ -189,6 +187,8 @@ class Rewriter(Values):
             return known is not None and (several or known.name not in _LEFT_TO_BACKENDS)
         if function.kind is Kind.OPERATION and function.name == "assign":
             return not self._is_plain_copy(node.args[0], node.args[1])
+        if function.kind is Kind.DRAWN_ARRAY or (function.kind is Kind.DRAW and self.is_array(node)):
+            return True
         arrays = any(map(self.is_array, node.args))
         if function.kind is Kind.BUILTIN:
             return arrays and function.name in ("abs", "min", "max", "sum", "any", "all")
@@ -260,8 +260,8 @@ class Rewriter(Values):
             self._store(target, node.value)
         else:
             if isinstance(target, ast.Subscript):
-                value, *index = self.several([node.value, *index_parts(target.slice)])
-                place = index[0] if not isinstance(target.slice, ast.Tuple) else ast.Tuple(index, ast.Load())
+                value, *index = self.several([node.value, *self.index_of(target)])
+                place = index[0] if len(index) == 1 else ast.Tuple(index, ast.Load())
                 self.emit(ast.Assign([ast.Subscript(self.value(target.value), place, ast.Store())], value))
             else:
                 self.emit(ast.Assign([target], self.value(node.value)))
@@ -272,9 +272,7 @@ class Rewriter(Values):
 
     def _store(self, target: ast.expr, value: ast.expr) -> None:
         """`target[...] = value`."""
-        if isinstance(target, ast.Subscript) and any(
-            isinstance(self.types.get(id(part)), (Array, Tuple)) for part in index_parts(target.slice)
-        ):
+        if isinstance(target, ast.Subscript) and self.is_picked(target):
             self.store_selected(target, value)
             return
         if isinstance(value, (ast.Tuple, ast.List)) and all(

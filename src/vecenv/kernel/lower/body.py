@@ -18,6 +18,7 @@ import numpy as np
 from vecenv.errors import KernelError
 from vecenv.kernel import rng as random_numbers
 from vecenv.kernel.language.array_functions import function_of
+from vecenv.kernel.language.draws import method_arguments
 from vecenv.kernel.language.fields import Field
 from vecenv.kernel.language.scope import Roles
 from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant, read_source, returned_values
@@ -245,7 +246,10 @@ class Body(ast.NodeTransformer):
         table = self.source.evaluate(node.value)
         if isinstance(table, dict):
             return self._looked_up(node, table)
-        new = ast.Subscript(self.visit(node.value), self.visit(node.slice), node.ctx)
+        index = self.visit(node.slice)
+        if isinstance(node.slice, ast.List) or isinstance(self.source.evaluate(node.slice), list):
+            index = at(node, ast.Tuple([index], ast.Load()))  # a list of places, and not one place
+        new = ast.Subscript(self.visit(node.value), index, node.ctx)
         return widened(at(node, new)) if isinstance(node.ctx, ast.Load) else at(node, new)
 
     def _looked_up(self, node: ast.Subscript, table: dict[Any, Any]) -> ast.expr:
@@ -280,7 +284,7 @@ class Body(ast.NodeTransformer):
         owner = function.value if isinstance(function, ast.Attribute) else None
         if isinstance(owner, ast.Name) and self.roles.get(owner.id) == "rng":
             assert isinstance(function, ast.Attribute)
-            return self._draw(node, function.attr, [local(owner.id), *map(self.visit, node.args)])
+            return self._drawn_by_method(node, function.attr, local(owner.id))
         callee = self.source.evaluate(function)
         callee = getattr(callee, "py_func", callee)  # what @njit of Numba was put on
         if getattr(callee, "__module__", None) == random_numbers.__name__:
@@ -350,6 +354,20 @@ class Body(ast.NodeTransformer):
             return leaf
         element = at(place, ast.Subscript(leaf, ast.Constant(0), node.ctx))
         return widened(element) if isinstance(node.ctx, ast.Load) else element
+
+    def _drawn_by_method(self, node: ast.Call, name: str, stream: ast.expr) -> ast.expr:
+        """`rng.uniform(0.0, 1.0)`; with a size, a new array."""
+        given = method_arguments(node, name)
+        named = {key: value for key, value in given.items() if not _is_none(value)}
+        if "size" in named or name in ("permutation", "multinomial"):
+            self.guarded = True
+            keywords = [ast.keyword(key, self.visit(value)) for key, value in named.items()]
+            return at(node, ast.Call(ref(Kind.DRAWN_ARRAY, name), [stream], keywords))
+        if not {"size", "replace"}.isdisjoint(given) or any(keyword.arg in ("a", "x") for keyword in node.keywords):
+            first = [named.pop(key) for key in ("a", "x") if key in named]  # has another name in `vecenv.kernel.rng`
+            named.pop("replace", None)  # says nothing of one number
+            node = at(node, ast.Call(node.func, first, [ast.keyword(key, value) for key, value in named.items()]))
+        return self._draw(node, name, [stream, *map(self.visit, node.args)])
 
     def _draw(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> ast.expr:
         self.guarded = True
@@ -429,6 +447,10 @@ class Body(ast.NodeTransformer):
         known = f"constant{len(constants)}__{name}"
         constants[known] = value
         return known
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _replaced_actions(function: ast.FunctionDef, roles: Roles) -> frozenset[str]:

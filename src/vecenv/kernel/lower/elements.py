@@ -197,6 +197,25 @@ def moved(elements: Elements, dims: Sequence[Dim], at: At) -> Elements:
     return Elements(elements.dtype, tuple(dims), at, tuple((part, False) for part, _ in elements.reads))
 
 
+def reshaped(elements: Elements, dims: tuple[Dim, ...]) -> Elements:
+    """The same elements in another shape; all sizes are known."""
+
+    def at(indices: Sequence[ast.expr], out: list[ast.stmt]) -> ast.expr:
+        place: ast.expr = ast.Constant(0)
+        for index, dim in zip(indices, dims, strict=True):
+            place = plus(times(place, dim.most), index)
+        places: list[ast.expr] = []
+        for dim in reversed(elements.dims):
+            if dim is elements.dims[0] and len(places) == len(elements.dims) - 1:
+                places.insert(0, place)
+            else:
+                places.insert(0, ast.BinOp(place, ast.Mod(), ast.Constant(dim.most)))
+                place = ast.BinOp(place, ast.FloorDiv(), ast.Constant(dim.most))
+        return elements.at(places, out)
+
+    return moved(elements, dims, at)
+
+
 # --- expressions -----------------------------------------------------------------------------------------------------
 
 

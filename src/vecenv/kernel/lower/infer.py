@@ -16,7 +16,7 @@ import numpy as np
 
 from vecenv.errors import KernelError
 from vecenv.kernel.language.array_functions import ATTRIBUTES, METHODS, function_of
-from vecenv.kernel.lower import array_types
+from vecenv.kernel.lower import array_draws, array_types
 from vecenv.kernel.lower.liveness import live_after, names_read
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, index_parts
@@ -37,6 +37,7 @@ from vecenv.kernel.lower.types import (
     Type,
     join,
     most,
+    number_of,
     plain,
     promoted_dtypes,
     wide,
@@ -45,7 +46,6 @@ from vecenv.kernel.lower.types import (
 Names = dict[str, Type]
 _INT_OF_MATH = frozenset({"floor", "ceil", "trunc", "gcd"})
 _BOOL_OF_MATH = frozenset({"isfinite", "isinf", "isnan"})
-_DRAWS: dict[str, Type] = {"integers": INT, "permutation": NOTHING, "shuffle": NOTHING}
 _RESULTS_OF_TWINS: dict[Any, Type] = {"None": NOTHING, "int": INT, "float": FLOAT, "bool": BOOL}
 
 
@@ -102,6 +102,17 @@ class Inference:
             _Typing(self, instance).run()
             self.instances[key] = instance
         return self.instances[key]
+
+    def helper_instance(self, function: Function, plain: tuple[Type, ...], known: tuple[Type, ...]) -> Instance:
+        """A helper for types of its arguments, with the values of ints that are `known` if it needs those."""
+        before = dict(self.instances)
+        try:
+            return self.instance(function, plain)
+        except KernelError:
+            if known == plain:
+                raise
+            self.instances = before
+            return self.instance(function, known)
 
 
 class _Typing:
@@ -290,7 +301,8 @@ class _Typing:
             if again == before:
                 break
             self.names = again
-        self.names = tested
+        endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and bool(node.test.value)
+        self.names = None if endless else tested
         self.block(node.orelse)
         for names in breaks:
             self.names = _joined(self.names, names)
@@ -408,9 +420,13 @@ class _Typing:
 
     def _type_Subscript(self, node: ast.Subscript) -> Type:
         owner = self.type_of(node.value)
-        parts = [self._type_of_index(part) for part in index_parts(node.slice)]
+        nodes = index_parts(node.slice)
+        parts = [self._type_of_index(part) for part in nodes]
         if isinstance(owner, Array):
-            return array_types.of_subscript(self, node, owner, parts)
+            if not isinstance(node.slice, ast.Tuple) and isinstance(parts[0], Tuple):  # x[place] of a tuple is x[y, x]
+                parts = list(parts[0].items)
+                nodes = nodes * len(parts)
+            return array_types.of_subscript(self, node, owner, nodes, parts)
         if not isinstance(owner, Tuple):
             return UNKNOWN
         place = parts[0].value if isinstance(parts[0], Number) else None
@@ -458,11 +474,11 @@ class _Typing:
         if node.attr == "T":
             return Array(owner.dtype, owner.shape[::-1], owner.origins)
         if node.attr == "shape":
-            return Tuple(tuple(Number("int64", size if isinstance(size, int) else None) for size in owner.shape))
+            return Tuple(tuple(map(number_of, owner.shape)))
         if node.attr == "ndim":
             return Number("int64", len(owner.shape))
-        known = all(isinstance(size, int) for size in owner.shape)
-        return Number("int64", int(np.prod([most(size) for size in owner.shape], dtype=np.int64)) if known else None)
+        size = int(np.prod([most(size) for size in owner.shape], dtype=np.int64))
+        return number_of(size if all(isinstance(size, int) for size in owner.shape) else Bound(size))
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -485,8 +501,10 @@ class _Typing:
             return self._type_of_builtin(node, function.name, arguments)
         if function.kind is Kind.MATH:
             return self._type_of_math(node, function.name, arguments)
+        if function.kind is Kind.DRAWN_ARRAY:
+            return array_draws.of_drawn_array(self, node, function.name)
         if function.kind is Kind.DRAW:
-            return _type_of_draw(function.name, arguments)
+            return array_draws.of_draw(self, node, function.name)
         if function.kind is Kind.TWIN:
             twin = self.program.twin_functions.get(function.name)
             return _RESULTS_OF_TWINS.get(getattr(twin, "__annotations__", {}).get("return"), UNKNOWN)
@@ -579,8 +597,7 @@ class _Typing:
 
     def _type_of_len(self, argument: Type) -> Type:
         if isinstance(argument, Array):
-            size = argument.shape[0]
-            return Number("int64", size if isinstance(size, int) else None)
+            return number_of(argument.shape[0])
         return Number("int64", len(argument.items)) if isinstance(argument, Tuple) else INT
 
     def _type_of_math(self, node: ast.Call, name: str, arguments: list[Type]) -> Type:
@@ -599,12 +616,12 @@ class _Typing:
             if not (isinstance(argument, Ref) and argument.kind is Kind.ARGUMENT)
             and not _has_role(function, node.args.index(argument))
         ]
-        actual = [plain(self._with_memory(argument, kind)) for argument, kind in given]
-        canonical = _canonical(function, actual)
-        instance = self.inference.instance(function, tuple(canonical.values()))
+        known = [self._with_memory(argument, kind) for argument, kind in given]
+        actual = [plain(kind) for kind in known]
+        instance = self.inference.helper_instance(function, _canonical(function, actual), _canonical(function, known))
         self.instance.calls[id(node)] = instance
         assert instance.result is not None
-        return _as_seen_by_caller(instance.result, actual, list(canonical.values()))
+        return _as_seen_by_caller(instance.result, actual, instance.arguments)
 
 
 def _has_role(function: Function, position: int) -> bool:
@@ -612,17 +629,17 @@ def _has_role(function: Function, position: int) -> bool:
     return position < len(parameters) and parameters[position] in function.roles
 
 
-def _canonical(function: Function, arguments: Sequence[Type]) -> dict[int, Type]:
+def _canonical(function: Function, arguments: Sequence[Type]) -> tuple[Type, ...]:
     """Types of arguments as the function sees them: what they are a part of matters only if it can see that otherwise.
 
     So that a function is not typed anew for every array that it is given.
     """
     seen: dict[str, str] = {}
     roles = set(function.roles.values())
-    result: dict[int, Type] = {}
+    result: list[Type] = []
     for place, argument in enumerate(arguments):
         if not isinstance(argument, Array):
-            result[place] = argument
+            result.append(argument)
             continue
         origins: set[str] = set()
         for origin in sorted(argument.origins):
@@ -631,8 +648,8 @@ def _canonical(function: Function, arguments: Sequence[Type]) -> dict[int, Type]
             visible = visible or (kind == "leaf" and bool(roles & {"obs", "action", "mask"}))
             visible = visible or kind in ("params", "constant")
             origins.add(origin if visible else seen.setdefault(origin, f"argument:{place}"))
-        result[place] = Array(argument.dtype, argument.shape, frozenset(origins))
-    return result
+        result.append(Array(argument.dtype, argument.shape, frozenset(origins)))
+    return tuple(result)
 
 
 def _as_seen_by_caller(result: Type, actual: Sequence[Type], canonical: Sequence[Type]) -> Type:
@@ -712,13 +729,6 @@ def _computed(operator: ast.operator, left: int, right: int) -> int | None:
     if isinstance(operator, ast.FloorDiv) and right:
         return left // right
     return left % right if isinstance(operator, ast.Mod) and right else None
-
-
-def _type_of_draw(name: str, arguments: Sequence[Type]) -> Type:
-    if name == "choice" and len(arguments) > 1:
-        options = arguments[1]
-        return options.element if isinstance(options, Array) else INT
-    return _DRAWS.get(name, FLOAT)
 
 
 def _length_of(part: ast.Slice, size: int) -> int:

@@ -1,7 +1,8 @@
 """Reductions: numbers that are computed from many elements, in an order that is the same in Python and in native code.
 
 Floats are added as NumPy adds a contiguous array: fewer than eight one by one, others by the operation `pairwise_sum`.
-Along the first axis of two, rows are added one after the other. Products of vectors and matrices are added one by one.
+Along an axis that is not the last, rows are added one after the other. Products of vectors and matrices are added one
+by one.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Reductions(Writing):
         assert axis is not None
         rest = (*source.dims[:axis], *source.dims[axis + 1 :])
         is_sum = name in ("sum", "mean") and np.dtype(source.dtype).kind == "f"
-        one_by_one = is_sum and axis == 0 and rest != (Dim(1),)
+        one_by_one = is_sum and any(dim != Dim(1) for dim in source.dims[axis + 1 :])
 
         def at(indices: Sequence[ast.expr], out: list[ast.stmt]) -> ast.expr:
             def along(places: Sequence[ast.expr], before: list[ast.stmt]) -> ast.expr:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from vecenv.kernel.lower import array_types
-from vecenv.kernel.lower.elements import Dim, Elements, Memory, aligned, builtin, compare, moved, plus, set_to, times
+from vecenv.kernel.lower.elements import Dim, Elements, Memory, aligned, builtin, compare, moved, plus, reshaped, set_to
 from vecenv.kernel.lower.formulas import truth
-from vecenv.kernel.lower.tree import index_parts, local, widened
+from vecenv.kernel.lower.tree import local, widened
 from vecenv.kernel.lower.types import Array, most
 from vecenv.kernel.lower.writing import Writing
 
@@ -25,7 +24,7 @@ class Selections(Writing):
     def picked(self, node: ast.Subscript) -> Memory | Elements:
         """`x[mask]`, `x[places]`, `x[rows, columns]`."""
         owner = self.memory(node.value)
-        parts = index_parts(node.slice)
+        parts = self.index_of(node)
         kind = self.type_of(node)
         assert isinstance(kind, Array)
         if self._is_mask(parts):
@@ -78,17 +77,11 @@ class Selections(Writing):
 
         return self.loop(mask.dims, body)
 
-    def settled(self, part: Memory, reads: Sequence[tuple[Memory, bool]]) -> Memory:
-        """A result in memory that the next turn of a loop may read while it writes the result anew."""
-        if not any(origin.startswith("local:") for memory, _ in reads for origin in memory.origins):
-            return part
-        return self.materialized(replace(part.elements(), reads=()))
-
     def store_selected(self, target: ast.Subscript, value: ast.expr) -> None:
         """`x[mask] = value`, `x[places] = value`."""
         source = self.elements(value)
         owner = self.memory(target.value)
-        parts = index_parts(target.slice)
+        parts = self.index_of(target)
         if any(part.origins & owner.origins for part, _ in source.reads):
             source = self.materialized(source).elements()
         if self._is_mask(parts):
@@ -113,7 +106,9 @@ class Selections(Writing):
         self.emit(*self.loop(full, body))
 
     def _store_by_mask(self, owner: Memory, mask: Elements, source: Elements) -> None:
-        if any(part.origins & owner.origins and not is_own for part, is_own in mask.reads):
+        if any(
+            part.origins & owner.origins and not (is_own and part.is_same_part(owner)) for part, is_own in mask.reads
+        ):
             mask = self.materialized(mask).elements()
         rest = owner.dims[len(mask.dims) :]
         count = self.name("place")
@@ -242,7 +237,7 @@ class Selections(Writing):
             return self._rolled(node, elements, arguments)
         if name == "rot90":
             return self._turned(elements, arguments["k"], kind)
-        return _reshaped(elements, tuple(Dim(most(size)) for size in kind.shape))
+        return reshaped(elements, tuple(Dim(most(size)) for size in kind.shape))
 
     def _rolled(self, node: ast.expr, elements: Elements, arguments: dict[str, Any]) -> Elements:
         axis = array_types.axis_of(self, node, arguments["axis"], len(elements.dims)) or 0
@@ -295,22 +290,3 @@ def _minus(one: ast.expr, other: ast.expr) -> ast.expr:
     if isinstance(one, ast.Constant) and isinstance(other, ast.Constant):
         return ast.Constant(one.value - other.value)  # type: ignore[operator]  # ints
     return ast.BinOp(one, ast.Sub(), other)
-
-
-def _reshaped(elements: Elements, dims: tuple[Dim, ...]) -> Elements:
-    """The same elements in another shape; all sizes are known."""
-
-    def at(indices: Sequence[ast.expr], out: list[ast.stmt]) -> ast.expr:
-        place: ast.expr = ast.Constant(0)
-        for index, dim in zip(indices, dims, strict=True):
-            place = plus(times(place, dim.most), index)
-        places: list[ast.expr] = []
-        for dim in reversed(elements.dims):
-            if dim is elements.dims[0] and len(places) == len(elements.dims) - 1:
-                places.insert(0, place)
-            else:
-                places.insert(0, ast.BinOp(place, ast.Mod(), ast.Constant(dim.most)))
-                place = ast.BinOp(place, ast.FloorDiv(), ast.Constant(dim.most))
-        return elements.at(places, out)
-
-    return moved(elements, dims, at)

@@ -37,6 +37,7 @@ class Kind(enum.Enum):
     BUILTIN = "another function of Python"
     MATH = "a function of Python's `math`"
     DRAW = "a function of `vecenv.kernel.rng`; its first argument is the stream"
+    DRAWN_ARRAY = "a method of `rng` that returns a new array; see `drawn.py`"
     HELPER = "another function of the program"
     TWIN = "the native twin of a Python function, see `language/twins.py` and `Program.twins`"
     OPERATION = "an operation of the language, see above"

@@ -39,10 +39,12 @@ class Number:
     Attributes:
         dtype: "bool", "int64", "float64", or the name of a narrower type for a number as it is in memory.
         value: of an int that is the same whenever the code runs, else None.
+        most: what an int is at most, if it is the size of an array that is not known.
     """
 
     dtype: str
     value: int | None = None
+    most: int | None = None
 
     def __str__(self) -> str:
         return {"bool": "a bool", "int64": "an int", "float64": "a float"}.get(self.dtype, f"a number of {self.dtype}")
@@ -123,6 +125,11 @@ def shape_text(shape: Shape) -> str:
     return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
 
 
+def number_of(size: Size) -> Number:
+    """A size as an int."""
+    return Number("int64", None, size.most) if isinstance(size, Bound) else Number("int64", size)
+
+
 def most(size: Size) -> int:
     """The largest that a size can be."""
     return size.most if isinstance(size, Bound) else size
@@ -132,7 +139,7 @@ def wide(value: Type) -> Type:
     """What `widen` makes of a value: a number of 64 bits, anything else as it is."""
     if not isinstance(value, Number) or value.dtype == "bool":
         return value
-    return FLOAT if value.dtype.startswith("float") else Number("int64", value.value)
+    return FLOAT if value.dtype.startswith("float") else Number("int64", value.value, value.most)
 
 
 def plain(value: Type) -> Type:

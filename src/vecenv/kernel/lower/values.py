@@ -20,16 +20,17 @@ from vecenv.kernel.language.array_functions import (
     function_of,
 )
 from vecenv.kernel.lower import array_types
+from vecenv.kernel.lower.drawn import Draws
 from vecenv.kernel.lower.elements import Dim, Elements, Memory, aligned, compare, plus, scalar, set_to, times, whole
 from vecenv.kernel.lower.formulas import formula
 from vecenv.kernel.lower.infer import Instance
 from vecenv.kernel.lower.reductions import Reductions
 from vecenv.kernel.lower.selections import Selections
-from vecenv.kernel.lower.tree import Kind, Ref, at, index_parts, local, operation, ref
+from vecenv.kernel.lower.tree import Kind, Ref, at, local, operation, ref
 from vecenv.kernel.lower.types import Array, Bound, Number, Tuple, most
 
 
-class Values(Reductions, Selections):
+class Values(Reductions, Selections, Draws):
     """Rewrites expressions."""
 
     # --- expressions: numbers ----------------------------------------------------------------------------------------
@@ -86,8 +87,8 @@ class Values(Reductions, Selections):
         """`x[i]` where `x` or `i` has array expressions."""
         if self.is_array(node.value):
             owner = self.array(node.value)
-            parts = self.several(index_parts(node.slice))
-            index = parts[0] if not isinstance(node.slice, ast.Tuple) else ast.Tuple(parts, ast.Load())
+            parts = self.several(self.index_of(node))
+            index = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
             return ast.Subscript(owner, index, node.ctx)
         return self._rebuilt(node)
 
@@ -134,7 +135,7 @@ class Values(Reductions, Selections):
             kind = self.type_of(node)
             if isinstance(kind, Tuple):
                 return self.selected(node, name, arguments)
-            return self.elements(node).at([], self.out)
+            return self.computed(node, name, _operands(arguments)).at([], self.out)
         function = node.func
         if isinstance(function, Ref) and function.kind is Kind.HELPER:
             return self.called(node)
@@ -255,6 +256,10 @@ class Values(Reductions, Selections):
         if isinstance(function, Ref) and function.kind is Kind.HELPER:
             base = self.kept(self.called(node))
             return whole(base, kind.dtype, self.dims_of(base, kind), kind.origins)
+        if isinstance(function, Ref) and function.kind is Kind.DRAWN_ARRAY:
+            return self.drawn(node, function.name, kind)
+        if isinstance(function, Ref) and function.kind is Kind.DRAW:
+            return self.drawn_part(node, function.name, kind)
         known = self.canonical(node)
         if known is None:
             raise self.fail(node, "this array expression has no native form; write a for loop")
@@ -267,8 +272,7 @@ class Values(Reductions, Selections):
             return self.reduced_along(node, name, arguments, kind)
         if name in SELECTORS:
             return self.selected_array(node, name, arguments, kind)
-        operands = [value for key, value in arguments.items() if key != "dtype"]
-        return self.computed(node, name, operands)
+        return self.computed(node, name, _operands(arguments))
 
     def canonical(self, node: ast.AST) -> tuple[str, dict[str, Any]] | None:
         """The array function that a call is, and its arguments by name."""
@@ -287,7 +291,7 @@ class Values(Reductions, Selections):
             if function.name == "abs":
                 return "absolute", {"x": node.args[0]}
             return f"builtin {function.name}", {"a": node.args[0], "axis": None}
-        elif isinstance(function, Ref) and function.kind is Kind.OPERATION and function.name == "power":
+        elif isinstance(function, Ref) and function.name == "power" and self.is_array(node.args[0]):
             return "square", {"x": node.args[0]}
         else:
             return None
@@ -338,15 +342,15 @@ class Values(Reductions, Selections):
     # --- parts -------------------------------------------------------------------------------------------------------
 
     def _part(self, node: ast.Subscript) -> Memory | Elements:
-        parts = index_parts(node.slice)
-        if any(isinstance(self.types.get(id(part)), (Array, Tuple)) for part in parts):
+        if self.is_picked(node):
             return self.picked(node)
         kind = self.type_of(node)
         if isinstance(self.type_of(node.value), Tuple):  # np.nonzero(x)[0]
             assert isinstance(kind, Array)
             base = self.kept(ast.Subscript(self.value(node.value), self.value(node.slice), ast.Load()))
             return whole(base, kind.dtype, self.dims_of(base, kind), kind.origins)
-        return self.sliced(self.memory(node.value), parts)
+        owner = self.memory(node.value)
+        return self.sliced(owner, self.index_of(node))
 
     def listed(self, node: ast.expr, kind: Tuple) -> Memory:
         """Several numbers, or several arrays of one shape, as an array."""
@@ -360,12 +364,7 @@ class Values(Reductions, Selections):
     def _list_into(self, target: Memory, node: ast.expr, kind: Tuple) -> None:
         if not isinstance(node, (ast.Tuple, ast.List)):
             base = self.typed(self.kept(self.value(node)), kind)
-            items: list[Any] = [
-                ast.Subscript(base, ast.Constant(place), ast.Load()) for place in range(len(kind.items))
-            ]
-            for place, its in enumerate(kind.items):
-                self.typed(items[place], its)
-                self.typed(items[place].slice, Number("int64", place))
+            items = [self.item_of(base, place, its) for place, its in enumerate(kind.items)]
         else:
             items = list(node.elts)
         for place, (item, its) in enumerate(zip(items, kind.items, strict=True)):
@@ -383,8 +382,9 @@ class Values(Reductions, Selections):
         dims = tuple(Dim(most(size)) for size in kind.shape)
         if name == "array":
             return self._made_of(arguments["object"], kind)
-        if name.endswith("_like") and any(isinstance(size, Bound) for size in kind.shape):
-            dims = self.elements(arguments["a"]).dims
+        if any(isinstance(size, Bound) for size in kind.shape):
+            is_like = name.endswith("_like")
+            dims = self.elements(arguments["a"]).dims if is_like else self.sizes(arguments["shape"], kind)
         if name == "arange":
             start, _, step = array_types.arange_values(self, node, arguments)
             return Elements(kind.dtype, dims, lambda indices, _: plus(ast.Constant(start), times(indices[0], step)))
@@ -426,6 +426,10 @@ REDUCERS = _named(REDUCTION) | {f"builtin {name}" for name in ("min", "max", "su
 def _number(value: int, dtype: str) -> ast.Constant:
     kind = np.dtype(dtype).kind
     return ast.Constant(bool(value) if kind == "b" else float(value) if kind == "f" else value)
+
+
+def _operands(arguments: dict[str, Any]) -> list[ast.expr]:
+    return [value for key, value in arguments.items() if key != "dtype"]
 
 
 def _has_effects(call: ast.Call) -> bool:

@@ -24,7 +24,7 @@ from vecenv.kernel.lower.elements import (
 )
 from vecenv.kernel.lower.infer import Instance
 from vecenv.kernel.lower.program import Function, Program
-from vecenv.kernel.lower.tree import Kind, Ref, at, local
+from vecenv.kernel.lower.tree import Kind, Ref, at, index_parts, local
 from vecenv.kernel.lower.types import Array, Bound, Number, Tuple, Type
 
 
@@ -174,10 +174,35 @@ class Writing:
         self.fill(part, elements)
         return part
 
+    def settled(self, part: Memory, reads: Sequence[tuple[Memory, bool]]) -> Memory:
+        """A result in memory that the next turn of a loop may read while it writes the result anew."""
+        if not any(origin.startswith("local:") for memory, _ in reads for origin in memory.origins):
+            return part
+        return self.materialized(replace(part.elements(), reads=()))
+
     def in_memory(self, elements: Memory | Elements) -> Memory:
         return elements if isinstance(elements, Memory) else self.materialized(elements)
 
     # --- sizes -------------------------------------------------------------------------------------------------------
+
+    def sizes(self, node: ast.expr, kind: Array) -> tuple[Dim, ...]:
+        """The sizes of an array whose shape is an argument."""
+        given = self.type_of(node)
+        value = self.value(node)
+        if isinstance(given, Tuple):
+            several = self.kept(value)
+            values = [ast.Subscript(several, ast.Constant(place), ast.Load()) for place in range(len(given.items))]
+        else:
+            values = [value]
+        dims: list[Dim] = []
+        for size, its in zip(kind.shape, values, strict=True):
+            if isinstance(size, Bound):
+                name = self.name("size")
+                self.emit(set_to(name, its))
+                dims.append(Dim(size.most, name))
+            else:
+                dims.append(Dim(size))
+        return tuple(dims)
 
     def together(self, shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]:
         """The sizes of an expression over arrays with these sizes."""
@@ -241,9 +266,41 @@ class Writing:
         uncut = owner.is_uncut and tuple(dims) == owner.dims
         return replace(owner, taken=tuple(map(taken, owner.taken)), dims=tuple(dims), is_uncut=uncut)
 
+    def index_of(self, node: ast.Subscript) -> list[ast.expr]:
+        """The parts of an index, one of which stands for an axis; a tuple in a variable has several."""
+        kind = self.types.get(id(node.slice))
+        if isinstance(node.slice, ast.Tuple) or not isinstance(kind, Tuple):
+            return index_parts(node.slice)
+        place = self.typed(self.kept(self.value(node.slice)), kind)
+        return [self.item_of(place, number, item) for number, item in enumerate(kind.items)]
+
+    def item_of(self, several: ast.expr, place: int, kind: Type) -> ast.expr:
+        """`several[place]` of a tuple, as a node with a type."""
+        index = self.typed(ast.Constant(place), Number("int64", place))
+        return self.typed(ast.Subscript(several, index, ast.Load()), kind)
+
+    def is_picked(self, node: ast.Subscript) -> bool:
+        """Whether elements are picked by a mask or by arrays of places."""
+        kind = self.types.get(id(node.slice))
+        if not isinstance(node.slice, ast.Tuple) and isinstance(kind, Tuple):
+            return any(isinstance(item, (Array, Tuple)) for item in kind.items)
+        return any(map(self.is_several, index_parts(node.slice)))
+
     def at_place(self, owner: Memory, place: int) -> Memory:
         """`owner[place]`."""
         return self.sliced(owner, [self.typed(ast.Constant(place), Number("int64", place))])
+
+    def sliced_at(self, owner: Memory, place: ast.expr) -> Memory:
+        """`owner[place]` of a variable that is not negative."""
+        taken = tuple(
+            one
+            if one.axis is None
+            else Taken(plus(one.start, times(place, one.step)))
+            if one.axis == 0
+            else replace(one, axis=one.axis - 1)
+            for one in owner.taken
+        )
+        return replace(owner, taken=taken, dims=owner.dims[1:], is_uncut=False)
 
     def _place_of(self, part: ast.expr, dim: Dim) -> ast.expr:
         """An index from the first element on."""
