@@ -385,11 +385,25 @@ def wholes(s):
     s.a = v.sum()
 
 
+def bumped(x):
+    x += 1
+    return x.sum()
+
+
+def changed_meanwhile(s):
+    s.y = s.x[1:].sum() + s.x * bumped(s.x)
+    s.m[0] = s.x[::-1] + bumped(s.x)
+    s.w[0] = (s.x + 1) * bumped(s.x)
+    s.i[place_of(s.b, bumped(s.i))[0]] = bumped(s.i)
+    s.i[bumped(s.i) % 4] = bumped(s.i) if s.i.max() > 2 else bumped(s.c)
+    s.b[place_of(s.b, 2)] += bumped(s.c) % 3
+
+
 PLACES = [2, 0, 3, 1]
 NARROW = [narrow_numbers]
 """NumPy would compute with elements of narrow arrays in their own width; kernels read them as Python's numbers."""
 CASES = [
     in_place, fields_are_copied, overlapping, masks, views, locals_in_loops, helpers, repeated_results, conditions,
     selected, parts_with_bounds, flood, several_numbers, physics, chosen_rows, numbers_and_arrays, places, bounded,
-    rotated, sizes_by_helpers, masks_that_overlap, wholes,
+    rotated, sizes_by_helpers, masks_that_overlap, wholes, changed_meanwhile,
 ]  # fmt: skip

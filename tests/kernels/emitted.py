@@ -23,8 +23,8 @@ _INTS = "int8 int16 int32 int64 uint8 uint16 uint32".split()
 class EmittedEnv:
     """One env, run by the emitted functions. `state` has an array for each field, of one element for a number."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel, self.parameters = kernel, kernel.parameters({}, 1)
+    def __init__(self, kernel: Kernel, **kwargs: Any) -> None:
+        self.kernel, self.parameters = kernel, kernel.parameters(kwargs, 1)
         spaces = kernel.spaces(kernel.record(self.parameters))
         self.observation, self.action = map(Layout, spaces)
         self.program = resolve(kernel, self.observation, self.action)

@@ -1,7 +1,4 @@
-"""Kernels run by plain Python and NumPy, without vecenv's rules: the oracle for kernels that it refuses so far.
-
-To be deleted when the language has what they use: `vecenv.make_env` is the same then.
-"""
+"""Kernels run by plain Python and NumPy, without any of vecenv's own code: the oracle for kernels in natural NumPy."""
 
 from __future__ import annotations
 
@@ -191,11 +188,15 @@ def _decorator_that_checks_nothing():
 
 
 def load(name):
-    """Import a module of kernels without checking them, with its arrays and `np` as kernels see them."""
+    """A copy of a module of kernels, unchecked, with its arrays and `np` as kernels see them."""
+    own = (name, "vecenv.envs._minatar", "vecenv.envs._minigrid")
+    before = {key: sys.modules.pop(key) for key in own if key in sys.modules}
     with _decorator_that_checks_nothing():
         module = importlib.import_module(name)
-    for module_name in (name, *(key for key in sys.modules if key.startswith("vecenv.envs._"))):
-        given = vars(sys.modules[module_name])
+    loaded = [sys.modules.pop(key) for key in own if key in sys.modules]
+    sys.modules.update(before)
+    for one in loaded:
+        given = vars(one)
         for key, value in given.items():
             if value is np:
                 given[key] = PlainNumPy()
@@ -206,3 +207,24 @@ def load(name):
 
 def definition_of(module):
     return next(value for value in vars(module).values() if isinstance(value, type) and "kernel_ids" in vars(value))
+
+
+class NativeEnv:
+    """One env as native code, with the methods of an env of Gymnasium's."""
+
+    def __init__(self, definition, **params):
+        self.envs = vecenv.make(definition, 1, engine="compiled", autoreset="disabled", workers=1, **params)
+
+    def reset(self, seed=None):
+        obs, info = self.envs.reset(seed=seed)
+        return self._first(obs), self._first(info)
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = self.envs.step(np.asarray(action)[None])
+        return self._first(obs), float(reward[0]), bool(terminated[0]), bool(truncated[0]), self._first(info)
+
+    def close(self):
+        self.envs.close()
+
+    def _first(self, values):
+        return {key: value[0] for key, value in values.items()} if isinstance(values, dict) else values[0]

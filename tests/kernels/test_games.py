@@ -21,8 +21,8 @@ from vecenv.errors import ConfigError
 from vecenv.kernel import kernel_of
 from vecenv.kernel.language.registry import GAMES
 
-IDS = sorted(GAMES)
 CLASSES = {"FourRooms-v0": FourRooms, "Snake-v0": Snake, "Breakout-v0": Breakout}
+IDS = sorted(CLASSES)
 
 
 def make(id: str, seed: int = 0, **kwargs):

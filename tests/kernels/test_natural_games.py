@@ -1,13 +1,26 @@
-"""2048, Connect Four and Tetris in natural NumPy: their rules; and that all envs in natural NumPy can be drawn."""
+"""Envs in natural NumPy: native code and Python have the bits of plain NumPy; rules of 2048, Connect Four, Tetris."""
 
 from __future__ import annotations
 
+import importlib
 import itertools
+from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
+import vecenv
 from tests.kernels import plain
+from tests.kernels.emitted import EmittedEnv
+from vecenv._make.source import find_build
+from vecenv.kernel import kernel_of
+from vecenv.kernel.language.python import KernelEnv
+from vecenv.kernel.language.registry import GAMES as GAME_IDS
+from vecenv.kernel.language.registry import find_kernel
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 GAMES = {
     **{name: {} for name in ("game_2048", "connect_four", "tetris", "minigrid_four_rooms")},
@@ -21,6 +34,97 @@ def make(name, seed=0, **params):
     env = plain.PlainEnv(plain.definition_of(module), **params)
     env.reset(seed=seed)
     return module, env
+
+
+ARRAYS = ("space_invaders", "game_2048", "tetris", "door_key", "flood_fill", "n_body", "lander", "connect_four")
+KERNELS = [*(f"vecenv.envs.{name}" for name in GAMES), *(f"arrays.{name}" for name in ARRAYS)]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", KERNELS)
+def test_python_and_loops_have_the_bits_of_plain_numpy(name, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    params, kernel = params_of(name), kernel_of(kernel_class(name))
+    compare([plain_env(name), KernelEnv(kernel, **params), _Loops(kernel, **params)], 60)
+
+
+@pytest.mark.timeout(480)  # the compiler
+@pytest.mark.parametrize("name", [f"vecenv.envs.{name}" for name in GAMES])
+def test_native_code_has_the_bits_of_plain_numpy(name):
+    params, definition = params_of(name), kernel_class(name)
+    native = plain.NativeEnv(definition, **params)
+    compare([plain_env(name), KernelEnv(kernel_of(definition), **params), native], 1500)
+    native.close()
+
+
+def params_of(name):
+    return GAMES.get(name.removeprefix("vecenv.envs."), {})
+
+
+def plain_env(name):
+    definition, params = plain.definition_of(plain.load(name)), params_of(name)
+    return plain.PlainEnv(definition, **(definition.configure(**params) if params else {}))
+
+
+@pytest.mark.parametrize("id", sorted(GAME_IDS))
+def test_env_is_found_by_its_id_and_by_gymnasium(id):
+    env = vecenv.make_env(id)
+    assert isinstance(env.unwrapped, KernelEnv)
+    assert env.spec.max_episode_steps == GAME_IDS[id]
+    again = gymnasium.make(f"vecenv/{id.replace('/', '-')}")
+    np.testing.assert_equal(env.reset(seed=1), again.reset(seed=1))
+
+
+def test_id_of_another_package_is_its_own_once_that_is_imported(monkeypatch):
+    id = "MiniGrid-DoorKey-8x8-v0"
+    assert find_build(id)[0] is find_kernel(id)
+    monkeypatch.setitem(gymnasium.registry, id, EnvSpec(id, entry_point="minigrid:Env"))
+    assert find_build(id) == (None, id)
+    assert find_build(f"vecenv/{id}")[0] is find_kernel(id)
+
+
+def kernel_class(name):
+    if name == "arrays.flood_fill" and not hasattr(vecenv.kernel, "Queue"):
+        pytest.skip("it needs a queue")
+    values = list(vars(importlib.import_module(name)).values())
+    return next(value for value in values if isinstance(value, type) and kernel_of(value) is not None)
+
+
+class _Loops(EmittedEnv):
+    """The emitted functions, with the methods of an env of Gymnasium's."""
+
+    def reset(self, seed=None):
+        return super().reset(seed), {}
+
+    def step(self, action):
+        reward, terminated, truncated = super().step(action)
+        return self.observe(), reward, terminated, truncated, {}
+
+
+def compare(envs, steps):
+    """Play the same actions in all envs."""
+    first, *others = envs
+    first.action_space.seed(1)
+    wanted, found = first.reset(seed=5), [env.reset(seed=5) for env in others]
+    for step in range(steps):
+        over = len(wanted) > 2 and (wanted[2] or wanted[3])
+        for env, own in zip(others, found, strict=True):
+            who = step, type(env).__name__
+            assert leaves(own[0]) == leaves(wanted[0]), who
+            assert tuple(own[1:-1]) == tuple(wanted[1:-1]), who
+            for key, value in own[-1].items():
+                assert key.startswith("_") or np.array_equal(value, wanted[-1][key]), (who, key)
+        if over:
+            wanted, found = first.reset(), [env.reset() for env in others]
+        else:
+            action = first.action_space.sample()
+            wanted, found = first.step(action), [env.step(action) for env in others]
+
+
+def leaves(obs):
+    """The parts of an observation as bytes. A part that is one number has the type of the parts of native code."""
+    parts = list(obs.values()) if isinstance(obs, dict) else obs if isinstance(obs, list) else [obs]
+    return [np.asarray(part, None if np.ndim(part) and np.size(part) > 1 else np.int64).tobytes() for part in parts]
 
 
 @pytest.mark.parametrize("name", GAMES)

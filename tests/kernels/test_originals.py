@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.kernels import plain
+from tests.kernels.test_natural_games import kernel_class
 
 STEPS = int(os.environ.get("ORIGINAL_STEPS", "3000"))
 
@@ -84,27 +85,44 @@ def wish(name, rng, s):
     return int(rng.integers(0, 5))
 
 
+def replay(definition, played, **params):
+    """Play it again as native code: `played` are pairs of an action, or a seed for a reset, and what came of it."""
+    env = plain.NativeEnv(definition, **params)
+    for step, (action, seed, (obs, *results)) in enumerate(played):
+        own, *found = env.reset(seed=seed)[:1] if action is None else env.step(action)[:4]
+        assert found == results, step
+        if isinstance(obs, dict):
+            _same(step, own, obs)
+        else:
+            np.testing.assert_array_equal(own, obs)
+    env.close()
+
+
+@pytest.mark.timeout(480)  # the compiler
 @pytest.mark.parametrize("ramping", [True, False])
 @pytest.mark.parametrize("name", MINATAR)
 def test_minatar_game_equals_the_original(name, ramping, minatar):
-    definition = plain.definition_of(plain.load(f"vecenv.envs.minatar_{name}"))
+    module = plain.load(f"vecenv.envs.minatar_{name}")
+    definition = plain.definition_of(module)
     params = {"difficulty_ramping": ramping} if name in ("asterix", "seaquest", "space_invaders") else {}
     env = plain.PlainEnv(definition, **params)
     original = minatar.Environment(name, difficulty_ramping=ramping)
     assert env.action_space.n == original.num_actions()
     assert env.observation_space.shape == tuple(original.state_shape())
     assert plain.PlainEnv(definition, use_minimal_action_set=True).action_space.n == len(original.minimal_action_set())
-    assert list(sys.modules[definition.__module__].USEFUL) == list(original.minimal_action_set())
+    assert list(module.USEFUL) == list(original.minimal_action_set())
     original.random = original.env.random = Draws(np.random.default_rng(3))
     policy = np.random.default_rng(1)
     ends, total, longest, since = 0, 0.0, 0, 0
     obs, _ = env.reset(seed=3)
     original.reset()
     np.testing.assert_array_equal(obs, original.state())
+    played = [(None, 3, (obs,))]
     for step in range(STEPS):
         action = play(name, policy, env)
         obs, reward, terminated, truncated, _ = env.step(action)
         own_reward, own_terminated = original.act(action)
+        played.append((action, None, (original.state(), own_reward, own_terminated, False)))
         assert (reward, terminated, truncated) == (own_reward, own_terminated, False), (step, reward, own_reward)
         wrong = np.argwhere(obs != original.state())
         assert not len(wrong), (step, terminated, wrong.tolist(), vars(original.env), vars(env.state))
@@ -116,6 +134,8 @@ def test_minatar_game_equals_the_original(name, ramping, minatar):
             original.reset()
             original.last_action = 0  # the original takes it along into the next episode
             np.testing.assert_array_equal(obs, original.state())
+            played.append((None, None, (obs,)))
+    replay(kernel_class(f"vecenv.envs.minatar_{name}"), played, **params)
     print(f"minatar {name}, ramping {ramping}: {STEPS} steps, {ends} episodes, longest {longest}, reward {total}")
 
 
@@ -163,6 +183,7 @@ def walk(rng, s):
 WAYS = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])
 
 
+@pytest.mark.timeout(480)  # the compiler
 @pytest.mark.parametrize(("module", "name"), [(module, name) for module in MINIGRID for name in MINIGRID[module]])
 def test_minigrid_env_equals_the_original_from_the_same_seed(module, name):
     pytest.importorskip("minigrid")
@@ -179,17 +200,21 @@ def test_minigrid_env_equals_the_original_from_the_same_seed(module, name):
     policy = np.random.default_rng(2)
     ends, total = 0, 0.0
     result, own = env.reset(seed=11), original.reset(seed=11)
+    played = [(None, 11, own[:1])]
     for step in range(STEPS):
         _same(step, result[0], own[0])
         if step and (result[2] or result[3]):
             ends += 1
             result, own = env.reset(seed=step if step % 3 else None), original.reset(seed=step if step % 3 else None)
+            played.append((None, step if step % 3 else None, own[:1]))
             result, own = (result[0], 0.0, False, False), (own[0], 0.0, False, False)
             continue
         action = walk(policy, env.state)
         result, own = env.step(action), original.step(action)
         assert result[1:4] == own[1:4], (step, result[1:4], own[1:4])
+        played.append((action, None, own[:4]))
         total += result[1]
+    replay(kernel_class(f"vecenv.envs.minigrid_{module}"), played, **kwargs)
     print(f"minigrid {name}: {STEPS} steps, {ends} episodes, reward {total:.2f}")
     assert ends > 0 or env.params.max_steps > STEPS
 

@@ -15,7 +15,7 @@ from vecenv._make.make import make
 from vecenv._make.source import NAMESPACE, kernel_spec, own_id, task_source
 from vecenv._util.specs import find_spec
 from vecenv.kernel.language.define import Kernel
-from vecenv.kernel.language.registry import GAMES, SHIPPED, find_kernel
+from vecenv.kernel.language.registry import GAMES, OF_OTHERS, SHIPPED, find_kernel
 from vecenv.mujoco._registry import find_task
 
 
@@ -56,7 +56,7 @@ def make_env(id: Any, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     if task is not None:
         return gymnasium.make(find_spec(task_source(task)), **kwargs)
     kernel = find_kernel(id)
-    if kernel is None:
+    if kernel is None or (id in OF_OTHERS and id in registry):
         return gymnasium.make(find_spec(id), **kwargs)
     return gymnasium.make(own_id(id), **kwargs)
 
@@ -101,4 +101,4 @@ def _make_registered(id: str, num_envs: int = 1, max_episode_steps: int | None =
     registered = registry[id] if id in registry and id not in GAMES else registry[own_id(id)]
     if max_episode_steps != registered.max_episode_steps:
         kwargs["max_episode_steps"] = max_episode_steps
-    return make(id, num_envs, **kwargs)
+    return make(own_id(id) if id in OF_OTHERS else id, num_envs, **kwargs)

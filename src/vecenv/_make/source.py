@@ -22,7 +22,7 @@ from vecenv.engines.request import Source
 from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.python import KernelEnv
-from vecenv.kernel.language.registry import GAMES, find_kernel, kernel_of
+from vecenv.kernel.language.registry import GAMES, OF_OTHERS, find_kernel, kernel_of
 from vecenv.mujoco._make_env import make_task_env
 from vecenv.mujoco._registry import GYMNASIUM, find_task
 
@@ -83,7 +83,9 @@ def find_build(env: Any) -> tuple[Kernel | None, Any]:
     kernel_or_none = find_kernel(id)
     if kernel_or_none is None:
         return None, env
-    if id not in registry or id in GAMES:  # ale-py registers a Breakout-v0 too; here the name is ours
+    is_ours = id in GAMES and id not in OF_OTHERS  # ale-py registers a Breakout-v0 too; here the name is ours
+    is_ours = is_ours or (env.startswith(NAMESPACE) and kernel_or_none.id in OF_OTHERS)
+    if id not in registry or is_ours:
         return kernel_or_none, kernel_spec(kernel_or_none)
     own = str(registry[id].entry_point).startswith("gymnasium.envs.")
     return (kernel_or_none if own else None), id

@@ -40,6 +40,7 @@ class Game2048:
         illegal_reward = 0.0
         """Reward for an action that moves nothing."""
 
+    bounds: ClassVar = {"four_probability": (0.0, 1.0)}
     observation_space = spaces.Box(0, HIGHEST, (SIZE, SIZE), np.uint8)
     action_space = spaces.Discrete(4)
     metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 4}

@@ -30,6 +30,7 @@ class MinAtarAsterix:
         difficulty_ramping = True
         use_minimal_action_set = False
 
+    bounds: ClassVar = {"sticky_action_prob": (0.0, 1.0)}
     observation_space = planes(4)
 
     def action_space(p):

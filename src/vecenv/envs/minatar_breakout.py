@@ -27,6 +27,7 @@ class MinAtarBreakout:
         sticky_action_prob = 0.1
         use_minimal_action_set = False
 
+    bounds: ClassVar = {"sticky_action_prob": (0.0, 1.0)}
     observation_space = planes(4)
 
     def action_space(p):

@@ -37,6 +37,7 @@ class MinAtarFreeway:
         sticky_action_prob = 0.1
         use_minimal_action_set = False
 
+    bounds: ClassVar = {"sticky_action_prob": (0.0, 1.0)}
     observation_space = planes(7)
 
     def action_space(p):

@@ -48,6 +48,7 @@ class MinAtarSeaquest:
         difficulty_ramping = True
         use_minimal_action_set = False
 
+    bounds: ClassVar = {"sticky_action_prob": (0.0, 1.0)}
     observation_space = planes(10)
 
     def action_space(p):

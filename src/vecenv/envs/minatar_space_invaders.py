@@ -36,6 +36,7 @@ class MinAtarSpaceInvaders:
         difficulty_ramping = True
         use_minimal_action_set = False
 
+    bounds: ClassVar = {"sticky_action_prob": (0.0, 1.0)}
     observation_space = planes(6)
 
     def action_space(p):

@@ -29,11 +29,43 @@ SHIPPED = {
     "FourRooms-v0": "four_rooms",
     "Snake-v0": "snake",
     "Breakout-v0": "breakout",
+    "2048-v0": "game_2048",
+    "ConnectFour-v0": "connect_four",
+    "Tetris-v0": "tetris",
+    **{
+        f"MinAtar/{name}-v{version}": f"minatar_{module}"
+        for name, module in (
+            ("Asterix", "asterix"),
+            ("Breakout", "breakout"),
+            ("Freeway", "freeway"),
+            ("Seaquest", "seaquest"),
+            ("SpaceInvaders", "space_invaders"),
+        )
+        for version in (0, 1)
+    },
+    **{f"MiniGrid-Empty-{size}-v0": "minigrid_empty" for size in ("5x5", "6x6", "8x8", "16x16")},
+    **{f"MiniGrid-Empty-Random-{size}-v0": "minigrid_empty" for size in ("5x5", "6x6")},
+    **{f"MiniGrid-DoorKey-{size}-v0": "minigrid_door_key" for size in ("5x5", "6x6", "8x8", "16x16")},
+    **{f"MiniGrid-LavaGapS{size}-v0": "minigrid_lava_gap" for size in (5, 6, 7)},
+    "MiniGrid-FourRooms-v0": "minigrid_four_rooms",
 }
 """Module in `vecenv.envs` of each id. They are imported when asked for: checking a definition takes milliseconds."""
 
-GAMES = {"FourRooms-v0": 100, "Snake-v0": 1000, "Breakout-v0": 10_000}
+OF_OTHERS = tuple(id for id in SHIPPED if id.startswith(("MinAtar/", "MiniGrid-")))
+"""Those that another package registers too: if it has, the id is that package's, and ours is `vecenv/<id>`."""
+
+GAMES: dict[str, int | None] = {
+    "FourRooms-v0": 100,
+    "Snake-v0": 1000,
+    "Breakout-v0": 10_000,
+    "2048-v0": None,
+    "ConnectFour-v0": None,
+    "Tetris-v0": 10_000,
+    **dict.fromkeys(OF_OTHERS),
+}
 """Those that Gymnasium does not have, with their time limits."""
+
+_WITHOUT_SLASH = {id.replace("/", "-"): id for id in SHIPPED if "/" in id}
 
 _kernels: dict[str, Kernel] = {}
 
@@ -65,7 +97,8 @@ def kernel_of(definition: Any) -> Kernel | None:
 
 
 def find_kernel(id: str) -> Kernel | None:
-    """The kernel of an id, None if there is none."""
+    """The kernel of an id, None if there is none. In Gymnasium's registry an id has no second slash."""
+    id = _WITHOUT_SLASH.get(id, id)
     if id not in _kernels and id in SHIPPED:
         importlib.import_module(f"vecenv.envs.{SHIPPED[id]}")
     return _kernels.get(id)

@@ -58,6 +58,8 @@ _LOGICAL = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"}
 _TESTS = frozenset({"isnan", "isfinite", "isinf"})
 _BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "invert"})
 _ROUNDING = frozenset({"floor", "ceil", "trunc", "rint"})
+ADDED_ONE_BY_ONE = 8
+"""NumPy adds fewer floats than these one by one, in whatever way they lie in memory."""
 _POWERS = "NumPy's ** of arrays rounds otherwise than the C library's; write x * x, or a for loop with math.pow"
 
 
@@ -452,7 +454,8 @@ def _of_reduction(typing: Typing, node: ast.Call, name: str, arguments: dict[str
     if dtype == "uint64":
         raise typing.fail(node, f"the {name} of unsigned ints has no native form along an axis; use .astype(int) first")
     later = array.shape[axis + 1 :]
-    if kind == "f" and name in ("sum", "mean") and any(isinstance(size, Bound) for size in later):
+    is_sum = kind == "f" and name in ("sum", "mean") and most(array.shape[axis]) >= ADDED_ONE_BY_ONE
+    if is_sum and any(isinstance(size, Bound) for size in later):
         rule = f"np.{name} of floats adds them in another order if a later axis has one element; write a for loop"
         raise typing.fail(node, rule)
     return Array(dtype, (*array.shape[:axis], *array.shape[axis + 1 :]))

@@ -260,7 +260,9 @@ class Rewriter(Values):
             self._store(target, node.value)
         else:
             if isinstance(target, ast.Subscript):
-                value, *index = self.several([node.value, *self.index_of(target)])
+                value = self.value(node.value)
+                value = self.kept(value) if self.needs(target) else value  # Python computes it before the index
+                index = self.several(self.index_of(target))
                 place = index[0] if len(index) == 1 else ast.Tuple(index, ast.Load())
                 self.emit(ast.Assign([ast.Subscript(self.value(target.value), place, ast.Store())], value))
             else:
@@ -351,9 +353,9 @@ class Rewriter(Values):
         if not self.needs(node.test):
             self.emit(at(node, ast.While(node.test, self.block(node.body) or [ast.Pass()], self.block(node.orelse))))
             return
-        kept, self.out = self.out, []
-        test = self.value(node.test)
-        head, self.out = self.out, kept
+        tests: list[ast.expr] = []
+        head = self.captured(lambda: tests.append(self.value(node.test)))
+        (test,) = tests
         stop = ast.If(ast.UnaryOp(ast.Not(), test), [*self.block(node.orelse), ast.Break()], [])
         place = node
         body = [*head, at(node, stop), *self.block(node.body)]

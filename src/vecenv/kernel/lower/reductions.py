@@ -28,9 +28,6 @@ from vecenv.kernel.lower.tree import Kind, local, operation, ref, widened
 from vecenv.kernel.lower.types import Array
 from vecenv.kernel.lower.writing import Writing
 
-_ONE_BY_ONE = 8
-"""NumPy adds fewer floats than these one by one."""
-
 
 class Reductions(Writing):
     """Writes reductions."""
@@ -145,7 +142,7 @@ class Reductions(Writing):
 
     def _float_sum(self, dtype: str, dims: Sequence[Dim], at: At, out: list[ast.stmt], one_by_one: bool) -> ast.expr:
         known = int(np.prod([dim.most for dim in dims], dtype=np.int64))
-        small = known < _ONE_BY_ONE
+        small = known < array_types.ADDED_ONE_BY_ONE
         if one_by_one or small:
             result = self.name("value")
 

@@ -8,8 +8,8 @@ fields, leaves, arguments or local arrays that it may be a part of, which says w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -252,10 +252,3 @@ def fits(shape: Shape, target: Shape) -> bool:
             for size, its in zip(together, target, strict=True)
         )
     )
-
-
-def with_origins(value: Type, origins: Any) -> Type:
-    """A value whose arrays are a part of this memory."""
-    if isinstance(value, Array):
-        return replace(value, origins=frozenset(origins))
-    return Tuple(tuple(with_origins(item, origins) for item in value.items)) if isinstance(value, Tuple) else value

@@ -106,24 +106,23 @@ class Values(Reductions, Selections, Draws):
             return
         test: ast.expr = local(name)
         test = test if isinstance(operator, ast.And) else ast.UnaryOp(ast.Not(), test)
-        kept, self.out = self.out, []
-        self.emit(set_to(name, self.value(values[0])))
-        self._rest(name, operator, values[1:])
-        body, self.out = self.out, kept
-        self.emit(ast.If(test, body, []))
+
+        def write() -> None:
+            self.emit(set_to(name, self.value(values[0])))
+            self._rest(name, operator, values[1:])
+
+        self.emit(ast.If(test, self.captured(write), []))
 
     def _either(self, node: ast.IfExp) -> ast.expr:
         test = self.value(node.test)
         if not self.needs(node.body) and not self.needs(node.orelse):
             return ast.IfExp(test, node.body, node.orelse)
         name = self.name("value")
-        branches: list[list[ast.stmt]] = []
-        for branch in (node.body, node.orelse):
-            kept, self.out = self.out, []
-            self.emit(set_to(name, self.value(branch)))
-            branches.append(self.out)
-            self.out = kept
-        self.emit(ast.If(test, *branches))
+        body, orelse = (
+            self.captured(lambda branch=branch: self.emit(set_to(name, self.value(branch))))
+            for branch in (node.body, node.orelse)
+        )
+        self.emit(ast.If(test, body, orelse))
         return local(name)
 
     def _call(self, node: ast.Call) -> ast.expr:
@@ -300,17 +299,7 @@ class Values(Reductions, Selections, Draws):
     def computed(self, node: ast.AST, name: str, nodes: Sequence[ast.expr]) -> Elements:
         """An elementwise function of operands."""
         kinds = [array_types.as_array(self, node, self.type_of(one)) for one in nodes]
-        operands: list[Elements] = []
-        for place, one in enumerate(nodes):
-            elements = self.elements(one)
-            effects = any(
-                isinstance(part, ast.Call) and _has_effects(part)
-                for rest in nodes[place + 1 :]
-                for part in ast.walk(rest)
-            )
-            if effects and elements.dims and not isinstance(one, (ast.Name, Ref)):
-                elements = self.materialized(elements).elements()
-            operands.append(elements)
+        operands = [self._operand_before(one, nodes[place + 1 :]) for place, one in enumerate(nodes)]
         kind = self.type_of(node)
         dtype = kind.dtype if isinstance(kind, (Array, Number)) else "bool"
         inner = dtype if name in ("copy", "astype") else array_types.computed_with(self, node, name, kinds)
@@ -329,6 +318,16 @@ class Values(Reductions, Selections, Draws):
             return compute([one.at(indices, out) for one in own], keep)
 
         return Elements(dtype, dims, at_, tuple(read for one in own for read in one.reads))
+
+    def _operand_before(self, node: ast.expr, later: Sequence[ast.expr]) -> Elements:
+        """An operand by its elements: computed before operands that may change what it is computed from."""
+        if isinstance(self.type_of(node), Number):
+            return self.elements(node)
+        part = self.memory_or_elements(node)
+        if isinstance(part, Elements):
+            calls = [call for one in later for call in ast.walk(one) if isinstance(call, ast.Call)]
+            part = self.materialized(part) if any(map(_has_effects, calls)) else part
+        return part.elements() if isinstance(part, Memory) else part
 
     def _adapted(self, operand: Elements, kind: Array | Number, dtype: str, name: str) -> Elements:
         """An operand in the dtype that is computed with: Python's numbers become float32 beside float32 arrays."""
@@ -433,7 +432,8 @@ def _operands(arguments: dict[str, Any]) -> list[ast.expr]:
 
 
 def _has_effects(call: ast.Call) -> bool:
-    return isinstance(call.func, Ref) and call.func.kind in (Kind.HELPER, Kind.TWIN)
+    """Whether a call may change an array."""
+    return isinstance(call.func, Ref) and call.func.kind in (Kind.HELPER, Kind.TWIN, Kind.DRAW)
 
 
 def is_fresh(kind: Array) -> bool:

@@ -25,7 +25,7 @@ from vecenv.kernel.lower.elements import (
 from vecenv.kernel.lower.infer import Instance
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, at, index_parts, local
-from vecenv.kernel.lower.types import Array, Bound, Number, Tuple, Type
+from vecenv.kernel.lower.types import Array, Bound, Number, Tuple, Type, most
 
 
 class Writing:
@@ -46,7 +46,7 @@ class Writing:
         """The user's statement that is being rewritten."""
         self.local_arrays: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._counts: dict[str, int] = {}
-        self._constants: list[ast.AST] = []
+        self._typed: list[ast.AST] = []
 
     # --- the rewriter's own ------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class Writing:
     def typed(self, node: ast.expr, kind: Type) -> ast.expr:
         """A new node with its type."""
         self.types[id(node)] = kind
-        self._constants.append(node)  # so that its identity stays its own
+        self._typed.append(node)  # kept, so that no other node gets its identity
         return node
 
     # --- statements and names ----------------------------------------------------------------------------------------
@@ -187,6 +187,8 @@ class Writing:
 
     def sizes(self, node: ast.expr, kind: Array) -> tuple[Dim, ...]:
         """The sizes of an array whose shape is an argument."""
+        if not any(isinstance(size, Bound) for size in kind.shape):
+            return tuple(Dim(most(size)) for size in kind.shape)
         given = self.type_of(node)
         value = self.value(node)
         if isinstance(given, Tuple):
