@@ -24,7 +24,7 @@ VecenvError
 │       ├── WorkerTimeout (TimeoutError)
 │       └── RestartLimit                on_error="restart" gave up; .causes
 ├── UnsafeFile (ValueError)             a file that would run code, or is damaged
-├── KernelError (TypeError)             a kernel breaks a rule: .kernel, .function, .file, .line
+├── KernelError (TypeError)             a kernel breaks a rule: .kernel, .function, .file, .line, .errors
 └── UnsupportedError (NotImplementedError)  this engine cannot do that; names the engines that can
 
 Messages say what happened, what was given and what to do. Where Gymnasium has an error for the same mistake, ours is
@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+from collections.abc import Iterable
 from multiprocessing import TimeoutError as MultiprocessingTimeout
 from typing import Any, Literal
 
@@ -288,6 +289,7 @@ class KernelError(VecenvError, TypeError):
         kernel: name of the class.
         function: name of the method or helper, None if it is the class itself.
         file, line: where the rule is broken, None if unknown.
+        errors: an error for each rule that is broken, ordered by line. The other attributes are those of the first.
     """
 
     def __init__(
@@ -300,7 +302,31 @@ class KernelError(VecenvError, TypeError):
         # Gymnasium raises some errors again with only their text, so the rule alone must be a valid message.
         super().__init__(f"{name}{where}: {rule}" if kernel else rule)
 
+    @property
+    def errors(self) -> tuple[KernelError, ...]:
+        """An error for each rule that is broken, ordered by line."""
+        return self._others or (self,)
+
+    _others: tuple[KernelError, ...] = ()
+    compiler_text: str = ""
+    """What the compiler says if it fails on code that breaks no rule, for a report of the defect."""
+
+    @staticmethod
+    def of(errors: Iterable[KernelError]) -> KernelError:
+        """One error for all of these, at least one."""
+        each = (one for error in errors for one in error.errors)
+        ordered = sorted(each, key=lambda one: (one.file or "", one.line or 0))
+        first = ordered[0]
+        if len(ordered) == 1:
+            return first
+        made = KernelError(first.rule, first.kernel, first.function, first.file, first.line)
+        made._others = tuple(ordered)
+        made.args = ("\n  ".join([f"{first.kernel} breaks {len(ordered)} rules:", *map(str, ordered)]),)
+        return made
+
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._others:
+            return KernelError.of, (self._others,)
         return type(self), (self.rule, self.kernel, self.function, self.file, self.line)
 
 

@@ -94,6 +94,7 @@ def refused(file: Path, *, play: bool = False) -> KernelError:
     """The error of a definition when it is read or an env of it is made; with `play`, in the first episode."""
     with pytest.raises(KernelError) as caught, imported(file) as module:
         _played(KernelEnv(kernel_of(module.Wrong)), play)
+    assert len(caught.value.errors) == 1, caught.value  # one mistake, one error
     return caught.value
 
 

@@ -72,6 +72,29 @@ REFUSED = {
     "sqrt-of-bytes": ("y = np.sqrt(s.c)  #!", "use .astype"),
     "floor-of-ints": ("y = np.floor(s.c)  #!", "leave it out"),
     "int-of-array": ("s.n = int(s.x)  #!", "take one element"),
+    # numbers
+    "float-to-int-field": (
+        "v = s.a * 2\ns.n = v  #!",
+        r"field 'n' is int64, but is assigned a float; use int\(...\) or //",
+    ),
+    "float-to-int-element": ("v = s.a\ns.c[0] = v  #!", "an element is int8, but is assigned a float; use int"),
+    "int-to-bool-field": ("v = s.n\ns.flag = v  #!", "field 'flag' is bool, but is assigned an int; use a comparison"),
+    "tuple-to-field": ("v = 1, 2\ns.n = v  #!", "is assigned 2 values; it must be a number|one element"),
+    "nothing-to-field": ("s.n = rng.shuffle(s.c)  #!", "is assigned nothing; a field always holds a number"),
+    "sum-of-nothing": ("v = rng.shuffle(s.c)\ns.n = v + 1  #!", "this computes with nothing"),
+    "tuple-times-number": ("v = (1, 2)\nw = v * 2  #!", "2 values at once; .*np.array"),
+    "two-kinds-of-numbers": ("v = 1\nif s.n:\n    v = (1, 2)\nw = v  #!", "on one path.*use two variables"),
+    "either-kind": ("v = (1, 2) if s.n else 3  #!", "must be one of them"),
+    "index-of-number": ("v = s.n\ns.a = v[0]  #!", "an index is used on an int; it must be an array"),
+    "len-of-number": ("v = s.n\ns.n = len(v)  #!", r"len\(\) is given an int"),
+    "loop-over-number": ("v = s.n\nfor i in v:  #!\n    s.n += i", "a loop runs over an int"),
+    "negative-power": ("s.a = s.n ** -1  #!", r"use float\(x\) \*\* n"),
+    "math-of-tuple": ("v = (1, 2)\ns.a = math.sin(v)  #!", "2 values at once"),
+    "array-as-mean": ("s.a = rng.normal(s.x, 1.0)  #!", "as loc, which is one number"),
+    "float-as-weights": ("s.a = rng.choice(s.x, p=s.a)  #!", "one weight per option"),
+    "out-of-another-type": ("rng.random(out=s.c)  #!", "an array of float64, as in NumPy; use fill_random"),
+    "floats-into-ints": ("numbers.fill_normal(rng, s.c)  #!", "fill_normal writes floats into .* declare it as float"),
+    "sample-of-floats": ("numbers.sample(rng, 9, s.x)  #!", "give it an array of ints"),
 }
 HELPERS = {
     "mixed": (

@@ -17,6 +17,7 @@ from vecenv._make.decorate import decorate
 from vecenv._make.options import check_request, of_rows, split_options
 from vecenv._make.source import resolve
 from vecenv.engines import Engine, SupportsSummary
+from vecenv.engines.native.options import Compiled
 from vecenv.engines.options import EngineBuilder, EngineOptions
 from vecenv.engines.python.factories import EnvWrapper
 from vecenv.engines.request import Request
@@ -111,6 +112,8 @@ def make(
     source = resolve(env, num_envs, env_kwargs, wrappers, kwargs, preprocessing)
     request = of_rows(request, len(source.env_fns))
     chosen, reason = choose(engine, options, source, request)
+    if source.kernel is not None and not isinstance(chosen, Compiled):
+        source.kernel.check_native(source.kernel.parameters({}, 1))  # Python refuses what native code refuses
     running = _checked(chosen, chosen.build(source, request))
     recording = (source.env_fns, request.record_folder, request.record_limit) if request.record is not None else None
     envs = VectorEnv(

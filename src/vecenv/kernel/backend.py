@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from vecenv._batch.layout import Layout
 from vecenv._util.forks import FORK_LOCK
 from vecenv.errors import KernelError
-from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.lower.columns import Slot
 from vecenv.kernel.lower.program import Program
 from vecenv.kernel.lower.resolve import resolve
+
+if TYPE_CHECKING:
+    from vecenv.kernel.language.define import Kernel
 
 Precision = Literal["exact", "fast"]
 
@@ -84,6 +86,13 @@ def load_kernel(
     """The native code of a kernel; arguments are those of `resolve` and `Backend.load`. Raises KernelError."""
     backend, program = _resolved(kernel, observation, action, policy, shapes)
     return backend.load(program, precision, before)
+
+
+def check_native(
+    kernel: Kernel, observation: Layout, action: Layout, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> None:
+    """Raise KernelError for what native code of a kernel would refuse; nothing is compiled."""
+    _resolved(kernel, observation, action, None, shapes)
 
 
 def native_text(

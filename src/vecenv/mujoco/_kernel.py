@@ -21,6 +21,7 @@ from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel.language.declared import read_fields, read_methods, read_params, with_bounds
 from vecenv.kernel.language.define import Kernel, check
 from vecenv.kernel.language.fields import Field
+from vecenv.kernel.language.found import Found
 from vecenv.kernel.language.source import read_source, remember, share_source
 from vecenv.kernel.language.twins import twin_module
 from vecenv.mujoco._physics import advance, clear, forward, load, save, trouble
@@ -132,7 +133,7 @@ def _built(task: type[Task], given: str, frame_skip: int, camera: dict[str, Any]
         info=(*info, *step_info),
         params=params,
         defaults=defaults,
-        methods=read_methods(definition),
+        methods=_noting(read_methods, definition),
         render=_draw,
         shared=frozenset({"simulator", *used, *(f"model_{name}" for name in task.model_params)}),
         fixed=frozenset({*_OF_MODEL, *task.fixed}),
@@ -176,9 +177,18 @@ def _found(source: str, task: type[Task]) -> str:
     return str(next((path for path in (beside, ASSETS / source) if path.exists()), source))
 
 
+def _noting(read: Callable[..., Any], *arguments: Any) -> Any:
+    """What a class declares; all its mistakes are one KernelError."""
+    found = Found()
+    declared = read(*arguments, found)
+    found.raise_all()
+    return declared
+
+
 def _fields_of(task: type[Task], kind: str, model: Any) -> dict[str, Field]:
     declared = getattr(task, kind)
-    return read_fields(type(task.__name__, (), {kind: declared(model) if callable(declared) else declared}), kind)
+    owner = type(task.__name__, (), {kind: declared(model) if callable(declared) else declared})
+    return _noting(read_fields, owner, kind)
 
 
 def _own_fields(model: Any, used: Mapping[str, tuple[int, ...]], model_params: Iterable[str]) -> dict[str, Field]:
@@ -203,7 +213,7 @@ def _check_names(task: type[Task], names: list[str], reserved: set[str]) -> None
 
 
 def _params(task: type[Task], model: Any, frame_skip: int) -> tuple[dict[str, Field], dict[str, np.ndarray]]:
-    fields, defaults = read_params(task)
+    fields, defaults = _noting(read_params, task)
     known = model_fields(model) if task.model_params else {}
     for name in task.model_params:
         if name not in known:
@@ -248,7 +258,7 @@ def _configured(task: type[Task], model: Any, **kwargs: Any) -> Mapping[str, Any
         raise ConfigTypeError(f"{task.id or task.__name__} has no argument {name!r}; its value comes from the model")
     configured = task.configure(model, **kwargs)
     if task.__module__.startswith(_OURS):  # whose functions read both numbers of a range
-        fields, _ = read_params(task)
+        fields, _ = _noting(read_params, task)
         for name, value in configured.items():
             wanted = fields[name].shape if name in fields else ()
             if wanted and np.shape(value)[-len(wanted) :] != wanted:

@@ -14,6 +14,7 @@ import numpy as np
 from vecenv._util.suggest import did_you_mean, nearest
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel.language.fields import Field, FieldError, declare, field_of
+from vecenv.kernel.language.found import Found
 from vecenv.kernel.language.rules import signature
 from vecenv.kernel.language.scope import METHODS
 from vecenv.kernel.language.source import FunctionSource, read_source
@@ -22,34 +23,39 @@ _NEEDED = ("reset", "step", "observe")
 _PARAMS = "Params is a class of default values; write class Params: speed = 0.1"
 
 
-def check_members(definition: type) -> None:
-    """Raise KernelError unless the class has every member that a kernel needs."""
+def check_members(definition: type, found: Found) -> None:
+    """Note every member that a kernel needs and the class does not have."""
     name = definition.__name__
     for needed in ("observation_space", "action_space", "state"):
         if not hasattr(definition, needed):
             rule = f"there is no {needed}; a kernel declares observation_space, action_space and state"
-            raise KernelError(rule, name)
+            found.add(KernelError(rule, name))
     for method in _NEEDED:
         if not hasattr(definition, method):
             near = nearest(method, vars(definition))
             hint = f", or rename {near!r}" if near else ""
-            raise KernelError(f"there is no method {method}; define {signature(method)}{hint}", name)
-        if getattr(definition, method) is None:
-            raise KernelError(f"{method} is None; define {signature(method)}", name)
+            found.add(KernelError(f"there is no method {method}; define {signature(method)}{hint}", name))
+        elif getattr(definition, method) is None:
+            found.add(KernelError(f"{method} is None; define {signature(method)}", name))
     metadata = getattr(definition, "metadata", {})
     if not isinstance(metadata, Mapping):
-        raise KernelError(f"metadata must be a dict, got {metadata!r:.60}", name)
+        found.add(KernelError(f"metadata must be a dict, got {metadata!r:.60}", name))
 
 
-def read_fields(definition: type, kind: str) -> dict[str, Field]:
-    """The fields of `state` or `info`."""
+def read_fields(definition: type, kind: str, found: Found) -> dict[str, Field]:
+    """The fields of `state` or `info`; mistakes are noted."""
     declared = getattr(definition, kind, {})
     if not isinstance(declared, Mapping):
-        raise KernelError(f"{kind} must be a dict of name: type, got {declared!r:.60}", definition.__name__)
-    try:
-        return {name: declare(_identifier(name), entry) for name, entry in declared.items()}
-    except FieldError as error:
-        raise KernelError(f"{kind}: {error}", definition.__name__) from None
+        rule = f"{kind} must be a dict of name: type, got {declared!r:.60}"
+        found.add(KernelError(rule, definition.__name__))
+        return {}
+    fields: dict[str, Field] = {}
+    for name, entry in declared.items():
+        try:
+            fields[name] = declare(_identifier(name), entry)
+        except FieldError as error:
+            found.add(KernelError(f"{kind}: {error}", definition.__name__))
+    return fields
 
 
 def _identifier(name: Any) -> str:
@@ -58,26 +64,30 @@ def _identifier(name: Any) -> str:
     return name
 
 
-def read_params(definition: type) -> tuple[dict[str, Field], dict[str, np.ndarray]]:
-    """The fields of `Params`, those that it inherits first, and their default values."""
+def read_params(definition: type, found: Found) -> tuple[dict[str, Field], dict[str, np.ndarray]]:
+    """The fields of `Params`, those that it inherits first, and their default values; mistakes are noted."""
     declared = getattr(definition, "Params", None)
     if declared is None:
         return {}, {}
     if not isinstance(declared, type):
-        raise KernelError(f"{_PARAMS}; got {declared!r:.60}", definition.__name__)
+        found.add(KernelError(f"{_PARAMS}; got {declared!r:.60}", definition.__name__))
+        return {}, {}
     values: dict[str, Any] = {}
     annotated: list[str] = []
     for cls in reversed(declared.__mro__[:-1]):
         values |= {name: value for name, value in vars(cls).items() if not name.startswith("_")}
         annotated += [name for name in inspect.get_annotations(cls) if not name.startswith("_")]
-    bare = next((name for name in annotated if name not in values), None)
-    if bare is not None:
-        raise KernelError(f"Params: {bare!r} has no default; write {bare} = 0.0, or what it is", definition.__name__)
-    try:
-        fields = {name: field_of(name, value) for name, value in values.items()}
-    except FieldError as error:
-        raise KernelError(f"Params: {error}", definition.__name__) from None
-    return fields, {name: np.array(value, fields[name].dtype) for name, value in values.items()}
+    for bare in annotated:
+        if bare not in values:
+            rule = f"Params: {bare!r} has no default; write {bare} = 0.0, or what it is"
+            found.add(KernelError(rule, definition.__name__))
+    fields: dict[str, Field] = {}
+    for name, value in values.items():
+        try:
+            fields[name] = field_of(name, value)
+        except FieldError as error:
+            found.add(KernelError(f"Params: {error}", definition.__name__))
+    return fields, {name: np.array(values[name], field.dtype) for name, field in fields.items()}
 
 
 def with_bounds(definition: type, params: dict[str, Field], defaults: Mapping[str, np.ndarray]) -> dict[str, Field]:
@@ -106,10 +116,14 @@ def _is_pair(pair: Any) -> bool:
     return all(bound is None or isinstance(bound, numbers.Real) for bound in pair)
 
 
-def read_methods(definition: type) -> dict[str, FunctionSource]:
-    """The source of the methods that are compiled."""
-    present = [method for method in METHODS if getattr(definition, method, None) is not None]
-    return {method: _read_method(definition, method) for method in present}
+def read_methods(definition: type, found: Found) -> dict[str, FunctionSource]:
+    """The source of the methods that are compiled; mistakes are noted."""
+    methods: dict[str, FunctionSource] = {}
+    for method in METHODS:
+        if getattr(definition, method, None) is not None:
+            with found.noting():
+                methods[method] = _read_method(definition, method)
+    return methods
 
 
 def _read_method(definition: type, method: str) -> FunctionSource:

@@ -27,15 +27,17 @@ from vecenv.kernel.language.declared import (
     with_bounds,
 )
 from vecenv.kernel.language.fields import Field, Record
+from vecenv.kernel.language.found import Found
 from vecenv.kernel.language.mistakes import located
 from vecenv.kernel.language.registry import add_kernel, announce
 from vecenv.kernel.language.rules import Rules
-from vecenv.kernel.language.scope import METHODS
-from vecenv.kernel.language.source import FunctionSource, read_helpers
+from vecenv.kernel.language.scope import roles_of
+from vecenv.kernel.language.source import FunctionSource, later_names, read_helpers
 
 Class = TypeVar("Class", bound=type)
 
 _SPACES = {"obs": "observation_space", "action": "action_space"}
+_SHIPPED = "vecenv.envs."
 _FROZEN = "Params are read-only: keep what changes in `state`"
 
 
@@ -145,14 +147,46 @@ class Kernel:
     @cached_property
     def names_checked(self) -> bool:
         """True; raises KernelError at first if a method uses a name that does not exist or cannot be compiled."""
+        found = Found()
         for method in self.methods:
-            self.rules(method).check_names()
+            self.rules(method).check_names(found)
+        if found.errors:
+            self._find_more(found)
+        found.raise_all()
         return True
 
-    def rules(self, method: str) -> Rules:
-        """What a method is checked by."""
+    def rules(self, method: str, later: frozenset[str] = frozenset()) -> Rules:
+        """What a method is checked by; `later` are names that its module may define later."""
         source = self.methods[method]
-        return Rules(self.name, source, roles_of(method, source), self.state, self.params, self._leaves, method=method)
+        roles = roles_of(method, source)
+        return Rules(self.name, source, roles, self.state, self.params, self._leaves, method=method, later=later)
+
+    def check_native(self, parameters: Mapping[str, np.ndarray]) -> None:
+        """Raise KernelError for what native code of an env with these parameters would refuse. Nothing is compiled."""
+        assert self.names_checked
+        if self.definition.__module__.startswith(_SHIPPED):
+            return  # tests compile them
+        layouts = [Layout(space) for space in self.spaces(self.record(parameters))]
+        shapes = {name: column.shape[1:] for name, column in parameters.items() if column.ndim > 1}
+        key = repr(([[(leaf.path, leaf.dtype, leaf.shape) for leaf in layout.leaves] for layout in layouts], shapes))
+        if key not in self._checked_native:
+            from vecenv.kernel.backend import check_native
+
+            check_native(self, *layouts, shapes)
+            self._checked_native.add(key)
+
+    @cached_property
+    def _checked_native(self) -> set[str]:
+        """Layouts and shapes for which native code refuses nothing."""
+        return set()
+
+    def _find_more(self, found: Found) -> None:
+        """Add the mistakes that later stages find beside those that are known."""
+        from vecenv.kernel.lower.resolve import find_mistakes
+
+        parameters = self.parameters({}, 1)
+        layouts = [Layout(space) for space in self.spaces(self.record(parameters))]
+        find_mistakes(self, *layouts, found)
 
     @cached_property
     def _leaves(self) -> dict[str, tuple[Leaf, ...]]:
@@ -220,13 +254,20 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
             "decorator on top of it",
             str(getattr(definition, "__name__", id)),
         )
-    check_members(definition)
-    name = definition.__name__
-    state, info = read_fields(definition, "state"), read_fields(definition, "info")
-    both = state.keys() & info.keys()
-    if both:
-        raise KernelError(f"field {min(both)!r} is both in state and in info; declare it once", name)
-    params, defaults = read_params(definition)
+    found = Found()
+    check_members(definition, found)
+    state, info = read_fields(definition, "state", found), read_fields(definition, "info", found)
+    for both in sorted(state.keys() & info.keys()):
+        rule = f"field {both!r} is both in state and in info; declare it once"
+        found.add(KernelError(rule, definition.__name__))
+    params, defaults = read_params(definition, found)
+    methods = read_methods(definition, found)
+    with found.noting():
+        read_render(definition)
+    if not found.errors:
+        with found.noting():
+            params = with_bounds(definition, params, defaults)
+    found.raise_all()
     built = Kernel(
         id=id,
         definition=definition,
@@ -234,9 +275,9 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
         kwargs=dict(kwargs),
         state={**state, **info},
         info=tuple(info),
-        params=with_bounds(definition, params, defaults),
+        params=params,
         defaults=defaults,
-        methods=read_methods(definition),
+        methods=methods,
         render=read_render(definition),
     )
     check(built)
@@ -244,16 +285,21 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
 
 
 def check(built: Kernel) -> None:
-    """Raise KernelError unless spaces and methods keep the rules, as far as can be known now."""
+    """Raise KernelError unless spaces and methods keep the rules, as far as can be known now.
+
+    If a rule is broken, everything else that can be found out now is looked at too, so that one error names it all.
+    """
     _check_spaces(built)
+    found = Found()
+    rules = {method: built.rules(method, later_names(source)) for method, source in built.methods.items()}
     for method, source in built.methods.items():
-        built.rules(method).check()
+        rules[method].check(found)
         read_helpers(source)
-
-
-def roles_of(method: str, source: FunctionSource) -> dict[str, str]:
-    """What the parameters of a method stand for, by their names."""
-    return dict(zip(source.parameters, METHODS[method], strict=True))
+    if found.errors:
+        for its in rules.values():
+            its.check_names(found)
+        built._find_more(found)
+    found.raise_all()
 
 
 def _check_spaces(kernel: Kernel) -> None:

@@ -233,6 +233,8 @@ class Cells(np.ndarray):
         return _product(np.asarray(other), np.asarray(self))
 
 
+Cells.__name__ = "array"  # in messages and in repr; pickle knows the class by its qualified name
+
 # Found once: Cells are read and written in the innermost loops.
 _get, _set = np.ndarray.__getitem__, np.ndarray.__setitem__
 
@@ -318,7 +320,8 @@ class Record:
         return self._fields
 
     def __repr__(self) -> str:
-        return f"Record({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+        kind = "Params" if self._frozen else "state"
+        return f"{kind}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Record, (self._fields, {name: np.asarray(value) for name, value in self.__dict__.items()}, self._frozen)

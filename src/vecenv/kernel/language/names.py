@@ -15,6 +15,7 @@ from vecenv.kernel import rng as random_numbers
 from vecenv.kernel.language import forbidden
 from vecenv.kernel.language.array_functions import METHODS
 from vecenv.kernel.language.draws import check_draw, check_draw_function
+from vecenv.kernel.language.found import Found, Unsure
 from vecenv.kernel.language.scope import USES, Scope
 from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant, is_constant_dict, read_source
 from vecenv.kernel.language.twins import twin_module
@@ -23,19 +24,20 @@ Helper = tuple[FunctionSource, dict[str, str]]
 """A function of the user's that is called, and what its parameters stand for in that call."""
 
 
-def check_names(scope: Scope) -> list[Helper]:
-    """Check every name and every call of one function; return the helpers that it calls. Raises KernelError."""
+def check_names(scope: Scope, found: Found) -> list[Helper]:
+    """Check every name and every call of one function, note every mistake; return the helpers that it calls."""
     helpers: dict[tuple[Any, ...], Helper] = {}
-    for node in scope.nodes:
-        if isinstance(node, ast.Call):
-            helper = _check_call(scope, node)
-            if helper is not None:
-                source, roles = helper
-                helpers.setdefault((source.function, *roles.items()), helper)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            _check_name(scope, node)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            _check_attribute(scope, node)
+    for node, noting in scope.each(found):
+        with noting:
+            if isinstance(node, ast.Call):
+                helper = _check_call(scope, node)
+                if helper is not None:
+                    source, roles = helper
+                    helpers.setdefault((source.function, *roles.items()), helper)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                _check_name(scope, node)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                _check_attribute(scope, node)
     return list(helpers.values())
 
 
@@ -46,6 +48,8 @@ def _check_name(scope: Scope, node: ast.Name) -> None:
     if node.id in scope.source.locals:
         return
     value = scope.source.lookup(node.id)
+    if value is MISSING and node.id in scope.later:
+        raise Unsure("it is defined later", scope.kernel, scope.source.name, scope.source.file, node.lineno)
     if value is MISSING:
         raise scope.fail(node, f"there is no name {node.id!r}{_instead_of_name(scope, node.id)}")
     _check_outer(scope, node, value)

@@ -35,7 +35,6 @@ class KernelEnv(gymnasium.Env[Any, Any]):
     """
 
     def __init__(self, kernel: Kernel, render_mode: str | None = None, **kwargs: Any) -> None:
-        assert kernel.names_checked
         self.kernel = kernel
         self.metadata = metadata_of(kernel)
         check_render_mode(kernel, render_mode)
@@ -43,7 +42,9 @@ class KernelEnv(gymnasium.Env[Any, Any]):
         self.state = Record(kernel.state)
         self._streamed: np.random.Generator | None = None
         self._own_stream = Stream(np.random.PCG64(0))
-        self.adopt(kernel.parameters(kwargs, 1))
+        parameters = kernel.parameters(kwargs, 1)
+        kernel.check_native(parameters)
+        self.adopt(parameters)
         self._methods = _runnable_methods(kernel)
         self._uses_numpy = _uses_numpy(kernel, self._methods)
 

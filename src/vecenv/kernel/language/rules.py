@@ -11,6 +11,7 @@ import ast
 from vecenv.kernel.language import forbidden
 from vecenv.kernel.language.draws import is_draw_argument
 from vecenv.kernel.language.elements import check_assignment, check_field, check_subscript
+from vecenv.kernel.language.found import Found
 from vecenv.kernel.language.names import check_names
 from vecenv.kernel.language.scope import METHODS, USES, Scope, root
 from vecenv.kernel.language.source import MISSING, returned_values
@@ -31,31 +32,36 @@ _REPLACED = {
 class Rules(Scope):
     """Checks one function, and the functions that it calls."""
 
-    def check(self) -> None:
-        """Check everything that this function alone decides. Raises KernelError."""
-        self._check_head()
-        for node in self.nodes:
-            self._check_node(node)
+    def check(self, found: Found) -> None:
+        """Check everything that this function alone decides; note every mistake."""
+        with found.noting():
+            self._check_head()
+        for node, noting in self.each(found):
+            with noting:
+                self._check_node(node)
         wanted = {"step": "reward, terminated", "policy": "the action"}.get(self.method or "")
         if wanted and not self._writes_action and not _always_returns(self.source.node.body):
             last = self.source.node.body[-1]
-            raise self.fail(last, f"{self.source.name} can end without a return; return {wanted} on every path")
+            found.add(self.fail(last, f"{self.source.name} can end without a return; return {wanted} on every path"))
 
-    def check_names(self) -> None:
-        """Check that every name exists and can be compiled, here and in all helpers.
+    def check_names(self, found: Found) -> None:
+        """Check that every name exists and can be compiled, here and in all helpers; note every mistake.
 
-        Later than `check`: a helper may be defined below the class. Raises KernelError, for a helper with its own file.
+        Later than `check`: a helper may be defined below the class. Mistakes of a helper have its own file and lines.
         """
-        helpers = check_names(self)
-        for node in self.nodes if self.method == "step" else ():
+        helpers = check_names(self, found)
+        for node, noting in self.each(found) if self.method == "step" else ():
             if isinstance(node, ast.Return):
-                self._check_results(node)
+                with noting:
+                    self._check_results(node)
         for source, roles in helpers:
             leaves = {role: tuple(its.values()) for role, its in self.leaves.items()}
             callers = (*self.callers, self.source.function)
-            helper = Rules(self.kernel, source, roles, self.fields, self.params, leaves, callers=callers)
-            helper.check()
-            helper.check_names()
+            helper = Rules(
+                self.kernel, source, roles, self.fields, self.params, leaves, callers=callers, later=self.later
+            )
+            helper.check(found)
+            helper.check_names(found)
 
     # --- the function's head -----------------------------------------------------------------------------------------
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from vecenv._batch.leaf import Leaf
 from vecenv.errors import KernelError
 from vecenv.kernel.language.fields import Field
+from vecenv.kernel.language.found import Found
 from vecenv.kernel.language.source import FunctionSource
 from vecenv.kernel.rng import NUMBERS
 
@@ -22,6 +24,8 @@ METHODS: dict[str, tuple[str, ...]] = {
     "action_mask": ("state", "mask", "params"),
 }
 """What the parameters of each compiled method stand for, in order."""
+_WITH_BODIES = (ast.With, ast.Try, ast.Match, ast.ExceptHandler)
+"""Statements whose bodies are checked although they are wrong themselves."""
 
 USES = {
     "state": "is used by its fields, {name}.x, or passed on to a function as it is",
@@ -43,6 +47,7 @@ class Scope:
         leaves: leaves of the spaces behind the roles "obs" and "action", as far as they are known.
         method: the method of the kernel that this is, "policy" for a policy, None for a helper.
         callers: the functions that led here, if this one is a helper.
+        later: names that its module may define later, while the module is still being read.
     """
 
     def __init__(
@@ -56,17 +61,40 @@ class Scope:
         *,
         method: str | None = None,
         callers: Sequence[Callable[..., Any]] = (),
+        later: frozenset[str] = frozenset(),
     ) -> None:
         self.kernel, self.source, self.roles = kernel, source, roles
         self.fields, self.params = fields, params
         self.leaves = {role: {leaf.path: leaf for leaf in its} for role, its in (leaves or {}).items()}
-        self.method, self.callers = method, callers
+        self.method, self.callers, self.later = method, callers, later
         self.nodes = _in_order(source.node.body)
-        self._parents = {id(child): node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        self._parents = {id(child): node for node in self.nodes for child in _children(node)}
+        self._wrong: set[int] = set()
 
     def fail(self, node: ast.AST, rule: str) -> KernelError:
         """The error to raise for a node."""
         return KernelError(rule, self.kernel, self.source.name, self.source.file, getattr(node, "lineno", None))
+
+    def each(self, found: Found) -> Iterator[tuple[ast.AST, AbstractContextManager[None]]]:
+        """Every node, with a context that notes its mistake. Parts of an expression that is wrong are left out."""
+        for node in self.nodes:
+            parent = self._parents.get(id(node))
+            is_inside = not (isinstance(parent, _WITH_BODIES) and isinstance(node, ast.stmt))
+            if parent is not None and id(parent) in self._wrong and is_inside:
+                self._wrong.add(id(node))
+            else:
+                yield node, self._noting(node, found)
+
+    @contextmanager
+    def _noting(self, node: ast.AST, found: Found) -> Iterator[None]:
+        try:
+            yield
+        except KernelError as error:
+            self._wrong.add(id(node))
+            parent = self.parent(node)
+            if isinstance(parent, ast.Subscript) and parent.value is node:
+                self._wrong.add(id(parent))  # s["x"] is one mistake
+            found.add(error)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """The node that this one is a part of; None for a statement of the function."""
@@ -126,6 +154,11 @@ class Scope:
         return callee if callee in (int, float, bool) else None
 
 
+def roles_of(method: str, source: FunctionSource) -> dict[str, str]:
+    """What the parameters of a method stand for, by their names."""
+    return dict(zip(source.parameters, METHODS[method], strict=True))
+
+
 def root(node: ast.expr) -> ast.expr:
     """What a chain of subscripts starts with."""
     while isinstance(node, ast.Subscript):
@@ -160,6 +193,15 @@ def _kind_of_operation(operator: ast.operator, left: type | None, right: type | 
     if left is right is bool and isinstance(operator, (ast.BitAnd, ast.BitOr, ast.BitXor)):
         return bool
     return int if {left, right} <= {int, bool} else None
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """Parts of a node that have a place in the file."""
+    for child in ast.iter_child_nodes(node):
+        if hasattr(child, "lineno"):
+            yield child
+        else:  # as the `for` part of a comprehension
+            yield from _children(child)
 
 
 def _in_order(body: Iterable[ast.stmt]) -> list[ast.AST]:

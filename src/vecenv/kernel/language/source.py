@@ -10,6 +10,7 @@ import textwrap
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -136,6 +137,24 @@ def _source(function: Callable[..., Any], tree: ast.Module, file: str) -> Functi
     names = [name for name in ast.walk(node) if isinstance(name, ast.Name)]
     assigned = (name.id for name in names if isinstance(name.ctx, ast.Store))
     return FunctionSource(function, node, file, parameters, frozenset((*parameters, *assigned)))
+
+
+def later_names(source: FunctionSource) -> frozenset[str]:
+    """Names that the module of a function binds and that do not exist yet: Python may be in the middle of the file."""
+    try:
+        tree = ast.parse(Path(source.file).read_text())
+    except (OSError, SyntaxError, ValueError):  # a notebook, or a file that has changed
+        return frozenset()
+    bound: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        else:
+            names = (name for name in ast.walk(node) if isinstance(name, ast.Name))
+            bound.update(name.id for name in names if isinstance(name.ctx, ast.Store))
+    return frozenset(bound - set(source.function.__globals__))  # type: ignore[attr-defined]  # a function has them
 
 
 def returned_values(source: FunctionSource, call: ast.Call, depth: int = 8) -> int | None:

@@ -53,7 +53,9 @@ def lower_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> Pro
         rewriter = Rewriter(program, instance, changed)
         if rewriter.is_needed:
             name = instance.function.name
-            changed[id(instance)] = rewriter.function(name if counts[name] == 1 else f"{name}__{number}")
+            with program.found.noting():
+                changed[id(instance)] = rewriter.function(name if counts[name] == 1 else f"{name}__{number}")
+    program.found.raise_all()
     if not changed:
         return program
     never_called = [function for function in program.functions if not counts[function.name]]

@@ -32,6 +32,8 @@ _LARGEST_CONSTANT = 1_000_000
 """Bytes of an array that may be part of the code."""
 _PARTS = ("state", "params", "obs", "action")
 """Roles of parameters that consist of parts: fields or leaves."""
+_WITH_HEADS = (ast.If, ast.For, ast.While)
+"""Statements whose bodies are looked at although their heads are wrong."""
 _PURE_BUILTINS = frozenset({abs, min, max, int, bool, round, range, len, divmod, sum, any, all})
 
 
@@ -91,9 +93,48 @@ class Body(ast.NodeTransformer):
     def _block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         resolved: list[ast.stmt] = []
         for statement in statements:
-            result = self.visit(statement)
+            if self._is_wrong(statement):
+                resolved.extend(self._left_out(statement))
+                continue
+            kept = copy.deepcopy(statement) if isinstance(statement, _WITH_HEADS) else statement
+            try:
+                result = self.visit(statement)
+            except KernelError as error:
+                self.program.found.add(error)
+                resolved.extend(self._left_out(kept))
+                continue
             resolved.extend(result if isinstance(result, list) else [] if result is None else [result])
         return resolved
+
+    def _is_wrong(self, statement: ast.stmt) -> bool:
+        """Whether something is wrong with a statement, or with its head if it has a body."""
+        places = self.program.found.places
+        if not places or isinstance(statement, (ast.Pass, ast.Break, ast.Continue)):
+            return False
+        body = getattr(statement, "body", None)
+        last = body[0].lineno - 1 if body else statement.end_lineno or statement.lineno
+        lines = range(statement.lineno, max(last, statement.lineno) + 1)
+        return any((self.source.file, line) in places for line in lines)
+
+    def _left_out(self, statement: ast.stmt) -> list[ast.stmt]:
+        """A statement that is wrong, for the stages after this one: they know nothing of what it assigns."""
+        unsure = at(statement, operation("unsure"))
+        names = {
+            node.id: at(statement, ast.Assign([local(node.id, ast.Store())], unsure))
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id not in self.roles
+        }
+        if isinstance(statement, ast.Return):
+            return [at(statement, ast.Return(unsure))]
+        if isinstance(statement, (ast.If, ast.While)):
+            body, orelse = self._block(statement.body) or [ast.Pass()], self._block(statement.orelse)
+            return [at(statement, type(statement)(unsure, body, orelse))]
+        if isinstance(statement, ast.For):
+            assigned = [node.id for node in ast.walk(statement.target) if isinstance(node, ast.Name)]
+            begin = [names[name] for name in assigned if name in names]
+            body, orelse = [*begin, *self._block(statement.body)], self._block(statement.orelse)
+            return [at(statement, ast.For(local(self._temporary(), ast.Store()), unsure, body or [ast.Pass()], orelse))]
+        return list(names.values())
 
     def visit_If(self, node: ast.If | ast.While) -> Any:
         test = self.visit(node.test)
@@ -349,6 +390,9 @@ class Body(ast.NodeTransformer):
         if path not in paths:
             raise self.fail(node, f"the {role} is made of {', '.join(paths)}; use one of these")
         number = paths.index(path)
+        if path and layout.leaves[number].shape and isinstance(node.ctx, ast.Store):
+            text = ast.unparse(node)
+            raise self.fail(node, f"{text} is an array; write into it: {text}[:] = ...")
         leaf = at(place, ref(Kind.LEAF, role, number))
         if layout.leaves[number].shape or path == "" or (role == "action" and self.method != "policy"):
             return leaf

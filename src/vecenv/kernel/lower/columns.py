@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vecenv._batch.layout import Layout
 from vecenv._batch.random_state import WORDS as RNG_WORDS
-from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Field
+
+if TYPE_CHECKING:
+    from vecenv.kernel.language.define import Kernel
 
 
 @dataclass(frozen=True)

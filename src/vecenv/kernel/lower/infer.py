@@ -16,7 +16,8 @@ import numpy as np
 
 from vecenv.errors import KernelError
 from vecenv.kernel.language.array_functions import ATTRIBUTES, METHODS, function_of
-from vecenv.kernel.lower import array_draws, array_types
+from vecenv.kernel.language.found import Unsure
+from vecenv.kernel.lower import array_draws, array_types, number_types
 from vecenv.kernel.lower.liveness import live_after, names_read
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, index_parts
@@ -27,6 +28,7 @@ from vecenv.kernel.lower.types import (
     NOTHING,
     STREAM,
     UNKNOWN,
+    UNSURE,
     Array,
     Bound,
     Conflict,
@@ -91,8 +93,13 @@ class Inference:
         """In the order in which they are needed: helpers before their callers."""
 
     def run(self) -> dict[str, Instance]:
-        """Type everything that the methods of the kernel call; return the methods' own instances by name."""
-        return {name: self.instance(function, ()) for name, function in self.program.methods.items()}
+        """Type everything that the methods of the kernel call; return the methods' own instances by name.
+
+        Raises KernelError for all mistakes of the program, those that were found before this stage too.
+        """
+        methods = {name: self.instance(function, ()) for name, function in self.program.methods.items()}
+        self.program.found.raise_all()
+        return methods
 
     def instance(self, function: Function, arguments: tuple[Type, ...]) -> Instance:
         """A function for these types of the parameters that have no role."""
@@ -105,14 +112,13 @@ class Inference:
 
     def helper_instance(self, function: Function, plain: tuple[Type, ...], known: tuple[Type, ...]) -> Instance:
         """A helper for types of its arguments, with the values of ints that are `known` if it needs those."""
-        before = dict(self.instances)
-        try:
-            return self.instance(function, plain)
-        except KernelError:
-            if known == plain:
-                raise
-            self.instances = before
-            return self.instance(function, known)
+        found, before, errors = self.program.found, dict(self.instances), self.program.found.noted()
+        instance = self.instance(function, plain)
+        if known == plain or found.noted() == errors:
+            return instance
+        self.instances = before
+        found.forget(errors)
+        return self.instance(function, known)
 
 
 class _Typing:
@@ -122,6 +128,8 @@ class _Typing:
         self.inference, self.program, self.instance = inference, inference.program, instance
         self.function = instance.function
         self._statement: ast.stmt | None = None
+        self._assigned_to = "it"
+        """The field that the statement assigns, for messages."""
         self.names: Names | None = self._parameters()
         """Types of the variables at the current place; None where no path leads."""
         self._leaving: list[tuple[list[Names], list[Names]]] = []
@@ -134,7 +142,8 @@ class _Typing:
         if self.names is not None and self.function.method not in ("step", "policy"):
             self._returned(NOTHING)
         self.instance.result = self.instance.result or NOTHING
-        self._check_overwritten()
+        with self.program.found.noting():
+            self._check_overwritten()
 
     def _check_overwritten(self) -> None:
         """An array that is made anew in a loop has the memory of the one before: no variable may still need that."""
@@ -179,7 +188,20 @@ class _Typing:
             if self.names is None:
                 return  # never reached
             self._statement = statement
-            getattr(self, f"_do_{type(statement).__name__}")(statement)
+            try:
+                getattr(self, f"_do_{type(statement).__name__}")(statement)
+            except KernelError as error:
+                self._leave_out(statement, error)
+
+    def _leave_out(self, statement: ast.stmt, error: KernelError) -> None:
+        """Note a mistake and go on: nothing is known of what the statement assigns or returns."""
+        self.program.found.add(error)
+        if isinstance(statement, ast.Return):
+            self._returned(UNSURE)
+            self.names = None
+        elif self.names is not None:
+            names = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+            self.names |= {name.id: UNSURE for name in names if isinstance(name.ctx, ast.Store)}
 
     def _do_Pass(self, node: ast.Pass) -> None:
         pass
@@ -189,6 +211,7 @@ class _Typing:
 
     def _do_Assign(self, node: ast.Assign) -> None:
         (target,) = node.targets
+        self._assigned_to = f"field {target.name!r}" if isinstance(target, Ref) else "it"
         value = self.type_of(node.value)
         if isinstance(target, ast.Tuple):
             self._assign_parts(node, target, value)
@@ -201,6 +224,8 @@ class _Typing:
             held = self.type_of(target)
             if isinstance(held, Array) or isinstance(value, (Array, Tuple)):
                 self._check_stored(node, held, value)
+            elif isinstance(target, ast.Subscript) and isinstance(held, Number):
+                number_types.check_assigned(self, node, held.dtype, value, "an element")
 
     def _assign_parts(self, node: ast.Assign, target: ast.Tuple, value: Type) -> None:
         count = len(target.elts)
@@ -260,7 +285,7 @@ class _Typing:
         self.instance.result = plain(value if result is None else join(result, value))
 
     def _do_If(self, node: ast.If) -> None:
-        self.test(node.test)
+        self._test_of_statement(node.test)
         before = self._copied()
         self.block(node.body)
         after, self.names = self.names, before
@@ -270,16 +295,24 @@ class _Typing:
     def test(self, node: ast.expr) -> None:
         """An expression whose truth is asked."""
         kind = self.type_of(node)
+        number_types.check_operand(self, node, kind)
         if isinstance(kind, Array) and kind.shape != (1,):
             raise self.fail(node, f"{kind} is neither true nor false; use np.any(...) or np.all(...)")
 
+    def _test_of_statement(self, node: ast.expr) -> None:
+        """The condition of a statement; the statement's body is looked at even if the condition is wrong."""
+        with self.program.found.noting():
+            self.test(node)
+
     def _do_While(self, node: ast.While) -> None:
-        self._loop(node, lambda: self.test(node.test))
+        self._loop(node, lambda: self._test_of_statement(node.test))
 
     def _do_For(self, node: ast.For) -> None:
         assert isinstance(node.target, ast.Name)
-        name, over = node.target.id, self.type_of(node.iter)
-        over = self._with_memory(node.iter, over)
+        name, over = node.target.id, UNSURE
+        with self.program.found.noting():
+            over = self._with_memory(node.iter, self.type_of(node.iter))
+            number_types.check_several(self, node, over, "a loop runs over")
         self._loop(node, lambda: None, lambda: self.assign(name, _item(over), node.iter))
 
     def _loop(
@@ -337,10 +370,11 @@ class _Typing:
 
     def _type_Name(self, node: ast.Name) -> Type:
         found = self._held(node.id)
+        if found == UNSURE:
+            raise Unsure("see another line")
         if isinstance(found, Conflict):
-            if isinstance(found.one, Array) or isinstance(found.other, Array):
-                raise self.fail(node, f"{node.id} is {found}; use two variables")
-            return UNKNOWN
+            name = "this" if node.id.endswith("__") else node.id
+            raise self.fail(node, f"{name} is {found}; use two variables")
         return found
 
     def _type_Ref(self, node: Ref) -> Type:
@@ -383,9 +417,7 @@ class _Typing:
         for operand in operands:
             found = join(found, plain(self._with_memory(operand, self.type_of(operand))))
         if isinstance(found, Conflict):
-            if isinstance(found.one, Array) or isinstance(found.other, Array):
-                raise self.fail(node, f"this is {found}; it must be one of them")
-            return UNKNOWN
+            raise self.fail(node, f"this is {found}; it must be one of them")
         assert found is not None
         return found
 
@@ -398,6 +430,7 @@ class _Typing:
             return array_types.of_unary(self, node, operand)
         if isinstance(node.op, ast.Invert) and operand != INT and plain(operand) != INT:
             raise self.fail(node, "~ of a bool is a number in Python; write not x, or -x - 1")
+        number_types.check_numbers(self, node, [operand])
         if not isinstance(operand, Number):
             return UNKNOWN
         if isinstance(node.op, ast.USub) and operand.value is not None:
@@ -408,6 +441,7 @@ class _Typing:
         left, right = self.type_of(node.left), self.type_of(node.right)
         if isinstance(left, Array) or isinstance(right, Array):
             return array_types.of_binary(self, node, left, right)
+        number_types.check_numbers(self, node, [left, right])
         if not isinstance(left, Number) or not isinstance(right, Number):
             return UNKNOWN
         return _of_numbers(node.op, left, right)
@@ -416,6 +450,8 @@ class _Typing:
         operands = [self.type_of(operand) for operand in (node.left, *node.comparators)]
         if any(isinstance(operand, Array) for operand in operands):
             return array_types.of_compare(self, node, operands)
+        for operand in operands:
+            number_types.check_operand(self, node, operand)
         return BOOL
 
     def _type_Subscript(self, node: ast.Subscript) -> Type:
@@ -427,6 +463,7 @@ class _Typing:
                 parts = list(parts[0].items)
                 nodes = nodes * len(parts)
             return array_types.of_subscript(self, node, owner, nodes, parts)
+        number_types.check_several(self, node, owner, "an index is used on")
         if not isinstance(owner, Tuple):
             return UNKNOWN
         place = parts[0].value if isinstance(parts[0], Number) else None
@@ -504,6 +541,9 @@ class _Typing:
         if function.kind is Kind.DRAWN_ARRAY:
             return array_draws.of_drawn_array(self, node, function.name)
         if function.kind is Kind.DRAW:
+            keywords = {keyword.arg or "": self.type_of(keyword.value) for keyword in node.keywords}
+            given = number_types.arguments_of_draw(function.name, arguments, keywords)
+            number_types.check_draw(self, node, function.name, given)
             return array_draws.of_draw(self, node, function.name)
         if function.kind is Kind.TWIN:
             twin = self.program.twin_functions.get(function.name)
@@ -535,6 +575,8 @@ class _Typing:
         return FLOAT if isinstance(callee, np.ufunc) else UNKNOWN
 
     def _type_of_operation(self, node: ast.Call, name: str, arguments: list[Type]) -> Type:
+        if name == "unsure":
+            raise Unsure("see another line")
         if name == "widen":
             return wide(arguments[0])
         if name == "power":
@@ -542,6 +584,8 @@ class _Typing:
         if name == "assign":
             self._check_stored(node, arguments[0], arguments[1])
             return NOTHING
+        if name in ("as_flag", "as_number"):
+            number_types.check_result(self, node, name, arguments[0])
         if name == "as_flag":
             return BOOL
         if isinstance(arguments[0], Array) and name in ("as_number",):
@@ -553,12 +597,14 @@ class _Typing:
         dtype = name.removeprefix("as_")
         if isinstance(arguments[0], Array):
             raise self.fail(node, f"a number is assigned {arguments[0]}; take one element, [0]")
+        number_types.check_assigned(self, node, dtype, arguments[0], self._assigned_to)
         return Number(promoted_dtypes(dtype))
 
     def _type_of_power(self, node: ast.Call, arguments: list[Type]) -> Type:
         base, exponent = arguments
         if isinstance(base, Array) or isinstance(exponent, Array):
             return array_types.of_power(self, node, base, exponent)
+        number_types.check_power(self, node, base, exponent)
         if not isinstance(base, Number) or not isinstance(exponent, Number):
             return UNKNOWN
         if "float" in base.dtype or "float" in exponent.dtype:
@@ -572,7 +618,7 @@ class _Typing:
         if name == "range":
             return Iterator(INT)
         if name == "len":
-            return self._type_of_len(arguments[0])
+            return self._type_of_len(node, arguments[0])
         if name in ("int", "bool", "round"):
             for argument in arguments:
                 if isinstance(argument, Array) and not all(size == 1 for size in argument.shape):
@@ -595,7 +641,8 @@ class _Typing:
             return Tuple((found, found))
         return INT if name in ("abs", "sum") and found == BOOL else found
 
-    def _type_of_len(self, argument: Type) -> Type:
+    def _type_of_len(self, node: ast.Call, argument: Type) -> Type:
+        number_types.check_several(self, node, argument, "len() is given")
         if isinstance(argument, Array):
             return number_of(argument.shape[0])
         return Number("int64", len(argument.items)) if isinstance(argument, Tuple) else INT
@@ -604,6 +651,7 @@ class _Typing:
         for argument in arguments:
             if isinstance(argument, Array):
                 raise self.fail(node, f"math.{name} is of one number, and this is {argument}; write a for loop")
+        number_types.check_numbers(self, node, arguments)
         if name == "frexp":
             return Tuple((FLOAT, INT))
         return INT if name in _INT_OF_MATH else BOOL if name in _BOOL_OF_MATH else FLOAT
@@ -621,6 +669,8 @@ class _Typing:
         instance = self.inference.helper_instance(function, _canonical(function, actual), _canonical(function, known))
         self.instance.calls[id(node)] = instance
         assert instance.result is not None
+        if instance.result == UNSURE:
+            raise Unsure("see another line")
         return _as_seen_by_caller(instance.result, actual, instance.arguments)
 
 
@@ -674,6 +724,8 @@ def _item(over: Type) -> Type:
     """What a for loop over a value gives."""
     if isinstance(over, Iterator):
         return over.item
+    if over == UNSURE:
+        return UNSURE
     if isinstance(over, Array):
         return over.element if len(over.shape) == 1 else Array(over.dtype, over.shape[1:], over.origins)
     if isinstance(over, Tuple):

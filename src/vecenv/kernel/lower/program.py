@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vecenv._batch.layout import Layout
 from vecenv.errors import KernelError
-from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.found import Found
 from vecenv.kernel.language.scope import Roles
 from vecenv.kernel.language.source import FunctionSource
+
+if TYPE_CHECKING:
+    from vecenv.kernel.language.define import Kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,7 @@ class Program:
         draws: functions of `vecenv.kernel.rng` that are called.
         twins: modules of the native twins that are called, by the names of the functions.
         twin_functions: the Python functions that those are the twins of.
+        found: mistakes; a program with mistakes is looked at as far as possible, but not compiled.
     """
 
     kernel: Kernel
@@ -70,6 +74,7 @@ class Program:
     draws: set[str] = field(default_factory=set)
     twins: dict[str, str] = field(default_factory=dict)
     twin_functions: dict[str, Any] = field(default_factory=dict)
+    found: Found = field(default_factory=Found)
 
     def error(self, source: FunctionSource, node: ast.AST, rule: str) -> KernelError:
         """The error to raise for a node of a function."""

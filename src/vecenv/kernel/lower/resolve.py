@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vecenv._batch.layout import Layout
 from vecenv.errors import KernelError
-from vecenv.kernel.language.define import Kernel, roles_of
+from vecenv.kernel.language.found import Found
 from vecenv.kernel.language.rules import Rules
-from vecenv.kernel.language.scope import Roles
+from vecenv.kernel.language.scope import Roles, roles_of
 from vecenv.kernel.language.source import FunctionSource, read_source
 from vecenv.kernel.lower.arrays import lower_arrays
 from vecenv.kernel.lower.body import Body
 from vecenv.kernel.lower.program import Program
+
+if TYPE_CHECKING:
+    from vecenv.kernel.language.define import Kernel
 
 
 def resolve(
@@ -30,13 +33,36 @@ def resolve(
     those of the parameters that are arrays, where they are not those of their defaults.
     """
     assert kernel.names_checked
-    resolver = _Resolver(Program(kernel, {"obs": observation, "action": action}))
+    return _resolved(kernel, observation, action, policy, shapes or {}, Found())
+
+
+def find_mistakes(kernel: Kernel, observation: Layout, action: Layout, found: Found) -> None:
+    """Add what can be found out beside the mistakes that are known: their lines are left out."""
+    try:
+        _resolved(kernel, observation, action, None, {}, found)
+    except KernelError as error:
+        found.add(error)
+    except Exception:  # it relies on rules that may be broken here; what was found is told
+        return
+
+
+def _resolved(
+    kernel: Kernel,
+    observation: Layout,
+    action: Layout,
+    policy: Callable[..., Any] | None,
+    shapes: Mapping[str, tuple[int, ...]],
+    found: Found,
+) -> Program:
+    resolver = _Resolver(Program(kernel, {"obs": observation, "action": action}, found=found))
     for method, source in kernel.methods.items():
-        resolver.add(source, roles_of(method, source), method, method)
+        with found.noting():
+            resolver.add(source, roles_of(method, source), method, method)
     if policy is not None:
-        resolver.add_policy(policy)
+        with found.noting():
+            resolver.add_policy(policy)
     known = {name: field.shape for name, field in kernel.params.items()}
-    return lower_arrays(resolver.program, {**known, **(shapes or {})})
+    return lower_arrays(resolver.program, {**known, **shapes})
 
 
 class _Resolver:
@@ -67,8 +93,10 @@ class _Resolver:
         roles = dict(zip(source.parameters, ("obs", "action"), strict=False))
         leaves = {role: layout.leaves for role, layout in self.program.layouts.items()}
         rules = Rules(kernel.name, source, roles, {}, {}, leaves, method="policy")
-        rules.check()
-        rules.check_names()
+        found = Found()
+        rules.check(found)
+        rules.check_names(found)
+        found.raise_all()
         self.add(source, roles, "policy", "policy")
 
     def helper(self, function: FunctionType, roles: tuple[str | None, ...]) -> tuple[str, bool]:

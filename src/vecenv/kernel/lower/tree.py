@@ -11,6 +11,7 @@ What the kernel language computes differently from a compiler is part of the tre
     local_array_int8_3x4()   an array on the function's own stack, at the head of a function (see `arrays.py`)
     pairwise_sum(x, n)   the first n elements of a row of floats, added in NumPy's order
     floor(x), ceil(x), trunc(x), rint(x)   as floats
+    unsure()             what stands for a mistake; such a program is not compiled
 
 An `ast.Assign` with a true attribute `in_place` was `+=` or the like: an array is changed, and not replaced.
 

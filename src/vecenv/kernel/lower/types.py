@@ -118,6 +118,8 @@ NOTHING = Other("nothing")
 STREAM = Other("the random stream")
 UNKNOWN = Other("a value")
 """Something that only the backend knows the type of."""
+UNSURE = Other("what a mistake elsewhere leaves open")
+"""What a statement that is wrong would have computed."""
 _RANK = ("bool", "int64", "float64")
 
 
@@ -155,6 +157,8 @@ def join(one: Type | None, other: Type | None) -> Type:
         result = one if other is None else other
         assert result is not None
         return result
+    if UNSURE in (one, other):
+        return UNSURE
     if UNKNOWN in (one, other):
         return UNKNOWN
     if isinstance(one, Number) and isinstance(other, Number):

@@ -25,6 +25,10 @@ from vecenv.kernel.numba.math import ALONE, EXACT, FAST, functions, local_array
 
 _ARGUMENTS = (types.int64,)
 """Of `run`: the address of its orders, see `lower/columns.py`."""
+_DEFECT = (
+    "no native code can be made of this line, although it breaks no rule of kernels: a defect of vecenv. Please report "
+    'it with this function and the error\'s `compiler_text`; engine="sync" runs the kernel meanwhile'
+)
 
 
 def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tuple[bytes, str]:
@@ -116,16 +120,15 @@ def column(dtype: str, dimensions: int) -> Any:
 
 
 def _explained(error: NumbaError, emitted: EmittedProgram) -> KernelError:
-    """The compiler's message as a KernelError: function, line, and the part of its text that names the cause."""
+    """A KernelError with function and line; the compiler's own text is an attribute of it, for a report."""
     text = str(error)
     function, line = _place(text, emitted)
-    rule = re.search(r"vecenv: (.*)", text)
-    if rule is not None:
-        cause = rule.group(1)
-    else:
-        cause = "the compiler (Numba) refuses this:\n" + "\n".join(f"    {part}" for part in _trimmed(text))
-    kernel = emitted.program.kernel.name
-    return KernelError(cause, kernel, function and function.node.name, function and function.function.source.file, line)
+    source = function.function.source if function is not None else None
+    error_of_ours = KernelError(
+        _DEFECT, emitted.program.kernel.name, source and source.name, source and source.file, line
+    )
+    error_of_ours.compiler_text = text
+    return error_of_ours
 
 
 def _place(text: str, emitted: EmittedProgram) -> tuple[EmittedFunction | None, int | None]:
@@ -136,11 +139,3 @@ def _place(text: str, emitted: EmittedProgram) -> tuple[EmittedFunction | None, 
             if one.function.source.file.endswith(file.strip()) and one.node.lineno <= int(line) <= last:
                 return one, int(line)
     return None, None
-
-
-def _trimmed(text: str) -> list[str]:
-    """The few lines of a compiler's message that help the author of the code."""
-    unhelpful = ("During", "Failed in", "There are", "Of which", "- Of", "Overload", "With argument", "Rejected")
-    unhelpful += ("raised from", "File", "<source", "^", ">>>")
-    lines = [line.strip() for line in text.splitlines()]
-    return [line for line in lines if line and not line.startswith(unhelpful)][:6]

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Field
 from vecenv.kernel.lower import transition
 from vecenv.kernel.lower.columns import slots_of, table_size
 from vecenv.kernel.lower.complete import writes_everything
 from vecenv.kernel.numba.emit import EmittedProgram
+
+if TYPE_CHECKING:
+    from vecenv.kernel.language.define import Kernel
 
 BLOCK = 1024
 """Rows that are run together: their columns fit into the nearest caches."""
