@@ -72,6 +72,8 @@ def test_an_env_that_reuses_its_array_is_warned_of(inside):
 def test_a_kernel_is_compared_with_its_native_code(inside):
     found, checks = results(inside("check", "tests.cli.cli_envs:Slide", "--json", "--steps", 100)[0])
     assert "compiled" in checks["engines"]["message"]
+    assert "native code has the bits of Python" in checks["kernel"]["message"]
+    assert checks["coverage"]["message"].startswith(("never ran: ", "every line of its functions ran"))
     assert found["engine"]["name"] == "compiled"
 
 

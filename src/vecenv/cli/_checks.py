@@ -17,11 +17,14 @@ import gymnasium
 import numpy as np
 
 from vecenv._batch.layout import Layout
+from vecenv._make.source import find_build
 from vecenv.cli._contestants import measure, ours
 from vecenv.cli._screen import short
 from vecenv.cli._sources import EnvSource, space_words
 from vecenv.cli._values import bare, bits, misfit, not_finite
 from vecenv.engines import Sync, registry
+from vecenv.testing._check_kernel import check_kernel
+from vecenv.testing._lines import shortened
 
 _SPEED_ENVS, _SPEED_SECONDS = 16, 0.3
 
@@ -235,6 +238,26 @@ def engines(subject: Subject) -> str:
 
 
 @_check
+def kernel(subject: Subject) -> list[Finding]:
+    """Native code of a kernel has the bits of Python, with random parameters too; and which lines that tried."""
+    if find_build(subject.source.env)[0] is None or subject.source.refusal("compiled") is not None:
+        return []
+    try:
+        report = check_kernel(
+            subject.source.env, num_envs=4, steps=min(subject.steps, 200), seed=subject.seed, **subject.source.kwargs
+        )
+    except AssertionError as error:
+        raise _Problem(str(error)) from None
+    tried = f"{report.steps} steps, {report.episodes} episodes: native code has the bits of Python"
+    if report.drawn:
+        tried += f", also with random {', '.join(report.drawn)} within their bounds"
+    missed = [shortened(place) for place in report.missed]
+    lines = f"never ran: {', '.join(missed)}" if missed else "every line of its functions ran"
+    unbounded = f"; without bounds, so not varied: {', '.join(report.fixed)}" if report.fixed else ""
+    return [Finding("kernel", "ok", tried), Finding("coverage", "ok", lines + unbounded)]
+
+
+@_check
 def speed(subject: Subject) -> list[Finding]:
     """The speed of each engine, and the engine that `make` chooses."""
     rates = {name: _rate(subject, name) for name in _able(subject)}
@@ -252,7 +275,7 @@ def speed(subject: Subject) -> list[Finding]:
     ]
 
 
-CHECKS = (builds, spaces, values, determinism, buffer_reuse, api, pickling, engines, speed)
+CHECKS = (builds, spaces, values, determinism, buffer_reuse, api, pickling, engines, kernel, speed)
 
 
 def _recording(subject: Subject, state: int) -> list[bytes]:

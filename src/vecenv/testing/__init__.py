@@ -1,6 +1,6 @@
 """Tools for testing environments and engines: checks of laws, and small envs that make mistakes visible."""
 
-from vecenv.testing._check_kernel import check_kernel
+from vecenv.testing._check_kernel import KernelReport, check_kernel
 from vecenv.testing._check_programs import check_machine, check_same
 from vecenv.testing._check_transform import check_transform
 from vecenv.testing._fault_env import FaultEnv
@@ -10,6 +10,7 @@ from vecenv.testing._obedient_env import ObedientEnv
 
 __all__ = [
     "FaultEnv",
+    "KernelReport",
     "LawEnv",
     "ObedientEnv",
     "check_engine",
