@@ -50,10 +50,38 @@ _SYNTAX = _each(
         "an f-string has no native form; keep numbers in `info` and write text where they are read": "JoinedStr",
         "del has no native form; fields are there for the whole episode": "Delete",
         "* has no native form; write the values out": "Starred",
+        "a type alias has no native form; define it outside": "TypeAlias",
+        "a template string has no native form; keep numbers in `info`": "TemplateStr",
     }
 )
+SYNTAX_BY_NAME = _SYNTAX
+"""The rules of `SYNTAX` by the names of the nodes, in any version of Python."""
 SYNTAX: dict[type[ast.AST], str] = {getattr(ast, name): rule for name, rule in _SYNTAX.items() if hasattr(ast, name)}
 """Statements and expressions without a native form. Some are not in every version of Python."""
+
+SPELLED = {
+    "ListComp": "[... for x in y]", "Dict": "{...: ...}", "DictComp": "{...: ... for x in y}", "Set": "{...}",
+    "SetComp": "{... for x in y}", "GeneratorExp": "(... for x in y)", "Lambda": "lambda", "FunctionDef": "def inside",
+    "AsyncFunctionDef": "async def inside", "ClassDef": "class inside", "Try": "try", "TryStar": "except*",
+    "NamedExpr": ":=", "With": "with", "AsyncWith": "async with", "AsyncFor": "async for", "Await": "await",
+    "Match": "match", "Raise": "raise", "Yield": "yield", "YieldFrom": "yield from", "Import": "import inside",
+    "ImportFrom": "from ... import inside", "Global": "global", "Nonlocal": "nonlocal", "JoinedStr": "f'...'",
+    "Delete": "del", "Starred": "*x", "TypeAlias": "type X = ...",
+    "TemplateStr": "t'...'",
+}  # fmt: skip
+"""How the nodes of `SYNTAX` are written."""
+STATEMENTS = {
+    "Assign": "x = ...", "AugAssign": "x += ...", "AnnAssign": "x: float = ...", "If": "if", "For": "for",
+    "While": "while", "Break": "break", "Continue": "continue", "Return": "return", "Pass": "pass",
+    "Assert": "assert", "Expr": "f(...)",
+}  # fmt: skip
+"""Statements that native code has, and how they are written. `assert` is checked in Python alone."""
+EXPRESSIONS = {
+    "BinOp": "+ - * / // % ** @ & | ^ << >>", "UnaryOp": "-x +x ~x not", "Compare": "< <= == != in",
+    "BoolOp": "and or", "IfExp": "a if b else c", "Subscript": "x[i, 1:]", "Attribute": "s.x", "Call": "f(x, by=2)",
+    "Tuple": "(a, b)", "List": "[a, b]", "Slice": "1:3", "Name": "x", "Constant": "1.0",
+}  # fmt: skip
+"""Expressions that native code has, and how they are written."""
 
 BUILTINS = _words("abs all any bool divmod enumerate float int len max min pow range reversed round sum zip")
 """Functions of Python that native code has."""
