@@ -182,6 +182,8 @@ class Helpers:
         size = 0.5
         limits = np.array([2.0, 3.0])
 
+    shapes = {"limits": (None,)}
+
     def reset(s, rng, p):
         s.x, s.turn = 0.0, 0
         s.board[:, :] = 0

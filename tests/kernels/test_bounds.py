@@ -9,11 +9,12 @@ import pytest
 from gymnasium.spaces import Discrete
 
 import vecenv
-from tests.kernels.defining import refused, written
+from tests.kernels.defining import imported, refused, written
 from tests.kernels.test_envs import TAXI
 from vecenv import scenarios
 from vecenv.errors import ConfigError, EnvError, SpaceError
 from vecenv.kernel import kernel_of
+from vecenv.kernel.language.python import KernelEnv
 from vecenv.kernel.language.registry import SHIPPED, find_kernel
 
 TOLLS = np.array([0.0, 1.0, 2.0])
@@ -65,6 +66,59 @@ def test_make_refuses_parameters_outside_their_bounds(kwargs, message):
     one = {name: value[-1] if name == "road" and np.ndim(value) else value for name, value in kwargs.items()}
     with pytest.raises(ConfigError, match=message):
         vecenv.make_env("Bounded-v0", **one)
+
+
+LENGTH = r"parameter 'shares' must have shape \(2,\), got \(3,\); .*declare shapes = \{'shares': \(None,\)\}"
+
+
+@pytest.mark.parametrize("engine", ["compiled", "sync"])
+def test_arrays_of_another_length_are_refused_wherever_they_come_from(engine):
+    long = [0.1, 0.2, 0.3]
+    for kwargs in ({"shares": long}, {"shares": np.full((4, 3), 0.5)}, {"env_kwargs": [{"shares": long}] * 4}):
+        with pytest.raises((ConfigError, EnvError), match=LENGTH):
+            vecenv.make(Bounded, 4, engine=engine, **kwargs)
+    with vecenv.make(Bounded, 4, engine=engine) as envs:
+        envs.reset(seed=0)
+        with pytest.raises((ConfigError, EnvError), match=LENGTH):
+            envs.reset(options={"shares": long})
+    with pytest.raises(ConfigError, match=LENGTH):
+        vecenv.make_env("Bounded-v0", shares=long)
+
+
+def test_set_attr_refuses_arrays_of_another_length():
+    with vecenv.make(Bounded, 4) as envs, pytest.raises(ConfigError, match=LENGTH):
+        envs.set_attr("shares", np.zeros(3))
+
+
+def test_arrays_may_have_the_sizes_that_shapes_leaves_open():
+    for maps in (["SFG"], ["SF", "FG", "FF"]):
+        with vecenv.make("FrozenLake-v1", 2, desc=maps) as envs:
+            assert envs.single_observation_space.n == len(maps) * len(maps[0])
+            with pytest.raises(ConfigError, match=r"'desc' must have shape \(\d, \d\), got \(1, 2\)"):
+                envs.set_attr("desc", np.zeros((1, 2), np.uint8))
+
+
+def test_a_part_of_the_shape_can_be_fixed(tmp_path):
+    params = "class Params:\n    prices = np.zeros((1, 2))"
+    with imported(written(tmp_path, params, "shapes = {'prices': (None, 2)}")) as module:
+        assert KernelEnv(kernel_of(module.Wrong), prices=np.ones((7, 2))).params.prices.shape == (7, 2)
+        with pytest.raises(ConfigError, match=r"parameter 'prices' must have shape \(any, 2\), got \(7, 3\)"):
+            KernelEnv(kernel_of(module.Wrong), prices=np.ones((7, 3)))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "rule"),
+    [
+        ("[None]", "shapes must be a dict of parameter: shape"),
+        ("{'move': (None,)}", "shapes: Params has no 'move'; did you mean 'moves'"),
+        ("{'speed': (None,)}", "shapes: 'speed' is a number; only arrays have a shape"),
+        ("{'moves': None}", r"shapes: 'moves' has None.*where any will do: \(None,\)"),
+        ("{'moves': (3,)}", r"shapes: 'moves' has \(3,\), and its default the shape \(2,\)"),
+        ("{'moves': (None, 2)}", "shapes: 'moves' has"),
+    ],
+)
+def test_shapes_that_cannot_be_are_refused(shapes, rule, tmp_path):
+    assert re.search(rule, str(refused(written(tmp_path, f"shapes = {shapes}"))))
 
 
 def test_parameters_at_their_bounds_are_taken():

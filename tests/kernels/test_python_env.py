@@ -376,7 +376,7 @@ def configure(size=2, slow=False):
 
 
 def test_configure_turns_arguments_into_parameters(tmp_path: Path) -> None:
-    with imported(written(tmp_path, f"@staticmethod{CONFIGURED}")) as module:
+    with imported(written(tmp_path, f"@staticmethod{CONFIGURED}", "shapes = {'moves': (None,)}")) as module:
         kernel = kernel_of(module.Wrong)
         env = KernelEnv(kernel, size=4, slow=True)
         assert (env.params.speed, len(env.params.moves)) == (0.1, 4)

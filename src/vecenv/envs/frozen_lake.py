@@ -64,6 +64,7 @@ class FrozenLake:
         reward_schedule = np.array([1.0, 0.0, 0.0])
 
     bounds: ClassVar = {"success_rate": (0.0, 1.0)}
+    shapes: ClassVar = {"desc": (None, None)}
 
     def configure(desc=None, map_name="4x4", is_slippery=True, success_rate=1.0 / 3.0, reward_schedule=(1, 0, 0)):
         if desc is None:

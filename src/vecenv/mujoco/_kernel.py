@@ -18,7 +18,7 @@ from gymnasium.spaces import Box
 from vecenv._util.checks import positive_int
 from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
-from vecenv.kernel.language.declared import read_fields, read_methods, read_params, with_bounds
+from vecenv.kernel.language.declared import read_fields, read_methods, read_params, with_bounds, with_shapes
 from vecenv.kernel.language.define import Kernel, check
 from vecenv.kernel.language.fields import Field
 from vecenv.kernel.language.found import Found
@@ -224,7 +224,7 @@ def _params(task: type[Task], model: Any, frame_skip: int) -> tuple[dict[str, Fi
     timestep = float(model.opt.timestep)
     for name, value in zip(_OF_MODEL, (timestep, timestep * frame_skip), strict=True):
         fields[name], defaults[name] = Field(name, np.dtype(np.float64)), np.array(value)
-    return with_bounds(task, fields, defaults), defaults
+    return with_shapes(task, with_bounds(task, fields, defaults)), defaults
 
 
 def _definition(

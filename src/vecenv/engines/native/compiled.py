@@ -284,7 +284,7 @@ class CompiledEngine:
         for name, column in made.items():
             if column.shape[1:] != self.parameters[name].shape[1:]:
                 raise ConfigError(
-                    f"parameter {name!r} has shape {self.parameters[name].shape[1:]} per env, got {column.shape[1:]}"
+                    f"parameter {name!r} must have shape {self.parameters[name].shape[1:]}, got {column.shape[1:]}"
                 )
         self._check_same_spaces({**{name: column[rows] for name, column in self.parameters.items()}, **made})
         return made

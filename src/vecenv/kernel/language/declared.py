@@ -110,6 +110,30 @@ def with_bounds(definition: type, params: dict[str, Field], defaults: Mapping[st
     return bounded
 
 
+def with_shapes(definition: type, params: dict[str, Field]) -> dict[str, Field]:
+    """The parameters with what `shapes` declares of them: `{"prices": (None, 5)}`, None for an axis of any size."""
+    declared, kernel = getattr(definition, "shapes", {}), definition.__name__
+    if not isinstance(declared, Mapping):
+        raise KernelError(f"shapes must be a dict of parameter: shape, got {declared!r:.60}", kernel)
+    shaped = dict(params)
+    for name, shape in declared.items():
+        if name not in params:
+            raise KernelError(f"shapes: Params has no {name!r}{did_you_mean(name, params)}", kernel)
+        default = params[name].shape
+        plain = isinstance(shape, tuple) and len(shape) == len(default) > 0
+        if not plain or any(size not in (None, own) for size, own in zip(shape, default, strict=True)):
+            if not default:
+                raise KernelError(f"shapes: {name!r} is a number; only arrays have a shape", kernel)
+            raise KernelError(
+                f"shapes: {name!r} has {shape!r:.60}, and its default the shape {default}; write these sizes with None "
+                f"where any will do: {_any_size(default)}",
+                kernel,
+            )
+        free = frozenset(axis for axis, size in enumerate(shape) if size is None)
+        shaped[name] = dataclasses.replace(params[name], free=free)
+    return shaped
+
+
 def _is_pair(pair: Any) -> bool:
     if not isinstance(pair, tuple) or len(pair) != 2:
         return False
@@ -163,7 +187,7 @@ def per_env(field: Field, value: Any, count: int) -> np.ndarray:
 
     Raises:
         ConfigTypeError: it is no number, or a float for an int.
-        ConfigError: it does not fit the type or the bounds of the parameter, or has another number of dimensions.
+        ConfigError: it does not fit the type, the bounds or the shape of the parameter.
     """
     try:
         array = np.asarray(value)
@@ -180,13 +204,31 @@ def per_env(field: Field, value: Any, count: int) -> np.ndarray:
         raise ConfigError(f"parameter {field.name!r} is {dtype}, which cannot hold {wrong!r}")
     check_bounds(field, column)
     if array.ndim == dimensions + 1 and len(array) == count:
+        _check_shape(field, array.shape[1:])
         return np.ascontiguousarray(column)
     if array.ndim == dimensions:
+        _check_shape(field, array.shape)
         return np.ascontiguousarray(np.broadcast_to(column, (count, *array.shape)))
     raise ConfigError(
         f"parameter {field.name!r} has {dimensions} dimensions, or one more for a value per env ({count} of them); "
         f"got shape {array.shape}"
     )
+
+
+def _check_shape(field: Field, shape: tuple[int, ...]) -> None:
+    if field.fits(shape):
+        return
+    if field.free:
+        sizes = ", ".join("any" if size is None else str(size) for size in field.sizes)
+        raise ConfigError(f"parameter {field.name!r} must have shape ({sizes}), got {shape}")
+    raise ConfigError(
+        f"parameter {field.name!r} must have shape {field.shape}, got {shape}; if the kernel works with any size, "
+        f"declare shapes = {{{field.name!r}: {_any_size(shape)}}} in it"
+    )
+
+
+def _any_size(shape: tuple[int, ...]) -> str:
+    return repr((None,) * len(shape))
 
 
 def check_bounds(field: Field, values: np.ndarray) -> None:

@@ -25,6 +25,7 @@ from vecenv.kernel.language.declared import (
     read_params,
     read_render,
     with_bounds,
+    with_shapes,
 )
 from vecenv.kernel.language.fields import Field, Record
 from vecenv.kernel.language.found import Found
@@ -52,7 +53,7 @@ class Kernel:
         kwargs: arguments that this id fixes.
         state: all fields of an env, those of `info` last.
         info: names of the fields that are handed out as infos.
-        params: names, types, default shapes and bounds of the parameters.
+        params: names, types, shapes and bounds of the parameters.
         defaults: their default values.
         methods: source of the methods that are compiled.
         render: the method that draws an env, if there is one.
@@ -88,7 +89,8 @@ class Kernel:
 
         Raises:
             ConfigTypeError: the env has no such argument, or the value has the wrong type.
-            ConfigError: a value that the type of the parameter cannot hold, or that is not within its bounds.
+            ConfigError: a value that the type of the parameter cannot hold, that is not within its bounds, or that has
+                another shape.
             KernelError: `configure` does not return a dict.
         """
         given = self._configured({**self.kwargs, **kwargs})
@@ -214,9 +216,10 @@ def kernel(
         observe(s, obs, p)              writes the observation
 
     and may have `Params` (a class of default values), `bounds` (of parameters: `{"slip": (0.0, 1.0)}`; values outside
-    are refused), `info` (fields like those of `state`, handed out in infos),
-    `action_mask(s, mask, p)`, `render(s, p)` (plain Python; returns an RGB array), `metadata`, and
-    `configure(**kwargs)`, which turns arguments of `make` into values of Params. Spaces may be functions of Params.
+    are refused), `shapes` (of parameters that may be longer or shorter than their defaults: `{"prices": (None, 5)}`),
+    `info` (fields like those of `state`, handed out in infos), `action_mask(s, mask, p)`, `render(s, p)` (plain Python;
+    returns an RGB array), `metadata`, and `configure(**kwargs)`, which turns arguments of `make` into values of Params.
+    Spaces may be functions of Params.
 
     Args:
         id: the name for `vecenv.make`, `vecenv.make_env` and, with "vecenv/" before it, Gymnasium.
@@ -266,7 +269,7 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
         read_render(definition)
     if not found.errors:
         with found.noting():
-            params = with_bounds(definition, params, defaults)
+            params = with_shapes(definition, with_bounds(definition, params, defaults))
     found.raise_all()
     built = Kernel(
         id=id,

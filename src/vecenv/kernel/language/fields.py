@@ -30,16 +30,31 @@ _LIMITS: dict[str, dict[type, tuple[Any, Any]]] = {
 
 @dataclass(frozen=True)
 class Field:
-    """A number, or an array of fixed shape, of every env; `low` and `high` are the bounds of a parameter, if any."""
+    """A number, or an array of fixed shape, of every env.
+
+    `low` and `high` are the bounds of a parameter, if any. `free` are the axes of a parameter that may have any size;
+    its `shape` is that of its default value then.
+    """
 
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...] = ()
     low: float | None = None
     high: float | None = None
+    free: frozenset[int] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.dtype} array of shape {self.shape}" if self.shape else str(self.dtype)
+
+    @property
+    def sizes(self) -> tuple[int | None, ...]:
+        """The size of each axis, None where any will do."""
+        return tuple(None if axis in self.free else size for axis, size in enumerate(self.shape))
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of this shape can be a value."""
+        pairs = zip(shape, self.sizes, strict=False)
+        return len(shape) == len(self.shape) and all(wanted in (None, size) for size, wanted in pairs)
 
 
 class FieldError(TypeError):
