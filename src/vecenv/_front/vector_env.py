@@ -32,6 +32,7 @@ from vecenv.engines import (
 )
 from vecenv.engines.decorator import decorations
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError, InvalidAction, SpaceError, UnsupportedError
+from vecenv.kernel.language.params import common_value
 
 if TYPE_CHECKING:
     from vecenv.engines.recording.recording import Recording
@@ -54,6 +55,7 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         engine_reason: why this engine was chosen.
         autoreset_mode: Gymnasium's enum, also in `metadata["autoreset_mode"]`.
         batch_size: how many envs `recv` waits for by default.
+        shared_params: names of a kernel's parameters that have one value for all envs.
     """
 
     def __init__(
@@ -66,10 +68,12 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         seeding: Seeding = "gymnasium",
         timeout: float | None = None,
         engine_reason: str = "given",
+        shared_params: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(engine, autoreset, batch_size, copy, seeding, timeout)
         facts = engine.facts
         self.engine_reason = engine_reason
+        self.shared_params = shared_params
         self.single_observation_space = facts.single_observation_space
         self.observation_space = facts.observation_space
         self.single_action_space = facts.single_action_space
@@ -158,7 +162,10 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         return self.call(name)
 
     def set_attr(self, name: str, values: Any) -> None:
-        """Set an attribute of every env: a list or tuple has one value per env, anything else is for all."""
+        """Set an attribute of every env: a list or tuple has one value per env, anything else is for all.
+
+        A parameter of a kernel holds from the next episode of each env on, one that all envs share at once.
+        """
         if not isinstance(values, (list, tuple)):
             values = [values] * self.num_envs
         if len(values) != self.num_envs:
@@ -166,6 +173,8 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
                 "Values must be a list or tuple with length equal to the number of environments. "
                 f"Got `{len(values)}` values for {self.num_envs} environments."
             )
+        if name in self.shared_params:
+            values = [common_value(name, values)] * self.num_envs
         self._run("set_attr", lambda: self._reachable("set_attr").set_attr(name, list(values), self.timeout))
 
     def close(self, timeout: float = 5.0, **kwargs: Any) -> None:
@@ -241,6 +250,7 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
             "copy": self.copy,
             "seeding": self._seeding,
             "engine_reason": self.engine_reason,
+            "shared_params": self.shared_params,
         }
         parts = self.engine.factory(), decorations(self._decorated), front, self.spec, self.get_state()
         return _restored, (type(self), *parts)

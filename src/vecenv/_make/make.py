@@ -124,6 +124,7 @@ def make(
         seeding=request.seeding,
         timeout=request.timeout,
         engine_reason=f"{reason}: {running.summary()}" if isinstance(running, SupportsSummary) else reason,
+        shared_params=frozenset() if source.kernel is None else source.kernel.shared_params,
     )
     envs.spec = source.spec
     return envs

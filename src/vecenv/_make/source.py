@@ -21,6 +21,7 @@ from vecenv.engines.python.factories import MakeEnv, check_wrappers, factories, 
 from vecenv.engines.request import Source
 from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra
 from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.params import common_value, not_per_env
 from vecenv.kernel.language.python import KernelEnv
 from vecenv.kernel.language.registry import GAMES, OF_OTHERS, find_kernel, kernel_of
 from vecenv.mujoco._make_env import make_task_env
@@ -107,7 +108,11 @@ def split_parameters(kernel: Kernel, env_kwargs: Any, count: int) -> Any:
     """Arguments of Python envs of a kernel: where a parameter has one value per env, every env gets its own.
 
     Numbers are Python's: a NumPy scalar would change the type of what an env computes with it.
+
+    Raises:
+        ConfigError: a parameter that all envs share has several values.
     """
+    _check_shared(kernel, env_kwargs, count)
     if isinstance(env_kwargs, (list, tuple)):
         return [_with_plain_numbers(kernel, row) if isinstance(row, Mapping) else row for row in env_kwargs]
     if not isinstance(env_kwargs, Mapping):
@@ -121,6 +126,19 @@ def split_parameters(kernel: Kernel, env_kwargs: Any, count: int) -> Any:
         return _with_plain_numbers(kernel, env_kwargs)
     rows = [{**env_kwargs, **{name: env_kwargs[name][row] for name in several}} for row in range(count)]
     return [_with_plain_numbers(kernel, row) for row in rows]
+
+
+def _check_shared(kernel: Kernel, env_kwargs: Any, count: int) -> None:
+    """Raise ConfigError if envs are to have different values of a parameter that they share."""
+    for name in kernel.shared_params:
+        if isinstance(env_kwargs, (list, tuple)):
+            rows = [row if isinstance(row, Mapping) else {} for row in env_kwargs]
+            if any(name in row for row in rows):
+                common_value(name, [row.get(name, kernel.defaults[name]) for row in rows])
+        elif isinstance(env_kwargs, Mapping) and count > 1:
+            per_env = np.ndim(env_kwargs.get(name)) == len(kernel.params[name].shape) + 1
+            if per_env and len(env_kwargs[name]) == count:
+                raise not_per_env(name)
 
 
 def _with_plain_numbers(kernel: Kernel, kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.engines.python.factories import Renewal
 from vecenv.errors import ConfigError, ConfigTypeError
 from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.params import not_for_an_episode
 from vecenv.scenarios._noise import Noise
 from vecenv.scenarios._sets import ABSENT, Columns, Scenarios, Values, sets_of
 
@@ -72,6 +73,8 @@ class KernelParameters:
     def _filled(self, name: str, rows: np.ndarray, column: np.ndarray | None) -> np.ndarray:
         if name not in self._made:  # a later stage of a curriculum introduced the name
             _check_names(self._engine.kernel, [name], self._engine.kernel.params)
+        if name in self._engine.kernel.shared_params:
+            raise not_for_an_episode(name)
         general = self._made[name][rows]
         if column is None:
             return general

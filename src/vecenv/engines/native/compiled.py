@@ -23,6 +23,7 @@ from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedErr
 from vecenv.kernel.backend import NativeCode, Precision, load_kernel
 from vecenv.kernel.language.declared import check_bounds, per_env
 from vecenv.kernel.language.define import Kernel
+from vecenv.kernel.language.params import common_value, not_for_an_episode, not_per_env, one_copy
 from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
 from vecenv.kernel.language.snapshot import generator, snapshot, try_out
 from vecenv.kernel.lower.columns import RNG_WORDS, fill_table, table_size
@@ -49,6 +50,9 @@ class CompiledEngine:
         render_mode: as for a Gymnasium env.
         max_episode_steps: time limit, None for none.
         parameters: instead of kwargs, a column of each, as in the attribute of that name.
+
+    Attributes:
+        parameters: a column of each parameter; that of a shared one has one row and is read-only.
     """
 
     name = "compiled"
@@ -72,7 +76,7 @@ class CompiledEngine:
         self.threads = threads
         self.max_episode_steps = max_episode_steps
         self.parameters = (
-            _copies(parameters) if parameters is not None else parameter_columns(kernel, kwargs or {}, count)
+            _copies(kernel, parameters) if parameters is not None else parameter_columns(kernel, kwargs or {}, count)
         )
         observation, action = kernel.spaces(kernel.record(self.parameters))
         self._check_same_spaces(self.parameters)
@@ -80,6 +84,7 @@ class CompiledEngine:
         self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, count)
         self._count = count
         self._rows: Rows = np.arange(count)
+        self._shared_columns = frozenset(f"P_{name}" for name in kernel.shared_params)
         self._pending = PendingRows(count)
         self._native = self._compile()
         self._columns = self._allocate(count)
@@ -87,6 +92,7 @@ class CompiledEngine:
             name: column
             for name, column in self._columns.items()
             if name in ("RNG", "ELAPSED") or name.startswith(("S_", "P_"))
+            if name not in self._shared_columns
         }
         self._tables = self._make_tables()
         self._whole = np.array([self._tables[0].ctypes.data, 0, 0, count, 0, 0, 1, 0], np.int64)
@@ -181,32 +187,51 @@ class CompiledEngine:
         return SimpleNamespace(**{name: self._columns[f"S_{name}"] for name in own})
 
     def get_rows(self, rows: Rows) -> dict[str, np.ndarray]:
-        return {name: column[rows] for name, column in self._lasting().items()}
+        shared = self._shared_columns
+        return {name: column if name in shared else column[rows] for name, column in self._lasting().items()}
 
     def just_begun(self, rows: Rows) -> Rows:
         elapsed = self._columns["ELAPSED"]
         return (elapsed == 0).nonzero()[0] if len(rows) == self._count else rows[elapsed[rows] == 0]
 
     def states_of(self, rows: Rows) -> dict[str, np.ndarray]:
-        return {name: column[rows] for name, column in self._of_episodes.items()}
+        columns = {name: column[rows] for name, column in self._of_episodes.items()}
+        for name in self._shared_columns:
+            column = self._columns[name]
+            columns[name] = np.broadcast_to(column[0], (len(rows), *column.shape[1:]))
+        return columns
 
     def set_rows(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
         own = self._lasting()
-        copies = {name: np.array(columns[name]) for name in own if name in columns}  # nobody changes these meanwhile
+        shared = self._shared_columns
+        copies = {  # nobody changes these meanwhile
+            name: columns[name] if name in shared and columns[name] is own[name] else np.array(columns[name])
+            for name in own
+            if name in columns
+        }
         for name, column in own.items():
             given = copies.get(name)
             fits = given is not None and given.dtype == column.dtype and given.shape[1:] == column.shape[1:]
-            if given is None or not fits or given.ndim < 1 or len(given) not in (1, len(rows)):
+            lengths = (1,) if name in shared else (1, len(rows))
+            if given is None or not fits or given.ndim < 1 or len(given) not in lengths:
                 raise SpaceError(
                     f"this state is not one of {self.kernel.id} with these parameters ({name} does not fit)"
                 )
         for name, field in self.kernel.params.items():
-            for given in (copies[f"P_{name}"], copies[f"B_{name}"]):
+            for given in (copies[part] for part in (f"P_{name}", f"B_{name}") if part in own):
                 check_bounds(field, given)
                 if name in self.kernel.fixed and not np.isin(given, self.parameters[name]).all():
                     raise SpaceError(f"this state is of envs with another {name}, which cannot be changed")
+        changed = [name for name in shared if not _same_bytes(copies[name], own[name])]
+        if changed and len(rows) < self._count:
+            raise SpaceError(
+                f"this state is of envs with other {changed[0][2:]}, which all envs share; set it for all envs at once"
+            )
         for name, column in own.items():
-            column[rows] = copies[name]
+            if name in changed:
+                self._share(name[2:], one_copy(copies[name]))
+            elif name not in shared:
+                column[rows] = copies[name]
 
     def rollout(
         self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
@@ -247,6 +272,8 @@ class CompiledEngine:
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
         """Reads and calls go to Python envs that are copies of the rows; what a call changes is not written back."""
+        if name in self.kernel.shared_params:
+            return [self.parameters[name][0]] * self._count  # it is read-only
         if name in self.kernel.params:
             return [_plain(value) for value in self.parameters[name]]
         results = []
@@ -260,14 +287,32 @@ class CompiledEngine:
         return results
 
     def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
-        """Set a parameter, from the next episode of each env on."""
+        """Set a parameter, from the next episode of each env on; a shared one at once."""
         if name not in self.kernel.params:
             known = ", ".join(self.kernel.params) or "none"
             raise UnsupportedError(
                 f"{self.kernel.id} has no parameter {name!r} (there are: {known}); the state of compiled envs is "
                 f"written through envs.state, other attributes need {registry.words(registry.python_engines())}"
             )
-        self.set_parameters(self._rows, {name: np.array(values)})
+        if name in self.kernel.shared_params:
+            self._set_shared(name, common_value(name, values))
+        else:
+            self.set_parameters(self._rows, {name: np.array(values)})
+
+    def _set_shared(self, name: str, value: Any) -> None:
+        self.kernel.check_settable(name)
+        column = per_env(self.kernel.params[name], value, self._count)
+        self._check_shape(name, column)
+        self._check_same_spaces({**self.parameters, name: column})
+        self._share(name, column)
+
+    def _share(self, name: str, column: np.ndarray) -> None:
+        """Let all envs have this value of a shared parameter: a column of one row that nobody writes to."""
+        slot = f"P_{name}"
+        number = next(number for number, one in enumerate(self._native.slots) if one.name == slot)
+        for table in self._tables:
+            table[2 * number] = column.ctypes.data
+        self.parameters[name] = self._columns[slot] = column
 
     def set_parameters(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
         """Set parameters of these rows, from their next episode on. After a ConfigError nothing has changed."""
@@ -280,14 +325,20 @@ class CompiledEngine:
         """Columns as `set_parameters` would set them; raises what it would raise."""
         for name in columns:
             self.kernel.check_settable(name)
+            if name in self.kernel.shared_params:
+                raise not_for_an_episode(name)
         made = {name: per_env(self.kernel.params[name], column, len(rows)) for name, column in columns.items()}
         for name, column in made.items():
-            if column.shape[1:] != self.parameters[name].shape[1:]:
-                raise ConfigError(
-                    f"parameter {name!r} must have shape {self.parameters[name].shape[1:]}, got {column.shape[1:]}"
-                )
-        self._check_same_spaces({**{name: column[rows] for name, column in self.parameters.items()}, **made})
+            self._check_shape(name, column)
+        shared = self.kernel.shared_params
+        general = {name: column if name in shared else column[rows] for name, column in self.parameters.items()}
+        self._check_same_spaces({**general, **made})
         return made
+
+    def _check_shape(self, name: str, column: np.ndarray) -> None:
+        wanted, shape = self.parameters[name].shape[1:], column.shape[1:]
+        if shape != wanted:
+            raise ConfigError(f"parameter {name!r} must have shape {wanted}, got {shape}")
 
     def copy_of(self, row: int) -> KernelEnv:
         """A Python env that is a copy of a row: its state, parameters and stream."""
@@ -302,7 +353,7 @@ class CompiledEngine:
         """Parameters and state of a row."""
         own = [name for name in self.kernel.state if name not in self.kernel.shared]
         return (
-            {name: self._columns[f"P_{name}"][row : row + 1] for name in self.kernel.params},
+            self.kernel.row_of({name: self._columns[f"P_{name}"] for name in self.kernel.params}, row),
             {name: self._columns[f"S_{name}"][row] for name in own},
         )
 
@@ -320,8 +371,11 @@ class CompiledEngine:
         definition = self.kernel.definition
         if not (callable(definition.observation_space) or callable(definition.action_space)):  # type: ignore[attr-defined]
             return
-        bytes_of = [_bytes_of(column) for column in parameters.values()]
-        _, different = np.unique(np.concatenate(bytes_of, axis=1), axis=0, return_index=True)
+        shared = self.kernel.shared_params
+        bytes_of = [_bytes_of(column) for name, column in parameters.items() if name not in shared]
+        different = np.zeros(1, np.int64)
+        if bytes_of:
+            _, different = np.unique(np.concatenate(bytes_of, axis=1), axis=0, return_index=True)
         wanted = self.kernel.spaces(self.kernel.record(self.parameters))
         for row in different.tolist():
             if self.kernel.spaces(self.kernel.record(parameters, row)) != wanted:
@@ -368,8 +422,11 @@ class CompiledEngine:
         columns |= {f"O_{number}": column for number, column in enumerate(batch.obs)}
         columns |= {f"C_{number}": column for number, column in enumerate(batch.obs)}
         columns |= {f"F_{number}": column for number, column in enumerate(batch.final_obs)}
-        columns |= {f"B_{name}": column for name, column in self.parameters.items()}
-        columns |= {f"P_{name}": column.copy() for name, column in self.parameters.items()}
+        shared = self.kernel.shared_params
+        columns |= {f"B_{name}": column for name, column in self.parameters.items() if name not in shared}
+        columns |= {
+            f"P_{name}": column if name in shared else column.copy() for name, column in self.parameters.items()
+        }
         for slot in self._native.slots:
             if slot.name not in columns and not slot.shared:
                 assert slot.shape is not None
@@ -428,7 +485,7 @@ class CompiledEngine:
         taken = []
         for row in rows:
             options = self.batch.options.pop(int(row), None)
-            general = {name: column[row : row + 1] for name, column in self.parameters.items()}
+            general = self.kernel.row_of(self.parameters, int(row))
             given = option_columns(self.kernel, self.parameters, options)
             if given:
                 self._check_same_spaces({**general, **given})
@@ -437,7 +494,8 @@ class CompiledEngine:
             if overrides:
                 self._columns["OVERRIDE"][row] = FRESH
             for name, column in columns.items():
-                self._columns[f"P_{name}"][row] = column[0]
+                if name not in self.kernel.shared_params:
+                    self._columns[f"P_{name}"][row] = column[0]
 
 
 class _WrongAction(Exception):
@@ -507,19 +565,30 @@ def _bytes_of(column: np.ndarray) -> np.ndarray:
 def parameter_columns(kernel: Kernel, kwargs: Any, count: int) -> dict[str, np.ndarray]:
     """Columns of all parameters, from one mapping or one per row."""
     if isinstance(kwargs, Mapping):
-        return _copies(kernel.parameters(kwargs, count))
+        return _copies(kernel, kernel.parameters(kwargs, count))
     rows = [kernel.parameters(entry or {}, 1) for entry in kwargs]
     columns: dict[str, np.ndarray] = {}
     for name in kernel.params:
         shapes = {row[name].shape for row in rows}
         if len(shapes) > 1:
             raise ConfigError(f"parameter {name!r} has different shapes in different envs: {sorted(shapes)}")
-        columns[name] = np.concatenate([row[name] for row in rows])
+        if name in kernel.shared_params:
+            columns[name] = rows[0][name]
+            if any(row[name] is not columns[name] for row in rows):
+                raise not_per_env(name)
+        else:
+            columns[name] = np.concatenate([row[name] for row in rows])
     return columns
 
 
-def _copies(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: column.copy() for name, column in columns.items()}
+def _copies(kernel: Kernel, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns of our own; shared ones are read-only, and need no other copy."""
+    shared = kernel.shared_params
+    return {name: one_copy(column) if name in shared else column.copy() for name, column in columns.items()}
+
+
+def _same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
+    return one is other or one.tobytes() == other.tobytes()
 
 
 def _plain(value: Any) -> Any:

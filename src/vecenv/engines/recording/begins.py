@@ -81,7 +81,7 @@ class KernelBegins(Begins):
         self._engine = engine
         state = engine.states_of(np.zeros(1, np.int64))
         self._names = tuple(state)
-        self.row_bytes = sum(column.nbytes for column in state.values())
+        self.row_bytes = sum(column.nbytes for column in state.values() if column.strides[0])  # 0: all rows share it
 
     def take(self, rows: Rows) -> tuple[Rows | None, Any]:
         began = self._engine.just_begun(rows)

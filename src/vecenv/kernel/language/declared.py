@@ -15,6 +15,7 @@ from vecenv._util.suggest import did_you_mean, nearest
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel.language.fields import Field, FieldError, declare, field_of
 from vecenv.kernel.language.found import Found
+from vecenv.kernel.language.params import not_per_env, one_copy, shared_names
 from vecenv.kernel.language.rules import signature
 from vecenv.kernel.language.scope import METHODS
 from vecenv.kernel.language.source import FunctionSource, read_source
@@ -87,6 +88,9 @@ def read_params(definition: type, found: Found) -> tuple[dict[str, Field], dict[
             fields[name] = field_of(name, value)
         except FieldError as error:
             found.add(KernelError(f"Params: {error}", definition.__name__))
+    with found.noting():
+        for name in shared_names(definition.__name__, declared, fields):
+            fields[name] = dataclasses.replace(fields[name], shared=True)
     return fields, {name: np.array(values[name], field.dtype) for name, field in fields.items()}
 
 
@@ -185,9 +189,12 @@ def read_render(definition: type) -> Callable[..., Any] | None:
 def per_env(field: Field, value: Any, count: int) -> np.ndarray:
     """A column of a parameter: the value repeated, or as it is if it has one entry per env.
 
+    That of a shared parameter has one row, which is read-only: every env has this one.
+
     Raises:
         ConfigTypeError: it is no number, or a float for an int.
-        ConfigError: it does not fit the type, the bounds or the shape of the parameter.
+        ConfigError: it does not fit the type, the bounds or the shape of the parameter, or it is shared and has one
+            entry per env.
     """
     try:
         array = np.asarray(value)
@@ -203,6 +210,8 @@ def per_env(field: Field, value: Any, count: int) -> np.ndarray:
         wrong = array[~same].flat[0].item()
         raise ConfigError(f"parameter {field.name!r} is {dtype}, which cannot hold {wrong!r}")
     check_bounds(field, column)
+    if field.shared:
+        return _shared_column(field, column, count)
     if array.ndim == dimensions + 1 and len(array) == count:
         _check_shape(field, array.shape[1:])
         return np.ascontiguousarray(column)
@@ -213,6 +222,18 @@ def per_env(field: Field, value: Any, count: int) -> np.ndarray:
         f"parameter {field.name!r} has {dimensions} dimensions, or one more for a value per env ({count} of them); "
         f"got shape {array.shape}"
     )
+
+
+def _shared_column(field: Field, column: np.ndarray, count: int) -> np.ndarray:
+    dimensions = len(field.shape)
+    if column.ndim == dimensions + 1 and len(column) == 1:
+        column = column[0]  # the column of another env
+    if column.ndim == dimensions + 1 and len(column) == count:
+        raise not_per_env(field.name)
+    if column.ndim != dimensions:
+        raise ConfigError(f"parameter {field.name!r} has {dimensions} dimensions, got shape {column.shape}")
+    _check_shape(field, column.shape)
+    return one_copy(column[None])
 
 
 def _check_shape(field: Field, shape: tuple[int, ...]) -> None:

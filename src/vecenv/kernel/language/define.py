@@ -81,7 +81,7 @@ class Kernel:
         return self.definition.__name__
 
     def parameters(self, kwargs: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
-        """One value per env of every parameter.
+        """One value per env of every parameter; one value in all of a shared one.
 
         Args:
             kwargs: arguments of `make`. A parameter may be given once, or once per env with a first axis of `count`.
@@ -124,8 +124,21 @@ class Kernel:
 
     def record(self, params: Mapping[str, np.ndarray], row: int = 0) -> Record:
         """The parameters of one env as its methods see them."""
-        fields = {name: Field(name, column.dtype, column.shape[1:]) for name, column in params.items()}
-        return Record(fields, {name: column[row] for name, column in params.items()}, frozen=_FROZEN)
+        own = self.row_of(params, row)
+        fields = {
+            name: Field(name, column.dtype, column.shape[1:], shared=self.params[name].shared)
+            for name, column in own.items()
+        }
+        return Record(fields, {name: column[0] for name, column in own.items()}, frozen=_FROZEN)
+
+    def row_of(self, params: Mapping[str, np.ndarray], row: int) -> dict[str, np.ndarray]:
+        """Columns of one row of parameters."""
+        return {name: column if self.params[name].shared else column[row : row + 1] for name, column in params.items()}
+
+    @cached_property
+    def shared_params(self) -> frozenset[str]:
+        """Names of the parameters that have one value for all envs."""
+        return frozenset(name for name, field in self.params.items() if field.shared)
 
     def spaces(self, params: Record) -> tuple[Space[Any], Space[Any]]:
         """Observation and action space of an env with these parameters."""

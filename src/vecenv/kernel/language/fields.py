@@ -33,7 +33,7 @@ class Field:
     """A number, or an array of fixed shape, of every env.
 
     `low` and `high` are the bounds of a parameter, if any. `free` are the axes of a parameter that may have any size;
-    its `shape` is that of its default value then.
+    its `shape` is that of its default value then. A `shared` parameter has one value for all envs.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Field:
     low: float | None = None
     high: float | None = None
     free: frozenset[int] = frozenset()
+    shared: bool = False
 
     def __str__(self) -> str:
         return f"{self.dtype} array of shape {self.shape}" if self.shape else str(self.dtype)
@@ -357,6 +358,8 @@ def unknown(name: str, fields: Iterable[str], what: str = "field") -> str:
 def _hold(field: Field, value: Any, writeable: bool) -> Any:
     if not field.shape:
         return field.dtype.type(0 if value is None else value).item()
+    if field.shared and value is not None:
+        return cells(value)  # it is read-only, and other envs have it too
     array = np.zeros(field.shape, field.dtype) if value is None else np.array(value, field.dtype)
     array.flags.writeable = writeable
     return cells(array)

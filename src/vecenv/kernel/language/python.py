@@ -19,6 +19,7 @@ from vecenv.kernel.language.declared import per_env
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Cells, Record, cells
 from vecenv.kernel.language.mistakes import MISTAKES, located
+from vecenv.kernel.language.params import not_for_an_episode
 from vecenv.kernel.language.ports import ActionPort, ObservationPort
 from vecenv.kernel.rng import Stream
 
@@ -63,6 +64,41 @@ class KernelEnv(gymnasium.Env[Any, Any]):
         self.observation_space, self.action_space = self.kernel.spaces(self.params)
         self._observation = ObservationPort(self.observation_space)
         self._action = ActionPort(self.action_space)
+
+    def has_wrapper_attr(self, name: str) -> bool:
+        """Whether there is such a parameter or attribute."""
+        return name in self.kernel.params or hasattr(self, name)
+
+    def get_wrapper_attr(self, name: str) -> Any:
+        """A parameter as it will be in the next episode, or an attribute."""
+        if name not in self.kernel.params:
+            return getattr(self, name)
+        value = self.parameters[name][0]
+        return value.item() if not value.ndim else value if self.kernel.params[name].shared else value.copy()
+
+    def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
+        """Set a parameter from the next episode on, a shared one at once, as native code does; or an attribute."""
+        if name in self.kernel.params:
+            self._set_parameter(name, value)
+        elif force or hasattr(self, name):
+            setattr(self, name, value)
+        else:
+            return False
+        return True
+
+    def _set_parameter(self, name: str, value: Any) -> None:
+        field = self.kernel.params[name]
+        self.kernel.check_settable(name)
+        column, wanted = per_env(field, value, 1), self.parameters[name].shape[1:]
+        if column.shape[1:] != wanted:
+            raise ConfigError(f"parameter {name!r} must have shape {wanted}, got {column.shape[1:]}")
+        parameters = {**self.parameters, name: column}
+        params = self.kernel.record(parameters)
+        if self.kernel.spaces(params) != (self.observation_space, self.action_space):
+            raise ConfigError(f"parameter {name!r} gives this env other spaces; make it with this value")
+        self.parameters, self._own_params = parameters, params
+        if field.shared:
+            self.params.__dict__[name] = params.__dict__[name]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode. Options that name parameters hold for this episode."""
@@ -189,6 +225,8 @@ def option_columns(
             )
             continue
         kernel.check_settable(name)
+        if kernel.params[name].shared:
+            raise not_for_an_episode(name)
         column = per_env(kernel.params[name], value, 1)
         if column.shape[1:] != parameters[name].shape[1:]:
             raise ConfigError(

@@ -28,6 +28,7 @@ class Slot:
         timed: has one layer per step in a rollout.
         shared: is memory of the thread, the same for all rows that it runs.
         sized: its shape is not part of the code, but in the table.
+        single: has one row, the same for all envs and threads.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Slot:
     timed: bool = False
     shared: bool = False
     sized: bool = False
+    single: bool = False
 
     @property
     def row_bytes(self) -> int:
@@ -57,7 +59,8 @@ def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
 
     def parameter(prefix: str, field: Field) -> Slot:
         shape = None if field.shape else ()
-        return Slot(f"{prefix}_{field.name}", field.dtype, shape, len(field.shape), sized=shape is None)
+        dimensions, sized = len(field.shape), shape is None
+        return Slot(f"{prefix}_{field.name}", field.dtype, shape, dimensions, sized=sized, single=field.shared)
 
     slots = [
         fixed("OP", np.uint8),
@@ -82,7 +85,7 @@ def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
         for field in kernel.state.values()
     ]
     slots += [parameter("P", field) for field in kernel.params.values()]
-    slots += [parameter("B", field) for field in kernel.params.values()]
+    slots += [parameter("B", field) for field in kernel.params.values() if not field.shared]
     slots += [fixed(f"A_{k}", leaf.dtype, leaf.shape, timed=True) for k, leaf in enumerate(action.leaves)]
     for name in ("O", "F"):
         slots += [

@@ -73,9 +73,9 @@ class Driver:
                 row_bytes = " * ".join([*sizes, str(slot.dtype.itemsize)])
             else:
                 sizes, row_bytes = list(map(str, slot.shape or ())), str(slot.row_bytes)
-            shape = ", ".join(["n", *sizes])
+            shape = ", ".join(["1" if slot.single else "n", *sizes])
             column = f"column_{slot.dtype.name}_{1 + slot.dimensions}"
-            begin = address if slot.shared else f"{address} + lo * {row_bytes}"
+            begin = address if slot.shared or slot.single else f"{address} + lo * {row_bytes}"
             self._add(1, f"{slot.name} = {column}({begin}, ({shape},))")
 
     def _wrong(self) -> None:
@@ -183,6 +183,8 @@ class Driver:
 
     def _call_restore_parameters(self, depth: int) -> None:
         for name, field in self.kernel.params.items():
+            if field.shared:
+                continue
             if field.shape:
                 self._add(depth, f"for j in range(P_{name}[i].size):")
                 self._add(depth, f"    P_{name}[i].flat[j] = B_{name}[i].flat[j]")
@@ -227,10 +229,12 @@ class Driver:
         return [argument(field) for field in self.kernel.state.values()]
 
     def _params(self) -> list[str]:
-        return [
-            f"P_{field.name}[i]" if field.shape else f"widen__(P_{field.name}[i])"
-            for field in self.kernel.params.values()
-        ]
+        def argument(field: Field) -> str:
+            if field.shape:
+                return f"P_{field.name}[{0 if field.shared else 'i'}]"
+            return f"widen__(P_{field.name}[i])"
+
+        return [argument(field) for field in self.kernel.params.values()]
 
     def _actions(self) -> list[str]:
         return [f"A_{k}[i]" if leaf.shape else f"widen__(A_{k}[i])" for k, leaf in enumerate(self.action.leaves)]
