@@ -10,6 +10,8 @@ import numpy as np
 
 WORDS = 6
 """State and increment (high and low halves), whether half a draw is kept, and that half."""
+CLONES, POLICIES = 2**32 - 1, 2**32 - 2
+"""Spawn keys of families of streams. Those of envs have the index of a row as their key."""
 _HALF = (1 << 64) - 1
 
 
@@ -22,6 +24,21 @@ def words_of(generator: Any) -> tuple[int, ...] | None:
     value, increment = state["state"]["state"], state["state"]["inc"]
     halves = value >> 64, value & _HALF, increment >> 64, increment & _HALF
     return *halves, state["has_uint32"], state["uinteger"]
+
+
+def fresh_words(seed: int | None, count: int, family: int) -> np.ndarray:
+    """Words [count, WORDS] of new streams; stream k depends on nothing but the seed, the family and k.
+
+    Args:
+        seed: None for streams that differ each time.
+        count: number of streams.
+        family: a spawn key. Streams of different families have nothing in common, nor have they with `PCG64(seed)`.
+    """
+    words = np.zeros((count, WORDS), np.uint64)
+    drawn = np.random.SeedSequence(seed, spawn_key=(family,)).generate_state(4 * count, np.uint64)
+    words[:, :4] = drawn.reshape(count, 4)
+    words[:, 3] |= np.uint64(1)  # an increment is odd
+    return words
 
 
 def follow(generator: Any, words: np.ndarray) -> Callable[[], None] | None:

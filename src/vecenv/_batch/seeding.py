@@ -48,6 +48,11 @@ def spawn(seed: int, *key: int) -> int:
     return int(state >> np.uint64(1))
 
 
+def one_seed(seed: Any) -> int | None:
+    """A seed that is one integer, Python's or NumPy's, or None. Raises SpaceError for anything else."""
+    return None if seed is None else _one(seed, "seed")
+
+
 def _explicit(seeds: Sequence[Any] | np.ndarray, count: int) -> np.ndarray:
     if len(seeds) != count:
         raise SpaceError(

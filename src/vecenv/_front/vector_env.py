@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -12,7 +13,8 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from vecenv._batch.seeding import Seeding
+from vecenv._batch.random_state import CLONES, POLICIES, fresh_words
+from vecenv._batch.seeding import Seeding, one_seed
 from vecenv._front.explain import Explanation, explain
 from vecenv._front.rollout import Rollout, Snapshot, pack_time, rollout_of
 from vecenv._front.stats import Stats, gather
@@ -370,21 +372,42 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
 
         self._run("set_state", self._when_idle, "set_state", write)
 
-    def clone(self, source: Any, target: Any) -> None:
-        """Make the envs `target` copies of the envs `source` (ids; one source may have many targets)."""
-        self._with_states("clone")
-        self.set_state(self.get_state(np.atleast_1d(source)), np.atleast_1d(target))
+    def clone(self, source: Any, target: Any, *, seed: int | None = None) -> None:
+        """Make the envs `target` copies of the envs `source` (ids; one source may have many targets).
+
+        Args:
+            source, target: ids.
+            seed: None: a copy has the random stream of its source too, so it meets the very future that its source will
+                meet. An int: each copy has a random stream of its own, which depends on this number and on its place in
+                `target`, so that a planner samples futures instead of looking at the true one.
+
+        Raises:
+            UnsupportedError: the engine cannot; kernels (engine="compiled") can.
+        """
+        engine, one = self._with_states("clone"), one_seed(seed)
+        state, targets = self.get_state(np.atleast_1d(source)), np.atleast_1d(target)
+        if one is not None:
+            words = fresh_words(one, len(targets), CLONES)
+            state = Snapshot(engine.with_streams(state.columns, words), state.ready)
+        self.set_state(state, targets)
 
     def rollout(
-        self, actions: Any = None, *, policy: Callable[..., Any] | None = None, steps: int | None = None
+        self,
+        actions: Any = None,
+        *,
+        policy: Callable[..., Any] | None = None,
+        steps: int | None = None,
+        seed: int | None = None,
     ) -> Rollout:
         """Run many steps of all envs in one native call.
 
         Args:
             actions: batches of actions with a leading axis of time: [T, N, ...].
             policy: instead, a function of one env's observation that returns its action (or `policy(obs, action)` that
-                writes into it). It is compiled under the rules of kernels.
+                writes into it). It is compiled under the rules of kernels. If it has a parameter `rng`, it draws random
+                numbers: each env's policy has a stream of its own, which is not the env's.
             steps: T, with a policy.
+            seed: of a policy that draws. None: other random numbers in each call.
 
         Raises:
             NotFiniteError: with `check_finite="error"`; the envs in its `rows` need a reset, the others have moved on.
@@ -398,11 +421,16 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
             raise ConfigError(
                 "rollout begins new episodes by itself; make the envs with autoreset='next-step' or 'same-step'"
             )
-        return self._run("rollout", self._roll_out, actions, policy, steps)
+        return self._run("rollout", self._roll_out, actions, policy, steps, one_seed(seed))
 
-    def _roll_out(self, actions: Any, policy: Callable[..., Any] | None, steps: int | None) -> Rollout:
+    def _roll_out(
+        self, actions: Any, policy: Callable[..., Any] | None, steps: int | None, seed: int | None
+    ) -> Rollout:
         order, batch, engine = self._call_order, self._batch, self._decorated
         order.check_can_step(None, "rollout")
+        streams = fresh_words(seed, self.num_envs, POLICIES) if _draws(policy) else None
+        if seed is not None and streams is None:
+            raise ConfigError("seed is for a policy that draws: policy(obs, rng), or policy(obs, action, rng)")
         if actions is None:
             packed, count = None, positive_int("steps", steps)
         else:
@@ -410,7 +438,7 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         ended = batch.done.copy()
         self._undelivered = order.all_rows
         try:
-            out = engine.rollout(packed, count, self._alive_op, self._over_op, policy)  # type: ignore[attr-defined]  # passed on
+            out = engine.rollout(packed, count, self._alive_op, self._over_op, policy, streams)  # type: ignore[attr-defined]  # passed on
         except InvalidAction:
             order.failed(order.all_rows)  # some of them have moved
             raise
@@ -446,6 +474,14 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
                 + registry.words(registry.python_engines())
             )
         return self.engine
+
+
+def _draws(policy: Callable[..., Any] | None) -> bool:
+    """Whether a policy has a parameter `rng`."""
+    try:
+        return policy is not None and "rng" in inspect.signature(policy).parameters
+    except (TypeError, ValueError):  # no function; the compiler says so
+        return False
 
 
 def _restored(

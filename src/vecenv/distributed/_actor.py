@@ -69,6 +69,8 @@ class FragmentActor(RowActor):
         self._plan = plan
         self._policy: Any = None
         self._rng: dict[str, np.random.Generator] = {}
+        self._seeds: np.random.Generator | None = None
+        """Draws the seed of each fragment of a native policy that draws."""
         self._front: Any = None
         self._stale = False
         """Whether an error ended the last fragment early: the next one resets the envs first."""
@@ -114,7 +116,8 @@ class FragmentActor(RowActor):
         if self._last_seen is not None:
             return self._first_after_restart(steps, weights)
         if self._plan.native:
-            return self._front.rollout(policy=self._policy, steps=steps), []
+            seed = None if self._seeds is None else int(self._seeds.integers(2**63))
+            return self._front.rollout(policy=self._policy, steps=steps, seed=seed), []
         return self._loop(steps, weights)
 
     def _first_after_restart(self, steps: int, weights: Any) -> tuple[Rollout, list[dict[str, Any]]]:
@@ -165,10 +168,14 @@ class FragmentActor(RowActor):
             wants = "rng" in inspect.signature(self._policy).parameters
         except (TypeError, ValueError):  # not a Python function
             wants = False
-        if wants and not self._plan.native:
-            restarts = 0 if self._last_seen is None else int(self._last_seen.seen.kept["restarts"].max())
-            sequence = np.random.SeedSequence(self._plan.seed, spawn_key=(self._first, restarts))
-            self._rng = {"rng": np.random.default_rng(sequence)}
+        if not wants:
+            return
+        restarts = 0 if self._last_seen is None else int(self._last_seen.seen.kept["restarts"].max())
+        generator = np.random.default_rng(np.random.SeedSequence(self._plan.seed, spawn_key=(self._first, restarts)))
+        if self._plan.native:
+            self._seeds = generator
+        else:
+            self._rng = {"rng": generator}
 
 
 class _Layers:

@@ -221,6 +221,10 @@ class SupportsStates(Protocol):
         """Write what `get_rows` read; a single row is written to all of `rows`."""
         ...
 
+    def with_streams(self, columns: Mapping[str, np.ndarray], words: np.ndarray) -> dict[str, np.ndarray]:
+        """Columns of `get_rows` in which the random streams are those of `words`, one per row."""
+        ...
+
     def factory(self) -> Callable[[], Engine]:
         """What makes another engine like this one, picklable; states are not part of it."""
         ...
@@ -244,7 +248,13 @@ class SupportsRollout(Protocol):
     """An engine that can run many steps of all rows in one call."""
 
     def rollout(
-        self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
+        self,
+        actions: Columns | None,
+        steps: int,
+        alive: int,
+        over: int,
+        policy: Callable[..., Any] | None,
+        streams: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
         """Run all rows `steps` times.
 
@@ -253,6 +263,8 @@ class SupportsRollout(Protocol):
             steps: number of steps.
             alive, over: ops, as in `exchange_all`.
             policy: chooses the actions from the observations.
+            streams: words [rows, 6] of the random stream of each row's policy (`_batch/random_state.py`), None if the
+                policy does not draw. They are moved on.
 
         Returns:
             Columns [steps, rows, ...] by the names of slots.

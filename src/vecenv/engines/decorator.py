@@ -56,9 +56,15 @@ class Decorator:
         self.inner.set_rows(rows, columns)
 
     def rollout(
-        self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
+        self,
+        actions: Columns | None,
+        steps: int,
+        alive: int,
+        over: int,
+        policy: Callable[..., Any] | None,
+        streams: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
-        return self.inner.rollout(actions, steps, alive, over, policy)
+        return self.inner.rollout(actions, steps, alive, over, policy, streams)
 
     def redecorator(self) -> Callable[[Engine], Engine] | None:
         """What decorates the engine of a copy of the vector env in the same way, picklable; None: copies go without."""

@@ -134,7 +134,13 @@ class FiniteCheck(Decorator):
         return ended
 
     def rollout(
-        self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
+        self,
+        actions: Columns | None,
+        steps: int,
+        alive: int,
+        over: int,
+        policy: Callable[..., Any] | None,
+        streams: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
         """As of engines. Raises ConfigError if a policy is "truncate", which native code cannot do.
 
@@ -145,7 +151,7 @@ class FiniteCheck(Decorator):
                 "rollout runs in native code, which cannot end an episode that goes non-finite; make the envs with "
                 "check_finite='error', 'warn' or 'off'"
             )
-        out = self.inner.rollout(actions, steps, alive, over, policy)
+        out = self.inner.rollout(actions, steps, alive, over, policy, streams)
         ended = out["TERMINATED"] | out["TRUNCATED"]
         found = list(self._finder.in_rollout(out, ended if self._rolls else np.zeros_like(ended)))
         stops = [finding for finding in found if finding.policy == "error"]

@@ -7,6 +7,7 @@ from vecenv.testing._fault_env import FaultEnv
 from vecenv.testing._law_env import LawEnv
 from vecenv.testing._laws import check_engine
 from vecenv.testing._obedient_env import ObedientEnv
+from vecenv.testing._policy_streams import policy_streams
 
 __all__ = [
     "FaultEnv",
@@ -18,4 +19,5 @@ __all__ = [
     "check_machine",
     "check_same",
     "check_transform",
+    "policy_streams",
 ]

@@ -26,7 +26,7 @@ from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.params import common_value, not_for_an_episode, not_per_env, one_copy
 from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
 from vecenv.kernel.language.snapshot import generator, snapshot, try_out
-from vecenv.kernel.lower.columns import RNG_WORDS, fill_table, table_size
+from vecenv.kernel.lower.columns import POLICY, RNG_WORDS, fill_table, table_size
 from vecenv.kernel.lower.transition import FRESH, STALE
 
 BUFFERS = 4
@@ -94,7 +94,7 @@ class CompiledEngine:
             if name in ("RNG", "ELAPSED") or name.startswith(("S_", "P_"))
             if name not in self._shared_columns
         }
-        self._tables = self._make_tables()
+        self._tables = self._make_tables(self._native, self._columns)
         self._whole = np.array([self._tables[0].ctypes.data, 0, 0, count, 0, 0, 1, 0], np.int64)
         """Orders to run all rows, see `kernel/lower/columns.py`."""
         self._whole_at = self._whole.ctypes.data
@@ -233,14 +233,26 @@ class CompiledEngine:
             elif name not in shared:
                 column[rows] = copies[name]
 
+    def with_streams(self, columns: Mapping[str, np.ndarray], words: np.ndarray) -> dict[str, np.ndarray]:
+        return {**columns, "RNG": words}
+
     def rollout(
-        self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
+        self,
+        actions: Columns | None,
+        steps: int,
+        alive: int,
+        over: int,
+        policy: Callable[..., Any] | None,
+        streams: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
         """Run all rows `steps` times in one native call."""
         code = self._native if policy is None else self._compile(policy)
         count = len(self._rows)
         out: dict[str, np.ndarray] = {}
-        tables = [table.copy() for table in self._tables]
+        if streams is None:
+            tables = [table.copy() for table in self._tables]
+        else:
+            tables = self._make_tables(code, {**self._columns, POLICY: streams})
         for number, slot in enumerate(code.slots):
             if not slot.timed or (slot.name.startswith("F") and alive != _ROLL):
                 continue
@@ -447,10 +459,10 @@ class CompiledEngine:
             if name not in scratch and not name.startswith(("A_", "C_", "F"))
         }
 
-    def _make_tables(self) -> list[np.ndarray]:
+    def _make_tables(self, code: NativeCode, columns: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The table of every thread."""
-        table = np.zeros(table_size(self._native.slots), np.int64)
-        fill_table(table, self._native.slots, self._columns, self.max_episode_steps)
+        table = np.zeros(table_size(code.slots), np.int64)
+        fill_table(table, code.slots, columns, self.max_episode_steps)
         return [table] * self.threads
 
     def _together(self, calls: list[Callable[[int], int]], orders: np.ndarray, tables: list[np.ndarray]) -> int:

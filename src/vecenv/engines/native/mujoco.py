@@ -11,6 +11,7 @@ import numpy as np
 from vecenv._batch.batch import Mail, Rows
 from vecenv._batch.layout import Columns
 from vecenv.engines.native.compiled import CompiledEngine
+from vecenv.kernel.backend import NativeCode
 from vecenv.mujoco._env import TaskEnv, divergence_info
 from vecenv.mujoco._kernel import TaskKernel
 
@@ -52,10 +53,16 @@ class MujocoEngine(CompiledEngine):
         return ended
 
     def rollout(
-        self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
+        self,
+        actions: Columns | None,
+        steps: int,
+        alive: int,
+        over: int,
+        policy: Callable[..., Any] | None,
+        streams: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
         """Run all rows `steps` times in one native call."""
-        out = super().rollout(actions, steps, alive, over, policy)
+        out = super().rollout(actions, steps, alive, over, policy, streams)
         if self._diverged.any():
             self._report()
             self.batch.mail.clear()  # a rollout has no place for it
@@ -108,11 +115,11 @@ class MujocoEngine(CompiledEngine):
             natives[shapes] = super()._compile()
         return natives[shapes]
 
-    def _make_tables(self) -> list[np.ndarray]:
+    def _make_tables(self, code: NativeCode, columns: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         tables = []
-        places = {slot.name: 2 * number for number, slot in enumerate(self._native.slots)}
+        places = {slot.name: 2 * number for number, slot in enumerate(code.slots)}
         for simulator in self._simulators:
-            table = super()._make_tables()[0]
+            table = super()._make_tables(code, columns)[0]
             table[places["S_simulator"]] = simulator.words.ctypes.data
             for name, array in self.kernel.memory(simulator).items():
                 table[places[f"S_{name}"]] = array.ctypes.data

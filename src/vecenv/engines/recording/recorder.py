@@ -117,11 +117,17 @@ class Recorder(Decorator):
         self._note_states(rows)
 
     def rollout(
-        self, actions: Columns | None, steps: int, alive: int, over: int, policy: Callable[..., Any] | None
+        self,
+        actions: Columns | None,
+        steps: int,
+        alive: int,
+        over: int,
+        policy: Callable[..., Any] | None,
+        streams: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
         """As of engines; its steps are not recorded, so recordings begin with the states after it."""
         try:
-            out = self.inner.rollout(actions, steps, alive, over, policy)
+            out = self.inner.rollout(actions, steps, alive, over, policy, streams)
         except NotFiniteError:  # all rows have moved on
             self._note_states(self._everyone)
             raise

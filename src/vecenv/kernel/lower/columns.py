@@ -15,6 +15,9 @@ from vecenv.kernel.language.fields import Field
 if TYPE_CHECKING:
     from vecenv.kernel.language.define import Kernel
 
+POLICY = "POLICY"
+"""The slot of the streams that a policy draws from."""
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -47,8 +50,8 @@ class Slot:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
-def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
-    """All columns, in the order of the table of addresses."""
+def slots_of(kernel: Kernel, observation: Layout, action: Layout, policy_draws: bool = False) -> list[Slot]:
+    """All columns, in the order of the table of addresses; `policy_draws` adds the streams of a policy."""
     several = bool(kernel.shared)  # the same code serves models of several sizes
 
     def fixed(name: str, dtype: Any, shape: tuple[int, ...] = (), timed: bool = False) -> Slot:
@@ -96,6 +99,7 @@ def slots_of(kernel: Kernel, observation: Layout, action: Layout) -> list[Slot]:
         if "action_mask" in kernel.methods:
             slots.append(fixed(f"{name}M", np.int8, (int(action.space.n),), timed=True))  # type: ignore[attr-defined]
     slots += [shaped(f"C_{k}", leaf.dtype, leaf.shape) for k, leaf in enumerate(observation.leaves)]
+    slots += [fixed(POLICY, np.uint64, (RNG_WORDS,))] if policy_draws else []
     return slots
 
 

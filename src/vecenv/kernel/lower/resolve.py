@@ -19,6 +19,9 @@ from vecenv.kernel.lower.program import Program
 if TYPE_CHECKING:
     from vecenv.kernel.language.define import Kernel
 
+STREAM = "rng"
+"""The parameter of a policy that is its random stream, by its name."""
+
 
 def resolve(
     kernel: Kernel,
@@ -29,8 +32,9 @@ def resolve(
 ) -> Program:
     """The program of a kernel for these layouts of its spaces. Raises a KernelError that names function and line.
 
-    A policy is `policy(obs)` that returns an action, or `policy(obs, action)` that writes into an array. `shapes` are
-    those of the parameters that are arrays, where they are not those of their defaults.
+    A policy is `policy(obs)` that returns an action, or `policy(obs, action)` that writes into an array; a parameter
+    `rng` of it is a random stream. `shapes` are those of the parameters that are arrays, where they are not those of
+    their defaults.
     """
     assert kernel.names_checked
     return _resolved(kernel, observation, action, policy, shapes or {}, Found())
@@ -87,10 +91,15 @@ class _Resolver:
         except (OSError, TypeError, SyntaxError):
             rule = f"the source of {getattr(policy, '__name__', policy)!r} cannot be read; define it by `def` in a file"
             raise KernelError(rule, kernel.name) from None
-        if len(source.parameters) not in (1, 2):
-            rule = "a policy is policy(obs), or policy(obs, action) to write into action"
+        given = [name for name in source.parameters if name != STREAM]
+        if len(given) not in (1, 2):
+            rule = (
+                "a policy is policy(obs), or policy(obs, action) to write into action; with rng as one more, it draws"
+            )
             raise self.program.error(source, source.node, rule)
-        roles = dict(zip(source.parameters, ("obs", "action"), strict=False))
+        roles = dict(zip(given, ("obs", "action"), strict=False)) | {
+            name: "rng" for name in source.parameters if name == STREAM
+        }
         leaves = {role: layout.leaves for role, layout in self.program.layouts.items()}
         rules = Rules(kernel.name, source, roles, {}, {}, leaves, method="policy")
         found = Found()

@@ -15,7 +15,7 @@ import numpy as np
 
 from vecenv.kernel.language.fields import Field
 from vecenv.kernel.lower import transition
-from vecenv.kernel.lower.columns import slots_of, table_size
+from vecenv.kernel.lower.columns import POLICY, slots_of, table_size
 from vecenv.kernel.lower.complete import writes_everything
 from vecenv.kernel.numba.emit import EmittedProgram
 
@@ -37,7 +37,9 @@ class Driver:
     def __init__(self, emitted: EmittedProgram) -> None:
         self.kernel, self.functions = emitted.program.kernel, emitted.functions
         self.observation, self.action = emitted.program.layouts["obs"], emitted.program.layouts["action"]
-        self.slots = slots_of(self.kernel, self.observation, self.action)
+        policy = emitted.program.methods.get("policy")
+        draws = policy is not None and "rng" in policy.roles.values()
+        self.slots = slots_of(self.kernel, self.observation, self.action, draws)
         self._numbers = {slot.name: number for number, slot in enumerate(self.slots)}
         self.lines: list[str] = []
 
@@ -140,13 +142,12 @@ class Driver:
             column = f"column_{slot.dtype.name}_{1 + slot.dimensions}"
             self._add(1, f"L_{k} = {column}(({before}) if t else T[{2 * current}] + lo * {slot.row_bytes}, ({shape},))")
         observed = [self._leaf_row("L", k, leaf.shape) for k, leaf in enumerate(self.observation.leaves)]
-        writes = len(self.functions["policy"].node.args.args) > len(observed)
         actions = [self._leaf_row("A", k, leaf.shape) for k, leaf in enumerate(self.action.leaves)]
-        self._add(1, "for i in range(n):")
-        if writes:
-            self._add(2, f"policy({', '.join([*observed, *actions])})")
-        else:
-            self._add(2, f"A_0[i] = policy({', '.join(observed)})")
+        policy = self.functions["policy"].function
+        parts = {"obs": observed, "action": actions, "rng": [f"{POLICY}[i]"]}
+        arguments = ", ".join(part for name in policy.source.parameters for part in parts[policy.roles[name]])
+        returns = "" if "action" in policy.roles.values() else "A_0[i] = "
+        self._add(1, "for i in range(n):", f"    {returns}policy({arguments})")
         self._add(1, "if wrong(T, lo, hi, t):", "    return -1 - t")
 
     def _call_step(self, depth: int) -> None:
