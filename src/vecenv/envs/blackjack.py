@@ -33,7 +33,10 @@ def is_natural(total, has_ace, cards):
 
 @kernel("Blackjack-v1", kwargs={"natural": False, "sab": True})
 class Blackjack:
-    """For each hand: the total with aces as one, whether there is an ace, and the number of cards."""
+    """For each hand: the total with aces as one, whether there is an ace, and the number of cards.
+
+    `suit` and `face` are those of the card shown, for pictures: 0 ... 3, and 0 ... 2 for jack, queen and king.
+    """
 
     observation_space = Tuple((Discrete(32), Discrete(11), Discrete(2)))
     action_space = Discrete(2)
@@ -45,6 +48,8 @@ class Blackjack:
         "dealer_has_ace": bool,
         "dealer_cards": int,
         "shown": int,
+        "suit": int,
+        "face": int,
     }
 
     class Params:
@@ -57,7 +62,7 @@ class Blackjack:
         return {"natural": natural, "sab": sab}
 
     def reset(s, rng, p):
-        """Two cards each. Gymnasium also draws a suit, and a face for a ten, for its picture of the card shown."""
+        """Two cards each. Gymnasium also draws a suit, and a face for a ten, of the card shown."""
         s.shown = draw_card(rng)
         hidden = draw_card(rng)
         s.dealer_total = s.shown + hidden
@@ -68,9 +73,8 @@ class Blackjack:
         s.player_total = first + second
         s.player_has_ace = first == 1 or second == 1
         s.player_cards = 2
-        integers(rng, 0, 4)
-        if s.shown == 10:
-            integers(rng, 0, 3)
+        s.suit = integers(rng, 0, 4)
+        s.face = integers(rng, 0, 3) if s.shown == 10 else 0
 
     def step(s, action, rng, p):
         """Stick (0) or take a card (1)."""

@@ -12,6 +12,7 @@ from gymnasium.wrappers import TimeLimit
 
 from vecenv._make.source import find_build, task_kernel
 from vecenv.engines.recording.recording import Recording
+from vecenv.envs._frames import Renderer
 from vecenv.errors import ConfigError
 from vecenv.kernel.language.declared import check_bounds
 from vecenv.kernel.language.define import Kernel
@@ -19,7 +20,6 @@ from vecenv.kernel.language.fields import Record
 from vecenv.kernel.language.python import KernelEnv
 from vecenv.kernel.language.snapshot import generator
 from vecenv.mujoco._registry import find_task
-from vecenv.recording._rendering import Renderer
 
 
 def env_at_start(
@@ -82,7 +82,7 @@ class _EnvAtStart(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._last_action: Any = None
         self._renderer: Renderer | None = None
         if render_mode is not None and not draws:
-            self._renderer = Renderer(kernel.id, params, render_mode)
+            self._renderer = Renderer(kernel.id, render_mode)
             self.metadata = self._renderer.metadata
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -94,6 +94,8 @@ class _EnvAtStart(gymnasium.Wrapper[Any, Any, Any, Any]):
             env.state = Record(env.kernel.state, self._state)
         env.np_random = generator(self._words)
         self._last_action = None
+        if self._renderer is not None:
+            self._renderer.orientation = 0
         return env._observe(), {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -103,7 +105,7 @@ class _EnvAtStart(gymnasium.Wrapper[Any, Any, Any, Any]):
     def render(self) -> Any:
         if self._renderer is None:
             return self.env.render()
-        return self._renderer.draw(self._kernel_env.state, self._last_action)
+        return self._renderer.draw(self._params, self._kernel_env.state, self._last_action)
 
     def close(self) -> None:
         if self._renderer is not None:

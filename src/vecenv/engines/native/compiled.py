@@ -70,8 +70,8 @@ class CompiledEngine:
         parameters: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         assert kernel.names_checked
-        check_render_mode(kernel, render_mode)
         self.kernel = kernel
+        metadata = self._metadata(render_mode)
         self.precision: Precision = precision
         self.threads = threads
         self.max_episode_steps = max_episode_steps
@@ -80,7 +80,7 @@ class CompiledEngine:
         )
         observation, action = kernel.spaces(kernel.record(self.parameters))
         self._check_same_spaces(self.parameters)
-        self.facts = BatchFacts.of(observation, action, count, metadata_of(kernel), render_mode)
+        self.facts = BatchFacts.of(observation, action, count, metadata, render_mode)
         self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, count)
         self._count = count
         self._rows: Rows = np.arange(count)
@@ -298,6 +298,10 @@ class CompiledEngine:
                 raise Fault.of(error, "call").to_error(row) from error
         return results
 
+    def draw(self, rows: Rows) -> list[Any]:
+        """A frame of each of these rows, by the kernel's `render`."""
+        return [self.copy_of(row).render() for row in rows.tolist()]
+
     def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
         """Set a parameter, from the next episode of each env on; a shared one at once."""
         if name not in self.kernel.params:
@@ -404,6 +408,11 @@ class CompiledEngine:
         raise InvalidAction(f"the policy chose an action that is not in the space at step {step}; reset the envs")
 
     # --- how ---------------------------------------------------------------------------------------------------------
+
+    def _metadata(self, render_mode: str | None) -> dict[str, Any]:
+        """The metadata of the envs; raises ConfigError if they cannot be drawn so."""
+        check_render_mode(self.kernel, render_mode)
+        return metadata_of(self.kernel)
 
     def _compile(self, policy: Callable[..., Any] | None = None) -> NativeCode:
         layouts = self.facts.observation_layout, self.facts.action_layout

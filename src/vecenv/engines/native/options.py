@@ -13,9 +13,9 @@ from vecenv._util.checks import positive_int
 from vecenv.engines import Engine, registry
 from vecenv.engines.options import EngineOptions, Order
 from vecenv.engines.request import Request, Source
+from vecenv.envs._frames import frame_metadata, is_drawn_by_gymnasium
 from vecenv.errors import ConfigError
 from vecenv.kernel.language.define import Kernel
-from vecenv.kernel.language.python import metadata_of
 from vecenv.mujoco._registry import GYMNASIUM
 
 if TYPE_CHECKING:
@@ -73,17 +73,23 @@ class Compiled(EngineOptions):
         if unfit is not None:
             return unfit
         render_mode = split_kwargs(kernel, source.env_kwargs)[1].get("render_mode")
-        modes = metadata_of(kernel)["render_modes"]
-        if render_mode is not None and (kernel.render is None or render_mode not in modes):
+        if render_mode is None:
+            return None
+        modes = frame_metadata(kernel)["render_modes"]
+        if render_mode == "human" and "rgb_array" in modes and "human" not in modes:
+            return "a window ('human') shows one env; use engine='sync', or render_mode='rgb_array'"
+        if render_mode not in modes or (kernel.render is None and not is_drawn_by_gymnasium(kernel)):
             return f"the kernel of {kernel.id} cannot draw {render_mode!r}; Gymnasium's own env may, with engine='sync'"
         return None
 
     def build(self, source: Source, request: Request) -> Engine:
         from vecenv.engines.native.compiled import CompiledEngine
+        from vecenv.engines.native.drawn import DrawnEngine
 
         assert source.kernel is not None
         ours, theirs = split_kwargs(source.kernel, source.env_kwargs)
-        return CompiledEngine(
+        drawn = theirs.get("render_mode") is not None and is_drawn_by_gymnasium(source.kernel)
+        return (DrawnEngine if drawn else CompiledEngine)(
             source.kernel,
             request.num_envs,
             kwargs=ours,
