@@ -74,7 +74,7 @@ STEP = {
     "subscripted-number": ("s.x = action[0] * 1.0  #!", "action is a single number"),
     "other-attribute": ("action.done = True  #!", "action.done cannot be assigned; keep what changes in `state`"),
     # syntax
-    "list-comprehension": ("y = [i for i in range(3)]  #!", "a list is built"),
+    "list-comprehension": ("y = len([i for i in range(3)])  #!", "a list is built"),
     "dict": ("y = {1: 2}  #!", "a dict is built"),
     "dict-comprehension": ("y = {i: i for i in range(3)}  #!", "a dict is built"),
     "set": ("y = {1, 2}  #!", "a set is built"),

@@ -13,9 +13,10 @@ from typing import Any
 from vecenv.kernel import rng
 from vecenv.kernel.language.define import Kernel, kernel
 from vecenv.kernel.language.params import Params
+from vecenv.kernel.language.queues import Queue
 from vecenv.kernel.language.registry import kernel_ids, kernel_of
 
-__all__ = ["Kernel", "Params", "kernel_ids", "kernel_of", "rng"]
+__all__ = ["Kernel", "Params", "Queue", "kernel_ids", "kernel_of", "rng"]
 
 
 class _CallableModule(ModuleType):

@@ -16,6 +16,7 @@ import numpy as np
 from vecenv.kernel import rng as random_numbers
 from vecenv.kernel.language.array_functions import FUNCTIONS, function_of
 from vecenv.kernel.language.fields import Cells, cells, seen
+from vecenv.kernel.language.queues import Queue
 from vecenv.kernel.language.twins import twin_module
 
 _OWN = (random_numbers.__name__, "math", "numpy", "builtins")
@@ -173,7 +174,7 @@ def _as_seen(value: Any, used: tuple[str, ...], known: dict[FunctionType, Functi
         if not is_theirs and function_of(value_of) is None and not twin_module(value_of):
             made = runnable(value_of, known)
             return value if made is value_of else made
-    if isinstance(value, (ModuleType, type)) and value is not np:
+    if isinstance(value, (ModuleType, type)) and value is not np and value is not Queue:
         if getattr(value, "__name__", "") in _OWN or (isinstance(value, type) and issubclass(value, np.generic)):
             return value
         found = {name: getattr(value, name) for name in used if name in vars(value)}

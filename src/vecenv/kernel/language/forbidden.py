@@ -30,7 +30,7 @@ _HELPER = "define a function of the module and call it"
 
 _SYNTAX = _each(
     {
-        f"a list is built here; {ALLOCATES}": "ListComp",
+        "a list is built here; give it a name first: items = [...]": "ListComp",
         f"a dict is built here; {ALLOCATES}": "Dict DictComp",
         f"a set is built here; {ALLOCATES}": "Set SetComp",
         f"generator expressions have no native form; {_LOOP}": "GeneratorExp",
@@ -103,7 +103,7 @@ BUILTINS_INSTEAD = _each(
 
 MATH = _words(
     "acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh degrees erf erfc exp expm1 fabs floor frexp "
-    "gcd isfinite isinf isnan ldexp log log10 log1p log2 pow radians sin sinh sqrt tan tanh "
+    "gcd hypot isfinite isinf isnan ldexp log log10 log1p log2 pow radians sin sinh sqrt tan tanh "
     "trunc"
 )
 """Functions of `math` that native code has."""
@@ -114,7 +114,7 @@ MATH_INSTEAD = _each(
         "use x - y * round(x / y)": "remainder",
         "use abs(a - b) < 1e-9": "isclose",
         _LOOP: "prod fsum",
-        "use math.sqrt(x * x + y * y)": "dist hypot",
+        "use math.hypot(x1 - x2, y1 - y2)": "dist",
         "libraries differ in its last digits": "gamma lgamma",
         "use math.copysign(abs(x) ** (1 / 3), x)": "cbrt",
         "use int(math.sqrt(n))": "isqrt",
@@ -156,6 +156,10 @@ METHODS_INSTEAD = _each(
         "arrays keep their shape: keep a count in `state` and write {owner}[count] = value": "append",
         "arrays keep their shape: keep a count in `state`": "pop",
         "write {owner}[0]": "item",
+        "append the values one by one: {owner}.append(item)": "extend",
+        "lists have append, pop and pop(0); keep what is to stay in another one": "insert remove sort reverse",
+        "lists have append and pop; put new items behind the others": "appendleft extendleft rotate",
+        "write a for loop, or k in {owner}": "index",
     }
 )
 """Methods of arrays, and what to write."""
@@ -170,8 +174,10 @@ def instead_of_value(value: Any) -> str:
         return "make its class an IntEnum"
     if isinstance(value, list):
         return "make it a tuple or a NumPy array"
+    if isinstance(value, (set, frozenset)):
+        return "a set of numbers has `x in SET`; make it a tuple for other uses"
     if isinstance(value, dict):
-        return "make it a NumPy array, or one number per name"
+        return "a dict of numbers has TABLE[key], TABLE.get(key, default), len(), `in` and a for loop"
     return _FROM_MODULE
 
 

@@ -16,10 +16,13 @@ from vecenv.kernel.language import forbidden
 from vecenv.kernel.language.array_functions import METHODS
 from vecenv.kernel.language.draws import check_draw, check_draw_function
 from vecenv.kernel.language.found import Found, Unsure
+from vecenv.kernel.language.queues import QUEUE_METHODS, Queue
 from vecenv.kernel.language.scope import USES, Scope
 from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant, is_constant_dict, read_source
 from vecenv.kernel.language.twins import twin_module
 
+DICT_METHODS = ("get", "keys", "values", "items")
+"""Methods of dicts of the module that native code has."""
 Helper = tuple[FunctionSource, dict[str, str]]
 """A function of the user's that is called, and what its parameters stand for in that call."""
 
@@ -88,10 +91,12 @@ def _check_outer(scope: Scope, node: ast.expr, value: Any) -> None:
     is_owner = isinstance(parent, ast.Attribute) and parent.value is node
     is_called = isinstance(parent, ast.Call) and parent.func is node
     is_dtype = isinstance(value, type) and issubclass(value, (np.generic, int, float))  # as an argument
-    if isinstance(value, dict) and isinstance(parent, ast.Subscript) and is_constant_dict(value):
-        key = parent.slice
+    if isinstance(value, dict) and is_constant_dict(value) and _is_asked(scope, node):
+        key = parent.slice if isinstance(parent, ast.Subscript) else None
         if isinstance(key, ast.Constant) and key.value not in value:
             raise scope.fail(node, f"{ast.unparse(node)} has no {key.value!r}; it has {', '.join(map(repr, value))}")
+        return
+    if isinstance(value, (set, frozenset)) and all(map(is_constant, value)) and _is_asked(scope, node, is_set=True):
         return
     if is_constant(value) or is_called or is_dtype or (is_owner and isinstance(value, (ModuleType, type))):
         return
@@ -101,6 +106,21 @@ def _check_outer(scope: Scope, node: ast.expr, value: Any) -> None:
     kind = type(value).__name__
     article = "an" if kind[0] in "aeiouAEIOU" else "a"
     raise scope.fail(node, f"{text} is {article} {kind}, {value!r:.40}; {forbidden.instead_of_value(value)}")
+
+
+def _is_asked(scope: Scope, node: ast.expr, is_set: bool = False) -> bool:
+    """Whether a dict or a set is used in a way that native code has: by a key, by `in`, by a loop."""
+    parent = scope.parent(node)
+    if isinstance(parent, ast.Compare):
+        return parent.left is not node and all(isinstance(operator, (ast.In, ast.NotIn)) for operator in parent.ops)
+    if is_set:
+        return False
+    if isinstance(parent, ast.Attribute):
+        call = scope.parent(parent)
+        return parent.attr in DICT_METHODS and isinstance(call, ast.Call) and call.func is parent
+    if isinstance(parent, ast.Call):
+        return scope.source.evaluate(parent.func) is len
+    return isinstance(parent, ast.Subscript) or (isinstance(parent, ast.For) and parent.iter is node)
 
 
 def _check_cast(scope: Scope, node: ast.Call, kind: type) -> None:
@@ -141,7 +161,7 @@ def _check_call(scope: Scope, node: ast.Call) -> Helper | None:
     if module == random_numbers.__name__ and name in random_numbers.__all__:
         check_draw_function(scope, node, name)
         return None
-    if twin_module(callee):
+    if twin_module(callee) or callee is Queue:
         return None
     theirs = module.partition(".")[0] in ("numpy", *forbidden.MODULES_INSTEAD)
     if isinstance(function, ast.Name) and getattr(builtins, function.id, None) is callee:
@@ -153,8 +173,20 @@ def _check_call(scope: Scope, node: ast.Call) -> Helper | None:
 
 
 def _is_method(scope: Scope, function: ast.expr) -> bool:
-    """Whether this may be a method of an array that native code has; its type is found out later."""
-    return isinstance(function, ast.Attribute) and function.attr in METHODS and scope.role(function.value) not in USES
+    """Whether this may be a method of an array or a list that native code has; its type is found out later."""
+    if not isinstance(function, ast.Attribute):
+        return False
+    if function.attr in DICT_METHODS and _is_dict(scope, function.value):
+        return True
+    if function.attr in QUEUE_METHODS and isinstance(function.value, ast.Name) and not scope.role(function.value):
+        return True
+    return function.attr in METHODS and scope.role(function.value) not in USES
+
+
+def _is_dict(scope: Scope, node: ast.expr) -> bool:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return isinstance(scope.source.evaluate(node), dict)
 
 
 def _no_callee(scope: Scope, function: ast.expr) -> str:

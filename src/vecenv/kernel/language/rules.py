@@ -110,8 +110,20 @@ class Rules(Scope):
             check_assignment(self, node)
 
     def _is_no_list(self, node: ast.AST) -> bool:
-        """`[a, b] = 1, 2` and `rng.choice([1, 2])` build no list."""
+        """`[a, b] = 1, 2` and `rng.choice([1, 2])` build no list; `x = [i for i in y]` builds one that has a name."""
+        if isinstance(node, ast.ListComp):
+            return self._has_name(node)
+        if isinstance(node, ast.Set):  # k in {1, 2}
+            parent = self.parent(node)
+            return isinstance(parent, ast.Compare) and isinstance(parent.ops[-1], (ast.In, ast.NotIn))
         return isinstance(node, ast.List) and (isinstance(node.ctx, ast.Store) or is_draw_argument(self, node))
+
+    def _has_name(self, node: ast.ListComp) -> bool:
+        parent = self.parent(node)
+        if isinstance(parent, ast.Return):
+            return self.method is None
+        targets = parent.targets if isinstance(parent, ast.Assign) else [getattr(parent, "target", None)]
+        return len(targets) == 1 and isinstance(targets[0], ast.Name)
 
     def _check_constant(self, node: ast.Constant) -> None:
         value, parent = node.value, self.parent(node)

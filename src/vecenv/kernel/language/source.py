@@ -178,7 +178,12 @@ def returned_values(source: FunctionSource, call: ast.Call, depth: int = 8) -> i
 def is_constant_dict(value: Any) -> bool:
     """Whether a dict can be asked in native code: ints or strings as keys, constants as values."""
     keys = all(isinstance(key, (int, str)) for key in value)
-    return isinstance(value, dict) and bool(value) and keys and all(map(is_constant, value.values()))
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and keys
+        and all(is_constant(part) or (isinstance(part, dict) and is_constant_dict(part)) for part in value.values())
+    )
 
 
 def is_constant(value: Any) -> bool:

@@ -26,6 +26,7 @@ from vecenv.kernel.lower.elements import (
     whole,
 )
 from vecenv.kernel.lower.infer import Inference, Instance
+from vecenv.kernel.lower.list_types import is_enumerate
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, at, local, operation, slice_shape
 from vecenv.kernel.lower.types import Array, Number, Tuple
@@ -105,7 +106,8 @@ class Rewriter(Values):
     @property
     def is_needed(self) -> bool:
         """Whether anything has to be rewritten."""
-        return self._returns_array or bool(self.results) or any(map(self.needs, self.instance.function.body))
+        given = self._returns_array or bool(self.results) or bool(self.instance.lists)
+        return given or any(map(self.needs, self.instance.function.body))
 
     @property
     def _returns_array(self) -> bool:
@@ -136,6 +138,11 @@ class Rewriter(Values):
             guarded=True,
             results=tuple(f"result{place}__" for place in range(len(self.results))),
             returns_array=self._returns_array,
+            expanded={
+                name: tuple(array.id for array in self.arrays_of(name) if isinstance(array, ast.Name))
+                for name in self.instance.lists
+                if name in function.source.parameters
+            },
         )
 
     def _check_results(self) -> None:
@@ -161,6 +168,8 @@ class Rewriter(Values):
         return known
 
     def _is_rewritten(self, node: ast.AST) -> bool:
+        if self.is_list(node):
+            return True
         if isinstance(node, (ast.BinOp, ast.UnaryOp)):
             return self.is_array(node) or any(map(self.is_array, ast.iter_child_nodes(node)))
         if isinstance(node, ast.Compare):
@@ -247,7 +256,11 @@ class Rewriter(Values):
 
     def _do_Assign(self, node: ast.Assign) -> None:
         (target,) = node.targets
-        if isinstance(target, ast.Name):
+        if isinstance(target, ast.Name) and self.is_list(node.value):
+            self.make_list(target.id, node.value)
+        elif isinstance(target, ast.Subscript) and self.is_list(target.value):
+            self.store_item(target, node.value)
+        elif isinstance(target, ast.Name):
             held = self.types.get(id(node.value))
             if getattr(node, "in_place", False) and isinstance(held, Array):
                 elements = self.elements(node.value)
@@ -317,6 +330,9 @@ class Rewriter(Values):
 
     def _do_Return(self, node: ast.Return) -> None:
         value = node.value
+        if value is not None and self.is_list(value):
+            self.return_list(value)
+            return
         if not self.results or value is None:
             self.emit(ast.Return(None if value is None else self.value(value)))
             return
@@ -365,11 +381,21 @@ class Rewriter(Values):
         self.emit(ast.While(ast.Constant(True), body, []))
 
     def _do_For(self, node: ast.For) -> None:
+        if self._is_over_list(node.iter):
+            place = self.place
+            body, orelse = self.block(node.body), self.block(node.orelse)
+            self.place = place
+            self.emit(self.loop_over_items(node, body or [ast.Pass()], orelse))
+            return
         over = self.array(node.iter) if self.is_array(node.iter) else self.value(node.iter)
         place = self.place
         body, orelse = self.block(node.body), self.block(node.orelse)
         self.place = place
         self.emit(ast.For(node.target, over, body or [ast.Pass()], orelse))
+
+    def _is_over_list(self, node: ast.expr) -> bool:
+        counted = isinstance(node, ast.Call) and is_enumerate(self.program.constants, node)
+        return self.is_list(node.args[0] if counted else node)  # type: ignore[attr-defined]  # a call has them
 
 
 def _owner(node: ast.expr) -> tuple[ast.expr, ast.expr | None] | None:

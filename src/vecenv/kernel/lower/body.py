@@ -20,11 +20,12 @@ from vecenv.kernel import rng as random_numbers
 from vecenv.kernel.language.array_functions import function_of
 from vecenv.kernel.language.draws import method_arguments
 from vecenv.kernel.language.fields import Field
-from vecenv.kernel.language.scope import Roles
+from vecenv.kernel.language.queues import LIST_METHODS
+from vecenv.kernel.language.scope import Roles, number
 from vecenv.kernel.language.source import MISSING, FunctionSource, is_constant, read_source, returned_values
 from vecenv.kernel.language.twins import twin_module
 from vecenv.kernel.lower.program import Function, Program
-from vecenv.kernel.lower.tree import Kind, at, is_slice, loading, local, operation, ref, widened
+from vecenv.kernel.lower.tree import Kind, Ref, at, is_slice, loading, local, operation, ref, widened
 
 ResolveHelper = Callable[[FunctionType, tuple[str | None, ...]], tuple[str, bool]]
 """Resolves a helper for the roles of its arguments: returns its name, and whether it is guarded."""
@@ -34,6 +35,8 @@ _PARTS = ("state", "params", "obs", "action")
 """Roles of parameters that consist of parts: fields or leaves."""
 _WITH_HEADS = (ast.If, ast.For, ast.While)
 """Statements whose bodies are looked at although their heads are wrong."""
+_OVER_ROWS = (enumerate, zip, reversed, sum, min, max, any, all)
+"""Functions of Python that take any of the elements of what they are given."""
 _PURE_BUILTINS = frozenset({abs, min, max, int, bool, round, range, len, divmod, sum, any, all})
 
 
@@ -52,6 +55,8 @@ class Body(ast.NodeTransformer):
         self.guarded = any(self._needs_guard(node) for node in ast.walk(source.node))
         self._temporaries = 0
         self._own_actions = _replaced_actions(source.node, roles) if method == "step" else frozenset()
+        self._made_lists, changed = list_names(source.node)
+        self._lists = (self._made_lists & changed) - set(roles)
 
     def fail(self, node: ast.AST, rule: str) -> KernelError:
         """The error to raise for a node."""
@@ -143,7 +148,7 @@ class Body(ast.NodeTransformer):
     visit_While = visit_If
 
     def visit_For(self, node: ast.For) -> Any:
-        iterator = self.visit(self._reversed(node.iter))
+        iterator = self._keys(node.iter) or self._row(self.visit(self._reversed(node.iter)))
         name = self._temporary()
         taken = [*self._unpack(node.target, widened(at(node, local(name))), node), *self._block(node.body)]
         return at(node, ast.For(local(name, ast.Store()), iterator, taken, self._block(node.orelse)))
@@ -156,9 +161,14 @@ class Body(ast.NodeTransformer):
         if not isinstance(over, ast.Call) or self.source.evaluate(over.func) is not range:
             return at(node, ast.Subscript(over, ast.Slice(None, None, ast.Constant(-1)), ast.Load()))
         if len(over.args) > 2:
-            raise self.fail(
-                node, "reversed() of a range with a step; count the other way: range(last, first - 1, -step)"
-            )
+            ends = [number(part) for part in over.args]
+            if not all(isinstance(end, int) for end in ends) or not ends[2]:
+                raise self.fail(
+                    node, "reversed() of a range with a step; count the other way: range(last, first - 1, -step)"
+                )
+            back = range(*ends)[::-1]  # type: ignore[arg-type]  # ints
+            ends = [back.start, back.stop, back.step]
+            return at(node, ast.Call(over.func, [ast.Constant(end) for end in ends], []))
         first = over.args[0] if len(over.args) == 2 else ast.Constant(0)
         ends = [ast.BinOp(end, ast.Sub(), ast.Constant(1)) for end in (over.args[-1], first)]
         return at(node, ast.Call(over.func, [*(at(node, end) for end in ends), ast.Constant(-1)], []))
@@ -178,6 +188,9 @@ class Body(ast.NodeTransformer):
         return self.visit_Assign(at(node, ast.Assign([node.target], node.value)))
 
     def visit_Assign(self, node: ast.Assign) -> Any:
+        target = node.targets[0]
+        if len(node.targets) == 1 and isinstance(target, ast.Name) and target.id in self._lists:
+            return self._built(target.id, node.value, node)
         value = self.visit(node.value)
         if len(node.targets) == 1:
             return self._unpack(node.targets[0], value, node)
@@ -186,6 +199,39 @@ class Body(ast.NodeTransformer):
         for target in node.targets:
             result.extend(self._unpack(target, local(name), node))
         return result
+
+    def _built(self, name: str, value: ast.expr, node: ast.stmt) -> list[ast.stmt]:
+        """A list that changes gets its first items."""
+        made: ast.expr
+        if isinstance(value, ast.List):
+            made = operation("list", *map(self.visit, value.elts))
+        elif isinstance(value, ast.BinOp) and _repeated(value) is not None:
+            items, count = _repeated(value)  # type: ignore[misc]  # see above
+            made = operation("list_times", self.visit(count), *map(self.visit, items.elts))
+        elif isinstance(value, ast.ListComp):
+            return self._comprehended(name, value, node)
+        else:
+            made = self.visit(value)
+        return [at(node, ast.Assign([local(name, ast.Store())], at(node, made)))]
+
+    def _comprehended(self, name: str, value: ast.ListComp, node: ast.stmt) -> list[ast.stmt]:
+        """`name = [item for x in over if test]` as a loop. Variables of it are its own."""
+        if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(value)):
+            raise self.fail(node, f"{name} is read while it is made anew; give the new list another name")
+        own = {part.id for part in ast.walk(value) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+        first = value.generators[0].iter
+        renamed = _Renamed({each: self._temporary() for each in sorted(own)})
+        value = renamed.visit(copy.deepcopy(value))
+        value.generators[0].iter = copy.deepcopy(first)  # it sees the variables outside
+        append = ast.Attribute(local(name), "append", ast.Load())
+        body: ast.stmt = ast.Expr(ast.Call(append, [value.elt], []))
+        for generator in reversed(value.generators):
+            for test in reversed(generator.ifs):
+                body = ast.If(test, [at(node, body)], [])
+            body = ast.For(generator.target, generator.iter, [at(node, body)], [])
+        empty = ast.Assign([local(name, ast.Store())], at(node, operation("list")))
+        loop = ast.fix_missing_locations(at(node, body))
+        return [at(node, empty), *self._block([loop])]
 
     def _unpack(self, target: ast.expr, value: ast.expr, node: ast.AST) -> list[ast.stmt]:
         """Assign a value to a target, which may be a tuple: by way of temporaries, so that fields keep their types."""
@@ -199,6 +245,8 @@ class Body(ast.NodeTransformer):
         return result
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        if isinstance(node.target, ast.Name) and node.target.id in self._lists:
+            raise self.fail(node, f"append to {node.target.id} one by one: {node.target.id}.append(item)")
         indices: list[ast.stmt] = []
         target = self._once(node.target, indices)
         value = at(node, ast.BinOp(loading(target), node.op, node.value))
@@ -231,6 +279,10 @@ class Body(ast.NodeTransformer):
             return at(node, ast.Return(ast.Tuple([operation("as_number", reward), *flags], ast.Load())))
         if self.method == "step" and isinstance(node.value, ast.Call):
             return self._returned_by_helper(node, node.value)
+        if isinstance(node.value, ast.ListComp) or (self._lists and is_list(node.value)):
+            name = self._temporary()
+            assert node.value is not None
+            return [*self._built(name, node.value, node), at(node, ast.Return(at(node, local(name))))]
         return self.generic_visit(node)
 
     def _returned_by_helper(self, node: ast.Return, call: ast.Call) -> list[ast.stmt]:
@@ -284,31 +336,102 @@ class Body(ast.NodeTransformer):
         leaf = self._path(node)
         if leaf is not None:
             return self._leaf(node, *leaf)
-        table = self.source.evaluate(node.value)
-        if isinstance(table, dict):
-            return self._looked_up(node, table)
-        index = self.visit(node.slice)
-        if isinstance(node.slice, ast.List) or isinstance(self.source.evaluate(node.slice), list):
-            index = at(node, ast.Tuple([index], ast.Load()))  # a list of places, and not one place
-        new = ast.Subscript(self.visit(node.value), index, node.ctx)
+        table = self._table(node.value)
+        if table is not None:
+            return self._looked_up(node, table, node.slice)
+        new = ast.Subscript(self._indexed(node), self._index(node.slice), node.ctx)
         return widened(at(node, new)) if isinstance(node.ctx, ast.Load) else at(node, new)
 
-    def _looked_up(self, node: ast.Subscript, table: dict[Any, Any]) -> ast.expr:
-        """`TABLE[key]` of a dict of the module."""
-        name, key = ast.unparse(node.value), node.slice
-        if isinstance(key, ast.Constant):
+    def _indexed(self, node: ast.Subscript) -> ast.expr:
+        """What a subscript is of. Numbers of a constant of which a variable says which one are all of one type."""
+        owner = self.visit(node.value)
+        return owner if isinstance(node.slice, (ast.Constant, ast.Slice)) else self._row(owner)
+
+    def _index(self, index: ast.expr) -> ast.expr:
+        """An index. A list selects elements; a tuple is one index per axis."""
+        is_made = isinstance(index, ast.Name) and index.id in self._made_lists
+        if isinstance(index, ast.List) or is_made or isinstance(self.source.evaluate(index), list):
+            return at(index, ast.Tuple([self.visit(index)], ast.Load()))
+        return self.visit(index)
+
+    def _row(self, node: ast.expr) -> ast.expr:
+        """A constant whose numbers are of one type, so that it does not matter which of them is taken."""
+        if not isinstance(node, Ref) or node.kind is not Kind.CONSTANT:
+            return node
+        value = self.program.constants[node.name]
+        same = _of_one_type(value)
+        return (
+            node if same is value else at(node, ref(Kind.CONSTANT, self._constant(node.name.partition("__")[2], same)))
+        )
+
+    # --- dicts and sets of the module --------------------------------------------------------------------------------
+
+    def _table(self, node: ast.expr) -> dict[Any, Any] | None:
+        """The dict that a node is: `TABLE`, or `TABLE["a"]` if its values are dicts."""
+        if isinstance(node, ast.Subscript):
+            owner = self._table(node.value)
+            if owner is None or not isinstance(node.slice, ast.Constant):
+                return None
+            value = owner.get(node.slice.value)
+        else:
+            value = self.source.evaluate(node)
+        return value if isinstance(value, dict) else None
+
+    def _looked_up(
+        self, node: ast.expr, table: dict[Any, Any], key: ast.expr, default: ast.expr | None = None
+    ) -> ast.expr:
+        """`TABLE[key]` and `TABLE.get(key, default)` of a dict of the module."""
+        owner = node.func.value if isinstance(node, ast.Call) else node.value  # type: ignore[attr-defined]
+        name = ast.unparse(owner)
+        if isinstance(key, ast.Constant) and default is None:
             return self._outer(node, "value", table[key.value])
         if not all(type(known) is int for known in table):
             raise self.fail(node, f"the keys of {name} are strings; write the key out, or use numbers")
-        if not isinstance(key, (ast.Name, ast.Attribute)):
+        if not all(map(is_constant, table.values())):
+            raise self.fail(node, f"the values of {name} are dicts; write the key out")
+        if not self._may_repeat(key):
             raise self.fail(node, f"assign the key of {name} to a variable first")
-        values = [self._outer(node, "value", value) for value in table.values()]
-        found = values[-1]  # Python raises for any other key
-        for known, value in reversed(list(zip(table, values, strict=True))[:-1]):
+        values = [self._outer(node, "value", value) for value in _of_one_type(tuple(table.values()))]
+        found = values.pop() if default is None else self.visit(default)  # Python raises for any other key
+        for known, value in reversed(list(zip(table, values, strict=False))):
             found = ast.IfExp(
                 ast.Compare(self.visit(copy.deepcopy(key)), [ast.Eq()], [ast.Constant(known)]), value, found
             )
         return at(node, found)
+
+    def _may_repeat(self, node: ast.expr) -> bool:
+        """Whether an expression may be written several times: it changes nothing."""
+        calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+        return all(self.source.evaluate(call.func) in _PURE_BUILTINS for call in calls)
+
+    def _dict_method(self, node: ast.Call, table: dict[Any, Any], method: str) -> ast.expr:
+        """`TABLE.get(...)`, and `keys`, `values` and `items` as tuples."""
+        if method == "get":
+            if len(node.args) != 2 or node.keywords:
+                raise self.fail(node, f"write {ast.unparse(node.func)}(key, default), with a number as default")
+            return self._looked_up(node, table, node.args[0], node.args[1])
+        return self._outer(node, method, _of_one_type(tuple(getattr(table, method)())))
+
+    def _keys(self, node: ast.expr) -> ast.expr | None:
+        """The keys of a dict or a set of the module, or of a set that is written out, as a tuple."""
+        if isinstance(node, ast.Set):
+            return at(node, ast.Tuple([self.visit(element) for element in node.elts], ast.Load()))
+        table = self._table(node)
+        table = self.source.evaluate(node) if table is None else table
+        if not isinstance(table, (dict, set, frozenset)):
+            return None
+        if not table or not all(map(is_constant, table)):
+            raise self.fail(node, f"{ast.unparse(node)} must hold numbers; strings have no native form")
+        return self._outer(node, "keys", _of_one_type(tuple(table if isinstance(table, dict) else sorted(table))))
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        sides = [node.left, *node.comparators]
+        left, *others = (self._keys(side) or self._row_of(side, node) for side in sides)
+        return at(node, ast.Compare(left, node.ops, others))
+
+    def _row_of(self, side: ast.expr, node: ast.Compare) -> ast.expr:
+        is_in = side is not node.left and any(isinstance(operator, (ast.In, ast.NotIn)) for operator in node.ops)
+        return self._row(self.visit(side)) if is_in else self.visit(side)
 
     def visit_List(self, node: ast.List) -> Any:
         """A list that is built and not changed is a tuple."""
@@ -331,7 +454,10 @@ class Body(ast.NodeTransformer):
         if getattr(callee, "__module__", None) == random_numbers.__name__:
             return self._draw(node, callee.__name__, [self.visit(argument) for argument in node.args])
         if callee is MISSING and isinstance(function, ast.Attribute):
-            return self._method(node, function)
+            table = self._table(function.value)
+            return self._method(node, function) if table is None else self._dict_method(node, table, function.attr)
+        if callee is len and len(node.args) == 1 and self._table(node.args[0]) is not None:
+            return at(node, ast.Constant(len(self._table(node.args[0]) or ())))
         module = twin_module(callee)
         if module:
             self.guarded = True
@@ -342,8 +468,16 @@ class Body(ast.NodeTransformer):
             return self._helper(node, callee)
         if callee is pow:
             return at(node, operation("power", *map(self.visit, node.args)))
+        if callee is reversed:
+            return self.visit(self._reversed(node))
         node.func = self._outer(function, getattr(callee, "__name__", "function"), callee)
         node.args = [self.visit(argument) for argument in node.args]
+        if callee in _OVER_ROWS:
+            node.args = [self._row(argument) for argument in node.args]
+        if callee is enumerate and node.keywords:
+            node.args, node.keywords = [*node.args, self.visit(node.keywords[0].value)], []
+        if callee is zip:
+            node.keywords = []  # strict=True, which Python checks
         node.keywords = [ast.keyword(keyword.arg, self.visit(keyword.value)) for keyword in node.keywords]
         return node
 
@@ -462,6 +596,8 @@ class Body(ast.NodeTransformer):
         if isinstance(value, enum.Enum):
             value = value.value
         value = _as_tuple(value)
+        if value is None:
+            raise self.fail(node, f"{name} is None, which is no number; use a number that cannot occur otherwise")
         if is_constant(value):
             if isinstance(value, np.generic):
                 value = value.item()
@@ -497,6 +633,48 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
+def is_list(node: ast.expr | None) -> bool:
+    """Whether a list is made: `[a, b]`, `[a] * n` or by a loop in brackets."""
+    return isinstance(node, (ast.List, ast.ListComp)) or (isinstance(node, ast.BinOp) and _repeated(node) is not None)
+
+
+def _repeated(node: ast.BinOp) -> tuple[ast.List, ast.expr] | None:
+    """The list and the number of `[a, b] * n`."""
+    if not isinstance(node.op, ast.Mult):
+        return None
+    if isinstance(node.left, ast.List):
+        return node.left, node.right
+    return (node.right, node.left) if isinstance(node.right, ast.List) else None
+
+
+def list_names(function: ast.FunctionDef) -> tuple[set[str], set[str]]:
+    """Variables that are assigned lists, and variables whose items change. Lists that do not are tuples."""
+    made: set[str] = set()
+    changed: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and is_list(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = {target.id for target in targets if isinstance(target, ast.Name)}
+            made |= names
+            changed |= names if not isinstance(node.value, ast.List) else set()
+        owner = None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LIST_METHODS:
+            owner = node.func.value
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            owner = node.value
+        if isinstance(owner, ast.Name):
+            changed.add(owner.id)
+    return made, changed
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return at(node, ast.Name(self.names.get(node.id, node.id), node.ctx))
+
+
 def _replaced_actions(function: ast.FunctionDef, roles: Roles) -> frozenset[str]:
     names = [node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     return frozenset(name.id for name in names if roles.get(name.id) == "action")
@@ -508,6 +686,20 @@ def _as_tuple(value: Any) -> Any:
         return value
     parts = tuple(map(_as_tuple, value))
     return value if type(value) is tuple and all(new is old for new, old in zip(parts, value, strict=True)) else parts
+
+
+def _of_one_type(value: Any) -> Any:
+    """A tuple whose numbers are all floats, or all ints, as far as they are numbers; rows of it place by place."""
+    if not isinstance(value, tuple) or not value:
+        return value
+    kinds = {type(part) for part in value}
+    if kinds <= {bool, int, float} and len(kinds) > 1:
+        return tuple(map(float if float in kinds else int, value))
+    if kinds != {tuple} or len({len(part) for part in value}) != 1:
+        return value
+    columns = [_of_one_type(tuple(column)) for column in zip(*value, strict=True)]
+    rows = tuple(zip(*columns, strict=True))
+    return value if repr(rows) == repr(value) else rows
 
 
 def _is_plain(value: tuple[Any, ...]) -> bool:

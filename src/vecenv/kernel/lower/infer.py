@@ -17,7 +17,9 @@ import numpy as np
 from vecenv.errors import KernelError
 from vecenv.kernel.language.array_functions import ATTRIBUTES, METHODS, function_of
 from vecenv.kernel.language.found import Unsure
+from vecenv.kernel.language.queues import QUEUE_METHODS, Queue
 from vecenv.kernel.lower import array_draws, array_types, number_types
+from vecenv.kernel.lower.list_types import ListTyping
 from vecenv.kernel.lower.liveness import live_after, names_read
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, index_parts
@@ -32,6 +34,7 @@ from vecenv.kernel.lower.types import (
     Array,
     Bound,
     Conflict,
+    Items,
     Iterator,
     Number,
     Size,
@@ -63,6 +66,7 @@ class Instance:
         result: what it returns.
         sites: numbers of the places where arrays come into being, by the identity of their nodes.
         calls: the instances of the helpers that it calls, by the identity of the calls.
+        lists: what its variables are that hold lists or queues.
     """
 
     function: Function
@@ -72,6 +76,7 @@ class Instance:
     result: Type | None = None
     sites: dict[int, int] = field(default_factory=dict)
     calls: dict[int, Instance] = field(default_factory=dict)
+    lists: dict[str, Items] = field(default_factory=dict)
 
     def site(self, node: ast.AST) -> str:
         """The origin of an array that comes into being at a node."""
@@ -121,7 +126,7 @@ class Inference:
         return self.instance(function, known)
 
 
-class _Typing:
+class _Typing(ListTyping):
     """Types one function."""
 
     def __init__(self, inference: Inference, instance: Instance) -> None:
@@ -136,8 +141,23 @@ class _Typing:
         """Of each loop around: names at its breaks and at its continues."""
         self._overwritten: list[tuple[ast.stmt, str, str]] = []
         """Statements that make an array anew, the variable, and another one that may hold the array made before."""
+        self._unclear: dict[str, ast.AST] = {}
+        """Lists that get values of a type that is not known yet."""
 
     def run(self) -> None:
+        known: dict[str, Items] = {}
+        self._run_once()
+        while self.instance.lists:
+            self.bound_lists()
+            if self.instance.lists == known:
+                break
+            known = dict(self.instance.lists)
+            self.instance.types.clear()
+            self.instance.stored.clear()
+            self.instance.result, self._overwritten, self.names = None, [], self._parameters()
+            self._run_once()
+
+    def _run_once(self) -> None:
         self.block(self.function.body)
         if self.names is not None and self.function.method not in ("step", "policy"):
             self._returned(NOTHING)
@@ -176,6 +196,7 @@ class _Typing:
         left_out = function.defaults[len(function.defaults) - (len(plain_ones) - len(given)) :] if plain_ones else []
         given += [self.type_of(default) for default in left_out] if len(given) < len(plain_ones) else []
         names |= dict(zip(plain_ones, given, strict=True))
+        self.instance.lists |= {name: kind for name, kind in names.items() if isinstance(kind, Items)}
         return names
 
     def _actions(self) -> int:
@@ -212,8 +233,13 @@ class _Typing:
     def _do_Assign(self, node: ast.Assign) -> None:
         (target,) = node.targets
         self._assigned_to = f"field {target.name!r}" if isinstance(target, Ref) else "it"
+        self._taken = node.value if isinstance(target, ast.Name) else None
         value = self.type_of(node.value)
-        if isinstance(target, ast.Tuple):
+        owner = self.items(target.value) if isinstance(target, ast.Subscript) else None
+        if owner is not None:
+            self.type_of(target)
+            self.put(node, target.value.id, value)  # type: ignore[attr-defined]  # a name, see `items`
+        elif isinstance(target, ast.Tuple):
             self._assign_parts(node, target, value)
         elif isinstance(target, ast.Name):
             if getattr(node, "in_place", False) and isinstance(self._held(target.id), Array):
@@ -247,6 +273,10 @@ class _Typing:
     def assign(self, name: str, value: Type, source: ast.AST) -> None:
         """A variable gets a value; `source` is where it comes from."""
         assert self.names is not None
+        if isinstance(value, Items):
+            value = self.named(name, value, source)
+        else:
+            self.check_no_list(name, source)
         if isinstance(value, Array) and not value.origins:
             origin = self.instance.site(source)
             value = Array(value.dtype, value.shape, frozenset({origin}))
@@ -267,8 +297,13 @@ class _Typing:
         array_types.check_stored(self, node, held, value)
 
     def _do_Return(self, node: ast.Return) -> None:
-        value = NOTHING if node.value is None else self._with_memory(node.value, self.type_of(node.value))
-        self._returned(value)
+        held = None if node.value is None else self.items(node.value)
+        if held is not None:
+            self._returned(held)
+        elif node.value is not None:
+            self._returned(self._with_memory(node.value, self.type_of(node.value)))
+        else:
+            self._returned(NOTHING)
         self.names = None
 
     def _with_memory(self, node: ast.expr, value: Type) -> Type:
@@ -294,6 +329,8 @@ class _Typing:
 
     def test(self, node: ast.expr) -> None:
         """An expression whose truth is asked."""
+        if self.items(node) is not None:
+            return
         kind = self.type_of(node)
         number_types.check_operand(self, node, kind)
         if isinstance(kind, Array) and kind.shape != (1,):
@@ -309,10 +346,15 @@ class _Typing:
 
     def _do_For(self, node: ast.For) -> None:
         assert isinstance(node.target, ast.Name)
-        name, over = node.target.id, UNSURE
+        name, over, item = node.target.id, UNSURE, None
         with self.program.found.noting():
-            over = self._with_memory(node.iter, self.type_of(node.iter))
-            number_types.check_several(self, node, over, "a loop runs over")
+            item = self.looped_over(node)
+            if item is None:
+                over = self._with_memory(node.iter, self.type_of(node.iter))
+                number_types.check_several(self, node, over, "a loop runs over")
+        if item is not None:
+            self._loop(node, lambda: None, lambda: self.assign(name, item, node.iter))
+            return
         self._loop(node, lambda: None, lambda: self.assign(name, _item(over), node.iter))
 
     def _loop(
@@ -372,6 +414,8 @@ class _Typing:
         found = self._held(node.id)
         if found == UNSURE:
             raise Unsure("see another line")
+        if isinstance(found, Items):
+            raise self.refused_use(node, found)
         if isinstance(found, Conflict):
             name = "this" if node.id.endswith("__") else node.id
             raise self.fail(node, f"{name} is {found}; use two variables")
@@ -415,13 +459,17 @@ class _Typing:
         """One of several values."""
         found: Type | None = None
         for operand in operands:
-            found = join(found, plain(self._with_memory(operand, self.type_of(operand))))
+            is_list = isinstance(node, ast.BoolOp) and self.items(operand) is not None
+            kind = BOOL if is_list else self.type_of(operand)
+            found = join(found, plain(self._with_memory(operand, kind)))
         if isinstance(found, Conflict):
             raise self.fail(node, f"this is {found}; it must be one of them")
         assert found is not None
         return found
 
     def _type_UnaryOp(self, node: ast.UnaryOp) -> Type:
+        if isinstance(node.op, ast.Not) and self.items(node.operand) is not None:
+            return BOOL
         operand = self.type_of(node.operand)
         if isinstance(node.op, ast.Not):
             self.test(node.operand)
@@ -447,6 +495,9 @@ class _Typing:
         return _of_numbers(node.op, left, right)
 
     def _type_Compare(self, node: ast.Compare) -> Type:
+        if self.contained(node):
+            return BOOL
+        self.check_chain(node)
         operands = [self.type_of(operand) for operand in (node.left, *node.comparators)]
         if any(isinstance(operand, Array) for operand in operands):
             return array_types.of_compare(self, node, operands)
@@ -455,9 +506,12 @@ class _Typing:
         return BOOL
 
     def _type_Subscript(self, node: ast.Subscript) -> Type:
-        owner = self.type_of(node.value)
+        held = self.items(node.value)
+        owner = self.type_of(node.value) if held is None else held
         nodes = index_parts(node.slice)
         parts = [self._type_of_index(part) for part in nodes]
+        if held is not None:
+            return self.item_type(node, held, parts)
         if isinstance(owner, Array):
             if not isinstance(node.slice, ast.Tuple) and isinstance(parts[0], Tuple):  # x[place] of a tuple is x[y, x]
                 parts = list(parts[0].items)
@@ -469,6 +523,14 @@ class _Typing:
         place = parts[0].value if isinstance(parts[0], Number) else None
         if place is not None and -len(owner.items) <= place < len(owner.items):
             return owner.items[place]
+        if isinstance(node.slice, ast.Slice):
+            ends = (node.slice.lower, node.slice.upper, node.slice.step)
+            bounds = [None if end is None else self.constant(end) for end in ends]
+            if any(end is not None and bound is None for end, bound in zip(ends, bounds, strict=True)):
+                raise self.fail(node, "a part of a tuple needs bounds that are constants; write a for loop")
+            return Tuple(owner.items[slice(*bounds)])
+        if {item.dtype for item in owner.items if isinstance(item, Number)} >= {"int64", "float64"}:
+            raise self.fail(node, "a variable picks one of ints and floats; make all of them floats: write 1.0, not 1")
         found: Type | None = None
         for item in owner.items:
             found = join(found, plain(item))
@@ -531,11 +593,16 @@ class _Typing:
             return self._type_of_helper(node, function.name)
         if function.kind is Kind.NUMPY:
             return self._type_of_numpy(node, self.program.constants[function.name])
+        if function.kind is Kind.BUILTIN:
+            return self._type_of_builtin(node, function.name, self.builtin_arguments(node, function.name))
+        chosen = self.type_of_choice(node) if function.kind is Kind.DRAW and function.name == "choice" else None
+        if chosen is not None:
+            return chosen
         arguments = [self.type_of(argument) for argument in node.args]
+        if function.kind is Kind.OPERATION and function.name in ("list", "list_times"):
+            return self.type_of_list(node, function.name, arguments)
         if function.kind is Kind.OPERATION:
             return self._type_of_operation(node, function.name, arguments)
-        if function.kind is Kind.BUILTIN:
-            return self._type_of_builtin(node, function.name, arguments)
         if function.kind is Kind.MATH:
             return self._type_of_math(node, function.name, arguments)
         if function.kind is Kind.DRAWN_ARRAY:
@@ -551,7 +618,12 @@ class _Typing:
         return UNKNOWN
 
     def _type_of_method(self, node: ast.Call, method: ast.Attribute) -> Type:
+        held = self.items(method.value)
+        if held is not None:
+            return self.type_of_list_method(node, method, held)
         owner = self.type_of(method.value)
+        if method.attr in QUEUE_METHODS:
+            raise self.no_list_method(node, method, owner)
         if not isinstance(owner, Array):
             if method.attr in METHODS:
                 raise self.fail(node, f"{method.attr}() is a method of arrays, and this is {owner}")
@@ -561,9 +633,14 @@ class _Typing:
         return array_types.of_call(self, node, METHODS[method.attr], [method.value, *node.args])
 
     def _type_of_numpy(self, node: ast.Call, callee: Any) -> Type:
+        if callee is Queue:
+            return self.type_of_queue(node)
         if callee is enumerate or callee is zip:
-            items = tuple(_item(self.type_of(argument)) for argument in node.args)
-            return Iterator(Tuple((INT, *items) if callee is enumerate else items))
+            over = [self.type_of(argument) for argument in node.args]
+            over = over[:1] if callee is enumerate else over
+            items = tuple(map(_item, over))
+            turns = self.trips(node, callee.__name__, over)
+            return Iterator(Tuple((INT, *items) if callee is enumerate else items), turns)
         known = function_of(callee)
         if known is not None:
             return array_types.of_call(self, node, known, node.args)
@@ -616,7 +693,7 @@ class _Typing:
 
     def _type_of_builtin(self, node: ast.Call, name: str, arguments: list[Type]) -> Type:
         if name == "range":
-            return Iterator(INT)
+            return Iterator(INT, self.trips(node, name, arguments))
         if name == "len":
             return self._type_of_len(node, arguments[0])
         if name in ("int", "bool", "round"):
@@ -645,6 +722,8 @@ class _Typing:
         number_types.check_several(self, node, argument, "len() is given")
         if isinstance(argument, Array):
             return number_of(argument.shape[0])
+        if isinstance(argument, Items):
+            return number_of(Bound(argument.most))
         return Number("int64", len(argument.items)) if isinstance(argument, Tuple) else INT
 
     def _type_of_math(self, node: ast.Call, name: str, arguments: list[Type]) -> Type:
@@ -652,6 +731,8 @@ class _Typing:
             if isinstance(argument, Array):
                 raise self.fail(node, f"math.{name} is of one number, and this is {argument}; write a for loop")
         number_types.check_numbers(self, node, arguments)
+        if name == "hypot" and len(arguments) not in (2, 3):
+            raise self.fail(node, "math.hypot is of two or three numbers in kernels; use np.linalg.norm of an array")
         if name == "frexp":
             return Tuple((FLOAT, INT))
         return INT if name in _INT_OF_MATH else BOOL if name in _BOOL_OF_MATH else FLOAT
@@ -659,7 +740,7 @@ class _Typing:
     def _type_of_helper(self, node: ast.Call, name: str) -> Type:
         function = self.inference.functions[name]
         given = [
-            (argument, self.type_of(argument))
+            (argument, self.argument(argument))
             for argument in node.args
             if not (isinstance(argument, Ref) and argument.kind is Kind.ARGUMENT)
             and not _has_role(function, node.args.index(argument))
@@ -671,6 +752,8 @@ class _Typing:
         assert instance.result is not None
         if instance.result == UNSURE:
             raise Unsure("see another line")
+        if isinstance(instance.result, Items):
+            self._check_taken(node)
         return _as_seen_by_caller(instance.result, actual, instance.arguments)
 
 

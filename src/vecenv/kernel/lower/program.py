@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ class Function:
         guarded: whether it must run only on rows that are to be stepped: it draws random numbers, indexes or loops.
         results: names of the arrays that it writes what it returns into; its callers pass them before its arguments.
         returns_array: whether it returns one array.
+        expanded: names of the arrays that its parameters are which are queues.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Function:
     guarded: bool
     results: tuple[str, ...] = ()
     returns_array: bool = False
+    expanded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(eq=False)

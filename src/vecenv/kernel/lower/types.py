@@ -8,7 +8,7 @@ fields, leaves, arguments or local arrays that it may be a part of, which says w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -85,9 +85,38 @@ class Tuple:
 
 @dataclass(frozen=True)
 class Iterator:
-    """What a for loop runs over."""
+    """What a for loop runs over, in at most so many turns if that is known."""
 
     item: Type
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list or a queue.
+
+    Attributes:
+        dtypes: of the numbers that an item consists of; None if nothing is known to be put in.
+        is_tuple: whether an item is a tuple and not one number.
+        most: how many items there are at most.
+        is_queue: whether it is a Queue, whose capacity is `most`, and no list.
+    """
+
+    dtypes: tuple[str, ...] | None
+    is_tuple: bool
+    most: int
+    is_queue: bool
+
+    def __str__(self) -> str:
+        return "a Queue" if self.is_queue else "a list"
+
+    @property
+    def item(self) -> Type:
+        """What an item is when it is read."""
+        if self.dtypes is None:
+            return UNKNOWN
+        numbers = tuple(wide(Number(dtype)) for dtype in self.dtypes)
+        return Tuple(numbers) if self.is_tuple else numbers[0]
 
 
 @dataclass(frozen=True)
@@ -111,7 +140,7 @@ class Conflict:
         return f"{self.one} on one path and {self.other} on another"
 
 
-Type: TypeAlias = Number | Array | Tuple | Iterator | Other | Conflict
+Type: TypeAlias = Number | Array | Tuple | Iterator | Items | Other | Conflict
 
 BOOL, INT, FLOAT = Number("bool"), Number("int64"), Number("float64")
 NOTHING = Other("nothing")
@@ -166,12 +195,28 @@ def join(one: Type | None, other: Type | None) -> Type:
     if isinstance(one, Tuple) and isinstance(other, Tuple) and len(one.items) == len(other.items):
         return Tuple(tuple(map(join, one.items, other.items)))
     if isinstance(one, Iterator) and isinstance(other, Iterator):
-        return Iterator(join(one.item, other.item))
+        turns = None if one.most is None or other.most is None else max(one.most, other.most)
+        return Iterator(join(one.item, other.item), turns)
+    if isinstance(one, Items) and isinstance(other, Items):
+        return _join_items(one, other)
     if isinstance(one, Array) and isinstance(other, Array):
         shape = join_shapes(one.shape, other.shape)
         if one.dtype == other.dtype and shape is not None:
             return Array(one.dtype, shape, one.origins | other.origins)
     return one if isinstance(one, Conflict) else other if isinstance(other, Conflict) else Conflict(one, other)
+
+
+def _join_items(one: Items, other: Items) -> Type:
+    if one.is_queue != other.is_queue or (one.is_queue and one.dtypes != other.dtypes):
+        return Conflict(one, other)
+    if one.dtypes is None or other.dtypes is None:
+        known = one if other.dtypes is None else other
+        return replace(known, most=max(one.most, other.most))
+    if one.is_tuple != other.is_tuple or len(one.dtypes) != len(other.dtypes):
+        return Conflict(one, other)
+    pairs = zip(one.dtypes, other.dtypes, strict=True)
+    dtypes = tuple(_join_numbers(Number(dtype), Number(its)).dtype for dtype, its in pairs)
+    return replace(one, dtypes=dtypes, most=max(one.most, other.most))
 
 
 def _join_numbers(one: Number, other: Number) -> Number:

@@ -24,13 +24,14 @@ from vecenv.kernel.lower.drawn import Draws
 from vecenv.kernel.lower.elements import Dim, Elements, Memory, aligned, compare, plus, scalar, set_to, times, whole
 from vecenv.kernel.lower.formulas import formula
 from vecenv.kernel.lower.infer import Instance
+from vecenv.kernel.lower.lists import Lists, arrays_for
 from vecenv.kernel.lower.reductions import Reductions
 from vecenv.kernel.lower.selections import Selections
 from vecenv.kernel.lower.tree import Kind, Ref, at, local, operation, ref
-from vecenv.kernel.lower.types import Array, Bound, Number, Tuple, most
+from vecenv.kernel.lower.types import Array, Bound, Items, Number, Tuple, most
 
 
-class Values(Reductions, Selections, Draws):
+class Values(Reductions, Selections, Draws, Lists):
     """Rewrites expressions."""
 
     # --- expressions: numbers ----------------------------------------------------------------------------------------
@@ -41,6 +42,9 @@ class Values(Reductions, Selections, Draws):
             return node
         if self.is_array(node):
             return self.array(node)
+        of_list = self.list_value(node)
+        if of_list is not None:
+            return of_list
         if isinstance(node, ast.BoolOp):
             return self._and_or(node)
         if isinstance(node, ast.IfExp):
@@ -141,28 +145,48 @@ class Values(Reductions, Selections, Draws):
         if isinstance(function, Ref) and function.name == "as_number" and self.is_array(node.args[0]):
             array = self.elements(node.args[0])
             return operation("as_number", array.at([ast.Constant(0) for _ in array.dims], self.out))
-        arguments_ = self.several(node.args)
+        if isinstance(function, Ref) and function.kind is Kind.DRAW:
+            arguments_ = [
+                self.items_in_memory(one).view() if self.is_list(one) else self.value(one) for one in node.args
+            ]
+        else:
+            arguments_ = self.several(node.args)
         keywords = [ast.keyword(keyword.arg, self.value(keyword.value)) for keyword in node.keywords]
         return at(node, ast.Call(function, arguments_, keywords))
 
     def called(self, node: ast.Call) -> ast.expr:
         """A call of a helper; the arrays that it returns are written into arrays of this function."""
+        values = self._given(node.args)
+        callee = self.instance.calls[id(node)]
+        provided = [
+            self.storage(kind.dtype, [most(size) for size in kind.shape]).base for kind in fresh_results(callee)
+        ]
+        result = self._call_of(node, [*provided, *values])
+        return self._copied_result(node, result) if provided and any(map(self._is_local, node.args)) else result
+
+    def called_into(self, node: ast.Call, provided: Sequence[ast.expr]) -> ast.expr:
+        """A call of a helper that writes the arrays that it returns into these."""
+        return self._call_of(node, [*provided, *self._given(node.args)])
+
+    def _call_of(self, node: ast.Call, arguments: list[ast.expr]) -> ast.expr:
         callee = self.instance.calls[id(node)]
         function = self.changed.get(id(callee), callee.function)
-        assert isinstance(node.func, Ref)
-        arguments = node.args
+        return at(node, ast.Call(ref(Kind.HELPER, function.name), arguments, []))
+
+    def _given(self, arguments: Sequence[ast.expr]) -> list[ast.expr]:
+        """Arguments of a helper."""
         values: list[ast.expr] = []
         for place, argument in enumerate(arguments):
+            if self.is_list(argument):
+                assert isinstance(argument, ast.Name)
+                values += self.arrays_of(argument.id)
+                continue
             is_made = self.is_array(argument) and self.needs(argument)
             value = self.array(argument, binding=True) if is_made else self.value(argument)
             later = any(map(self.needs, arguments[place + 1 :]))
             is_whole = isinstance(argument, Ref) and argument.kind is Kind.ARGUMENT
             values.append(self.kept(value) if later and not is_whole and not self.is_array(argument) else value)
-        provided = [
-            self.storage(kind.dtype, [most(size) for size in kind.shape]).base for kind in fresh_results(callee)
-        ]
-        result = at(node, ast.Call(ref(Kind.HELPER, function.name), [*provided, *values], []))
-        return self._copied_result(node, result) if provided and any(map(self._is_local, arguments)) else result
+        return values
 
     def _is_local(self, node: ast.expr) -> bool:
         kind = self.types.get(id(node))
@@ -221,6 +245,8 @@ class Values(Reductions, Selections, Draws):
         kind = self.type_of(node)
         if isinstance(kind, Tuple):
             return self.listed(node, kind)
+        if isinstance(kind, Items):
+            return self.items_in_memory(node)
         assert isinstance(kind, Array)
         if isinstance(node, (ast.Name, Ref)):
             base = copy.copy(node)
@@ -283,7 +309,7 @@ class Values(Reductions, Selections, Draws):
             given = [function.value, *node.args]
         elif isinstance(function, Ref) and function.kind is Kind.NUMPY:
             known, given = function_of(self.program.constants[function.name]), node.args
-        elif isinstance(function, Ref) and function.kind is Kind.BUILTIN and any(map(self.is_array, node.args)):
+        elif isinstance(function, Ref) and function.kind is Kind.BUILTIN and any(map(self._is_row, node.args)):
             named = {"abs": "absolute", "min": "min", "max": "max", "sum": "sum", "any": "any", "all": "all"}
             if function.name not in named:
                 return None
@@ -295,6 +321,9 @@ class Values(Reductions, Selections, Draws):
         else:
             return None
         return None if known is None else (known.name, array_types.arguments_of(self, node, known, given))
+
+    def _is_row(self, node: ast.AST) -> bool:
+        return self.is_array(node) or self.is_list(node)
 
     def computed(self, node: ast.AST, name: str, nodes: Sequence[ast.expr]) -> Elements:
         """An elementwise function of operands."""
@@ -443,5 +472,7 @@ def is_fresh(kind: Array) -> bool:
 def fresh_results(instance: Instance) -> list[Array]:
     """The arrays that a function returns and that its caller has to provide memory for."""
     result = instance.result
+    if isinstance(result, Items):
+        return arrays_for(result)
     items = result.items if isinstance(result, Tuple) else [result]
     return [item for item in items if isinstance(item, Array) and is_fresh(item)]

@@ -108,7 +108,7 @@ class _Emitter(ast.NodeTransformer):
             return [f"p__{field}" for field in self.program.kernel.params]
         if role in self.program.layouts:
             return [f"{role}__{leaf}" for leaf in range(len(self.program.layouts[role].leaves))]
-        return [parameter]
+        return list(self.function.expanded.get(parameter, (parameter,)))
 
     def visit_Ref(self, node: Ref) -> ast.expr:
         if node.kind is Kind.OPERATION:

@@ -474,12 +474,53 @@ def fast_tanh(x: Any) -> Any:
     return x if x != x else value
 
 
+# --- lengths of vectors ----------------------------------------------------------------------------------------------
+
+
+@njit(**EXACT)
+def _length(x: Any, y: Any, z: Any) -> Any:
+    """The length of a vector, as Python's `math.hypot` computes it: scaled, in twice the precision, corrected once."""
+    x, y, z = abs(x), abs(y), abs(z)
+    if (x == np.inf) | (y == np.inf) | (z == np.inf):
+        return np.inf
+    largest = max(x, max(y, z))
+    if not largest > 0.0:  # or NaN
+        return x + y + z
+    small = 1.0
+    if largest < 2.2250738585072014e-308:
+        small = 2.2250738585072014e-308
+        x, y, z, largest = x / small, y / small, z / small, largest / small
+    exponent = (_bits_of_double(largest) >> 52) - 1022  # largest / 2 ** exponent is in 0.5 ... 1
+    bits = (1023 - exponent) << 52 if exponent < 1023 else 1 << (1074 - exponent)
+    scale = _double_of_bits(bits)
+    total, low, lost = 1.0, 0.0, 0.0
+    for part in (x * scale, y * scale, z * scale):
+        square = part * part
+        added = total + square
+        low += fused(part, part, -square)
+        lost += (total - added) + square
+        total = added
+    root = math.sqrt(total - 1.0 + (low + lost))
+    square = -root * root
+    added = total + square
+    low += fused(-root, root, -square)
+    lost += (total - added) + square
+    rest = added - 1.0 + (low + lost)
+    return small * ((root + rest / (2.0 * root)) / scale)
+
+
+@overloaded()
+def hypot(x, y, z=0.0):  # type: ignore[no-untyped-def]  # as above
+    """What `math.hypot` gives, of two or three numbers."""
+    return lambda x, y, z=0.0: _length(types.float64(x), types.float64(y), types.float64(z))
+
+
 def functions(precision: str) -> dict[str, Any]:
     """The functions that emitted code calls by names that end in two underscores or begin with `math__`."""
     found = {f"math__{name}": getattr(math, name) for name in dir(math) if callable(getattr(math, name))}
     found |= {"widen__": widen, "assign__": assign, "as_flag__": as_flag, "as_number__": as_number, **_CONVERSIONS}
     found |= {"pairwise_sum__": pairwise_sum, "floor__": np.floor, "ceil__": np.ceil}
-    found |= {"trunc__": np.trunc, "rint__": np.rint}
+    found |= {"trunc__": np.trunc, "rint__": np.rint, "math__hypot": hypot}
     if precision == "fast":
         found |= {"math__sin": fast_sin, "math__cos": fast_cos, "math__tan": fast_tan, "math__exp": fast_exp}
         return found | {"math__log": fast_log, "math__tanh": fast_tanh, "power__": power_fast}
