@@ -19,6 +19,7 @@ VecenvError
 │   └── NothingPendingError             recv() with nothing sent
 ├── EnvError (RuntimeError)             an env raised: .row, .phase, .remote_traceback, the original as __cause__
 │   ├── NotFiniteError (ValueError)     NaN or infinity: .name, .value, .row, .seed, .step
+│   ├── KernelFault                     check="bounds" found a mistake: .kernel, .function, .file, .line, .field, .value
 │   └── WorkerError
 │       ├── WorkerDied                  .exitcode, .signal, .stack
 │       ├── WorkerTimeout (TimeoutError)
@@ -249,6 +250,32 @@ def _not_finite(fields: dict[str, Any]) -> NotFiniteError:
     error = NotFiniteError.__new__(NotFiniteError, fields["message"])
     error.__dict__.update(fields)
     return error
+
+
+class KernelFault(EnvError):
+    """Native code of a kernel did what Python would raise for; found by `make(check="bounds")`.
+
+    Attributes:
+        problem: "index", "size", "division", "conversion", "overflow" or "loop".
+        kernel: name of the class.
+        function: name of the method or helper.
+        file, line: where it happened.
+        field: the array, field or expression: "s.board", "p.prices", "obs", "TABLE".
+        axis: of the array, for an index.
+        value: the index, the number that does not fit, the size of the value, or the number of turns of loops; else 0.
+        limit: the size of the axis, or the number of turns that are allowed; else 0.
+        row, rows, phase, seed, action: as in EnvError.
+    """
+
+    problem: str = ""
+    kernel: str = ""
+    function: str = ""
+    file: str = ""
+    line: int = 0
+    field: str = ""
+    axis: int | None = None
+    value: int = 0
+    limit: int = 0
 
 
 class WorkerError(EnvError):

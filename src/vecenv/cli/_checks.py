@@ -22,11 +22,12 @@ from vecenv.cli._contestants import measure, ours
 from vecenv.cli._screen import short
 from vecenv.cli._sources import EnvSource, space_words
 from vecenv.cli._values import bare, bits, misfit, not_finite
-from vecenv.engines import Sync, registry
+from vecenv.engines import Compiled, Sync, registry
 from vecenv.testing._check_kernel import check_kernel
 from vecenv.testing._lines import shortened
 
 _SPEED_ENVS, _SPEED_SECONDS = 16, 0.3
+_CHECKED_ENVS = 64
 
 
 @dataclass(frozen=True)
@@ -258,6 +259,21 @@ def kernel(subject: Subject) -> list[Finding]:
 
 
 @_check
+def native_bounds(subject: Subject) -> str | list[Finding]:
+    """Native code of a kernel, checked for what Python would raise for, in many envs at once."""
+    if Compiled.name not in _able(subject):
+        return []
+    with subject.source.make(_CHECKED_ENVS, engine=Compiled.name, check="bounds") as envs:
+        space = copy.deepcopy(envs.action_space)
+        space.seed(subject.seed)
+        envs.reset(seed=subject.seed)
+        for _ in range(subject.steps):
+            envs.step(space.sample())
+    steps = _CHECKED_ENVS * subject.steps
+    return f"{steps:,} random steps of {_CHECKED_ENVS} envs: no index, division, overflow or endless loop to report"
+
+
+@_check
 def speed(subject: Subject) -> list[Finding]:
     """The speed of each engine, and the engine that `make` chooses."""
     rates = {name: _rate(subject, name) for name in _able(subject)}
@@ -275,7 +291,7 @@ def speed(subject: Subject) -> list[Finding]:
     ]
 
 
-CHECKS = (builds, spaces, values, determinism, buffer_reuse, api, pickling, engines, kernel, speed)
+CHECKS = (builds, spaces, values, determinism, buffer_reuse, api, pickling, engines, kernel, native_bounds, speed)
 
 
 def _recording(subject: Subject, state: int) -> list[bytes]:

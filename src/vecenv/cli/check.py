@@ -1,7 +1,7 @@
 """Check whether an env is correct, and which engine suits it.
 
 Checks API, spaces, NaN, determinism, buffer reuse, pickling, whether engines
-agree, and speed. The exit code is 1 if a check fails; with --strict also if
+agree, indices and loops of native code, and speed. The exit code is 1 if a check fails; with --strict also if
 there are warnings.
 
 Examples:

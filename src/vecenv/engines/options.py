@@ -136,6 +136,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "workers": lambda name, value: None if value is None else positive_int(name, value),
     "order": lambda name, value: check_choice(name, value, ("first-ready", "fixed")),
     "precision": lambda name, value: check_choice(name, value, ("exact", "fast")),
+    "check": lambda name, value: None if value is None else check_choice(name, value, ("bounds",)),
     "start_timeout": positive_seconds,
 }
 """Checks of the options that several engines have."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from vecenv._batch.layout import Layout
 from vecenv._util.forks import FORK_LOCK
 from vecenv.errors import KernelError
 from vecenv.kernel.lower.columns import Slot
-from vecenv.kernel.lower.program import Program
+from vecenv.kernel.lower.program import Program, Site
 from vecenv.kernel.lower.resolve import resolve
 
 if TYPE_CHECKING:
@@ -24,10 +24,12 @@ class NativeCode(Protocol):
     Attributes:
         slots: the columns that it works on, in the order of its table of addresses (`lower/columns.py`).
         block: rows that it runs together; threads take multiples of it.
+        sites: where it checks something, by the numbers in the column FAULT from 1 on; without checks there is none.
     """
 
     slots: list[Slot]
     block: int
+    sites: Sequence[Site]
 
     def caller(self) -> Callable[[int], int]:
         """A function of the address of orders (`lower/columns.py`) that runs rows and returns how many episodes ended.
@@ -82,9 +84,10 @@ def load_kernel(
     policy: Callable[..., Any] | None = None,
     before: Callable[[], None] = lambda: None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    check: bool = False,
 ) -> NativeCode:
     """The native code of a kernel; arguments are those of `resolve` and `Backend.load`. Raises KernelError."""
-    backend, program = _resolved(kernel, observation, action, policy, shapes)
+    backend, program = _resolved(kernel, observation, action, policy, shapes, check)
     return backend.load(program, precision, before)
 
 
@@ -92,14 +95,18 @@ def check_native(
     kernel: Kernel, observation: Layout, action: Layout, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> None:
     """Raise KernelError for what native code of a kernel would refuse; nothing is compiled."""
-    _resolved(kernel, observation, action, None, shapes)
+    _resolved(kernel, observation, action, None, shapes, check=False)
 
 
 def native_text(
-    kernel: Kernel, observation: Layout, action: Layout, shapes: Mapping[str, tuple[int, ...]] | None = None
+    kernel: Kernel,
+    observation: Layout,
+    action: Layout,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    check: bool = False,
 ) -> str:
     """The text that native code of a kernel is compiled from."""
-    backend, program = _resolved(kernel, observation, action, None, shapes)
+    backend, program = _resolved(kernel, observation, action, None, shapes, check)
     return backend.emit(program)
 
 
@@ -109,8 +116,9 @@ def _resolved(
     action: Layout,
     policy: Callable[..., Any] | None,
     shapes: Mapping[str, tuple[int, ...]] | None,
+    check: bool,
 ) -> tuple[Backend, Program]:
-    backend, program = find_backend(), resolve(kernel, observation, action, policy, shapes)
+    backend, program = find_backend(), resolve(kernel, observation, action, policy, shapes, check)
     refused = backend.refuses(program)
     if refused is not None:
         raise refused

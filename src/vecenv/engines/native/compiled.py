@@ -17,6 +17,7 @@ from vecenv._batch.layout import Columns
 from vecenv._batch.seeding import NO_SEED
 from vecenv.engines import registry
 from vecenv.engines.facts import BatchFacts
+from vecenv.engines.native.faults import Faults
 from vecenv.engines.native.threads import NativeThreads
 from vecenv.engines.pending import PendingRows
 from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedError
@@ -25,7 +26,7 @@ from vecenv.kernel.language.declared import check_bounds, per_env
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.params import common_value, not_for_an_episode, not_per_env, one_copy
 from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
-from vecenv.kernel.language.snapshot import generator, snapshot, try_out
+from vecenv.kernel.language.snapshot import Trials, generator, snapshot, try_out
 from vecenv.kernel.lower.columns import POLICY, RNG_WORDS, fill_table, table_size
 from vecenv.kernel.lower.transition import FRESH, STALE
 
@@ -49,6 +50,7 @@ class CompiledEngine:
         threads: maximum number; whether several are faster than one is measured.
         render_mode: as for a Gymnasium env.
         max_episode_steps: time limit, None for none.
+        check: whether native code checks what Python would raise for; a row that fails raises a KernelFault.
         parameters: instead of kwargs, a column of each, as in the attribute of that name.
 
     Attributes:
@@ -67,12 +69,14 @@ class CompiledEngine:
         threads: int = 1,
         render_mode: str | None = None,
         max_episode_steps: int | None = None,
+        check: bool = False,
         parameters: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         assert kernel.names_checked
         self.kernel = kernel
         metadata = self._metadata(render_mode)
         self.precision: Precision = precision
+        self.check = check
         self.threads = threads
         self.max_episode_steps = max_episode_steps
         self.parameters = (
@@ -86,7 +90,10 @@ class CompiledEngine:
         self._rows: Rows = np.arange(count)
         self._shared_columns = frozenset(f"P_{name}" for name in kernel.shared_params)
         self._pending = PendingRows(count)
+        self._trials = Trials(kernel, self._snapshot)
+        self._trials.run(self.parameters)
         self._native = self._compile()
+        self._faults = Faults(kernel, self.batch) if check else None
         self._columns = self._allocate(count)
         self._of_episodes = {
             name: column
@@ -119,10 +126,14 @@ class CompiledEngine:
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         rows = self._pending.oldest(count)
         todo = np.sort(rows[~self._pending.finished[rows]])  # an interrupted call may have run some of them
-        if len(todo) == self._count:
+        if len(todo) == self._count and self._faults is None:
             self.exchange_all(0, 0, rotate=False)
         elif len(todo):
             self._run_some(todo)
+        if self._faults is not None:
+            if self._faults.found():
+                self._faults.to_mail(self._native.sites)
+            self._pending.raise_fault(self.batch, rows)
         self._pending.give_back(rows)
         return rows
 
@@ -156,6 +167,10 @@ class CompiledEngine:
             self._tuner.note(took * 1e-9)
         if ended < 0 and rotate:
             self._rotate(-1)  # nothing was run: the observations of before are the current ones
+        if self._faults is not None and self._faults.found():
+            self._pending.open(self._rows)  # all are finished; those that did not fail are left to `recv`
+            self._faults.to_mail(self._native.sites)
+            self._pending.raise_fault(self.batch, self._rows)
         return ended
 
     def clocks(self) -> list[tuple[slice, Clocks]]:
@@ -176,6 +191,7 @@ class CompiledEngine:
             self._count,
             parameters=self.parameters,
             precision=self.precision,
+            check=self.check,
             threads=self.threads,
             render_mode=self.facts.render_mode,
             max_episode_steps=self.max_episode_steps,
@@ -249,10 +265,11 @@ class CompiledEngine:
         code = self._native if policy is None else self._compile(policy)
         count = len(self._rows)
         out: dict[str, np.ndarray] = {}
-        if streams is None:
+        if code is self._native:
             tables = [table.copy() for table in self._tables]
         else:
-            tables = self._make_tables(code, {**self._columns, POLICY: streams})
+            columns = self._columns if streams is None else {**self._columns, POLICY: streams}
+            tables = [table.copy() for table in self._make_tables(code, columns)]
         for number, slot in enumerate(code.slots):
             if not slot.timed or (slot.name.startswith("F") and alive != _ROLL):
                 continue
@@ -274,13 +291,20 @@ class CompiledEngine:
             else:
                 calls[0](orders.ctypes.data)
         except _WrongAction as error:
+            self._raise_faults(code)
             self._refuse(out, error.step)
         self._busy += _clock() - started
         self._rows_run += count * steps
         for name, layers in out.items():
             if not name.startswith("F"):
                 self._columns[name][...] = layers[-1]
+        self._raise_faults(code)
         return out
+
+    def _raise_faults(self, code: NativeCode) -> None:
+        """Raise what checks found in a rollout."""
+        if self._faults is not None and self._faults.found():
+            raise self._faults.of_rollout(code.sites)
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:
         """Reads and calls go to Python envs that are copies of the rows; what a call changes is not written back."""
@@ -349,6 +373,7 @@ class CompiledEngine:
         shared = self.kernel.shared_params
         general = {name: column if name in shared else column[rows] for name, column in self.parameters.items()}
         self._check_same_spaces({**general, **made})
+        self._trials.run({**general, **made})
         return made
 
     def _check_shape(self, name: str, column: np.ndarray) -> None:
@@ -417,7 +442,7 @@ class CompiledEngine:
     def _compile(self, policy: Callable[..., Any] | None = None) -> NativeCode:
         layouts = self.facts.observation_layout, self.facts.action_layout
         shapes = {name: column.shape[1:] for name, column in self.parameters.items() if column.ndim > 1}
-        return load_kernel(self.kernel, *layouts, self.precision, policy, before=self._try_out, shapes=shapes)
+        return load_kernel(self.kernel, *layouts, self.precision, policy, self._try_out, shapes, self.check)
 
     def _try_out(self) -> None:
         """Play env 0 in Python for a moment: it finds indices that are out of range, native code does not look."""
@@ -439,6 +464,8 @@ class CompiledEngine:
             "RETURN": batch.episode_return,
             "LENGTH": batch.episode_length,
         }
+        if self._faults is not None:
+            columns["FAULT"] = self._faults.column
         columns |= {f"A_{number}": column for number, column in enumerate(batch.actions)}
         columns |= {f"O_{number}": column for number, column in enumerate(batch.obs)}
         columns |= {f"C_{number}": column for number, column in enumerate(batch.obs)}
@@ -469,7 +496,7 @@ class CompiledEngine:
         }
 
     def _make_tables(self, code: NativeCode, columns: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """The table of every thread."""
+        """The table of every thread; code with checks has one column more than code without."""
         table = np.zeros(table_size(code.slots), np.int64)
         fill_table(table, code.slots, columns, self.max_episode_steps)
         return [table] * self.threads
@@ -511,6 +538,9 @@ class CompiledEngine:
             if given:
                 self._check_same_spaces({**general, **given})
             taken.append((row, {**general, **given}, bool(given)))
+        changed = [columns for _, columns, overrides in taken if overrides]
+        if changed:
+            self._trials.run({name: np.concatenate([columns[name] for columns in changed]) for name in changed[0]})
         for row, columns, overrides in taken:
             if overrides:
                 self._columns["OVERRIDE"][row] = FRESH

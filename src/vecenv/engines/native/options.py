@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gymnasium.envs.registration import registry as gymnasium_registry
 
@@ -43,11 +43,14 @@ class Compiled(EngineOptions):
         workers: threads at most; default: the processors this process may use. Whether they are worth it is measured.
         precision: "exact" (bit-equal to Python) or "fast" (several envs per instruction; sin, exp and the like within a
             few units in the last place).
+        check: "bounds" checks indices, integer divisions, overflow and endless loops in native code: a KernelFault
+            names env, field, value and line. None checks nothing.
         order: "first-ready" or "fixed"; rows are received in the order of their sends either way.
     """
 
     workers: int | None = None
     precision: Precision = "exact"
+    check: Literal["bounds"] | None = None
     order: Order = "first-ready"
 
     name: ClassVar[str] = "compiled"
@@ -94,6 +97,7 @@ class Compiled(EngineOptions):
             request.num_envs,
             kwargs=ours,
             precision=self.precision,
+            check=self.check is not None,
             threads=self.count_workers(request.num_envs),
             render_mode=theirs.get("render_mode"),
             max_episode_steps=time_limit(source.kernel, theirs),

@@ -57,8 +57,17 @@ class NativeThreads:
                 break
             except BaseException as error:
                 interrupt = error
+                self._stop_loops()
         if interrupt is not None:
             raise interrupt
+
+    def _stop_loops(self) -> None:
+        """End loops of native code that the helpers are in and that do not end by themselves."""
+        from vecenv.kernel.numba.interrupts import stopping  # late: it is needed after Ctrl-C alone
+
+        with stopping([helper.thread for helper in self._helpers]):
+            for helper in self._helpers:
+                helper.wait()
 
     def close(self) -> None:
         """End the threads. May be called twice; one that is at work, for a caller in another thread, is left to it."""
@@ -96,8 +105,8 @@ class _Helper:
         self._begun: Callable[[], None] | None = None
         self._finished: Callable[[], None] | None = None
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._loop, name="vecenv native", daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._loop, name="vecenv native", daemon=True)
+        self.thread.start()
 
     @property
     def busy(self) -> bool:
@@ -127,7 +136,7 @@ class _Helper:
     def end(self) -> None:
         self._work = _end
         _unlock(self._wake)
-        self._thread.join(1.0)
+        self.thread.join(1.0)
 
     def _loop(self) -> None:
         while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -51,3 +51,47 @@ def try_out(env: KernelEnv) -> None:
             _, info = env.reset()
         if time.perf_counter() > deadline:
             return
+
+
+class Trials:
+    """Trials of parameters that `bounds` says nothing about: the first time that one is beyond all values before.
+
+    Args:
+        kernel: the definition. The default values of its parameters count as tried.
+        env_of: makes a Python env from parameters, columns of one row.
+    """
+
+    def __init__(self, kernel: Kernel, env_of: Callable[[Mapping[str, np.ndarray]], KernelEnv]) -> None:
+        self._kernel, self._env_of = kernel, env_of
+        self._tried = {name: _ends(value) for name, value in kernel.defaults.items()}
+        self._open = {
+            name: (field.low is None, field.high is None)
+            for name, field in kernel.params.items()
+            if (field.low is None or field.high is None) and not kernel.shared and kernel.defaults[name].size
+        }
+
+    def run(self, parameters: Mapping[str, np.ndarray]) -> None:
+        """Run a trial with each row of these columns that has the lowest or the highest value so far.
+
+        Raises:
+            KernelError: Python raises with these parameters. It names the line.
+        """
+        beyond = {name: self._beyond(name, parameters[name]) for name in self._open}
+        for row in sorted({row for rows in beyond.values() for row in rows}):
+            try_out(self._env_of(self._kernel.row_of(parameters, row)))
+        for name, rows in beyond.items():
+            if rows:
+                low, high = _ends(parameters[name])
+                self._tried[name] = min(low, self._tried[name][0]), max(high, self._tried[name][1])
+
+    def _beyond(self, name: str, column: np.ndarray) -> list[int]:
+        flat = column.reshape(len(column), -1)
+        if not flat.size:
+            return []
+        (low, high), (below, above) = self._tried[name], self._open[name]
+        rows = [int(flat.min(1).argmin())] if below and not flat.min() >= low else []
+        return rows + ([int(flat.max(1).argmax())] if above and not flat.max() <= high else [])
+
+
+def _ends(values: np.ndarray) -> tuple[float, float]:
+    return (values.min().item(), values.max().item()) if values.size else (0, 0)

@@ -86,6 +86,7 @@ def replace_functions(program: Program, functions: list[Function], methods: dict
         program.draws,
         program.twins,
         program.twin_functions,
+        checked=program.checked,
     )
 
 

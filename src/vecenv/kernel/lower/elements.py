@@ -85,7 +85,9 @@ class Memory:
         """The element at some indices, to be read or written."""
         places = [one.index(indices) for one in self.taken]
         index = places[0] if len(places) == 1 else ast.Tuple(places, ast.Load())
-        return ast.Subscript(self.base, index, context)
+        element = ast.Subscript(self.base, index, context)
+        element.from_first = True  # type: ignore[attr-defined]  # no index is negative, see tree.py
+        return element
 
     def elements(self) -> Elements:
         return Elements(

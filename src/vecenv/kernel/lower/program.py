@@ -36,6 +36,7 @@ class Function:
         results: names of the arrays that it writes what it returns into; its callers pass them before its arguments.
         returns_array: whether it returns one array.
         expanded: names of the arrays that its parameters are which are queues.
+        faults: whether it, or a function that it calls, has checks (`checks.py`): it gets the row's fault.
     """
 
     name: str
@@ -50,6 +51,27 @@ class Function:
     results: tuple[str, ...] = ()
     returns_array: bool = False
     expanded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    faults: bool = False
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place in the user's code where native code checks something.
+
+    Attributes:
+        problem: "index", "size", "division", "conversion", "overflow" or "loop".
+        function: name of the user's function.
+        file, line: where it is.
+        what: the array, field or expression that is checked.
+        axis: of the array.
+    """
+
+    problem: str
+    function: str
+    file: str
+    line: int
+    what: str
+    axis: int | None = None
 
 
 @dataclass(eq=False)
@@ -66,6 +88,8 @@ class Program:
         twins: modules of the native twins that are called, by the names of the functions.
         twin_functions: the Python functions that those are the twins of.
         found: mistakes; a program with mistakes is looked at as far as possible, but not compiled.
+        checked: whether native code is to check what Python would raise for.
+        sites: where it checks something, by number from 1 on.
     """
 
     kernel: Kernel
@@ -77,6 +101,8 @@ class Program:
     twins: dict[str, str] = field(default_factory=dict)
     twin_functions: dict[str, Any] = field(default_factory=dict)
     found: Found = field(default_factory=Found)
+    checked: bool = False
+    sites: list[Site] = field(default_factory=list)
 
     def error(self, source: FunctionSource, node: ast.AST, rule: str) -> KernelError:
         """The error to raise for a node of a function."""

@@ -14,6 +14,7 @@ from vecenv.kernel.language.scope import Roles, roles_of
 from vecenv.kernel.language.source import FunctionSource, read_source
 from vecenv.kernel.lower.arrays import lower_arrays
 from vecenv.kernel.lower.body import Body
+from vecenv.kernel.lower.checks import add_checks
 from vecenv.kernel.lower.program import Program
 
 if TYPE_CHECKING:
@@ -29,15 +30,16 @@ def resolve(
     action: Layout,
     policy: Callable[..., Any] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    check: bool = False,
 ) -> Program:
     """The program of a kernel for these layouts of its spaces. Raises a KernelError that names function and line.
 
     A policy is `policy(obs)` that returns an action, or `policy(obs, action)` that writes into an array; a parameter
     `rng` of it is a random stream. `shapes` are those of the parameters that are arrays, where they are not those of
-    their defaults.
+    their defaults. `check` adds the checks of `checks.py`.
     """
     assert kernel.names_checked
-    return _resolved(kernel, observation, action, policy, shapes or {}, Found())
+    return _resolved(kernel, observation, action, policy, shapes or {}, Found(), check)
 
 
 def find_mistakes(kernel: Kernel, observation: Layout, action: Layout, found: Found) -> None:
@@ -57,16 +59,18 @@ def _resolved(
     policy: Callable[..., Any] | None,
     shapes: Mapping[str, tuple[int, ...]],
     found: Found,
+    check: bool = False,
 ) -> Program:
-    resolver = _Resolver(Program(kernel, {"obs": observation, "action": action}, found=found))
+    resolver = _Resolver(Program(kernel, {"obs": observation, "action": action}, found=found, checked=check))
     for method, source in kernel.methods.items():
         with found.noting():
             resolver.add(source, roles_of(method, source), method, method)
     if policy is not None:
         with found.noting():
             resolver.add_policy(policy)
-    known = {name: field.shape for name, field in kernel.params.items()}
-    return lower_arrays(resolver.program, {**known, **shapes})
+    known = {**{name: field.shape for name, field in kernel.params.items()}, **shapes}
+    lowered = lower_arrays(resolver.program, known)
+    return add_checks(lowered, known) if check else lowered
 
 
 class _Resolver:

@@ -24,7 +24,7 @@ from vecenv.kernel.lower.elements import (
 )
 from vecenv.kernel.lower.infer import Instance
 from vecenv.kernel.lower.program import Function, Program
-from vecenv.kernel.lower.tree import Kind, Ref, at, index_parts, local
+from vecenv.kernel.lower.tree import Kind, Ref, at, index_parts, local, operation
 from vecenv.kernel.lower.types import Array, Bound, Number, Tuple, Type, most
 
 
@@ -160,6 +160,8 @@ class Writing:
         if overlap:
             elements = self.materialized(elements).elements()
         source = aligned(elements, target.dims)
+        for one, full in zip(reversed(elements.dims), reversed(target.dims), strict=False):
+            self._expect("fills", one, full)
 
         def body(indices: list[ast.expr]) -> list[ast.stmt]:
             before: list[ast.stmt] = []
@@ -220,6 +222,7 @@ class Writing:
     def _common(self, one: Dim, other: Dim) -> Dim:
         if one == other or other == Dim(1):
             return one
+        self._expect("joins", one, other)
         if one == Dim(1) or one.name is None or other.name is None:
             return other if one == Dim(1) or other.name is None else one
         name = self.name("size")
@@ -227,6 +230,11 @@ class Writing:
         rest = ast.IfExp(compare(other.size, ast.Eq(), ast.Constant(1)), one.size, smaller)
         self.emit(set_to(name, ast.IfExp(compare(one.size, ast.Eq(), ast.Constant(1)), other.size, rest)))
         return Dim(max(one.most, other.most), name)
+
+    def _expect(self, check: str, one: Dim, other: Dim) -> None:
+        """In checked code, look whether two sizes fit, where one of them is known only then."""
+        if self.program.checked and one != other and Dim(1) != one and (one.name or other.name):
+            self.emit(ast.Expr(operation(check, one.size, other.size)))
 
     def count(self, dims: Sequence[Dim]) -> ast.expr:
         """How many elements there are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from vecenv.errors import KernelError
 from vecenv.kernel.lower.columns import Slot
-from vecenv.kernel.lower.program import Program
+from vecenv.kernel.lower.program import Program, Site
 from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.numba.driver import Driver, block_of
 from vecenv.kernel.numba.emit import NOT_IN_CACHED_CODE, emit
@@ -21,7 +21,7 @@ from vecenv.kernel.numba.load import NativeFunction, load_or_compile
 if TYPE_CHECKING:
     from vecenv.kernel.backend import Precision
 
-_COMPILER = ("compile.py", "distributions.py", "draws.py", "math.py", "pcg64.py")
+_COMPILER = ("checks.py", "compile.py", "distributions.py", "draws.py", "interrupts.py", "math.py", "pcg64.py")
 """Files here that native code is made from, besides the text."""
 
 
@@ -57,14 +57,14 @@ class NumbaBackend:
         sources = (*(Path(__file__).with_name(name) for name in _COMPILER), *_files_of_twins(program))
         parts = (emitted.text, text, precision)
         function = load_or_compile(parts, sources, f"{kernel.id} ({precision})", build)
-        return NumbaCode(function, driver.slots, block_of(kernel))
+        return NumbaCode(function, driver.slots, block_of(kernel), program.sites)
 
 
 class NumbaCode:
     """Native code that Numba made: a `NativeCode`."""
 
-    def __init__(self, function: NativeFunction, slots: list[Slot], block: int) -> None:
-        self._function, self.slots, self.block = function, slots, block
+    def __init__(self, function: NativeFunction, slots: list[Slot], block: int, sites: Sequence[Site]) -> None:
+        self._function, self.slots, self.block, self.sites = function, slots, block, sites
 
     def caller(self) -> Callable[[int], int]:
         result, error = np.zeros(1, np.int64), np.zeros(1, np.int64)
@@ -72,7 +72,8 @@ class NumbaCode:
 
         def call(orders: int) -> int:
             if run(result_at, error_at, orders):
-                raise RuntimeError("native code of a kernel failed; this is a bug in vecenv")
+                # A loop asked whether to stop. Usually the handler of the signal has raised before this line.
+                raise KeyboardInterrupt("a loop of native code that did not end was interrupted; reset the envs")
             return answer()
 
         return call

@@ -8,6 +8,7 @@ import importlib
 import re
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
@@ -19,7 +20,8 @@ from numba.np import arrayobj
 from vecenv.errors import KernelError
 from vecenv.kernel.lower.program import Program
 from vecenv.kernel.lower.tree import Kind, Ref
-from vecenv.kernel.numba import pcg64
+from vecenv.kernel.numba import interrupts, pcg64
+from vecenv.kernel.numba.checks import checks, poll
 from vecenv.kernel.numba.emit import EmittedFunction, EmittedProgram
 from vecenv.kernel.numba.math import ALONE, EXACT, FAST, functions, local_array
 
@@ -56,6 +58,8 @@ def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tup
     for name in ("block", "wrong"):
         names[name] = njit(**options)(names[name])
     run = njit(**options)(names["run"])
+    for name, address in interrupts.symbols().items():
+        llvm.add_symbol(name, address)  # Numba links the code too, although it is not run from there
     try:
         run.compile(_ARGUMENTS)
     except NumbaError as error:
@@ -66,7 +70,7 @@ def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tup
 
 def _names(program: Program, driver: str, precision: str) -> dict[str, Any]:
     names: dict[str, Any] = {"np": np, **functions(precision), **program.constants}
-    names["seed_stream"] = pcg64.seed_stream
+    names |= {"seed_stream": pcg64.seed_stream, "poll__": poll, **checks()}
     for draw in program.draws:
         names[f"rng__{draw}"] = getattr(importlib.import_module("vecenv.kernel.numba.draws"), draw)
     for name, module in program.twins.items():

@@ -15,7 +15,8 @@ import numpy as np
 
 from vecenv.kernel.language.fields import Field
 from vecenv.kernel.lower import transition
-from vecenv.kernel.lower.columns import POLICY, slots_of, table_size
+from vecenv.kernel.lower.checks import FAULT_WORDS
+from vecenv.kernel.lower.columns import POLICY, Slot, slots_of, table_size
 from vecenv.kernel.lower.complete import writes_everything
 from vecenv.kernel.numba.emit import EmittedProgram
 
@@ -40,6 +41,9 @@ class Driver:
         policy = emitted.program.methods.get("policy")
         draws = policy is not None and "rng" in policy.roles.values()
         self.slots = slots_of(self.kernel, self.observation, self.action, draws)
+        self.is_checked = bool(emitted.program.sites)
+        if self.is_checked:
+            self.slots.append(Slot("FAULT", np.dtype(np.int64), (len(FAULT_WORDS),), 1))
         self._numbers = {slot.name: number for number, slot in enumerate(self.slots)}
         self.lines: list[str] = []
 
@@ -47,6 +51,8 @@ class Driver:
         """Definitions of `block`, `wrong` and `run`."""
         self._head()
         self._plan()
+        if self.is_checked:
+            self._begin_checks()
         if "policy" in self.functions:
             self._policy()
         self._all_rows(transition.STEP)
@@ -133,6 +139,17 @@ class Driver:
         """The text of a node in which a column stands for its value of row `i`."""
         return ast.unparse(_RowOfColumns(self._numbers).visit(node))
 
+    def _begin_checks(self) -> None:
+        """Rows without a fault have all turns of loops before them."""
+        number, row_bytes = self._numbers["FAULT"], 8 * len(FAULT_WORDS)
+        turns, step = FAULT_WORDS.index("turns"), FAULT_WORDS.index("step")
+        self._add(1, f"faults = T[{2 * number}] + lo * {row_bytes}", "for i in range(n):")
+        self._add(2, "if FAULT[i, 0] == 0:", f"    FAULT[i, {turns}] = 0", f"    FAULT[i, {step}] = t")
+
+    def _fault(self, name: str) -> list[str]:
+        """The address of the row's fault, for functions that have checks."""
+        return [f"faults + i * {8 * len(FAULT_WORDS)}"] if self.functions[name].function.faults else []
+
     def _policy(self) -> None:
         for k in range(len(self.observation.leaves)):
             number, current = self._numbers[f"O_{k}"], self._numbers[f"C_{k}"]
@@ -145,14 +162,16 @@ class Driver:
         actions = [self._leaf_row("A", k, leaf.shape) for k, leaf in enumerate(self.action.leaves)]
         policy = self.functions["policy"].function
         parts = {"obs": observed, "action": actions, "rng": [f"{POLICY}[i]"]}
-        arguments = ", ".join(part for name in policy.source.parameters for part in parts[policy.roles[name]])
+        given = [part for name in policy.source.parameters for part in parts[policy.roles[name]]]
+        arguments = ", ".join([*self._fault("policy"), *given])
         returns = "" if "action" in policy.roles.values() else "A_0[i] = "
         self._add(1, "for i in range(n):", f"    {returns}policy({arguments})")
         self._add(1, "if wrong(T, lo, hi, t):", "    return -1 - t")
 
     def _call_step(self, depth: int) -> None:
         step = self.functions["step"]
-        arguments = ", ".join([*self._state(step.registers), *self._actions(), "RNG[i]", *self._params()])
+        state = [*self._fault("step"), *self._state(step.registers)]
+        arguments = ", ".join([*state, *self._actions(), "RNG[i]", *self._params()])
         new = "".join(f", n_{name}" for name in step.assigned)
         call = f"reward, terminated, truncated{new} = step({arguments})"
         if step.registers and not step.function.guarded:  # without a branch, so that LLVM vectorises the loop
@@ -214,7 +233,8 @@ class Driver:
 
     def _call_method(self, depth: int, name: str, argument: str) -> None:
         method = self.functions[name]
-        call = f"{name}({', '.join([*self._state(method.registers), argument, *self._params()])})"
+        state = [*self._fault(name), *self._state(method.registers)]
+        call = f"{name}({', '.join([*state, argument, *self._params()])})"
         new = "".join(f"n_{field}, " for field in method.assigned)
         self._add(depth, f"{new}= {call}" if new else call)
         self._add(depth, *(f"S_{field}[i] = n_{field}" for field in method.assigned))

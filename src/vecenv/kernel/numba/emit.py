@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vecenv.kernel.lower.checks import needs_fault
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, at, local
 
@@ -87,7 +88,7 @@ class _Emitter(ast.NodeTransformer):
         body: list[Any] = [self.visit(copy.deepcopy(statement)) for statement in function.body]
         if self.returns_fields:
             body.append(self._return([]))
-        names = [*function.results] + [
+        names = [*self._fault(function), *function.results] + [
             name
             for parameter in function.source.parameters
             for name in self._names(function.roles.get(parameter), parameter)
@@ -99,6 +100,10 @@ class _Emitter(ast.NodeTransformer):
         node.args.defaults = [self.visit(copy.deepcopy(value)) for value in function.defaults]
         at(function.source.node, node)
         return EmittedFunction(function, ast.fix_missing_locations(node), self.registers)
+
+    def _fault(self, function: Function) -> list[str]:
+        """The name of the address of the row's fault, if a function gets it: before all other arguments."""
+        return ["fault__"] if function.faults else []
 
     def _names(self, role: str | None, parameter: str) -> list[str]:
         """The names that stand for a parameter with this role."""
@@ -127,7 +132,7 @@ class _Emitter(ast.NodeTransformer):
             field = node.args[0]
             if isinstance(field, Ref) and field.kind is Kind.FIELD and self._is_variable(field):
                 return self.visit(field)  # registers hold 64 bits
-        arguments: list[Any] = []
+        arguments: list[Any] = list(map(local, self._passed_fault(node.func)))
         for argument in node.args:
             if isinstance(argument, Ref) and argument.kind is Kind.ARGUMENT:
                 arguments += [local(name) for name in self._names(argument.name, argument.name)]
@@ -136,6 +141,20 @@ class _Emitter(ast.NodeTransformer):
         keywords = [self.visit(keyword) for keyword in node.keywords]
         call = at(node, ast.Call(self.visit(node.func), arguments, keywords))
         return at(node, ast.Subscript(call, ast.Constant(0), ast.Load())) if self._gives_array(node.func) else call
+
+    def _passed_fault(self, function: ast.expr) -> list[str]:
+        if not isinstance(function, Ref):
+            return []
+        if function.kind is Kind.HELPER:
+            return self._fault(self.functions[function.name])
+        return ["fault__"] if function.kind is Kind.OPERATION and needs_fault(function.name) else []
+
+    def visit_While(self, node: ast.While) -> ast.stmt:
+        """A loop that may not end looks now and then whether it was interrupted."""
+        self.generic_visit(node)
+        stop = ast.Raise(local("InterruptedError"), None)
+        poll = ast.If(ast.Call(local("poll__"), [], []), [stop], [])
+        return at(node, ast.While(node.test, [at(node, poll), *node.body], node.orelse))
 
     def _gives_array(self, function: ast.expr) -> bool:
         """Whether a call returns a tuple of one array: Numba returns no arrays by themselves without its allocator."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from vecenv._util.forks import FORK_LOCK
 from vecenv._util.version import __version__
-from vecenv.kernel.numba import cache
+from vecenv.kernel.numba import cache, interrupts
 
 NativeFunction = Callable[[int, int, int | bytes], int]
 """Native code as Numba makes it: gets addresses of a result, an error and a table, or the table itself; 0: success."""
@@ -70,6 +70,8 @@ def _compiled(key: str, what: str, build: Callable[[], tuple[bytes, str]]) -> tu
 def _load(code: bytes, symbol: str) -> tuple[NativeFunction, Any]:
     """Link object code into this process; the C library's functions are taken from the process itself."""
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
+    for name, address in interrupts.symbols().items():
+        builder.import_symbol(name, address)
     library = builder.link(_linker(), f"vecenv{next(_numbers)}")
     return _PROTOTYPE(library[symbol]), library
 
