@@ -209,8 +209,9 @@ class _Checker(ast.NodeTransformer):
         """The shape of an array, None if unknown."""
         if isinstance(base, ast.Name):
             values = self._values.get(base.id, [])
-            is_other = self._stores[base.id] == len(values) == 1 and isinstance(values[0], ast.Name)
-            return self._shape(values[0]) if is_other else self._local_arrays.get(base.id)
+            is_part = self._stores[base.id] == len(values) == 1 and base.id not in self._local_arrays
+            itself = is_part and any(isinstance(node, ast.Name) and node.id == base.id for node in ast.walk(values[0]))
+            return self._part_shape(values[0]) if is_part and not itself else self._local_arrays.get(base.id)
         if not isinstance(base, Ref):
             return None
         if base.kind is Kind.FIELD:
