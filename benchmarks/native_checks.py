@@ -24,7 +24,7 @@ PLANS = 64
 COUNT = 4096
 IDS = ("CartPole-v1", "Acrobot-v1", "FrozenLake-v1", "Taxi-v3", "Blackjack-v1")
 GAMES = ("FourRooms-v0", "Snake-v0", "Breakout-v0")
-ARRAYS = ("space_invaders", "space_invaders_loops", "tetris_loops", "n_body_loops", "lander_loops")
+ARRAYS = ("space_invaders", "game_2048", "tetris", "door_key", "flood_fill", "n_body", "lander", "connect_four")
 """Modules of benchmarks/arrays."""
 
 

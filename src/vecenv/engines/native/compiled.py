@@ -539,13 +539,16 @@ class CompiledEngine:
                 self._check_same_spaces({**general, **given})
             taken.append((row, {**general, **given}, bool(given)))
         changed = [columns for _, columns, overrides in taken if overrides]
+        shared = self.kernel.shared_params
         if changed:
-            self._trials.run({name: np.concatenate([columns[name] for columns in changed]) for name in changed[0]})
+            own = [name for name in changed[0] if name not in shared]
+            together = {name: np.concatenate([columns[name] for columns in changed]) for name in own}
+            self._trials.run({**changed[0], **together})
         for row, columns, overrides in taken:
             if overrides:
                 self._columns["OVERRIDE"][row] = FRESH
             for name, column in columns.items():
-                if name not in self.kernel.shared_params:
+                if name not in shared:
                     self._columns[f"P_{name}"][row] = column[0]
 
 
