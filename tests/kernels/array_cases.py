@@ -397,6 +397,10 @@ def changed_meanwhile(s):
     s.i[place_of(s.b, bumped(s.i))[0]] = bumped(s.i)
     s.i[bumped(s.i) % 4] = bumped(s.i) if s.i.max() > 2 else bumped(s.c)
     s.b[place_of(s.b, 2)] += bumped(s.c) % 3
+    s.x[bumped(s.i) % 3 :] += s.x[0]
+    s.m[:, bumped(s.c) % 4 : 3] *= s.m[:, :1]
+    s.x[::-1][: bumped(s.i) % 5] -= s.x[: bumped(s.c) % 5][0:0].sum()
+    s.m[1:] **= 2
 
 
 PLACES = [2, 0, 3, 1]

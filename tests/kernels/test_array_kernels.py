@@ -71,8 +71,6 @@ def compare_compiled_kernel(name, form, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     sys.modules.pop("arrays", None)
     count = 64
-    if name == "flood_fill" and not form and not hasattr(vecenv.kernel, "Queue"):
-        pytest.skip("it needs a queue")
     module = importlib.import_module(f"arrays.{name}{form}")
     (definition,) = (value for value in vars(module).values() if kernel_of(value) is not None)
     rows = importlib.import_module(f"arrays.{name}_rows").LOOP.make(count)

@@ -60,6 +60,10 @@ REFUSED = {
         "best = np.zeros(4)\nfor i in range(3):\n    d = s.x * i  #!\n    if d[0] > 0:\n        best = d\ns.x = best",
         r"best may be the array that d was in the turn before.*best = d.copy\(\)",
     ),
+    "kept-turned-array": (
+        "best = s.m.copy()\nfor i in range(2):\n    d = np.rot90(s.m, 2)  #!\n    if i:\n        best = d\ns.m = best",
+        "best may be the array that d was in the turn before",
+    ),
     "number-method": ("s.a = s.n.sum()  #!", "a method of arrays"),
     "builtin-max": ("y = max(s.x, s.x)  #!", "use np.maximum"),
     "builtin-sum": ("s.a = sum(s.x)  #!", "use np.sum"),

@@ -84,8 +84,6 @@ def test_id_of_another_package_is_its_own_once_that_is_imported(monkeypatch):
 
 
 def kernel_class(name):
-    if name == "arrays.flood_fill" and not hasattr(vecenv.kernel, "Queue"):
-        pytest.skip("it needs a queue")
     values = list(vars(importlib.import_module(name)).values())
     return next(value for value in values if isinstance(value, type) and kernel_of(value) is not None)
 

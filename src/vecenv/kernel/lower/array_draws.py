@@ -30,7 +30,7 @@ def of_draw(typing: Typing, node: ast.Call, name: str) -> Type:
 
 def of_drawn_array(typing: Typing, node: ast.Call, name: str) -> Type:
     """The type of a new array of drawn numbers."""
-    given = {keyword.arg: keyword.value for keyword in node.keywords}
+    given = {keyword.arg or "": keyword.value for keyword in node.keywords}
     for key, value in given.items():
         if key not in _SEVERAL and not isinstance(typing.type_of(value), Number):
             raise typing.fail(node, f"{key} of rng.{name} is {typing.type_of(value)}; it must be one number")

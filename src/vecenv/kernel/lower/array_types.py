@@ -485,8 +485,7 @@ def _of_dot(typing: Typing, node: ast.AST, left: Type, right: Type, matrix: bool
         raise typing.fail(node, "@ and dot are of numbers; use .astype(int)")
     if len(one.shape) > 2 or len(other.shape) > 2:
         raise typing.fail(node, "@ and dot are of vectors and matrices here; write a for loop")
-    inner = other.shape[-2] if len(other.shape) == 2 else other.shape[0]
-    if one.shape[-1] != inner:
+    if one.shape[-1:] != other.shape[-2:][:1]:
         shapes = f"{shape_text(one.shape)} and {shape_text(other.shape)}"
         raise typing.fail(node, f"arrays of shapes {shapes} cannot be multiplied by @ or dot")
     shape = (*one.shape[:-1], *(other.shape[1:] if len(other.shape) == 2 else ()))
@@ -546,7 +545,7 @@ def _of_rot90(typing: Typing, node: ast.Call, array: Array, turns: Any) -> Type:
         if array.shape[0] != array.shape[1]:
             raise typing.fail(node, f"np.rot90 with a k that is not known needs a square array, and this is {array}")
         return Array(array.dtype, array.shape)
-    return Array(array.dtype, array.shape if known % 2 == 0 else array.shape[::-1], array.origins)
+    return Array(array.dtype, array.shape if known % 2 == 0 else array.shape[::-1])
 
 
 def _of_selecting(typing: Typing, node: ast.Call, name: str, arguments: dict[str, Any]) -> Type:

@@ -50,12 +50,16 @@ def lower_arrays(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> Pro
     instances = list(inference.instances.values())
     counts = Counter(instance.function.name for instance in instances)
     changed: dict[int, Function] = {}
+    known: dict[tuple[str, ...], Function] = {}
     for number, instance in enumerate(instances):
         rewriter = Rewriter(program, instance, changed)
         if rewriter.is_needed:
             name = instance.function.name
             with program.found.noting():
-                changed[id(instance)] = rewriter.function(name if counts[name] == 1 else f"{name}__{number}")
+                function = rewriter.function(name if counts[name] == 1 else f"{name}__{number}")
+                # Arrays of other fields or sizes often make no difference: the function is compiled once then.
+                text = (name, *function.results, repr(function.expanded), *map(ast.dump, function.body))
+                changed[id(instance)] = known.setdefault(text, function)
     program.found.raise_all()
     if not changed:
         return program
@@ -249,7 +253,10 @@ class Rewriter(Values):
     def _do_Expr(self, node: ast.Expr) -> None:
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, Ref) and call.func.name == "assign":
-            self._store(call.args[0], call.args[1])
+            if getattr(node, "in_place", False):
+                self._store_in_place(*call.args)
+            else:
+                self._store(call.args[0], call.args[1])
             return
         value = self.value(call)
         if not isinstance(value, (ast.Name, ast.Constant)):
@@ -300,6 +307,15 @@ class Rewriter(Values):
             return
         elements = self.elements(value)
         self.fill(self._target(target), elements)
+
+    def _store_in_place(self, target: ast.expr, value: ast.expr) -> None:
+        """`target[...] += value`: the part is found once, for reading and for writing."""
+        part, left = self._target(target), self._left_of(value)
+        if isinstance(left, ast.Call):  # of widen
+            left = left.args[0]
+        self.known_parts[id(left)] = part
+        self.fill(part, self.elements(value))
+        del self.known_parts[id(left)]
 
     def _target(self, node: ast.expr) -> Memory:
         """The part of memory that is assigned."""
@@ -370,29 +386,38 @@ class Rewriter(Values):
 
     def _do_While(self, node: ast.While) -> None:
         if not self.needs(node.test):
-            self.emit(at(node, ast.While(node.test, self.block(node.body) or [ast.Pass()], self.block(node.orelse))))
+            self.emit(at(node, ast.While(node.test, self._turn(node.body), self.block(node.orelse))))
             return
         tests: list[ast.expr] = []
+        self.loop_depth += 1
         head = self.captured(lambda: tests.append(self.value(node.test)))
+        self.loop_depth -= 1
         (test,) = tests
         stop = ast.If(ast.UnaryOp(ast.Not(), test), [*self.block(node.orelse), ast.Break()], [])
         place = node
-        body = [*head, at(node, stop), *self.block(node.body)]
+        body = [*head, at(node, stop), *self._turn(node.body)]
         self.place = place
         self.emit(ast.While(ast.Constant(True), body, []))
 
     def _do_For(self, node: ast.For) -> None:
         if self._is_over_list(node.iter):
             place = self.place
-            body, orelse = self.block(node.body), self.block(node.orelse)
+            body, orelse = self._turn(node.body), self.block(node.orelse)
             self.place = place
-            self.emit(self.loop_over_items(node, body or [ast.Pass()], orelse))
+            self.emit(self.loop_over_items(node, body, orelse))
             return
         over = self.array(node.iter) if self.is_array(node.iter) else self.value(node.iter)
         place = self.place
-        body, orelse = self.block(node.body), self.block(node.orelse)
+        body, orelse = self._turn(node.body), self.block(node.orelse)
         self.place = place
-        self.emit(ast.For(node.target, over, body or [ast.Pass()], orelse))
+        self.emit(ast.For(node.target, over, body, orelse))
+
+    def _turn(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """The body of a loop."""
+        self.loop_depth += 1
+        written = self.block(body)
+        self.loop_depth -= 1
+        return written or [ast.Pass()]
 
     def _is_over_list(self, node: ast.expr) -> bool:
         counted = isinstance(node, ast.Call) and is_enumerate(self.program.constants, node)

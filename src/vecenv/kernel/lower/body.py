@@ -251,8 +251,7 @@ class Body(ast.NodeTransformer):
         target = self._once(node.target, indices)
         value = at(node, ast.BinOp(loading(target), node.op, node.value))
         stored = self._store(target, self.visit(value), node)
-        if isinstance(stored, ast.Assign):
-            stored.in_place = True  # type: ignore[attr-defined]  # see tree.py
+        stored.in_place = True  # type: ignore[attr-defined]  # see tree.py
         return [*indices, stored]
 
     def _once(self, target: Any, indices: list[ast.stmt]) -> Any:

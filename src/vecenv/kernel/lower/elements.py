@@ -118,10 +118,9 @@ class Memory:
 
     @property
     def _is_whole(self) -> bool:
-        """Whether the slices need not be written; a whole slice has a start that is None."""
-        return all(one.axis is not None and text(one.start) == "0" and abs(one.step) == 1 for one in self.taken) and (
-            len(self.dims) == len(self.taken) and self.is_uncut
-        )
+        """Whether the part is the whole array, so that no slices need to be written."""
+        is_plain = all(one.axis is not None and _is_zero(one.start) and one.step == 1 for one in self.taken)
+        return is_plain and len(self.dims) == len(self.taken) and self.is_uncut
 
     def _slices(self, axes: list[int]) -> ast.expr:
         parts: list[ast.expr] = []
@@ -229,6 +228,10 @@ def minus_one() -> ast.expr:
     return ast.Constant(-1)
 
 
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0
+
+
 def _step(step: int) -> ast.expr | None:
     return None if step == 1 else ast.Constant(step)
 
@@ -272,8 +275,9 @@ def loops(
     """Loops over all indices of these sizes; `body` gets the indices and returns statements."""
     names = [None if dim == Dim(1) else name() for dim in dims]
     indices = [ast.Constant(0) if one is None else local(one) for one in names]
-    statements = body(list(indices))
+    statements: list[ast.stmt] = body(list(indices))
     for dim, one in reversed(list(zip(dims, names, strict=True))):
         if one is not None:
-            statements = [ast.For(local(one, ast.Store()), builtin("range", dim.size), statements, [])]
+            loop: list[ast.stmt] = [ast.For(local(one, ast.Store()), builtin("range", dim.size), statements, [])]
+            statements = loop
     return statements

@@ -132,8 +132,12 @@ class Reductions(Writing):
             before.append(set_to(kept, at(indices, before)))
             better: ast.expr = compare(local(kept), ast.Gt() if name == "argmax" else ast.Lt(), local(best))
             if is_float:
-                first = [compare(local(kept), ast.NotEq(), local(kept)), compare(local(best), ast.Eq(), local(best))]
-                better = ast.BoolOp(ast.Or(), [better, ast.BoolOp(ast.And(), first)])
+                first: list[ast.expr] = [
+                    compare(local(kept), ast.NotEq(), local(kept)),
+                    compare(local(best), ast.Eq(), local(best)),
+                ]
+                either: list[ast.expr] = [better, ast.BoolOp(ast.And(), first)]
+                better = ast.BoolOp(ast.Or(), either)
             found = ast.If(better, [set_to(best, local(kept)), set_to(result, local(place))], [])
             return [*before, found, set_to(place, plus(local(place), ast.Constant(1)))]
 

@@ -13,7 +13,7 @@ What the kernel language computes differently from a compiler is part of the tre
     floor(x), ceil(x), trunc(x), rint(x)   as floats
     unsure()             what stands for a mistake; such a program is not compiled
 
-An `ast.Assign` with a true attribute `in_place` was `+=` or the like: an array is changed, and not replaced. An
+A statement with a true attribute `in_place` was `+=` or the like: an array is changed, and not replaced. An
 `ast.Subscript` with a true attribute `from_first` was made for an array expression: its indices count from the first
 element. Operations of checked code are in `checks.py`.
 

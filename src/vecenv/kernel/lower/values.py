@@ -162,7 +162,8 @@ class Values(Reductions, Selections, Draws, Lists):
             self.storage(kind.dtype, [most(size) for size in kind.shape]).base for kind in fresh_results(callee)
         ]
         result = self._call_of(node, [*provided, *values])
-        return self._copied_result(node, result) if provided and any(map(self._is_local, node.args)) else result
+        copied = self.loop_depth and provided and any(map(self._is_local, node.args))
+        return self._copied_result(node, result) if copied else result
 
     def called_into(self, node: ast.Call, provided: Sequence[ast.expr]) -> ast.expr:
         """A call of a helper that writes the arrays that it returns into these."""
@@ -243,6 +244,8 @@ class Values(Reductions, Selections, Draws, Lists):
 
     def memory_or_elements(self, node: ast.expr) -> Memory | Elements:
         kind = self.type_of(node)
+        if id(node) in self.known_parts:
+            return self.known_parts[id(node)]
         if isinstance(kind, Tuple):
             return self.listed(node, kind)
         if isinstance(kind, Items):

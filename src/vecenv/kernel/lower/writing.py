@@ -44,6 +44,10 @@ class Writing:
         """The statements that are being written."""
         self.place: ast.AST = instance.function.source.node
         """The user's statement that is being rewritten."""
+        self.loop_depth = 0
+        """How many of the user's loops are around the statement."""
+        self.known_parts: dict[int, Memory] = {}
+        """Parts of arrays that are known already, by the identity of their nodes: what `+=` reads is what it writes."""
         self.local_arrays: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._counts: dict[str, int] = {}
         self._typed: list[ast.AST] = []
@@ -60,6 +64,10 @@ class Writing:
 
     def elements(self, node: ast.expr) -> Elements:
         """An operand by its elements; a number has none and is computed once."""
+        raise NotImplementedError
+
+    def array(self, node: ast.expr, binding: bool = False) -> ast.expr:
+        """An array in memory; `binding` if it gets a name, by which it may be written to."""
         raise NotImplementedError
 
     def memory(self, node: ast.expr) -> Memory:
@@ -132,7 +140,8 @@ class Writing:
         """A new local array."""
         name = self.name("array")
         self.local_arrays[name] = dtype, tuple(max(size, 1) for size in shape)
-        return whole(local(name), dtype, [Dim(size) for size in shape], origins)
+        part = whole(local(name), dtype, [Dim(size) for size in shape], origins)
+        return part if all(shape) else replace(part, is_uncut=False)  # no array has no elements
 
     def cut(self, part: Memory, dims: Sequence[Dim]) -> Memory:
         """The first elements of an array along each axis."""
@@ -178,7 +187,8 @@ class Writing:
 
     def settled(self, part: Memory, reads: Sequence[tuple[Memory, bool]]) -> Memory:
         """A result in memory that the next turn of a loop may read while it writes the result anew."""
-        if not any(origin.startswith("local:") for memory, _ in reads for origin in memory.origins):
+        is_local = any(origin.startswith("local:") for memory, _ in reads for origin in memory.origins)
+        if not self.loop_depth or not is_local:
             return part
         return self.materialized(replace(part.elements(), reads=()))
 
