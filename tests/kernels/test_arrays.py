@@ -51,6 +51,7 @@ np.zeros(3); np.zeros((2, 3)); np.ones(4, np.int8); np.full(3, 0.5); np.full((2,
 np.zeros_like(s.b); np.ones_like(s.f); np.full_like(s.c, 3); np.zeros(4, bool); np.arange(5); np.arange(2, 9, 3)
 np.arange(4) * s.x; np.array([1, 2, 3]); np.array([s.a, 1]); np.array([[1, 2], [s.n, 4]]); np.array((s.t, False))
 np.array([1.5, s.n], np.float32); np.array(s.x); np.eye(3); np.eye(2, dtype=int); np.array([s.x, s.y])
+-np.where(s.q, 0, s.x); -np.where(s.q, s.c, s.x)
 np.zeros(len(s.x)); np.zeros(s.b.shape, np.int16); np.zeros(s.m.shape[1]) + s.a; np.array([s.x[0], s.y[-1]]) / 2
 """
 REDUCED = """

@@ -179,6 +179,8 @@ def _runnable_methods(kernel: Kernel) -> dict[str, Callable[..., Any]]:
 
 
 def _uses_numpy(kernel: Kernel, methods: Mapping[str, Callable[..., Any]]) -> bool:
+    if any(field.shape for field in (*kernel.state.values(), *kernel.params.values())):
+        return True
     return any(methods[name] is not source.function for name, source in kernel.methods.items())
 
 

@@ -310,7 +310,7 @@ def arguments_of(typing: Typing, node: ast.Call, function: ArrayFunction, given:
     try:
         bound = function.signature.bind(*given, **keywords)
     except TypeError as error:
-        taken = ", ".join(map(str, function.signature.parameters.values()))
+        taken = ", ".join(map(str, function.signature.parameters.values())).replace("<class 'float'>", "float")
         raise typing.fail(node, f"{function.name}: {error}; in kernels it takes {taken}") from None
     bound.apply_defaults()
     return dict(bound.arguments)

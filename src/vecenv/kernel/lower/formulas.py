@@ -64,14 +64,24 @@ def formula(name: str, inner: str, dtype: str, given: Sequence[str]) -> Formula:
     if name in _LOGICAL:
         return lambda values, keep: ast.BinOp(truth(values[0], given[0]), _LOGICAL[name], truth(values[1], given[1]))
     if name in ("minimum", "maximum"):
-        return lambda values, keep: _extreme(name, is_float, keep(values[0]), keep(values[1]))
+        return lambda values, keep: _extreme(name, is_float, *map(keep, _floats(values, given, is_float)))
     if name == "where":
-        return lambda values, keep: ast.IfExp(truth(values[0], given[0]), values[1], values[2])
+        return lambda values, keep: ast.IfExp(
+            truth(values[0], given[0]), *_floats(values[1:], given[1:], np.dtype(dtype).kind == "f")
+        )
     if name == "clip":
-        return lambda values, keep: _clipped(keep(values[0]), keep(values[1]), keep(values[2]), keep)
+        return lambda values, keep: _clipped(*map(keep, _floats(values, given, is_float)), keep)
     if name in ("copy", "astype"):
         return lambda values, keep: converted(values[0], given[0], dtype)
     return lambda values, keep: _unary(name, inner, values[0], keep)
+
+
+def _floats(values: Sequence[ast.expr], given: Sequence[str], is_float: bool) -> list[ast.expr]:
+    """Operands of which one is the result: ints beside floats are floats, so that -0 of one is -0.0."""
+    return [
+        operation("as_number", value) if is_float and np.dtype(its).kind != "f" else value
+        for value, its in zip(values, given, strict=True)
+    ]
 
 
 def _unary(name: str, inner: str, value: ast.expr, keep: Keep) -> ast.expr:

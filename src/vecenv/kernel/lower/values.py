@@ -413,8 +413,10 @@ class Values(Reductions, Selections, Draws, Lists):
         dims = tuple(Dim(most(size)) for size in kind.shape)
         if name == "array":
             return self._made_of(arguments["object"], kind)
+        is_like = name.endswith("_like")
+        if is_like and any(isinstance(part, ast.Call) for part in ast.walk(arguments["a"])):
+            self.elements(arguments["a"])  # only its shape is needed, but it may draw random numbers
         if any(isinstance(size, Bound) for size in kind.shape):
-            is_like = name.endswith("_like")
             dims = self.elements(arguments["a"]).dims if is_like else self.sizes(arguments["shape"], kind)
         if name == "arange":
             start, _, step = array_types.arange_values(self, node, arguments)
