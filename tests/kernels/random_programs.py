@@ -656,7 +656,7 @@ class Writer:
         is_narrow = kind in "iu" and known.itemsize < 8 and self.value(other).dtype.itemsize < 8
         multiply = f"({first} * {other})" if kind == "f" or is_narrow else f"({first} % 7 * {other})"
         number = self._float(0) if kind == "f" else self.one_of("1", "2", "3", "-1") if kind == "i" else "2"
-        choice = self.random.randrange(40)
+        choice = self.random.randrange(48)
         compare = self.one_of("<", ">", "==", "!=", "<=", ">=")
         size = known.shape[0]
         dtype = self.one_of("np.int8", "np.int16", "np.uint8", "np.float32", "float", "int", "np.int32")
@@ -681,11 +681,78 @@ class Writer:
             36: lambda: f"np.full_like({first}, 3)", 37: lambda: f"added({first}, {other})",
             38: lambda: f"row_of({first}, {self.index(size)})" if known.ndim > 1 else f"(CURVE {compare} {first})",
             39: lambda: f"np.rot90({self.one_of('s.q', 's.b', 's.m')}, {self.one_of('1', '2')})",
+            40: lambda: self.one_of("rng.normal(0.0, 2.0, size=4)", "rng.integers(-3, 9, size=(3, 4))", "rng.random((3, 4))"),
+            41: lambda: self.one_of("rng.permutation(4)", "rng.choice(9, 4, replace=False)", "rng.multinomial(6, CURVE)"),
+            42: lambda: f"{first}[[0, 2]]" if known.ndim == 1 else f"{first}.reshape({known.size})",
+            43: lambda: self.one_of("s.q @ s.x", "s.x @ s.q", "s.q @ s.q", "s.q.dot(s.y)"),
+            44: lambda: f"np.array([{self._int(0)}, {self._int(0)}, {self._int(0)}, {self._int(0)}], {dtype})" if dtype[-1] in "264" else "np.ones(4)",
+            45: lambda: f"{first}.mean(axis={self.one_of('0', '1')})" if known.ndim > 1 else f"np.square({first})" if kind == "f" else f"{first}[1:]",
+            46: lambda: f"np.logical_and({first}, {other})", 47: lambda: f"np.concatenate(({first}, {other}))",
         }  # fmt: skip
         text = texts[choice]()
         if kind == "f" and choice == 35 and bool(np.isnan(known).any()):
             raise Unwritable(text)
         return text
+
+
+class Careless:
+    """Writes a program with a mistake, or what may be one: values of any kind meet functions of any kind."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.name = f"program{seed}"
+
+    def program(self) -> str:
+        """The text of the function."""
+        lines = [f"v{number} = {self.value(1)}" for number in range(self.random.randint(0, 2))]
+        self.known = [f"v{number}" for number in range(len(lines))]
+        lines += [line for _ in range(self.random.randint(1, 2)) for line in self.statement()]
+        return f"def {self.name}(s, rng, p, k):\n" + "".join(
+            f"    {line}\n" for line in [*lines, "return rng.random()"]
+        )
+
+    known: list[str] = []  # set when the first lines are written
+
+    def statement(self) -> list[str]:
+        a, b, c = self.value(), self.value(), self.value()
+        field, name = self.random.choice([f"s.{name}" for name in FIELDS]), self.random.choice(["w", "v0", "v1"])
+        operator = self.random.choice("+ - * / // % ** & | ^ << >> @".split())
+        texts = [
+            [f"{field} = {a}"], [f"{name} = {a}", f"{field} = {name}"], [f"{field} {operator}= {a}"], [f"{field}[{b}] = {a}"],
+            [f"{field}[:] = {a}"], [f"{field}[{b}, {c}] = {a}"], [f"{name}, w = {a}"], [f"w, {name} = {a}, {b}"],
+            [f"if {a}:", "    s.n = 1"], [f"while {a}:", "    break"], [f"for w in {a}:", f"    {field} = w"],
+            [f"for w, {name} in {a}:", "    s.a = w"], [f"w = {a}", f"if {b} > 0:", f"    w = {c}", "s.a = w"],
+            [f"w = {a} if s.t else {b}"], [f"return {a}"], [f"{a}"], [f"assert {a}"], [f"w = {a}", f"w[{b}] = {c}"],
+            [f"w = {a}", f"w {operator}= {b}", "s.a = w"], [f"w = {a}", f"s.x[: len(w)] = {b}"],
+            [f"if {a}:", "    w = 1", f"{field} = w"], [f"for w in range({a}):", f"    w = {b}"], [f"w = {a}.{self.attribute()}"],
+        ]  # fmt: skip
+        return self.random.choice(texts)
+
+    def attribute(self) -> str:
+        return self.random.choice(
+            ["sum()", "T", "shape", "max(axis=0)", "copy()", "astype(int)", "size", "any()", "dot(s.x)"]
+        )
+
+    def value(self, depth: int = 2) -> str:
+        if depth <= 0 or self.random.random() < 0.3:
+            plain = ["1", "0.5", "True", "None", "-3", "(1, 2)", "(0.5, s.n, True)", "SCALE", "TABLE", "MOVES", "CURVE", "WEIGHTS", "NEIGHBOURS",
+                     "k", "p.speed", "p.curve", "()", "[1, 2, 3]", "'text'", "rng", "s", "p", "np", "float", "small", "undefined"]  # fmt: skip
+            return self.random.choice([*plain[:-8], *plain, *(f"s.{name}" for name in FIELDS), *self.known * 6])
+        a, b, c = self.value(depth - 1), self.value(depth - 1), self.value(depth - 1)
+        operator = self.random.choice("+ - * / // % ** & | ^ << >> @ < == in and or".split())
+        function = self.random.choice(
+            "abs all any bool divmod enumerate float int len max min pow range reversed round sum zip sorted list math.sin math.floor math.atan2 "
+            "math.gcd np.sum np.max np.argmax np.zeros np.ones np.full np.array np.arange np.where np.clip np.minimum np.abs np.floor np.sqrt np.roll "
+            "np.flip np.rot90 np.concatenate np.nonzero np.argwhere np.dot np.linalg.norm np.exp np.sort np.float32 np.int8 small scaled added row_of both "
+            "total halves positive moved set_row add_into grown rng.random rng.uniform rng.integers rng.normal rng.choice rng.shuffle rng.permutation "
+            "rng.poisson rng.binomial rng.gamma fill_normal shuffle sample permutation multinomial uniform choice".split()
+        )
+        count = self.random.choice([1, 1, 2, 2, 3])
+        arguments = ", ".join([a, b, c][:count])
+        keyword = self.random.choice(["axis=0", "size=4", "by=2", "dtype=int", "out=s.x", "p=CURVE"])
+        texts = [f"({a} {operator} {b})", f"{function}({arguments})", f"{function}({a}, {keyword})", f"{a}[{b}]", f"{a}[{b}:{c}]", f"-{a}", f"~{a}",
+                 f"(not {a})", f"({a} if {b} else {c})", f"({a}, {b})", f"[{a}, {b}]", f"{a}.{self.attribute()}"]  # fmt: skip
+        return self.random.choice([*texts, *texts[:3]])
 
 
 def filled(name: str, array: np.ndarray, generator: np.random.Generator) -> None:

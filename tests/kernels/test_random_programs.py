@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernels.trying_programs import try_programs
+from tests.kernels.trying_programs import Result, try_careless, try_programs, works_as_loops
 from tests.trying import tries
 from vecenv.engines.native.compiled import CompiledEngine
 
@@ -30,3 +30,35 @@ def test_random_programs_do_the_same_in_python_and_as_loops(count, tmp_path, tri
     result = try_programs(range(10_000, 10_000 + count), tmp_path, native=False)
     assert not result.defects, "\n".join(result.defects[:5])
     tried["random kernel programs, as loops"] += result.tried["as loops"]
+
+
+@tries(300, 10_000, seconds=0.2)
+def test_careless_programs_are_refused_in_our_words(count, tmp_path, tried):
+    result = try_careless(range(count), tmp_path, native=False)
+    assert not result.defects, "\n".join(result.defects[:5])
+    tried["careless kernel programs"] += count
+
+
+@pytest.mark.slow
+@tries(100, 2000, seconds=5)
+def test_careless_programs_that_are_not_refused_can_be_compiled(count, tmp_path, untried, tried):
+    result = try_careless(range(10_000, 10_000 + count), tmp_path, native=True)
+    assert not result.defects, "\n".join(result.defects[:5])
+    tried["careless kernel programs, compiled"] += result.tried["compiled"]
+
+
+FOUND = {
+    "draws for the shape alone": "s.x = np.zeros_like(s.y + rng.random())\ns.y = np.full_like(s.x * rng.random(), 2.0)",
+    "ints beside floats": "s.q = np.floor(-np.clip(p.curve, 0, 2))\ns.x = -np.where(s.d, s.c, s.x)",
+    "a division by zero without np": "s.m = s.f / (s.y * 0.0) + s.m",
+}
+"""What random programs have found."""
+
+
+@pytest.mark.parametrize("case", FOUND)
+@pytest.mark.filterwarnings("error")
+def test_what_was_found_stays_mended(case, tmp_path):
+    body = "".join(f"    {line}\n" for line in FOUND[case].splitlines())
+    text = f"def program0(s, rng, p, k):\n{body}    return rng.random()\n"
+    result = Result()
+    assert works_as_loops(0, text, tmp_path, result), result.defects

@@ -1,8 +1,8 @@
 """Tries programs that were written at random: Python, loops and native code compute the same bits, and errors are ours.
 
-    python -m tests.kernels.trying_programs FIRST COUNT [--native]
+    python -m tests.kernels.trying_programs FIRST COUNT [--native] [--careless]
 
-tries the programs of these seeds and prints what it finds.
+tries the programs of these seeds and prints what it finds; careless programs are such as may be wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import vecenv
 from tests.kernels.defining import imported
 from tests.kernels.emitted import EmittedEnv
-from tests.kernels.random_programs import FIELDS, filled, library, module, program
+from tests.kernels.random_programs import FIELDS, Careless, filled, library, module, program
 from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.errors import KernelError
 from vecenv.kernel import kernel_of
@@ -30,9 +30,8 @@ from vecenv.kernel.language.python import KernelEnv
 STATES = 6
 """With how many states each program runs."""
 NOT_OURS = re.compile(
-    r"numba|llvm|nopython|\bCells\b|\w__\b|\bRef\b|\bOrigins\b|\bNumber\(|\bArray\(|\bBound\(|\bOther\(|local:\d|field:|"
-    r"argument:\d|widen|0x[0-9a-f]{6}|\bTyping|\bast\.",
-    re.IGNORECASE,
+    r"(?i:numba|llvm|nopython)|\bCells\b|\w__\b|\bRef\b|\bOrigins\b|\bNumber\(|\bArray\(|\bBound\(|\bOther\(|local:\d|"
+    r"field:|argument:\d|\bwiden\b|0x[0-9a-f]{6}|\bTyping|\bast\.|<class|_missing|temporary"
 )
 """What no message may hold: text of the compiler and names of our own code."""
 
@@ -59,11 +58,59 @@ def try_programs(seeds: range, path: Path, *, native: bool, batch: int = 20) -> 
     for seed in seeds:
         text = program(seed, names)
         result.tried["programs"] += 1
-        if _works_in_python(seed, text, path, result):
+        if works_as_loops(seed, text, path, result):
             good.append(text)
     for first in range(0, len(good), batch) if native else ():
         _try_natively(good[first : first + batch], path, result)
     return result
+
+
+def try_careless(seeds: range, path: Path, *, native: bool, batch: int = 40) -> Result:
+    """Try programs that may be wrong: they are refused in our words, or can be compiled."""
+    result, accepted = Result(), []
+    for seed in seeds:
+        text = Careless(seed).program()
+        result.tried["careless programs"] += 1
+        if _is_accepted(seed, text, path, result):
+            accepted.append(text)
+    for first in range(0, len(accepted), batch) if native else ():
+        _try_to_compile(accepted[first : first + batch], path, result)
+    return result
+
+
+def _is_accepted(seed: int, text: str, path: Path, result: Result) -> bool:
+    try:
+        with imported(_written(path, f"careless_{seed}", [text])) as held:
+            EmittedEnv(kernel_of(held.Programs))
+    except KernelError as error:
+        result.tried["refused"] += 1
+        for one in error.errors:
+            result.refused[re.sub(r"\d+|\([^)]*\)|'[^']*'|\bv\b", "_", one.rule)[:110]] += 1
+            if NOT_OURS.search(one.rule):
+                result.defect("a message with names that are not the user's", text, one.rule)
+        return False
+    except Exception as error:
+        result.defect(f"checking raises {type(error).__name__}", text, error)
+        return False
+    result.tried["accepted"] += 1
+    return True
+
+
+def _try_to_compile(programs: list[str], path: Path, result: Result) -> None:
+    """Compile programs together; those that the compiler refuses are found by halves. They are not run."""
+    name = f"compiled_{re.sub(r'[^0-9]', '', programs[0].split('(')[0])}_{len(programs)}"
+    with imported(_written(path, name, programs)) as held:
+        try:
+            vecenv.make(held.Programs, 1, engine="compiled", workers=1).close()
+        except Exception as error:
+            if len(programs) == 1:
+                result.defect("the compiler refuses", programs[0], getattr(error, "compiler_text", "") or error)
+                return
+            half = len(programs) // 2
+            _try_to_compile(programs[:half], path, result)
+            _try_to_compile(programs[half:], path, result)
+        else:
+            result.tried["compiled"] += len(programs)
 
 
 def _written(path: Path, name: str, programs: list[str]) -> Path:
@@ -123,7 +170,7 @@ def difference(wanted: tuple[float, dict[str, np.ndarray]], found: tuple[float, 
     return None
 
 
-def _works_in_python(seed: int, text: str, path: Path, result: Result) -> bool:
+def works_as_loops(seed: int, text: str, path: Path, result: Result) -> bool:
     """Whether a program is accepted and Python can run it; its loops must then do the same."""
     with imported(_written(path, f"program_{seed}", [text])) as held:
         kernel = kernel_of(held.Programs)
@@ -201,7 +248,8 @@ def main() -> None:
     first, count = int(sys.argv[1]), int(sys.argv[2])
     CompiledEngine._try_out = lambda self: None  # type: ignore[method-assign]  # the states of programs are not zero
     with tempfile.TemporaryDirectory() as path:
-        result = try_programs(range(first, first + count), Path(path), native="--native" in sys.argv)
+        attempt = try_careless if "--careless" in sys.argv else try_programs
+        result = attempt(range(first, first + count), Path(path), native="--native" in sys.argv)
     for rule, times in result.refused.most_common(40):
         print(f"{times:5} {rule}")
     print(dict(result.tried), f"{len(result.defects)} defects")
