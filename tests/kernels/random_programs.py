@@ -724,7 +724,7 @@ class Careless:
             [f"for w, {name} in {a}:", "    s.a = w"], [f"w = {a}", f"if {b} > 0:", f"    w = {c}", "s.a = w"],
             [f"w = {a} if s.t else {b}"], [f"return {a}"], [f"{a}"], [f"assert {a}"], [f"w = {a}", f"w[{b}] = {c}"],
             [f"w = {a}", f"w {operator}= {b}", "s.a = w"], [f"w = {a}", f"s.x[: len(w)] = {b}"],
-            [f"if {a}:", "    w = 1", f"{field} = w"], [f"for w in range({a}):", f"    w = {b}"], [f"w = {a}.{self.attribute()}"],
+            [f"if {a}:", "    w = 1", f"{field} = w"], [f"for w in range({a}):", f"    w = {b}"], [f"w = ({a}).{self.attribute()}"],
         ]  # fmt: skip
         return self.random.choice(texts)
 
@@ -750,8 +750,8 @@ class Careless:
         count = self.random.choice([1, 1, 2, 2, 3])
         arguments = ", ".join([a, b, c][:count])
         keyword = self.random.choice(["axis=0", "size=4", "by=2", "dtype=int", "out=s.x", "p=CURVE"])
-        texts = [f"({a} {operator} {b})", f"{function}({arguments})", f"{function}({a}, {keyword})", f"{a}[{b}]", f"{a}[{b}:{c}]", f"-{a}", f"~{a}",
-                 f"(not {a})", f"({a} if {b} else {c})", f"({a}, {b})", f"[{a}, {b}]", f"{a}.{self.attribute()}"]  # fmt: skip
+        texts = [f"({a} {operator} {b})", f"{function}({arguments})", f"{function}({a}, {keyword})", f"({a})[{b}]", f"({a})[{b}:{c}]", f"-{a}", f"~{a}",
+                 f"(not {a})", f"({a} if {b} else {c})", f"({a}, {b})", f"[{a}, {b}]", f"({a}).{self.attribute()}"]  # fmt: skip
         return self.random.choice([*texts, *texts[:3]])
 
 

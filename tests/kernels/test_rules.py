@@ -96,6 +96,10 @@ STEP = {
     "starred": ("y = max(*p.moves)  #!", "write the values out"),
     "complex": ("y = 1j  #!", "complex numbers"),
     "huge": ("s.count = 9223372036854775808  #!", "64 bits"),
+    "arguments-of-a-builtin": ("s.x = divmod(s.x)  #!", r"divmod\(\) takes 2 arguments in kernels, not 1"),
+    "key-of-max": ("s.x = max(s.x, 1.0, key=abs)  #!", r"takes no argument by name in kernels, not key="),
+    "arguments-of-math": ("s.x = math.atan2(s.x)  #!", r"math.atan2\(\) takes 2 arguments in kernels, not 1"),
+    "function-as-owner": ("s.x = uniform.low  #!", "is a function; it can be called"),
     # names
     "misspelt-local": ("speed = 1.0\ns.x = sped  #!", "no name 'sped'; did you mean 'speed'"),
     "misspelt-builtin": ("s.x = mx(1.0, s.x)  #!", "no name 'mx'; did you mean 'max'"),

@@ -24,7 +24,7 @@ from tests.kernels.emitted import EmittedEnv
 from tests.kernels.random_programs import FIELDS, Careless, filled, library, module, program
 from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.errors import KernelError
-from vecenv.kernel import kernel_of
+from vecenv.kernel import Kernel, kernel_of
 from vecenv.kernel.language.python import KernelEnv
 
 STATES = 6
@@ -81,7 +81,7 @@ def try_careless(seeds: range, path: Path, *, native: bool, batch: int = 40) -> 
 def _is_accepted(seed: int, text: str, path: Path, result: Result) -> bool:
     try:
         with imported(_written(path, f"careless_{seed}", [text])) as held:
-            EmittedEnv(kernel_of(held.Programs))
+            EmittedEnv(_kernel(held))
     except KernelError as error:
         result.tried["refused"] += 1
         for one in error.errors:
@@ -111,6 +111,12 @@ def _try_to_compile(programs: list[str], path: Path, result: Result) -> None:
             _try_to_compile(programs[half:], path, result)
         else:
             result.tried["compiled"] += len(programs)
+
+
+def _kernel(held: Any) -> Kernel:
+    found = kernel_of(held.Programs)
+    assert found is not None
+    return found
 
 
 def _written(path: Path, name: str, programs: list[str]) -> Path:
@@ -173,7 +179,7 @@ def difference(wanted: tuple[float, dict[str, np.ndarray]], found: tuple[float, 
 def works_as_loops(seed: int, text: str, path: Path, result: Result) -> bool:
     """Whether a program is accepted and Python can run it; its loops must then do the same."""
     with imported(_written(path, f"program_{seed}", [text])) as held:
-        kernel = kernel_of(held.Programs)
+        kernel = _kernel(held)
         try:
             EmittedEnv(kernel)
         except KernelError as error:
@@ -215,7 +221,7 @@ def _try_natively(programs: list[str], path: Path, result: Result) -> None:
     """Compile programs together; those that the compiler refuses are found by halves."""
     name = f"native_{re.sub(r'[^0-9]', '', programs[0].split('(')[0])}_{len(programs)}"
     with imported(_written(path, name, programs)) as held:
-        kernel, count = kernel_of(held.Programs), len(programs) * STATES
+        kernel, count = _kernel(held), len(programs) * STATES
         try:
             envs = vecenv.make(held.Programs, count, engine="compiled", workers=1)
         except Exception as error:

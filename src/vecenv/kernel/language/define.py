@@ -187,7 +187,7 @@ class Kernel:
         if key not in self._checked_native:
             from vecenv.kernel.backend import check_native
 
-            check_native(self, *layouts, shapes)
+            check_native(self, layouts[0], layouts[1], shapes)
             self._checked_native.add(key)
 
     @cached_property
@@ -201,7 +201,7 @@ class Kernel:
 
         parameters = self.parameters({}, 1)
         layouts = [Layout(space) for space in self.spaces(self.record(parameters))]
-        find_mistakes(self, *layouts, found)
+        find_mistakes(self, layouts[0], layouts[1], found)
 
     @cached_property
     def _leaves(self) -> dict[str, tuple[Leaf, ...]]:

@@ -86,6 +86,13 @@ EXPRESSIONS = {
 BUILTINS = _words("abs all any bool divmod enumerate float int len max min pow range reversed round sum zip")
 """Functions of Python that native code has."""
 
+ARGUMENTS = {
+    "abs": (1, 1), "all": (1, 1), "any": (1, 1), "bool": (1, 1), "divmod": (2, 2), "enumerate": (1, 2), "float": (1, 1),
+    "int": (1, 1), "len": (1, 1), "max": (1, 99), "min": (1, 99), "pow": (2, 2), "range": (1, 3), "reversed": (1, 1),
+    "round": (1, 2), "sum": (1, 2), "zip": (1, 99),
+}  # fmt: skip
+"""How many arguments functions of Python take in kernels, at least and at most. None takes any by name."""
+
 BUILTINS_INSTEAD = _each(
     {
         "put a breakpoint into the Python env (vecenv.make_env)": "print",

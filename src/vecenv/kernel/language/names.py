@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 import enum
+import inspect
+import math
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -101,7 +103,7 @@ def _check_outer(scope: Scope, node: ast.expr, value: Any) -> None:
     if is_constant(value) or is_called or is_dtype or (is_owner and isinstance(value, (ModuleType, type))):
         return
     text = ast.unparse(node)
-    if callable(value) and not is_owner:
+    if callable(value) and not (is_owner and isinstance(value, type)):
         raise scope.fail(node, f"{text} is a function; it can be called, but not be used as a value")
     kind = type(value).__name__
     article = "an" if kind[0] in "aeiouAEIOU" else "a"
@@ -214,12 +216,36 @@ def _check_callee(scope: Scope, node: ast.Call, callee: Any, name: str) -> None:
     wrong = forbidden.wrong_call(callee, name, text)
     if wrong is not None:
         raise scope.fail(node, wrong)
+    _check_count(scope, node, callee, name)
     if isinstance(callee, type):
         _check_cast(scope, node, callee)
     if callee is round and len(node.args) > 1:
         raise scope.fail(node, "round with digits rounds decimals; use round(x * 100) / 100")
     if callee in (np.cbrt, np.exp2):
         raise scope.fail(node, f"{text} differs in signs of zero or last digits; use min, max, % or math")
+
+
+def _check_count(scope: Scope, node: ast.Call, callee: Any, name: str) -> None:
+    """How many arguments a function of Python or of `math` is given."""
+    text = ast.unparse(node.func)
+    if getattr(builtins, name, None) is callee:
+        least, most = forbidden.ARGUMENTS.get(name, (0, 99))
+    elif getattr(math, name, None) is callee:
+        try:
+            least = most = len(inspect.signature(callee).parameters)
+        except ValueError:  # it tells nobody
+            least, most = 1, 2
+        if name in ("gcd", "hypot", "lcm"):
+            least, most = 2, 2
+    else:
+        return
+    if node.keywords:
+        raise scope.fail(node, f"{text}() takes no argument by name in kernels, not {node.keywords[0].arg}=")
+    if not least <= len(node.args) <= most:
+        takes = str(least) if least == most else f"{least} to {most}" if most < 99 else f"at least {least}"
+        raise scope.fail(
+            node, f"{text}() takes {takes} argument{'s' * (takes != '1')} in kernels, not {len(node.args)}"
+        )
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------

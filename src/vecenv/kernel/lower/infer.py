@@ -248,6 +248,8 @@ class _Typing(ListTyping):
             self.assign(target.id, value, node.value)
         else:
             held = self.type_of(target)
+            if isinstance(held, Array) and value in (UNKNOWN, NOTHING):
+                raise self.fail(node, f"an array is assigned {value}; it must be numbers or an array")
             if isinstance(held, Array) or isinstance(value, (Array, Tuple)):
                 self._check_stored(node, held, value)
             elif isinstance(target, ast.Subscript) and isinstance(held, Number):
@@ -255,6 +257,7 @@ class _Typing(ListTyping):
 
     def _assign_parts(self, node: ast.Assign, target: ast.Tuple, value: Type) -> None:
         count = len(target.elts)
+        number_types.check_several(self, node, value, "several variables are assigned")
         parts: list[Type] = [UNKNOWN] * count
         sources: list[ast.expr] = [node.value] * count
         if isinstance(value, Tuple):
@@ -352,6 +355,7 @@ class _Typing(ListTyping):
             if item is None:
                 over = self._with_memory(node.iter, self.type_of(node.iter))
                 number_types.check_several(self, node, over, "a loop runs over")
+                number_types.check_same_kind(self, node, over)
         if item is not None:
             self._loop(node, lambda: None, lambda: self.assign(name, item, node.iter))
             return
@@ -520,17 +524,15 @@ class _Typing(ListTyping):
         number_types.check_several(self, node, owner, "an index is used on")
         if not isinstance(owner, Tuple):
             return UNKNOWN
-        place = parts[0].value if isinstance(parts[0], Number) else None
-        if place is not None and -len(owner.items) <= place < len(owner.items):
-            return owner.items[place]
         if isinstance(node.slice, ast.Slice):
             ends = (node.slice.lower, node.slice.upper, node.slice.step)
             bounds = [None if end is None else self.constant(end) for end in ends]
             if any(end is not None and bound is None for end, bound in zip(ends, bounds, strict=True)):
                 raise self.fail(node, "a part of a tuple needs bounds that are constants; write a for loop")
             return Tuple(owner.items[slice(*bounds)])
-        if {item.dtype for item in owner.items if isinstance(item, Number)} >= {"int64", "float64"}:
-            raise self.fail(node, "a variable picks one of ints and floats; make all of them floats: write 1.0, not 1")
+        place = number_types.place_in_tuple(self, node, owner, parts)
+        if place is not None:
+            return owner.items[place]
         found: Type | None = None
         for item in owner.items:
             found = join(found, plain(item))
@@ -638,6 +640,9 @@ class _Typing(ListTyping):
         if callee is enumerate or callee is zip:
             over = [self.type_of(argument) for argument in node.args]
             over = over[:1] if callee is enumerate else over
+            for one in over:
+                number_types.check_several(self, node, one, f"{callee.__name__}() is given")
+                number_types.check_same_kind(self, node, one)
             items = tuple(map(_item, over))
             turns = self.trips(node, callee.__name__, over)
             return Iterator(Tuple((INT, *items) if callee is enumerate else items), turns)

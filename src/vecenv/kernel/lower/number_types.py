@@ -115,3 +115,43 @@ def arguments_of_draw(name: str, positional: Sequence[Type], keywords: Mapping[s
     """Types of the arguments of a function that draws, by the names of its parameters, without the stream."""
     parameters = list(inspect.signature(getattr(random_numbers, name)).parameters)
     return {**dict(zip(parameters[1:], positional[1:], strict=False)), **keywords}
+
+
+# --- tuples ----------------------------------------------------------------------------------------------------------
+
+
+def place_in_tuple(typing: Typing, node: ast.AST, owner: Tuple, index: Sequence[Type]) -> int | None:
+    """The place that an index names in a tuple, None if it is known only when the code runs. Raises if it cannot be."""
+    if len(index) != 1 or (index[0] != UNKNOWN and not isinstance(index[0], Number)):
+        raise typing.fail(node, f"{owner} have one index, an int; use an array: np.array(...)")
+    first = index[0]
+    if isinstance(first, Number) and "float" in first.dtype:
+        raise typing.fail(node, "a float is no index; use int(...) or //")
+    place = first.value if isinstance(first, Number) else None
+    if place is None:
+        check_same_kind(typing, node, owner)
+    elif not -len(owner.items) <= place < len(owner.items):
+        raise typing.fail(node, f"index {place} is out of range: there are {owner}")
+    return place
+
+
+def check_same_kind(typing: Typing, node: ast.AST, value: Type) -> None:
+    """Raise for a tuple of values of different types where native code needs one type for all."""
+    if not isinstance(value, Tuple):
+        return
+    if not value.items:
+        raise typing.fail(node, "this is an empty tuple, which has no native form here")
+    kinds = {_kind(item) for item in value.items}
+    if kinds == {"int64", "float64"}:
+        raise typing.fail(node, "a variable picks one of ints and floats; make all of them floats: write 1.0, not 1")
+    if len(kinds) > 1:
+        rule = "these values are of different types, and which one is used is known only when the code runs"
+        raise typing.fail(node, f"{rule}; make all of them floats, or all of them ints")
+
+
+def _kind(value: Type) -> object:
+    if isinstance(value, Number):
+        return value.dtype
+    if isinstance(value, Array):
+        return value.dtype, len(value.shape)
+    return tuple(map(_kind, value.items)) if isinstance(value, Tuple) else value
