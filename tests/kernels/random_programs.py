@@ -145,16 +145,18 @@ class Writer:
         kinds = [
             (8, self._variable), (6, self._scalar_field), (6, self._array_field), (4, self._element), (4, self._part),
             (3, self._mask), (3, self._in_place), (3, self._if), (3, self._for), (1, self._while), (2, self._unpack),
-            (2, self._call), (1, self._leave), (2, self._again), (2, self._selection), (1, self._draw_into),
+            (2, self._call), (1, self._leave), (2, self._again), (2, self._selection), (1, self._draw_into), (1, self._list), (1, self._queue),
         ]  # fmt: skip
         for _ in range(8):
             write = self.random.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])[0]
             lines, known, names = len(self.lines), list(self.locals), dict(self.names)
+            depth, in_loop = self.depth, self.in_loop
             try:
                 write()
             except Unwritable:
                 del self.lines[lines:]
                 self.locals, self.names = known, names
+                self.depth, self.in_loop = depth, in_loop
             else:
                 return
 
@@ -500,6 +502,40 @@ class Writer:
         else:
             raise Unwritable(name)
 
+    def _list(self) -> None:
+        """A list that grows in a loop, and numbers of it."""
+        items, held = self.new_name(None), self.one_of("s.x", "s.c", "s.i", "s.u", "CURVE")
+        del self.locals[-1:]
+        kind = "float" if self.value(held).dtype.kind == "f" else "int"
+        item = self.one_of(f"{held}[place]", f"{held}[place] * 2", self.number(kind, 1))
+        item = item if kind == "float" else f"({item}) % 100"
+        self.put(f"{items} = {self.one_of('[]', '[' + self.number(kind, 0) + ']')}")
+        self.put("for place in range(4):")
+        if self.random.random() < 0.6:
+            self.put(f"    if {self.number('bool', 1)}:")
+            self.put(f"        {items}.append({item})")
+        else:
+            self.put(f"    {items}.append({item})")
+        if self.random.random() < 0.4:
+            self.put(f"if len({items}) > 1:")
+            self.put(f"    {items}.pop({self.one_of('', '0')})")
+        self.put(f"for item in {items}:")
+        self.put("    s.a += item" if kind == "float" else "    s.n = (s.n + item) % 100")
+        self.put(f"s.w = len({items})")
+
+    def _queue(self) -> None:
+        """A queue that is filled and emptied."""
+        queue = self.new_name(None)
+        del self.locals[-1:]
+        self.put(f"{queue} = Queue({self.one_of('int', 'np.int8')}, 8)")
+        self.put(f"{queue}.append(({self.number('int', 1)}) % 50)")
+        self.put("for place in range(4):")
+        self.put(f"    if {self.number('bool', 1)} and len({queue}) > 0:")
+        self.put(f"        s.n = (s.n + {queue}.{self.one_of('popleft', 'pop')}()) % 100")
+        self.put("    else:")
+        self.put(f"        {queue}.append(s.c[place] % 50)")
+        self.put(f"s.t = len({queue}) > 1")
+
     def _draw_into(self) -> None:
         self.put(
             self.one_of(
@@ -772,6 +808,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 import vecenv
+from vecenv.kernel import Queue
 from vecenv.kernel.rng import (
     choice, fill_choice, fill_integers, fill_normal, fill_uniform, integers, multinomial, permutation, sample, shuffle, uniform,
 )

@@ -15,7 +15,7 @@ from vecenv.kernel.language.python import KernelEnv
 
 HELPERS = """
 def weighed(values):
-    kept = [value for value in values]  #! a list is built
+    kept = {value for value in values}  #! a set is built
     return values.sum() * np.exp(values)  #! use math.exp
 
 def shifted(x, y):

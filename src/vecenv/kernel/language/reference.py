@@ -14,6 +14,8 @@ from pathlib import Path
 
 from vecenv.kernel import rng as random_numbers
 from vecenv.kernel.language import array_functions, draws, forbidden
+from vecenv.kernel.language.names import DICT_METHODS
+from vecenv.kernel.language.queues import LIST_METHODS, QUEUE_METHODS
 from vecenv.kernel.language.scope import METHODS
 from vecenv.kernel.numba.emit import NOT_IN_CACHED_CODE
 
@@ -61,10 +63,14 @@ def _allowed() -> str:
     rows.append(
         ("methods and attributes of arrays", f"{methods}, {_code(f'x.{n}' for n in array_functions.ATTRIBUTES)}")
     )
-    rows.append(("`rng`: one number", _code(f"{name}{_signature(name)}" for name in random_numbers.NUMBERS)))
+    rows.append(("local lists", _code(f"x.{name}()" for name in LIST_METHODS)))
+    rows.append(("dicts of the module", f"`TABLE[key]`, {_code(f'TABLE.{name}()' for name in DICT_METHODS)}"))
+    rows.append(("`vecenv.kernel.Queue(dtype, capacity)`", _code(f"x.{name}()" for name in QUEUE_METHODS)))
+    rows.append(("`rng`", _code(f"{name}({takes})" for name, takes in random_numbers.METHODS.items())))
     written = [name for name in random_numbers.IN_PLACE if not name.startswith("fill_")]
     into = _code(f"{name}{_signature(name)}" for name in written)
-    rows.append(("`vecenv.kernel.rng`: into an array", f"{into}, and `fill_` with the name of any draw of one number"))
+    filled = "`fill_` with the name of any draw of one number: `fill_normal(rng, out, loc=0.0, scale=1.0)`"
+    rows.append(("`vecenv.kernel.rng`: into an array", f"{into}, and {filled}"))
     return _table(("what", "there is"), rows)
 
 
