@@ -14,7 +14,9 @@ import pytest
 import vecenv
 from tests.kernels.native_kernels import Helpers, Nested, Push, Uneven, Walk
 from tests.kernels.test_native import equal
+from vecenv._front.rollout import Snapshot
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, KernelError, SpaceError, UnsupportedError
+from vecenv.kernel.lower.columns import column_words
 
 ROOT = Path(__file__).parents[2]
 
@@ -304,3 +306,18 @@ def test_a_policy_obeys_the_rules():
     assert caught.value.function == "listing"
     with pytest.raises(ConfigTypeError, match="steps"):
         envs.rollout(policy=lean)
+
+
+def test_a_snapshot_and_its_columns_are_shown_in_words_of_the_kernel():
+    snapshot = Snapshot({"S_x": np.zeros(1), "O_0": np.zeros((1, 2)), "RNG": np.zeros((1, 6))}, np.ones(1, bool))
+    assert repr(snapshot) == "Snapshot of 1 env(x=array([0.]))"
+    names = ("S_x", "P_speed", "B_speed", "O_0", "F_1", "LAST_SEED")
+    words = (
+        "field 'x'",
+        "parameter 'speed'",
+        "parameter 'speed'",
+        "the observation",
+        "the final observation",
+        "last seed",
+    )
+    assert tuple(map(column_words, names)) == words

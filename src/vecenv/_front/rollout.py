@@ -63,6 +63,11 @@ class Snapshot:
     def __len__(self) -> int:
         return len(self.ready)
 
+    def __repr__(self) -> str:
+        fields = {name[2:]: column for name, column in self.columns.items() if name.startswith("S_")}
+        shown = ", ".join(f"{name}={column!r:.60}" for name, column in fields.items())
+        return f"Snapshot of {len(self)} env{'s' * (len(self) != 1)}({shown})"
+
 
 def pack_time(batch: Batch, actions: Any, steps: int | None) -> tuple[Columns, int]:
     """Check T batches of actions as one batch of T x N; columns [T, N, ...] of our own, and T."""

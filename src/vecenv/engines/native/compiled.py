@@ -27,7 +27,7 @@ from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.params import common_value, not_for_an_episode, not_per_env, one_copy
 from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
 from vecenv.kernel.language.snapshot import Trials, generator, snapshot, try_out
-from vecenv.kernel.lower.columns import POLICY, RNG_WORDS, fill_table, table_size
+from vecenv.kernel.lower.columns import POLICY, RNG_WORDS, column_words, fill_table, table_size
 from vecenv.kernel.lower.transition import FRESH, STALE
 
 BUFFERS = 4
@@ -230,8 +230,9 @@ class CompiledEngine:
             fits = given is not None and given.dtype == column.dtype and given.shape[1:] == column.shape[1:]
             lengths = (1,) if name in shared else (1, len(rows))
             if given is None or not fits or given.ndim < 1 or len(given) not in lengths:
+                what = column_words(name)
                 raise SpaceError(
-                    f"this state is not one of {self.kernel.id} with these parameters ({name} does not fit)"
+                    f"this state is not one of {self.kernel.id} with these parameters ({what} does not fit)"
                 )
         for name, field in self.kernel.params.items():
             for given in (copies[part] for part in (f"P_{name}", f"B_{name}") if part in own):

@@ -50,6 +50,14 @@ class Slot:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
+def column_words(name: str) -> str:
+    """What a column holds, in words for the user."""
+    kind, _, own = name.partition("_")
+    words = {"S": f"field {own!r}", "P": f"parameter {own!r}", "B": f"parameter {own!r}"}
+    of_spaces = {"A": "the action", "O": "the observation", "C": "the observation", "F": "the final observation"}
+    return {**words, **of_spaces}.get(kind, name.lower().replace("_", " "))
+
+
 def slots_of(kernel: Kernel, observation: Layout, action: Layout, policy_draws: bool = False) -> list[Slot]:
     """All columns, in the order of the table of addresses; `policy_draws` adds the streams of a policy."""
     several = bool(kernel.shared)  # the same code serves models of several sizes
