@@ -32,7 +32,7 @@ _SYNTAX = _each(
     {
         "a list is built here; give it a name first: items = [...]": "ListComp",
         f"a dict is built here; {ALLOCATES}": "Dict DictComp",
-        f"a set is built here; {ALLOCATES}": "Set SetComp",
+        "a set is built here; it can be asked where it is written, x in {1, 2}, or be one of the module": "Set SetComp",
         f"generator expressions have no native form; {_LOOP}": "GeneratorExp",
         f"a lambda has no native form; {_HELPER}": "Lambda",
         f"functions cannot be defined inside; {_HELPER}": "FunctionDef AsyncFunctionDef",
@@ -47,7 +47,7 @@ _SYNTAX = _each(
         "import at the top of the module, not inside": "Import ImportFrom",
         "global variables cannot be changed; keep what changes in `state`": "Global",
         "variables outside cannot be changed; keep what changes in `state`": "Nonlocal",
-        "an f-string has no native form; keep numbers in `info` and write text where they are read": "JoinedStr",
+        "an f-string has no native form; keep numbers in `info`; the message of an assert may be one": "JoinedStr",
         "del has no native form; fields are there for the whole episode": "Delete",
         "* has no native form; write the values out": "Starred",
         "a type alias has no native form; define it outside": "TypeAlias",

@@ -50,7 +50,19 @@ def _allowed() -> str:
         ("methods", _code(f"{name}({', '.join(_short(role) for role in roles)})" for name, roles in METHODS.items())),
         ("types of fields", f"{_code(_TYPES.split())}, and arrays of them: `(np.int8, (10, 10))`"),
         ("numbers that are computed with", "Python's: `bool`, `int` of 64 bits, `float`; of arrays NumPy's, NEP 50"),
-        ("from outside", "numbers, NumPy arrays, tuples and lists of numbers, dicts with constant keys, `IntEnum`s"),
+        ("from outside", "numbers, NumPy arrays, tuples, lists, dicts and sets of numbers, `IntEnum`s"),
+        ("dicts from outside", f"`TABLE[key]`, `in`, `len`, loops, {_code(f'TABLE.{n}()' for n in DICT_METHODS)}"),
+        ("sets", "`x in SET`, `x in {1, 2}`"),
+        (
+            "lists, of numbers and tuples of numbers",
+            "`[]`, `[a, b]`, `[0] * n`, `items = [2 * x for x in row if x > 0]`, "
+            f"{_code(f'items.{name}()' for name in LIST_METHODS)}, `items[i]`, `len`, `in`, loops",
+        ),
+        (
+            "queues",
+            "`vecenv.kernel.Queue(dtype, capacity)`: "
+            f"{_code(f'queue.{name}()' for name in QUEUE_METHODS)}, `queue[i]`, `len`, `in`, loops",
+        ),
         ("functions", f"your own, which may take `s`, `rng`, `p` and arrays; {_code(sorted(forbidden.BUILTINS))}"),
         ("`math`", _words(forbidden.MATH - NOT_IN_CACHED_CODE.keys())),
     ]
