@@ -145,17 +145,23 @@ class _Typing(ListTyping):
         """Lists that get values of a type that is not known yet."""
 
     def run(self) -> None:
+        found, instances = self.program.found, dict(self.inference.instances)
+        errors = found.noted()
         known: dict[str, Items] = {}
         self._run_once()
-        while self.instance.lists:
-            self.bound_lists()
-            if self.instance.lists == known:
-                break
-            known = dict(self.instance.lists)
-            self.instance.types.clear()
-            self.instance.stored.clear()
-            self.instance.result, self._overwritten, self.names = None, [], self._parameters()
-            self._run_once()
+        with found.noting():
+            while self.instance.lists:
+                self.bound_lists()
+                if self.instance.lists == known:
+                    break
+                self.check_growth(known)
+                known = dict(self.instance.lists)
+                found.forget(errors)  # what is a mistake is found again
+                self.inference.instances = dict(instances)
+                self.instance.types.clear()
+                self.instance.stored.clear()
+                self.instance.result, self._overwritten, self.names = None, [], self._parameters()
+                self._run_once()
 
     def _run_once(self) -> None:
         self.block(self.function.body)

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from vecenv.kernel.lower.infer import Inference, Instance
 
 _NEVER = float("-inf")
+_PASSES = 10
+"""After so many a list that still gets longer has no bound."""
 _HAS = "len(), an index, `in`, a for loop and its truth"
 _REDUCED = frozenset({"max", "min", "sum", "any", "all"})
 
@@ -51,6 +53,8 @@ class ListTyping:
     _taken: ast.AST | None = None
     """The value of an assignment, which may be a new list."""
     _unclear: dict[str, ast.AST]
+    _passes = 0
+    """How often the function was typed."""
 
     def fail(self, node: ast.AST, rule: str) -> KernelError:
         raise NotImplementedError
@@ -310,6 +314,13 @@ class ListTyping:
                 raise self.fail(self._unclear[name], "what type this is cannot be told; write int(...) or float(...)")
             length = _Length(self, name).of(self.instance.function.body)
             self.instance.lists[name] = replace(held, most=max(int(length.peak(0)), held.most, 1))
+
+    def check_growth(self, before: dict[str, Items]) -> None:
+        """Raise if a list gets longer each time that the function is typed: its own length says how often it grows."""
+        self._passes += 1
+        for name, held in self.instance.lists.items():
+            if self._passes > _PASSES and name in before and held.most > before[name].most:
+                raise self.endless(self.instance.function.source.node, name)
 
     def endless(self, node: ast.AST, name: str) -> KernelError:
         rule = (
