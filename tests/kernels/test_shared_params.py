@@ -15,6 +15,7 @@ from vecenv import scenarios
 from vecenv.errors import ConfigError, EnvError, SpaceError
 from vecenv.kernel import kernel_of
 from vecenv.kernel.language.python import KernelEnv
+from vecenv.testing._check_kernel import drawn_parameters
 
 DAYS = 50
 PRICES = np.random.default_rng(0).random((DAYS, 3))
@@ -129,6 +130,14 @@ def test_shared_parameters_give_the_bits_of_a_copy_per_env(autoreset):
 
 def test_check_kernel_takes_shared_parameters():
     vecenv.testing.check_kernel(SharedTrading, num_envs=3, prices=OTHERS)
+
+
+def test_check_kernel_draws_one_value_for_all_envs():
+    members = {"Params": SharedTrading.Params, "bounds": {"prices": (0.0, 1.0), "fee": (0.0, 1.0)}}
+    kernel = kernel_of(vecenv.kernel("BoundedTrading-v0")(type("Bounded", (Trading,), members)))
+    drawn = drawn_parameters(kernel, {}, 4, np.random.default_rng(0))
+    assert {name: values.shape for name, values in drawn.items()} == {"prices": (DAYS, 3), "fee": (4,)}
+    assert kernel.parameters(drawn, 4)["prices"].shape == (1, DAYS, 3)
 
 
 @pytest.mark.parametrize("engine", ["thread", "process"])

@@ -130,8 +130,8 @@ def drawn_parameters(
 ) -> dict[str, np.ndarray]:
     """Values within the bounds of the parameters that have some and are not given: the lowest, the highest, others.
 
-    There is one value per env, but one for all if spaces depend on parameters. A kernel with `configure` has none: its
-    arguments are not its parameters.
+    There is one value per env, but one for all if envs share the parameter or spaces depend on parameters. A kernel
+    with `configure` has none: its arguments are not its parameters.
     """
     if getattr(kernel.definition, "configure", None) is not None:
         return {}
@@ -139,7 +139,9 @@ def drawn_parameters(
     rows = 1 if any(map(callable, spaces)) else count
     names = [name for name in kernel.params if name not in {*kwargs, *kernel.kwargs, *kernel.fixed}]
     drawn = {name: _within(kernel.params[name], kernel.defaults[name], rows, generator) for name in names}
-    return {name: values if rows == count else values[0] for name, values in drawn.items() if values is not None}
+    found = {name: values for name, values in drawn.items() if values is not None}
+    one = [name for name in found if rows != count or kernel.params[name].shared]
+    return {**found, **{name: found[name][-1] for name in one}}
 
 
 def _within(field: Field, default: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray | None:
