@@ -14,14 +14,14 @@ import numpy as np
 from gymnasium import Space, spaces
 from numba import njit
 
-from vecenv.kernel.numba import pcg64
+from vecenv.kernel.numba import distributions, draws, pcg64
 
-integers = pcg64._between
+integers = pcg64.between
 """integers(rng, low, high), as NumPy's."""
 random = pcg64.random
 uniform = pcg64.uniform
-normal = pcg64.make_normal()
-shuffle = pcg64.shuffle
+normal = distributions.normal
+shuffle = draws.shuffle
 
 
 class RowLoop:
