@@ -154,17 +154,6 @@ def test_every_engine_has_them(engine):
                 both.set_attr("prices", [PRICES, PRICES, OTHERS, OTHERS])
 
 
-def test_rays_actors_have_them():
-    pytest.importorskip("ray")
-    with make(4, "ray", prices=OTHERS, workers=2) as envs, make(4, prices=OTHERS) as native:
-        assert equal(envs.reset(seed=0)[0], native.reset(seed=0)[0])
-        for both in (envs, native):
-            both.set_attr("prices", PRICES)
-        with pytest.raises(ConfigError, match=SHARED):
-            envs.set_attr("prices", [PRICES, PRICES, OTHERS, OTHERS])
-        assert equal([step[:4] for step in play(envs, 12)], [step[:4] for step in play(native, 12)])
-
-
 def test_faces_have_them():
     envs = gymnasium.make_vec("vecenv/SharedTrading-v0", num_envs=3, prices=OTHERS)
     single = gymnasium.make("vecenv/SharedTrading-v0", prices=OTHERS)

@@ -19,6 +19,7 @@ from vecenv.kernel.language.define import Kernel
 from vecenv.mujoco._registry import GYMNASIUM
 
 if TYPE_CHECKING:
+    from vecenv.engines.native.compiled import CompiledEngine
     from vecenv.kernel.backend import Precision
 
 STRUCTURE = ("xml_file", "frame_skip")
@@ -86,13 +87,9 @@ class Compiled(EngineOptions):
         return None
 
     def build(self, source: Source, request: Request) -> Engine:
-        from vecenv.engines.native.compiled import CompiledEngine
-        from vecenv.engines.native.drawn import DrawnEngine
-
         assert source.kernel is not None
         ours, theirs = split_kwargs(source.kernel, source.env_kwargs)
-        drawn = theirs.get("render_mode") is not None and is_drawn_by_gymnasium(source.kernel)
-        return (DrawnEngine if drawn else CompiledEngine)(
+        return engine_class(source.kernel, theirs.get("render_mode"))(
             source.kernel,
             request.num_envs,
             kwargs=ours,
@@ -158,6 +155,14 @@ class Mujoco(EngineOptions):
             render_mode=theirs.get("render_mode"),
             max_episode_steps=time_limit(source.task_kernel, theirs),
         )
+
+
+def engine_class(kernel: Kernel, render_mode: str | None) -> type[CompiledEngine]:
+    """The class of the engine that runs a kernel: its own if Gymnasium's env draws the frames."""
+    from vecenv.engines.native.compiled import CompiledEngine
+    from vecenv.engines.native.drawn import DrawnEngine
+
+    return DrawnEngine if render_mode is not None and is_drawn_by_gymnasium(kernel) else CompiledEngine
 
 
 def is_installed() -> bool:

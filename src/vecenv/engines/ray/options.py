@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from vecenv.engines import Engine, registry
-from vecenv.engines.native.options import Compiled, split_kwargs, time_limit
+from vecenv.engines.native.options import Compiled, engine_class, split_kwargs, time_limit
 from vecenv.engines.options import EngineOptions, Order, check_choice
 from vecenv.engines.python.options import Sync
 from vecenv.engines.request import Request, Source
@@ -110,13 +110,14 @@ class Ray(EngineOptions):
         return builder
 
     def _kernel_builder(self, source: Source, request: Request) -> Callable[[int, int], Callable[[], Engine]]:
-        from vecenv.engines.native.compiled import CompiledEngine, parameter_columns
+        from vecenv.engines.native.compiled import parameter_columns
 
         assert source.kernel is not None
         ours, theirs = split_kwargs(source.kernel, source.env_kwargs)
         columns = parameter_columns(source.kernel, ours, request.num_envs)
+        shared = source.kernel.shared_params
         build = functools.partial(
-            CompiledEngine,
+            engine_class(source.kernel, theirs.get("render_mode")),
             source.kernel,
             precision=self.precision,
             threads=self._width,
@@ -125,7 +126,7 @@ class Ray(EngineOptions):
         )
 
         def builder(start: int, stop: int) -> Callable[[], Engine]:
-            mine = {name: column[start:stop] for name, column in columns.items()}
+            mine = {name: column if name in shared else column[start:stop] for name, column in columns.items()}
             return functools.partial(build, stop - start, parameters=mine)
 
         return builder
