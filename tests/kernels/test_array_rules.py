@@ -93,6 +93,10 @@ REFUSED = {
     "len-of-number": ("v = s.n\ns.n = len(v)  #!", r"len\(\) is given an int"),
     "loop-over-number": ("v = s.n\nfor i in v:  #!\n    s.n += i", "a loop runs over an int"),
     "negative-power": ("s.a = s.n ** -1  #!", r"use float\(x\) \*\* n"),
+    "range-of-float": ("v = s.a\nfor w in range(v):  #!\n    s.a = w", "range.* is given a float; it counts with ints"),
+    "range-of-tuple": ("v = (1, 2)\nfor w in range(v):  #!\n    s.a = w", "range.* is given 2 values"),
+    "shape-of-number": ("v = s.a\ns.n = v.shape[0]  #!", "asks a float for its 'shape'; only arrays have shape"),
+    "truth-of-tuple": ("v = (1, 2)\nif v:  #!\n    s.n = 1", "2 values are neither true nor false"),
     "mixed-tuple": (
         "v = (1, 0.5)\nfor w in range(2):\n    s.a = v[w]  #!",
         "make all of them floats: write 1.0, not 1",

@@ -342,6 +342,8 @@ class _Typing(ListTyping):
             return
         kind = self.type_of(node)
         number_types.check_operand(self, node, kind)
+        if isinstance(kind, Tuple):
+            raise self.fail(node, f"{kind} are neither true nor false; compare one of them")
         if isinstance(kind, Array) and kind.shape != (1,):
             raise self.fail(node, f"{kind} is neither true nor false; use np.any(...) or np.all(...)")
 
@@ -573,6 +575,8 @@ class _Typing(ListTyping):
 
     def _type_Attribute(self, node: ast.Attribute) -> Type:
         owner = self.type_of(node.value)
+        if isinstance(owner, (Number, Tuple)) or owner in (NOTHING, STREAM):
+            raise self.fail(node, f"this asks {owner} for its {node.attr!r}; only arrays have {', '.join(ATTRIBUTES)}")
         if not isinstance(owner, Array):
             return UNKNOWN
         if node.attr not in ATTRIBUTES:
@@ -704,6 +708,7 @@ class _Typing(ListTyping):
 
     def _type_of_builtin(self, node: ast.Call, name: str, arguments: list[Type]) -> Type:
         if name == "range":
+            number_types.check_range(self, node, arguments)
             return Iterator(INT, self.trips(node, name, arguments))
         if name == "len":
             return self._type_of_len(node, arguments[0])

@@ -69,6 +69,13 @@ def check_several(typing: Typing, node: ast.AST, value: Type, use: str) -> None:
         raise typing.fail(node, f"{use} {value}; it must be an array or several values")
 
 
+def check_range(typing: Typing, node: ast.AST, arguments: Sequence[Type]) -> None:
+    """Raise unless `range` is given ints."""
+    for argument in arguments:
+        if argument != UNKNOWN and (not isinstance(argument, Number) or "float" in argument.dtype):
+            raise typing.fail(node, f"range() is given {argument}; it counts with ints: use int(...), // or len(...)")
+
+
 def check_power(typing: Typing, node: ast.AST, base: Type, exponent: Type) -> None:
     """Raise for an int to the power of a negative one, which is a float in Python."""
     check_numbers(typing, node, [base, exponent])
