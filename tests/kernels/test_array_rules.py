@@ -97,6 +97,8 @@ REFUSED = {
     "range-of-tuple": ("v = (1, 2)\nfor w in range(v):  #!\n    s.a = w", "range.* is given 2 values"),
     "shape-of-number": ("v = s.a\ns.n = v.shape[0]  #!", "asks a float for its 'shape'; only arrays have shape"),
     "truth-of-tuple": ("v = (1, 2)\nif v:  #!\n    s.n = 1", "2 values are neither true nor false"),
+    "compared-tuples": ("v = (1, 2)\nif v == s.n:  #!\n    s.n = 1", "are compared; compare numbers, one by one"),
+    "float-bound": ("v = s.x[s.a :]  #!", "ends at a float; its ends are ints"),
     "mixed-tuple": (
         "v = (1, 0.5)\nfor w in range(2):\n    s.a = v[w]  #!",
         "make all of them floats: write 1.0, not 1",

@@ -515,6 +515,8 @@ class _Typing(ListTyping):
             return array_types.of_compare(self, node, operands)
         for operand in operands:
             number_types.check_operand(self, node, operand)
+        if not isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            number_types.check_compared(self, node, operands)
         return BOOL
 
     def _type_Subscript(self, node: ast.Subscript) -> Type:
@@ -551,7 +553,7 @@ class _Typing(ListTyping):
             return self.type_of(part)
         for bound in (part.lower, part.upper, part.step):
             if bound is not None:
-                self.type_of(bound)
+                number_types.check_bound(self, bound, self.type_of(bound))
         return UNKNOWN
 
     def size_of_slice(self, part: ast.Slice, size: Size) -> Size:

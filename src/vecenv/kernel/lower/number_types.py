@@ -162,3 +162,22 @@ def _kind(value: Type) -> object:
     if isinstance(value, Array):
         return value.dtype, len(value.shape)
     return tuple(map(_kind, value.items)) if isinstance(value, Tuple) else value
+
+
+def check_compared(typing: Typing, node: ast.AST, operands: Sequence[Type]) -> None:
+    """Raise for tuples that native code cannot compare: such of other lengths, or of other things than numbers."""
+    tuples = [operand for operand in operands if isinstance(operand, Tuple)]
+    if not tuples or UNKNOWN in operands:
+        return
+    lengths = {len(operand.items) for operand in tuples}
+    plain = all(isinstance(item, Number) for operand in tuples for item in operand.items)
+    if len(tuples) < len(operands) or len(lengths) > 1 or not plain:
+        shown = " and ".join(map(str, operands))
+        raise typing.fail(node, f"{shown} are compared; compare numbers, one by one, or use np.array_equal")
+
+
+def check_bound(typing: Typing, node: ast.AST, value: Type) -> None:
+    """Raise unless the end of a slice is an int."""
+    if value in (UNKNOWN, NOTHING) or (isinstance(value, Number) and "float" not in value.dtype):
+        return
+    raise typing.fail(node, f"a part of an array ends at {value}; its ends are ints: use int(...) or //")
