@@ -97,7 +97,7 @@ STEP = {
     "complex": ("y = 1j  #!", "complex numbers"),
     "huge": ("s.count = 9223372036854775808  #!", "64 bits"),
     "arguments-of-a-builtin": ("s.x = divmod(s.x)  #!", r"divmod\(\) takes 2 arguments in kernels, not 1"),
-    "key-of-max": ("s.x = max(s.x, 1.0, key=abs)  #!", r"takes no argument by name in kernels, not key="),
+    "key-of-max": ("s.x = max(s.x, 1.0, key=abs)  #!", r"takes no argument key= in kernels"),
     "arguments-of-math": ("s.x = math.atan2(s.x)  #!", r"math.atan2\(\) takes 2 arguments in kernels, not 1"),
     "function-as-owner": ("s.x = uniform.low  #!", "is a function; it can be called"),
     # names

@@ -91,7 +91,9 @@ ARGUMENTS = {
     "int": (1, 1), "len": (1, 1), "max": (1, 99), "min": (1, 99), "pow": (2, 2), "range": (1, 3), "reversed": (1, 1),
     "round": (1, 2), "sum": (1, 2), "zip": (1, 99),
 }  # fmt: skip
-"""How many arguments functions of Python take in kernels, at least and at most. None takes any by name."""
+"""How many arguments functions of Python take in kernels, at least and at most."""
+BY_NAME = {"enumerate": ("start",), "zip": ("strict",)}
+"""Arguments of functions of Python that may be given by name in kernels."""
 
 BUILTINS_INSTEAD = _each(
     {

@@ -235,12 +235,13 @@ def _check_count(scope: Scope, node: ast.Call, callee: Any, name: str) -> None:
             least = most = len(inspect.signature(callee).parameters)
         except ValueError:  # it tells nobody
             least, most = 1, 2
-        if name in ("gcd", "hypot", "lcm"):
-            least, most = 2, 2
+        if name in ("gcd", "hypot"):  # what they take is looked at when they are resolved
+            return
     else:
         return
-    if node.keywords:
-        raise scope.fail(node, f"{text}() takes no argument by name in kernels, not {node.keywords[0].arg}=")
+    for keyword in node.keywords:
+        if keyword.arg not in forbidden.BY_NAME.get(name, ()):
+            raise scope.fail(node, f"{text}() takes no argument {keyword.arg}= in kernels")
     if not least <= len(node.args) <= most:
         takes = str(least) if least == most else f"{least} to {most}" if most < 99 else f"at least {least}"
         raise scope.fail(
