@@ -99,6 +99,7 @@ REFUSED = {
     "truth-of-tuple": ("v = (1, 2)\nif v:  #!\n    s.n = 1", "2 values are neither true nor false"),
     "compared-tuples": ("v = (1, 2)\nif v == s.n:  #!\n    s.n = 1", "are compared; compare numbers, one by one"),
     "float-bound": ("v = s.x[s.a :]  #!", "ends at a float; its ends are ints"),
+    "where-of-two": ("v = np.where(s.x > 0, 1)  #!", "a condition, or a condition and two values"),
     "mixed-tuple": (
         "v = (1, 0.5)\nfor w in range(2):\n    s.a = v[w]  #!",
         "make all of them floats: write 1.0, not 1",

@@ -411,6 +411,8 @@ def _of_elementwise_call(typing: Typing, node: ast.Call, name: str, arguments: d
         array = typing.type_of(arguments["a"])
         assert isinstance(array, Array)
         return Array(dtype, array.shape)
+    if name == "where" and (arguments["x"] is None) != (arguments["y"] is None):
+        raise typing.fail(node, "np.where takes a condition, or a condition and two values")
     if name == "where" and arguments["x"] is None:
         return _of_selecting(typing, node, "nonzero", {"a": arguments["condition"]})
     operands = [typing.type_of(value) for value in arguments.values()]
