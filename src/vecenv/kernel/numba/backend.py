@@ -21,7 +21,10 @@ from vecenv.kernel.numba.load import NativeFunction, load_or_compile
 if TYPE_CHECKING:
     from vecenv.kernel.backend import Precision
 
-_COMPILER = ("checks.py", "compile.py", "distributions.py", "draws.py", "interrupts.py", "math.py", "pcg64.py")
+_COMPILER = (
+    *("checks.py", "compile.py", "distributions.py", "draws.py", "interrupts.py", "math.py", "one_module.py"),
+    *("pcg64.py", "row_loop.py"),
+)
 """Files here that native code is made from, besides the text."""
 
 

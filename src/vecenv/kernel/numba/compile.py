@@ -24,9 +24,9 @@ from vecenv.kernel.numba import interrupts, pcg64
 from vecenv.kernel.numba.checks import checks, poll
 from vecenv.kernel.numba.emit import EmittedFunction, EmittedProgram
 from vecenv.kernel.numba.math import ALONE, EXACT, FAST, functions, local_array
+from vecenv.kernel.numba.one_module import object_code, parts_of_one_module
+from vecenv.kernel.numba.row_loop import compile_row_loop
 
-_ARGUMENTS = (types.int64,)
-"""Of `run`: the address of its orders, see `lower/columns.py`."""
 _DEFECT = (
     "no native code can be made of this line, although it breaks no rule of kernels: a defect of vecenv. Please report "
     'it with this function and the error\'s `compiler_text`; engine="sync" runs the kernel meanwhile'
@@ -49,34 +49,31 @@ def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tup
         KernelError: the code cannot be compiled; it names the line if the compiler does.
     """
     options: dict[str, Any] = {**(FAST if precision == "fast" else EXACT), **ALONE}
-    names = _names(emitted.program, driver, precision)
+    names = _names(emitted.program, precision)
     for name, one in emitted.functions.items():
         exec(compile(ast.Module([one.node], []), one.function.source.file, "exec"), names)
-        inlined = name in ("step", "observe", "policy") and not one.function.guarded
-        names[name] = njit(forceinline=inlined, **options)(names[name])
-    exec(compile(driver, f"<vecenv kernel {emitted.program.kernel.name}>", "exec"), names)
-    for name in ("block", "wrong"):
-        names[name] = njit(**options)(names[name])
-    run = njit(**options)(names["run"])
+        names[name] = njit(forceinline=one.function.method is not None, **options)(names[name])
+    inlined = {"step", "observe", "policy"} & {
+        name for name, one in emitted.functions.items() if not one.function.guarded
+    }
+    flags, apart = sorted(options.get("fastmath", ())), not emitted.program.kernel.shared
     for name, address in interrupts.symbols().items():
-        llvm.add_symbol(name, address)  # Numba links the code too, although it is not run from there
-    try:
-        run.compile(_ARGUMENTS)
-    except NumbaError as error:
-        raise _explained(error, emitted) from None
-    result = run.overloads[_ARGUMENTS]
-    return result.library._get_compiled_object(), result.fndesc.llvm_func_name
+        llvm.add_symbol(name, address)  # Numba links parts that others use, although they are not run from there
+    with parts_of_one_module():
+        try:
+            library, symbol = compile_row_loop(driver, names, inlined, flags, apart)
+        except NumbaError as error:
+            raise _explained(error, emitted) from None
+    return object_code(library, symbol), symbol
 
 
-def _names(program: Program, driver: str, precision: str) -> dict[str, Any]:
+def _names(program: Program, precision: str) -> dict[str, Any]:
     names: dict[str, Any] = {"np": np, **functions(precision), **program.constants}
     names |= {"seed_stream": pcg64.seed_stream, "poll__": poll, **checks()}
     for draw in program.draws:
         names[f"rng__{draw}"] = getattr(importlib.import_module("vecenv.kernel.numba.draws"), draw)
     for name, module in program.twins.items():
         names[f"twin__{name}"] = getattr(importlib.import_module(module), name)
-    for dtype, dimensions in set(re.findall(r"column_([a-z0-9]+)_(\d+)\(", driver)):
-        names[f"column_{dtype}_{dimensions}"] = column(dtype, int(dimensions))
     for name in _local_arrays(program):
         _, dtype, sizes = name.rsplit("_", 2)
         names[f"{name}__"] = local_array(dtype, tuple(map(int, sizes.split("x"))))

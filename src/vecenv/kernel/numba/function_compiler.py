@@ -10,7 +10,8 @@ from typing import Any
 from numba import njit, types
 
 from vecenv.kernel.numba.compile import column
-from vecenv.kernel.numba.math import EXACT
+from vecenv.kernel.numba.math import NATIVE
+from vecenv.kernel.numba.one_module import object_code, parts_of_one_module
 
 
 def compile_function(function: FunctionType, names: dict[str, Any], views: Sequence[Any]) -> tuple[bytes, str]:
@@ -27,9 +28,10 @@ def compile_function(function: FunctionType, names: dict[str, Any], views: Seque
         if value in views:
             scope[name] = column(value.__name__.removesuffix("_at"), 1)
         elif isinstance(value, FunctionType) and value.__globals__ is scope and value.__name__ != function.__name__:
-            scope[name] = njit(**EXACT)(value)
-    options: dict[str, Any] = {**EXACT, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    run = njit(**options)(scope[function.__name__])
-    run.compile((types.int64,))
+            scope[name] = njit(**NATIVE)(value)
+    run = njit(**NATIVE)(scope[function.__name__])
+    with parts_of_one_module():
+        run.compile((types.int64,))
     result = run.overloads[(types.int64,)]
-    return result.library._get_compiled_object(), result.fndesc.llvm_func_name
+    symbol = result.fndesc.llvm_func_name
+    return object_code(result.library, symbol), symbol

@@ -56,7 +56,7 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[b
     replaced = sorted((name, str(getattr(value, "__name__", value))) for name, value in names.items())
     parts = (Path(inspect.getfile(function)).read_text(), function.__name__, repr(replaced))
     here = Path(__file__)
-    sources = (here, here.with_name("function_compiler.py"), here.with_name("compile.py"))
+    sources = (here, *map(here.with_name, ("function_compiler.py", "compile.py", "one_module.py")))
     run, answers = load_or_compile(parts, sources, function.__name__, build), np.zeros(2, np.int64)
     result_at, error_at = answers.ctypes.data, answers.ctypes.data + 8  # written by all threads, read by none
 

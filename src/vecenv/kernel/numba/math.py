@@ -35,10 +35,11 @@ FAST: dict[str, Any] = {**EXACT, "fastmath": {"contract", "nsz", "arcp"}}
 ALONE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Options of functions that only native code calls: no wrappers for Python, which take long to compile."""
 NATIVE: dict[str, Any] = {**EXACT, **ALONE}
+_FAST_NATIVE: dict[str, Any] = {**FAST, **ALONE}
 intrinsic: Any = numba.extending.intrinsic  # its type hints leave the typing context among the arguments
 
 
-def overloaded(options: dict[str, Any] = EXACT, **settings: Any) -> Callable[[Any], Any]:
+def overloaded(options: dict[str, Any] = NATIVE, **settings: Any) -> Callable[[Any], Any]:
     """Make a function for native code of a function that gets Numba's types and returns what is compiled for them.
 
     `options` are the compiler's, `settings` those of Numba's `overload`.
@@ -57,18 +58,31 @@ def overloaded(options: dict[str, Any] = EXACT, **settings: Any) -> Callable[[An
 # --- conversions -----------------------------------------------------------------------------------------------------
 
 
+def _cast(value: Any, kind: Any, narrow: Any = None) -> Any:
+    """What an intrinsic returns: a number of one type is given another, by way of a narrower one."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        found, its = arguments[0], signature.args[0]
+        for wanted in (narrow, kind):
+            if wanted is not None:
+                found, its = context.cast(builder, found, its, wanted), wanted
+        return found
+
+    return kind(value), generate
+
+
 def _conversion(dtype: np.dtype[Any]) -> Any:
     """A function that gives a value the type of a field and reads it back as 64 bits; it refuses other kinds."""
     narrow = getattr(types, dtype.name) if dtype.kind != "b" else types.boolean
 
-    @overloaded(strict=False)
-    def convert(value):  # type: ignore[no-untyped-def]  # Numba compares signatures, annotations too
+    @intrinsic
+    def convert(typing_context: Any, value: Any) -> Any:
         if dtype.kind == "f" and isinstance(value, (types.Float, types.Integer, types.Boolean)):
-            return lambda value: types.float64(narrow(value))
+            return _cast(value, types.float64, narrow)
         if dtype.kind in "iu" and isinstance(value, (types.Integer, types.Boolean)):
-            return lambda value: types.int64(narrow(value))
+            return _cast(value, types.int64, narrow)
         if dtype.kind == "b" and isinstance(value, types.Boolean):
-            return lambda value: value
+            return _cast(value, types.boolean)
         raise TypingError(f"vecenv: a field of type {dtype} is assigned {value}")
 
     return convert
@@ -78,29 +92,29 @@ _DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32
 _CONVERSIONS = {f"as_{name}__": _conversion(np.dtype(name)) for name in _DTYPES}
 
 
-@overloaded()
-def widen(value):  # type: ignore[no-untyped-def]  # as above
+@intrinsic
+def widen(typing_context: Any, value: Any) -> Any:
     """A number as 64 bits, anything else as it is."""
     if isinstance(value, types.Float):
-        return lambda value: types.float64(value)
+        return _cast(value, types.float64)
     if isinstance(value, types.Integer):
-        return lambda value: types.int64(value)
-    return lambda value: value
+        return _cast(value, types.int64)
+    return value(value), lambda context, builder, signature, arguments: arguments[0]
 
 
-@overloaded()
-def as_flag(value):  # type: ignore[no-untyped-def]  # as above
+@intrinsic
+def as_flag(typing_context: Any, value: Any) -> Any:
     """A bool."""
     if isinstance(value, (types.Boolean, types.Integer, types.Float)):
-        return lambda value: value != 0
+        return _cast(value, types.boolean)
     raise TypingError(f"vecenv: step returns {value} as a flag; terminated and truncated are bools")
 
 
-@overloaded()
-def as_number(value):  # type: ignore[no-untyped-def]  # as above
+@intrinsic
+def as_number(typing_context: Any, value: Any) -> Any:
     """A float of 64 bits, as a reward is."""
     if isinstance(value, (types.Boolean, types.Integer, types.Float)):
-        return lambda value: types.float64(value)
+        return _cast(value, types.float64)
     raise TypingError(f"vecenv: step returns {value} as the reward; it must be a number")
 
 
@@ -122,7 +136,7 @@ def address(typing_context: Any, array: Any) -> Any:
 def assign(target, value):  # type: ignore[no-untyped-def]  # as above
     """`target[...] = value` without a temporary array. Both may be parts of one array that overlap."""
     if not isinstance(value, types.Array):
-        return _fill
+        return _FILLS.get(target.ndim, _fill)
     if value.ndim != target.ndim or value.ndim > 3:
         raise TypingError(
             "vecenv: an array is assigned to a part with another number of dimensions, or with more than 3"
@@ -133,6 +147,21 @@ def assign(target, value):  # type: ignore[no-untyped-def]  # as above
 def _fill(target, value):  # type: ignore[no-untyped-def]  # as above
     for index in np.ndindex(target.shape):
         target[index] = value
+
+
+def _fill_1(target, value):  # type: ignore[no-untyped-def]  # as above
+    for i in range(target.shape[0]):
+        target[i] = value
+
+
+def _fill_2(target, value):  # type: ignore[no-untyped-def]  # as above
+    for i in range(target.shape[0]):
+        for j in range(target.shape[1]):
+            target[i, j] = value
+
+
+_FILLS = {1: _fill_1, 2: _fill_2}
+"""By the number of dimensions; LLVM makes less of `np.ndindex`."""
 
 
 def _copy_1(target, value):  # type: ignore[no-untyped-def]  # as above
@@ -160,8 +189,8 @@ def _copier(copy_part: Any) -> Any:
     return copy
 
 
-_copy_2 = _copier(njit(**EXACT)(_copy_1))
-_copy_3 = _copier(njit(**EXACT)(_copy_2))
+_copy_2 = _copier(njit(**NATIVE)(_copy_1))
+_copy_3 = _copier(njit(**NATIVE)(_copy_2))
 
 
 @functools.cache
@@ -233,7 +262,7 @@ def pairwise_sum(values, count):  # type: ignore[no-untyped-def]  # as above
     return add
 
 
-@njit(**EXACT)
+@njit(**NATIVE)
 def _block_sum(values: Any, begin: Any, count: Any, zero: Any) -> Any:
     """The sum of at most 128 elements: in eight parts, or one by one if there are fewer."""
     if count < 8:
@@ -307,7 +336,7 @@ def fused(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
     return number(number, number, number), lambda context, builder, signature, arguments: builder.fma(*arguments)
 
 
-@njit(**EXACT)
+@njit(**NATIVE)
 def _squared(x: Any) -> Any:
     """What the GNU C library's pow(x, 2.0) gives, mostly without calling it.
 
@@ -350,7 +379,7 @@ def float_power(base, exponent):  # type: ignore[no-untyped-def]  # as above
     return lambda base, exponent: _library_pow(types.float64(base), types.float64(exponent))
 
 
-@overloaded(FAST, prefer_literal=True)
+@overloaded(_FAST_NATIVE, prefer_literal=True)
 def power_fast(base, exponent):  # type: ignore[no-untyped-def]  # as above
     """Products for small whole exponents, else pow."""
     known = getattr(exponent, "literal_value", None)
@@ -367,7 +396,7 @@ def power_fast(base, exponent):  # type: ignore[no-untyped-def]  # as above
 # Polynomials of sin and cos on |x| <= pi/4, and the parts of pi/2 and log 2, are those of the classic fdlibm.
 
 
-@njit(**FAST)
+@njit(**_FAST_NATIVE)
 def _quarter(x: Any) -> Any:
     """The multiple of pi/2 that is nearest to x, modulo 4, and the rest of x."""
     turns = np.rint(x * 0.6366197723675814)
@@ -376,7 +405,7 @@ def _quarter(x: Any) -> Any:
     return turns - 4.0 * np.floor(turns * 0.25), left
 
 
-@njit(**FAST)
+@njit(**_FAST_NATIVE)
 def _sin_near_zero(x: Any) -> Any:
     z = x * x
     inner = 2.75573137070700676789e-06 + z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)
@@ -384,7 +413,7 @@ def _sin_near_zero(x: Any) -> Any:
     return x + x * z * (-1.66666666666666324348e-01 + z * inner)
 
 
-@njit(**FAST)
+@njit(**_FAST_NATIVE)
 def _cos_near_zero(x: Any) -> Any:
     z = x * x
     inner = -2.75573143513906633035e-07 + z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11)
@@ -394,26 +423,26 @@ def _cos_near_zero(x: Any) -> Any:
     return 1.0 - (0.5 * z - z * z * inner)
 
 
-@njit(**FAST)
+@njit(**_FAST_NATIVE)
 def fast_sin(x: Any) -> Any:
     quarter, left = _quarter(float(x))
     value = _cos_near_zero(left) if (quarter == 1.0) | (quarter == 3.0) else _sin_near_zero(left)
     return -value if quarter >= 2.0 else value
 
 
-@njit(**FAST)
+@njit(**_FAST_NATIVE)
 def fast_cos(x: Any) -> Any:
     quarter, left = _quarter(float(x))
     value = _sin_near_zero(left) if (quarter == 1.0) | (quarter == 3.0) else _cos_near_zero(left)
     return -value if (quarter == 1.0) | (quarter == 2.0) else value
 
 
-@njit(**FAST)
+@njit(**_FAST_NATIVE)
 def fast_tan(x: Any) -> Any:
     return fast_sin(x) / fast_cos(x)
 
 
-@njit(**FAST)
+@njit(**_FAST_NATIVE)
 def _exp_parts(x: Any) -> Any:
     """A power of two and a factor near one, whose product is exp(x)."""
     twos = np.rint(x * 1.4426950408889634)
@@ -424,7 +453,7 @@ def _exp_parts(x: Any) -> Any:
     return twos, 1.0 + (left + left * inner / (2.0 - inner))
 
 
-@njit(**FAST)
+@njit(**_FAST_NATIVE)
 def fast_exp(x: Any) -> Any:
     x = float(x)
     inside = min(max(x, -745.2), 709.79)
@@ -438,7 +467,7 @@ def fast_exp(x: Any) -> Any:
     return x if x != x else value
 
 
-@njit(**FAST)
+@njit(**_FAST_NATIVE)
 def fast_log(x: Any) -> Any:
     x = float(x)
     tiny = x < 2.2250738585072014e-308
@@ -464,7 +493,7 @@ def fast_log(x: Any) -> Any:
     return x if (x != x) | (x == np.inf) else value
 
 
-@njit(**FAST)
+@njit(**_FAST_NATIVE)
 def fast_tanh(x: Any) -> Any:
     x = float(x)
     size = min(abs(x), 20.0)
