@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from numba import njit
 
+import vecenv
+from vecenv.kernel.backend import load_kernel
+from vecenv.kernel.numba.driver import BLOCK, rows_together
 from vecenv.kernel.numba.load import _load
 from vecenv.kernel.numba.math import NATIVE
 from vecenv.kernel.numba.one_module import object_code, parts_of_one_module
@@ -139,3 +142,16 @@ def test_parts_of_a_kernel_can_be_used_by_other_code_afterwards():
         return doubled(x) - with_entry(x)
 
     assert caller(3.0) == -1.0
+
+
+def test_a_kernel_runs_no_more_rows_together_than_the_nearest_cache_holds():
+    sizes = {}
+    for id in ("CartPole-v1", "Breakout-v0", "Snake-v0"):
+        with vecenv.make(id, 1) as envs:
+            kernel, facts = envs.engine.kernel, envs.engine.facts
+            code = load_kernel(kernel, facts.observation_layout, facts.action_layout, "exact")
+        sizes[id] = rows_together(kernel, code.slots)
+        assert BLOCK % sizes[id] == 0
+        assert sizes[id] % 8 == 0
+    assert sizes["CartPole-v1"] == BLOCK
+    assert sizes["Breakout-v0"] < BLOCK

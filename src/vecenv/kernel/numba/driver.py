@@ -8,7 +8,7 @@ with `range(lo, hi)` Numba keeps checks for negative indices, and LLVM does not 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,12 +24,32 @@ if TYPE_CHECKING:
     from vecenv.kernel.language.define import Kernel
 
 BLOCK = 1024
-"""Rows that are run together: their columns fit into the nearest caches."""
+"""Threads take multiples of as many rows, and no more are run together."""
+_NEAREST_CACHE = 2**15
+"""Bytes. What a step has written is there when the same rows are observed."""
+_FEWEST = 16
+"""Rows that are run together however large they are; TODO is read eight at a time."""
 
 
 def block_of(kernel: Kernel) -> int:
-    """Rows of this kernel that are run together."""
+    """Multiples of as many rows are run by one thread."""
     return 1 if kernel.shared else BLOCK
+
+
+def rows_together(kernel: Kernel, slots: Sequence[Slot]) -> int:
+    """Rows that go through a pass before the next pass: few enough for the nearest cache where rows hold arrays.
+
+    Rows of numbers alone are stepped and observed several at a time, and are read in their order: for them it is BLOCK.
+    """
+    if kernel.shared:
+        return 1
+    arrays = [slot.row_bytes for slot in slots if slot.shape and slot.name[0] in "SO"]
+    if sum(arrays) * BLOCK <= 8 * _NEAREST_CACHE:
+        return BLOCK
+    rows = BLOCK
+    while rows > _FEWEST and rows * sum(arrays) > _NEAREST_CACHE:
+        rows //= 2
+    return rows
 
 
 class Driver:
@@ -63,7 +83,9 @@ class Driver:
         self._all_rows(transition.FINISH)
         self._add(1, "return count")
         self._wrong()
-        self.lines += _RUN.format(size=table_size(self.slots), block=block_of(self.kernel)).splitlines()
+        self.lines += _RUN.format(
+            size=table_size(self.slots), block=rows_together(self.kernel, self.slots)
+        ).splitlines()
         return "\n".join(self.lines) + "\n"
 
     def _add(self, depth: int, *lines: str) -> None:
