@@ -23,7 +23,7 @@ def pushed(x, force):
     return x + force
 
 
-@vecenv.kernel("Bounded-v0", max_episode_steps=20)
+@vecenv.kernel("Framed-v0", max_episode_steps=20)
 class Bounded:
     """Is right with its default parameters alone: the highest push leaves the space."""
 

@@ -109,7 +109,7 @@ REFUSED = [
     ("y = np.float32(s.x) * 0.1\n        s.x = float(y)", "own width"),
     ("s.x = round(s.x, 2)", "digits"),
     ("s.n = ~(s.n > 1)", "~"),
-    ("s.x = math.hypot(s.x, 1.0)", "sqrt"),
+    ("s.x = math.lgamma(s.x)", "last digits"),
     ("s.x = float(np.cbrt(s.x))", "last digits"),
     ("s.row = np.exp(s.row)", "math.exp"),
     ("s.row = s.row ** 3", "x \\* x"),
