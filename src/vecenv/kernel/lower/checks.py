@@ -136,7 +136,7 @@ class _Checker(ast.NodeTransformer):
             value = statement.value if isinstance(statement, ast.Assign) else None
             named = isinstance(value, ast.Call) and isinstance(value.func, Ref) and value.func.kind is Kind.OPERATION
             if named and value.func.name.startswith("local_array_"):  # type: ignore[union-attr]  # as was seen
-                (target,) = statement.targets  # type: ignore[attr-defined]
+                target: Any = statement.targets[0]  # type: ignore[attr-defined]
                 if self._stores[target.id] == 1:
                     sizes = value.func.name.rsplit("_", 1)[1]  # type: ignore[union-attr]
                     shapes[target.id] = tuple(map(int, sizes.split("x")))
@@ -322,12 +322,11 @@ class _Checker(ast.NodeTransformer):
         node.targets = [self.visit(target)]
         if not unknown or not places:
             return node
-        base = node.targets[0].value  # type: ignore[attr-defined]  # an element stays one
+        target: Any = node.targets[0]  # an element stays one
+        base = target.value
         full = [ast.Compare(_size(base, axis), [ast.Gt()], [ast.Constant(0)]) for axis in places]
         test = full[0] if len(full) == 1 else ast.BoolOp(ast.And(), [*full])
-        looked = [
-            at(node, ast.Expr(copy.deepcopy(part))) for part in index_parts(node.targets[0].slice) if _is_check(part)
-        ]  # type: ignore[attr-defined]
+        looked = [at(node, ast.Expr(copy.deepcopy(part))) for part in index_parts(target.slice) if _is_check(part)]
         return at(node, ast.If(test, [node], looked or [ast.Pass()]))
 
     def _may_overflow(self, target: ast.Subscript, value: ast.expr) -> bool:

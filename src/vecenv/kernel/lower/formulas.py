@@ -70,7 +70,7 @@ def formula(name: str, inner: str, dtype: str, given: Sequence[str]) -> Formula:
             truth(values[0], given[0]), *_floats(values[1:], given[1:], np.dtype(dtype).kind == "f")
         )
     if name == "clip":
-        return lambda values, keep: _clipped(*map(keep, _floats(values, given, is_float)), keep)
+        return lambda values, keep: _clipped(keep, *map(keep, _floats(values, given, is_float)))
     if name in ("copy", "astype"):
         return lambda values, keep: converted(values[0], given[0], dtype)
     return lambda values, keep: _unary(name, inner, values[0], keep)
@@ -136,7 +136,7 @@ def _extreme(name: str, is_float: bool, one: ast.expr, other: ast.expr) -> ast.e
     return ast.IfExp(better, one, other)
 
 
-def _clipped(value: ast.expr, low: ast.expr, high: ast.expr, keep: Keep) -> ast.expr:
+def _clipped(keep: Keep, value: ast.expr, low: ast.expr, high: ast.expr) -> ast.expr:
     value = keep(ast.IfExp(compare(value, ast.Lt(), low), low, value))
     return ast.IfExp(compare(value, ast.Gt(), high), high, value)
 

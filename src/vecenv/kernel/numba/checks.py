@@ -328,7 +328,7 @@ def stop(fault, site, start, end, step):  # type: ignore[no-untyped-def]  # as a
         if turns <= BUDGET:
             _set_turns(fault, types.int64(turns))
             return types.int64(end)
-        _note(fault, site, types.int64(min(turns, 9e18)), BUDGET)
+        _note(fault, site, types.int64(min(turns, 9e18)), BUDGET)  # type: ignore[call-overload, arg-type]  # Numba converts
         _set_turns(fault, BUDGET)
         return types.int64(start)
 

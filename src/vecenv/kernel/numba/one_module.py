@@ -15,13 +15,15 @@ from llvmlite import binding as llvm
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
+
+_target: Any = cpu_target.target_context  # Numba's annotations do not say what it is
 
 
 @contextlib.contextmanager
 def parts_of_one_module() -> Iterator[None]:
     """What Numba compiles inside is a part of one module, see `object_code`. Other threads cannot compile meanwhile."""
-    codegen: Any = cpu_target.target_context.codegen()
+    codegen = _target.codegen()
     with global_compiler_lock:
         codegen._library_class, codegen.set_env = _Part, _remember_environment
         try:
@@ -56,9 +58,14 @@ _environments: dict[str, Any] = {}
 
 def _remember_environment(name: str, environment: Any) -> None:
     _environments[name] = environment
-    codegen: Any = cpu_target.target_context.codegen()
+    codegen = _target.codegen()
     if codegen._engine.is_symbol_defined(name):  # the part has an entry for Python
-        type(codegen).set_env(codegen, name, environment)
+        _set_environment(codegen, name, environment)
+
+
+def _set_environment(codegen: Any, name: str, environment: Any) -> None:
+    """As Numba does: the method of the class, not of `parts_of_one_module`."""
+    type(codegen).set_env(codegen, name, environment)
 
 
 class _Part(JITCodeLibrary):
@@ -66,9 +73,9 @@ class _Part(JITCodeLibrary):
 
     _alone = False
 
-    def _optimize_functions(self, module: Any) -> None:
+    def _optimize_functions(self, ll_module: Any) -> None:
         if self._alone:
-            super()._optimize_functions(module)
+            super()._optimize_functions(ll_module)
 
     def finalize(self) -> None:
         self._raise_if_finalized()
@@ -94,4 +101,4 @@ class _Part(JITCodeLibrary):
         super().finalize()
         for variable in self._final_module.global_variables:
             if variable.name in _environments:
-                type(self._codegen).set_env(self._codegen, variable.name, _environments[variable.name])
+                _set_environment(self._codegen, variable.name, _environments[variable.name])

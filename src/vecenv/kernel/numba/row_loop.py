@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from llvmlite import ir
 from numba import types
@@ -23,6 +23,7 @@ from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.np import arrayobj
 
+_target: Any = cpu_target.target_context  # Numba's annotations do not say what it is
 _WORD, _BYTE, _FLAG, _DOUBLE = ir.IntType(64), ir.IntType(8), ir.IntType(1), ir.DoubleType()
 _FAILED = -(2**63)
 """What `block` returns if a function of the kernel fails."""
@@ -73,7 +74,7 @@ def compile_row_loop(
     Raises:
         NotInRowLoop: the text has something that this compiler does not know.
     """
-    library = cpu_target.target_context.codegen().create_library("vecenv row loop")
+    library = _target.codegen().create_library("vecenv row loop")
     module = library.create_ir_module("vecenv row loop")
     nodes = ast.parse(text).body
     scopes = _Scopes(module, _columns(nodes) if apart else ())
@@ -140,7 +141,7 @@ class _KernelCalls:
         self, module: Any, library: Any, names: Mapping[str, Any], inlined: Collection[str], apart: bool
     ) -> None:
         self._module, self._library, self._names, self._inlined, self._apart = module, library, names, inlined, apart
-        self._context = cpu_target.target_context
+        self._context = _target
         self._made: dict[Any, tuple[Any, Any]] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -170,7 +171,7 @@ class _KernelCalls:
         compiled = dispatcher.overloads[kinds]
         self._library.add_linking_library(compiled.library)
         returned = compiled.signature.return_type
-        parts = list(returned) if isinstance(returned, types.BaseTuple) else [returned]
+        parts = list(cast(Any, returned)) if isinstance(returned, types.BaseTuple) else [returned]
         values = [self._context.get_value_type(part) for part in parts if not isinstance(part, types.NoneType)]
         passed = [value.type for argument in arguments for value in _passed(argument)]
         signature = ir.FunctionType(ir.LiteralStructType([_FLAG, *values]), passed)
@@ -248,13 +249,13 @@ class _Function:
         flags: tuple[str, ...],
     ) -> None:
         self.node, self.functions, self.calls, self.scopes, self.flags = node, functions, calls, scopes, flags
-        self.context = cpu_target.target_context
+        self.context = _target
         arguments = [argument.arg for argument in node.args.args]
         name = module.get_unique_name(f"vecenv_{node.name}")
         self.function = ir.Function(module, ir.FunctionType(_WORD, [_WORD] * len(arguments)), name)
         self.function.linkage = "internal"
         functions[node.name] = self.function
-        self.builder = ir.IRBuilder(self.function.append_basic_block())
+        self.builder: Any = ir.IRBuilder(self.function.append_basic_block())
         self.variables: dict[str, Any] = {}
         """By name: a view, or where a number is kept."""
         for name, value in zip(arguments, self.function.args, strict=True):
@@ -422,7 +423,7 @@ class _Function:
         if isinstance(node.op, ast.Not):
             return _Number(self.builder.not_(self._truth(operand)))
         if isinstance(node.op, ast.USub):
-            constant = node.operand.value if isinstance(node.operand, ast.Constant) else None
+            constant: Any = node.operand.value if isinstance(node.operand, ast.Constant) else None
             return _Number(operand.value.type(-constant) if constant else self.builder.neg(self._whole(operand)))
         raise NotInRowLoop(ast.unparse(node))
 
@@ -518,7 +519,7 @@ class _Function:
         self._pass_on(self.builder.extract_value(result, 0))
         if isinstance(returned, types.NoneType):
             return None
-        kinds = list(returned) if isinstance(returned, types.BaseTuple) else [returned]
+        kinds = list(cast(Any, returned)) if isinstance(returned, types.BaseTuple) else [returned]
         found = [self._from_numba(self.builder.extract_value(result, 1 + k), kind) for k, kind in enumerate(kinds)]
         return found if isinstance(returned, types.BaseTuple) else found[0]
 
@@ -529,10 +530,11 @@ class _Function:
     def _from_numba(self, value: Any, kind: Any) -> _Number:
         if isinstance(kind, types.Boolean):
             return _Number(value)
+        whole: Any = kind
         if isinstance(kind, types.Integer):
-            if kind.bitwidth == 64:
+            if whole.bitwidth == 64:
                 return _Number(value)
-            return _Number((self.builder.sext if kind.signed else self.builder.zext)(value, _WORD))
+            return _Number((self.builder.sext if whole.signed else self.builder.zext)(value, _WORD))
         if isinstance(kind, types.Float):
             return _Number(value if kind.bitwidth == 64 else self.builder.fpext(value, _DOUBLE))
         raise NotInRowLoop(str(kind))
