@@ -6,18 +6,18 @@ MinAtar's games draw from a stream of their own kind; here they get one that dra
 from __future__ import annotations
 
 import copy
-import importlib
 import os
 import sys
 from types import ModuleType
 
+import gymnasium
 import numpy as np
 import pytest
 
 from tests.kernels import plain
 from tests.kernels.test_natural_games import kernel_class
 
-STEPS = int(os.environ.get("ORIGINAL_STEPS", "3000"))
+STEPS = int(os.environ.get("ORIGINAL_STEPS", "500"))
 
 
 class Draws:
@@ -39,6 +39,17 @@ def minatar(monkeypatch):
     for name in ("seaborn", "matplotlib", "matplotlib.pyplot", "matplotlib.colors"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     return pytest.importorskip("minatar")
+
+
+@pytest.fixture
+def minigrid():
+    """The package. Its ids are taken away afterwards: they go before those of the kernels."""
+    package = pytest.importorskip("minigrid")
+    if "MiniGrid-Empty-5x5-v0" not in gymnasium.registry:
+        package.register_minigrid_envs()
+    yield package
+    for id in [id for id in gymnasium.registry if id.startswith(("MiniGrid-", "BabyAI-"))]:
+        del gymnasium.registry[id]
 
 
 MINATAR = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
@@ -183,11 +194,10 @@ def walk(rng, s):
 WAYS = np.array([(0, 1), (1, 0), (0, -1), (-1, 0)])
 
 
+@pytest.mark.usefixtures("minigrid")
 @pytest.mark.timeout(480)  # the compiler
 @pytest.mark.parametrize(("module", "name"), [(module, name) for module in MINIGRID for name in MINIGRID[module]])
 def test_minigrid_env_equals_the_original_from_the_same_seed(module, name):
-    pytest.importorskip("minigrid")
-    gymnasium = importlib.import_module("gymnasium")
     definition = plain.definition_of(plain.load(f"vecenv.envs.minigrid_{module}"))
     _, kwargs = definition.kernel_ids[f"MiniGrid-{name}-v0"]
     env = plain.PlainEnv(definition, **(definition.configure(**kwargs) if kwargs else {}))
