@@ -15,7 +15,7 @@ STEPS = 30
 WEIGHTS = np.array([0.25, 0.75])
 
 
-@vecenv.kernel("Drift-v0", max_episode_steps=12)
+@vecenv.kernel("DriftToPlan-v0", max_episode_steps=12)
 class Drift:
     """Its future is random, its reset draws nothing."""
 

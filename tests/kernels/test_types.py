@@ -74,7 +74,7 @@ def signature(program, one):
 def compiled(program):
     """Functions of a program as Numba compiled them, by name."""
     emitted = emit(program)
-    names = compiler._names(program, "", "exact")
+    names = compiler._names(program, "exact")
     for name, one in emitted.functions.items():
         exec(compile(ast.Module([one.node], []), one.function.source.file, "exec"), names)
         names[name] = njit(**EXACT, **compiler.ALONE)(names[name])

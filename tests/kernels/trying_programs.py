@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 import traceback
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,8 +81,10 @@ def try_careless(seeds: range, path: Path, *, native: bool, batch: int = 40) -> 
 
 def _is_accepted(seed: int, text: str, path: Path, result: Result) -> bool:
     try:
-        with imported(_written(path, f"careless_{seed}", [text])) as held:
-            EmittedEnv(_kernel(held))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # Python's own remarks
+            with imported(_written(path, f"careless_{seed}", [text])) as held:
+                EmittedEnv(_kernel(held))
     except KernelError as error:
         result.tried["refused"] += 1
         for one in error.errors:

@@ -16,6 +16,7 @@ class Sums:
     observation_space = spaces.Box(-np.inf, np.inf, (6,), np.float64)
     action_space = spaces.Box(-np.inf, np.inf, (17,), np.float32)
     state = {"narrow": float}
+    shapes = {"values": (None,), "table": (None, None)}
 
     class Params:
         values = np.zeros(3)

@@ -25,6 +25,7 @@ class Slide:
 
     observation_space, action_space = Box(-np.inf, np.inf, (2,), np.float64), Discrete(2)
     state = {"x": float, "left": float}
+    bounds = {"fuel": (0.0, None)}
 
     class Params:
         speed = 0.1
