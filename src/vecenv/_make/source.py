@@ -135,9 +135,9 @@ def _check_shared(kernel: Kernel, env_kwargs: Any, count: int) -> None:
             rows = [row if isinstance(row, Mapping) else {} for row in env_kwargs]
             if any(name in row for row in rows):
                 common_value(name, [row.get(name, kernel.defaults[name]) for row in rows])
-        elif isinstance(env_kwargs, Mapping) and count > 1:
-            per_env = np.ndim(env_kwargs.get(name)) == len(kernel.params[name].shape) + 1
-            if per_env and len(env_kwargs[name]) == count:
+        elif isinstance(env_kwargs, Mapping) and name in env_kwargs and count > 1:
+            given: Any = env_kwargs[name]
+            if np.ndim(given) == len(kernel.params[name].shape) + 1 and len(given) == count:
                 raise not_per_env(name)
 
 
