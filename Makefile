@@ -52,6 +52,8 @@ bench: $(VENV)/.ready-for-tests  ## speed next to Gymnasium, Stable-Baselines3 a
 	$(BIN)/python $(UV) --constraint constraints.txt --editable ".[bench]"
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/kernels.py
+	$(BIN)/python benchmarks/arrays.py
+	$(BIN)/python benchmarks/native_checks.py
 	$(BIN)/python benchmarks/wrappers.py
 	$(BIN)/python benchmarks/rllib.py
 	$(BIN)/python benchmarks/distributed.py

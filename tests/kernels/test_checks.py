@@ -340,8 +340,9 @@ def _same(one, other):
     assert difference(one, other, "results", None) is None
 
 
-def test_checks_change_no_bit():
-    _same_with_checks("FrozenLake-v1", "same-step", 60)
+@pytest.mark.parametrize("id", ["FrozenLake-v1", "2048-v0"])
+def test_checks_change_no_bit(id):
+    _same_with_checks(id, "same-step", 60)
 
 
 @pytest.mark.parametrize("id", [id for id in kernel_ids() if not id.startswith("vecenv-")])

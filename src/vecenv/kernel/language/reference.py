@@ -75,9 +75,6 @@ def _allowed() -> str:
     rows.append(
         ("methods and attributes of arrays", f"{methods}, {_code(f'x.{n}' for n in array_functions.ATTRIBUTES)}")
     )
-    rows.append(("local lists", _code(f"x.{name}()" for name in LIST_METHODS)))
-    rows.append(("dicts of the module", f"`TABLE[key]`, {_code(f'TABLE.{name}()' for name in DICT_METHODS)}"))
-    rows.append(("`vecenv.kernel.Queue(dtype, capacity)`", _code(f"x.{name}()" for name in QUEUE_METHODS)))
     rows.append(("`rng`", _code(f"{name}({takes})" for name, takes in random_numbers.METHODS.items())))
     written = [name for name in random_numbers.IN_PLACE if not name.startswith("fill_")]
     into = _code(f"{name}{_signature(name)}" for name in written)

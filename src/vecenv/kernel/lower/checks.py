@@ -262,6 +262,9 @@ class _Checker(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             return node
+        if getattr(node, "of_tuple", False):
+            node.value = self.visit(node.value)
+            return node
         shape, line = self._shape(node.value), self.line
         self.line = getattr(node, "lineno", self.line)
         what = self._called_by_user(node.value)

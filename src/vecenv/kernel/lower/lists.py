@@ -15,7 +15,7 @@ import numpy as np
 from vecenv.kernel.language.queues import Queue
 from vecenv.kernel.lower.elements import Dim, Memory, Taken, as_dtype, builtin, compare, plus, set_to
 from vecenv.kernel.lower.list_types import is_enumerate
-from vecenv.kernel.lower.tree import Kind, Ref, local, widened
+from vecenv.kernel.lower.tree import Kind, Ref, local, part_of_tuple, widened
 from vecenv.kernel.lower.types import Array, Items, Tuple
 from vecenv.kernel.lower.writing import Writing
 
@@ -107,7 +107,7 @@ class Lists(Writing):
         if isinstance(node, ast.Tuple):
             return [self.kept(number) for number in self.several(node.elts)]
         base = self.kept(self.value(node))
-        return [ast.Subscript(base, ast.Constant(place), ast.Load()) for place in range(len(kind.items))]
+        return [part_of_tuple(base, ast.Constant(place)) for place in range(len(kind.items))]
 
     # --- statements --------------------------------------------------------------------------------------------------
 

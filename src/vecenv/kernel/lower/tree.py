@@ -15,7 +15,8 @@ What the kernel language computes differently from a compiler is part of the tre
 
 A statement with a true attribute `in_place` was `+=` or the like: an array is changed, and not replaced. An
 `ast.Subscript` with a true attribute `from_first` was made for an array expression: its indices count from the first
-element. Operations of checked code are in `checks.py`.
+element. One with a true attribute `of_tuple` takes a part of a tuple, which is known to be there. Operations of checked
+code are in `checks.py`.
 
 Fields, parameters and numbers of an action are read as 64 bits too, wherever a backend keeps them.
 """
@@ -76,6 +77,13 @@ def operation(name: str, *arguments: ast.expr) -> ast.Call:
 def widened(node: ast.expr) -> ast.expr:
     """A number that was read from memory, as 64 bits."""
     return at(node, operation("widen", node))
+
+
+def part_of_tuple(several: ast.expr, place: ast.expr) -> ast.Subscript:
+    """`several[place]` with a constant place."""
+    part = ast.Subscript(several, place, ast.Load())
+    part.of_tuple = True  # type: ignore[attr-defined]  # see above
+    return part
 
 
 def local(name: str, context: ast.expr_context | None = None) -> ast.Name:

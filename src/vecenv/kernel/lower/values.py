@@ -22,12 +22,12 @@ from vecenv.kernel.language.array_functions import (
 from vecenv.kernel.lower import array_types
 from vecenv.kernel.lower.drawn import Draws
 from vecenv.kernel.lower.elements import Dim, Elements, Memory, aligned, compare, plus, scalar, set_to, times, whole
-from vecenv.kernel.lower.formulas import formula
+from vecenv.kernel.lower.formulas import converted, formula
 from vecenv.kernel.lower.infer import Instance
 from vecenv.kernel.lower.lists import Lists, arrays_for
 from vecenv.kernel.lower.reductions import Reductions
 from vecenv.kernel.lower.selections import Selections
-from vecenv.kernel.lower.tree import Kind, Ref, at, local, operation, ref
+from vecenv.kernel.lower.tree import Kind, Ref, at, local, operation, part_of_tuple, ref
 from vecenv.kernel.lower.types import Array, Bound, Items, Number, Tuple, most
 
 
@@ -202,7 +202,7 @@ class Values(Reductions, Selections, Draws, Lists):
         assert isinstance(kind, Tuple)
         parts: list[ast.expr] = []
         for place, item in enumerate(kind.items):
-            part = ast.Subscript(base, ast.Constant(place), ast.Load())
+            part: ast.expr = part_of_tuple(base, ast.Constant(place))
             if isinstance(item, Array):
                 part = self.kept(part)
                 copied = whole(part, item.dtype, self.dims_of(part, item), frozenset()).elements()
@@ -378,7 +378,7 @@ class Values(Reductions, Selections, Draws, Lists):
         kind = self.type_of(node)
         if isinstance(self.type_of(node.value), Tuple):  # np.nonzero(x)[0]
             assert isinstance(kind, Array)
-            base = self.kept(ast.Subscript(self.value(node.value), self.value(node.slice), ast.Load()))
+            base = self.kept(part_of_tuple(self.value(node.value), self.value(node.slice)))
             return whole(base, kind.dtype, self.dims_of(base, kind), kind.origins)
         owner = self.memory(node.value)
         return self.sliced(owner, self.index_of(node))
@@ -430,7 +430,9 @@ class Values(Reductions, Selections, Draws, Lists):
 
             return Elements(kind.dtype, dims, at_)
         if name.startswith("full"):
-            value = self.kept(self.value(arguments["fill_value"]))
+            fill = arguments["fill_value"]
+            value, its = self.value(fill), self.type_of(fill)
+            value = self.kept(converted(value, its.dtype, kind.dtype) if isinstance(its, Number) else value)
         else:
             value = _number(int(name.startswith("ones")), kind.dtype)
         return Elements(kind.dtype, dims, lambda indices, _: value)

@@ -24,7 +24,7 @@ from vecenv.kernel.lower.elements import (
 )
 from vecenv.kernel.lower.infer import Instance
 from vecenv.kernel.lower.program import Function, Program
-from vecenv.kernel.lower.tree import Kind, Ref, at, index_parts, local, operation
+from vecenv.kernel.lower.tree import Kind, Ref, at, index_parts, local, operation, part_of_tuple
 from vecenv.kernel.lower.types import Array, Bound, Number, Tuple, Type, most
 
 
@@ -205,7 +205,7 @@ class Writing:
         value = self.value(node)
         if isinstance(given, Tuple):
             several = self.kept(value)
-            values = [ast.Subscript(several, ast.Constant(place), ast.Load()) for place in range(len(given.items))]
+            values = [part_of_tuple(several, ast.Constant(place)) for place in range(len(given.items))]
         else:
             values = [value]
         dims: list[Dim] = []
