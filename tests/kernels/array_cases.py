@@ -312,7 +312,7 @@ def bounded(s):
     row = s.i[s.i != 0]
     more = np.zeros(len(row), int)
     more[:] = row * 2
-    ones = np.ones_like(row) + np.full(row.shape, 3)
+    ones = np.ones_like(row) + np.full(row.shape, 3) + np.full_like(row > 1, 3) + np.full(row.shape, 2.7, int)
     s.n = more.sum() + ones.sum() + len(row + ones)
     s.i[: len(row)] = row[::-1]
     s.i[len(row) :] = 0

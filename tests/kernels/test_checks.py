@@ -340,7 +340,7 @@ def _same(one, other):
     assert difference(one, other, "results", None) is None
 
 
-@pytest.mark.parametrize("id", ["FrozenLake-v1", "2048-v0"])
+@pytest.mark.parametrize("id", ["FrozenLake-v1", "2048-v0", "MiniGrid-FourRooms-v0"])
 def test_checks_change_no_bit(id):
     _same_with_checks(id, "same-step", 60)
 

@@ -123,6 +123,10 @@ class _Checker(ast.NodeTransformer):
     def function(self) -> Function:
         before = len(self.sites)
         body = [new for statement in copy.deepcopy(list(self.of.body)) for new in _listed(self.visit(statement))]
+        last = body[-1]
+        if isinstance(last, ast.While) and isinstance(last.test, ast.Constant):
+            # The budget may end `while True`, which only a return leaves: then too a value of its type is returned.
+            body += [copy.deepcopy(part) for part in ast.walk(last) if isinstance(part, ast.Return) and part.value][:1]
         if len(self.sites) == before:
             return self.of
         return dataclasses.replace(self.of, body=body, faults=True, guarded=True)
