@@ -81,6 +81,7 @@ def _namespace(program: Program) -> dict[str, Any]:
         "as_bool__": bool,
     }
     names |= {f"{name}__": _rounding(name) for name in ("floor", "ceil", "trunc", "rint")}
+    names |= {"flat__": _flat, "equals__": lambda element, value: element.item() == value}
     names["poll__"] = lambda: False  # nobody interrupts
     names["pairwise_sum__"] = lambda values, count: np.add.reduce(values[:count])
     names |= {f"rng__{draw}": getattr(random_numbers, draw) for draw in program.draws}
@@ -97,6 +98,11 @@ def _local_array(name: str) -> Any:
     _, dtype, sizes = name.rsplit("_", 2)
     shape = tuple(map(int, sizes.split("x")))
     return lambda: np.full(shape, 77).astype(dtype)  # not zero: it must be written before it is read
+
+
+def _flat(array: np.ndarray) -> np.ndarray:
+    assert array.flags.c_contiguous
+    return array.reshape(-1)
 
 
 def _widen(value: Any) -> Any:

@@ -59,15 +59,16 @@ class Results:
         return self._layout.batched(columns), reward, terminated, truncated, infos
 
     def plain(self) -> GymnasiumStep:
-        """A step of all rows without infos and final observations, in as few operations as possible."""
+        """A step of all rows without mail and final observations, in as few operations as possible."""
         started, batch = time.perf_counter(), self._batch
         if self._is_array:
             obs = batch.obs[0].copy() if self._copy else batch.obs[0]
         else:
             obs = self._layout.batched(batch.take(batch.obs, None, self._copy))
         reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
+        infos = from_columns(batch.info, None, None, *batch.infos_of_steps(None)) if batch.info else {}
         self.seconds += time.perf_counter() - started
-        return obs, reward, terminated, truncated, {}
+        return obs, reward, terminated, truncated, infos
 
     def step(self, rows: Rows) -> Step:
         """A step of these rows, which are all ascending or some in any order."""

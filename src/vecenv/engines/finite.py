@@ -71,7 +71,7 @@ class FiniteCheck(Decorator):
         self._only_rewards = self.policies.obs == "off"
         """Observations are not looked at."""
         self._held = _NO_ROWS
-        """Rows that `inner` has given back and that were not handed out: no column says that of them."""
+        """Rows that `inner` has given back and that were not handed out: no column records that."""
         self._kept = [column.copy() for column in engine.batch.obs] if self._truncates else []
         """Observations before the op that is running, and the totals of their episodes."""
         self._totals = np.zeros(self._count), np.zeros(self._count, np.int64)

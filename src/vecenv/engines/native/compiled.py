@@ -225,7 +225,7 @@ class CompiledEngine:
     def set_rows(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
         own = self._lasting()
         shared = self._shared_columns
-        copies = {  # nobody changes these meanwhile
+        copies = {  # copied first: another thread may change the originals
             name: columns[name] if name in shared and columns[name] is own[name] else np.array(columns[name])
             for name in own
             if name in columns
@@ -353,7 +353,7 @@ class CompiledEngine:
         self._share(name, column)
 
     def _share(self, name: str, column: np.ndarray) -> None:
-        """Let all envs have this value of a shared parameter: a column of one row that nobody writes to."""
+        """Let all envs have this value of a shared parameter: a read-only column of one row."""
         slot = f"P_{name}"
         number = next(number for number, one in enumerate(self._native.slots) if one.name == slot)
         for table in self._tables:

@@ -675,6 +675,8 @@ class _Typing(ListTyping):
             return wide(arguments[0])
         if name == "power":
             return self._type_of_power(node, arguments)
+        if name == "known_key":
+            return arguments[-1]
         if name == "assign":
             self._check_stored(node, arguments[0], arguments[1])
             return NOTHING
