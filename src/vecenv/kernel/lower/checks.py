@@ -217,6 +217,9 @@ class _Checker(ast.NodeTransformer):
     def _gives_float(self, function: Ref, call: ast.Call, depth: int) -> bool:
         if function.kind is Kind.MATH:
             return function.name in _FLOAT_MATH
+        if function.kind is Kind.NUMPY:
+            made = self.program.constants[function.name]
+            return isinstance(made, type) and issubclass(made, np.floating)
         if function.kind is Kind.OPERATION and function.name in ("widen", "power"):
             return any(self._is_float(argument, depth) for argument in call.args)
         return function.kind is Kind.OPERATION and function.name in ("as_number", "as_float32", "as_float64")

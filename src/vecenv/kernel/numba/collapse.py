@@ -26,6 +26,8 @@ from vecenv.kernel.lower.tree import at, index_parts, local
 
 _LOOP_INDEX = re.compile(r"index\d+__")
 _LOCAL_ARRAY = re.compile(r"local_array_([a-z0-9]+)_([0-9x]+)__")
+FEWEST = 64
+"""Elements below which loops stay as they are: LLVM unrolls them, and can keep small local arrays in registers."""
 _NARROW = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
 
 
@@ -118,6 +120,8 @@ class _Collapser(ast.NodeTransformer):
         """One loop instead of these; None if some array is read or written in another order."""
         names = [_index(loop) for loop in nest]
         sizes = [_size(loop) for loop in nest]
+        if math.prod(sizes) < FEWEST:
+            return None
         body = nest[-1].body
         parts = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Subscript)]
         own = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)]

@@ -396,12 +396,16 @@ def _is_whole(base: Any, exponent: Any) -> bool:
     return True
 
 
+def _power_of_two(base, exponent):  # type: ignore[no-untyped-def]  # as above
+    return 0 if exponent > 63 else 1 << (exponent & 63)
+
+
 @overloaded(prefer_literal=True)
 def power_exact(base, exponent):  # type: ignore[no-untyped-def]  # as above
     """What Python's ** gives."""
     known = getattr(exponent, "literal_value", None)
     if _is_whole(base, exponent):
-        return lambda base, exponent: base**exponent
+        return _power_of_two if getattr(base, "literal_value", None) == 2 else lambda base, exponent: base**exponent
     if known == 2 and _GLIBC and base == types.float64:
         return lambda base, exponent: _squared(base)
     if base == exponent == types.float32:
@@ -424,7 +428,7 @@ def power_fast(base, exponent):  # type: ignore[no-untyped-def]  # as above
     if known == 3:
         return lambda base, exponent: base * base * base
     if _is_whole(base, exponent):
-        return lambda base, exponent: base**exponent
+        return _power_of_two if getattr(base, "literal_value", None) == 2 else lambda base, exponent: base**exponent
     return lambda base, exponent: math.pow(base, exponent)
 
 
