@@ -4,7 +4,7 @@ Eight kernels in natural NumPy (benchmarks/arrays/<name>.py), and the same in lo
 race a straightforward Numba loop over one record per env (<name>_rows.py) with the same rules and the same bits, exact,
 one thread, autoreset included. Actions are random and change at every step. "numba" and "no copies" hand out arrays
 that a later step overwrites, the others fresh arrays at every step. The loop neither checks actions nor hands out
-infos, except for action masks. Prints tables and writes benchmarks/results/arrays.json.
+infos, except for action masks. Time is that of the processor. Prints tables and writes benchmarks/results/arrays.json.
 
 Run: python benchmarks/arrays.py [--quick] [--only NAME ...]     (needs pip install 'vecenv[bench]')
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def contest(name: str, count: int, turns: int, seconds: float) -> dict[str, floa
     for module in (f"{name}_loops", name):
         if definition(module) is not None:
             contestants += [ours(module, count, copies=False), ours(module, count, copies=True)]
-    return race(contestants, count, turns, seconds)
+    return race(contestants, count, 5 * turns, seconds / 5, time.process_time, together=32)
 
 
 def ratios(turns: int, seconds: float) -> dict[str, float]:

@@ -153,5 +153,42 @@ MUJOCO = {
     "ants": Question("256 Ant-v5", None, lambda turns, seconds: making(256, min(turns, 3))),
 }
 
+# --- MiniGrid --------------------------------------------------------------------------------------------------------
+
+GRIDS = ("MiniGrid-Empty-8x8-v0", "MiniGrid-DoorKey-8x8-v0", "MiniGrid-FourRooms-v0", "MiniGrid-LavaGapS7-v0")
+GRID_COUNTS = (64, 4096)
+
+
+def grids(id: str, count: int, turns: int, seconds: float) -> dict[str, float]:
+    """Steps per second of MiniGrid's tasks, which are kernels here; EnvPool's observations hold the same numbers."""
+    actions = np.random.default_rng(0).integers(0, 7, (31, count))
+
+    def moving(name: str, make: Callable[[], Any]) -> Contestant:
+        def build() -> tuple[Callable[[int], Any], Callable[[], None]]:
+            envs = make()
+            own = actions.astype(envs.action_space.dtype)
+            envs.reset()
+            return lambda turn: envs.step(own[turn % len(own)]), envs.close
+
+        return Contestant(name, build)
+
+    return race(
+        [
+            moving("vecenv", lambda: vecenv.make(id, count, workers=CPUS)),
+            moving("vecenv, copy=False", lambda: vecenv.make(id, count, workers=CPUS, copy=False)),
+            moving("envpool", lambda: envpool.make_gymnasium(id, num_envs=count, num_threads=CPUS)),
+        ],
+        count,
+        turns,
+        seconds,
+    )
+
+
+def grid_question(id: str, count: int) -> Question:
+    return Question(f"{count} {id}, {CPUS} threads", "envpool", lambda *turns: grids(id, count, *turns))
+
+
+MINIGRID = {f"{id.split('-')[1].lower()}{count}": grid_question(id, count) for id in GRIDS for count in GRID_COUNTS}
+
 if __name__ == "__main__":
-    answer(__doc__, {**MUJOCO, **ATARI}, Path(__file__).parent / "results" / "native.json")
+    answer(__doc__, {**MUJOCO, **MINIGRID, **ATARI}, Path(__file__).parent / "results" / "native.json")

@@ -256,7 +256,7 @@ class KernelFault(EnvError):
     """Native code of a kernel did what Python would raise for; found by `make(check="bounds")`.
 
     Attributes:
-        problem: "index", "size", "division", "conversion", "overflow" or "loop".
+        problem: "index", "size", "division", "conversion", "overflow", "power", "key", "full", "empty" or "loop".
         kernel: name of the class.
         function: name of the method or helper.
         file, line: where it happened.

@@ -403,11 +403,38 @@ def changed_meanwhile(s):
     s.m[1:] **= 2
 
 
+def windows(s):
+    for k in range(4):
+        s.a += (s.x[k : k + 2] * s.y[:2]).sum()  # the last window is cut, and broadcast
+        s.n += np.count_nonzero(s.w[k - 1 : k + 1, k : k + 3] > 0)
+        s.w[k : k + 2, k : 2 + k] += 1.0
+        s.b[s.k : s.k + 2, k : k + 1] = k
+        s.b[k - 2 : k, 1:] |= s.b[:1, 1:]
+    s.m[:, s.k : s.k + 2] -= s.m[:, :1]
+    s.x[s.k + 1 : s.k + 3] = s.x[s.k : s.k + 2][:1] + s.x[0]
+    s.u[1 + s.k : 3 + s.k] = 7
+    s.y = s.x[s.k : s.k + 1] + s.y
+
+
+def blocks(s):
+    held = s.b.copy()
+    s.b[1:] = held[:-1]
+    s.m[1:] = s.m[:-1] + s.m[1:]
+    s.g = s.m * 2 - s.g
+    for value in (3, 259, -253, 0):
+        s.n += np.count_nonzero(s.b == value) - 2 * np.count_nonzero(s.u != value)
+    value = s.a
+    s.n += np.count_nonzero(held == value) + (s.b != value).sum()
+    s.w[:3] = held
+    s.w[3] = held[s.k]
+    s.q = held[1] == s.c
+
+
 PLACES = [2, 0, 3, 1]
 NARROW = [narrow_numbers]
 """NumPy would compute with elements of narrow arrays in their own width; kernels read them as Python's numbers."""
 CASES = [
     in_place, fields_are_copied, overlapping, masks, views, locals_in_loops, helpers, repeated_results, conditions,
     selected, parts_with_bounds, flood, several_numbers, physics, chosen_rows, numbers_and_arrays, places, bounded,
-    rotated, sizes_by_helpers, masks_that_overlap, wholes, changed_meanwhile,
+    rotated, sizes_by_helpers, masks_that_overlap, wholes, changed_meanwhile, windows, blocks,
 ]  # fmt: skip

@@ -6,16 +6,23 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 import vecenv
+from vecenv.kernel import Queue
 
 TABLE = np.array([1, 2, 3, 4], np.int8)
 TOLLS = (0.5, 1.5, 2.5)
-MISTAKES = 16
+COSTS = {1: 10, 2: 20, 5: 50}
+ROWS = (np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+MISTAKES = 23
 GOOD = MISTAKES
 """The action of a step without a mistake."""
 
 
 def looked_up(row, k):
     return row[k]
+
+
+def first_row(board):
+    return board[0]
 
 
 @vecenv.kernel("vecenv-Mistakes-v0", max_episode_steps=50)
@@ -79,6 +86,28 @@ class Mistakes:
         if k == 15:
             places = np.array([0, 5 * s.t])
             s.board[0][places] = 1
+        if k == 16:
+            s.x = int(2 ** (s.t - 3))
+        if k == 17:
+            s.x = COSTS[s.t + 2]
+        if k == 18:
+            waiting = Queue(int, 2)
+            for i in range(2 + s.t):
+                waiting.append(i)
+            s.x = len(waiting)
+        if k == 19:
+            pairs = Queue((int, 2), 3)
+            a, b = pairs.popleft()
+            s.x = a + b
+        if k == 20:
+            items = [s.t, 2]
+            s.x = items[s.t + 1]
+        if k == 21:
+            rest = [s.t]
+            s.x = rest.pop()
+            s.x = rest.pop()
+        if k == 22:
+            s.x = first_row(s.board)[0] + int(ROWS[1][s.t + 1])
         return 1.0, False
 
     def observe(s, obs, p):
@@ -104,6 +133,13 @@ EXPECTED = {
     13: ("size", "an array of this expression", 3, 5, "s.board[0] = s.board[0, s.t : 4]"),
     14: ("index", "places", 0, 0, "s.x = places[0]"),
     15: ("index", "s.board", 5, 5, "s.board[0][places] = 1"),
+    16: ("power", "s.t - 3", -2, 0, "2 ** (s.t - 3)"),
+    17: ("key", "COSTS", 3, 0, "COSTS[s.t + 2]"),
+    18: ("full", "waiting", 2, 2, "waiting.append(i)"),
+    19: ("empty", "pairs", 0, 0, "pairs.popleft()"),
+    20: ("index", "items", 2, 2, "items[s.t + 1]"),
+    21: ("empty", "rest", 0, 0, "s.x = rest.pop()"),
+    22: ("index", "ROWS", 2, 2, "ROWS[1][s.t + 1]"),
 }
 """Problem, field, value, limit and a part of the line of each mistake."""
 

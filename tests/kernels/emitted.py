@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import math
 from typing import Any
 
@@ -31,8 +32,8 @@ class EmittedEnv:
         self.emitted = emit(self.program)
         self.names = _namespace(self.program)
         self.text = self.emitted.text
-        nodes = [function.node for function in self.emitted.functions.values()]
-        exec(compile(ast.Module(nodes, []), "<emitted>", "exec"), self.names)
+        nodes = [_PlainBools().visit(copy.deepcopy(function.node)) for function in self.emitted.functions.values()]
+        exec(compile(ast.fix_missing_locations(ast.Module(nodes, [])), "<emitted>", "exec"), self.names)
         self.state = {name: np.zeros(field.shape or (1,), field.dtype) for name, field in kernel.state.items()}
         self.rng: Any = None
 
@@ -71,6 +72,14 @@ class EmittedEnv:
         return values[:own]
 
 
+class _PlainBools(ast.NodeTransformer):
+    """Comparisons give Python's bools, which are ints to compute with, as in native code; NumPy's refuse `-`."""
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        return ast.Call(ast.Name("as_bool__", ast.Load()), [node], [])
+
+
 def _namespace(program: Program) -> dict[str, Any]:
     names: dict[str, Any] = {f"math__{name}": getattr(math, name) for name in dir(math)}
     names |= {"widen__": _widen, "power__": pow, "assign__": _assign, "as_flag__": bool, "as_number__": np.float64}
@@ -81,6 +90,7 @@ def _namespace(program: Program) -> dict[str, Any]:
         "as_bool__": bool,
     }
     names |= {f"{name}__": _rounding(name) for name in ("floor", "ceil", "trunc", "rint")}
+    names |= {"flat__": _flat, "equals__": lambda element, value: element.item() == value}
     names["poll__"] = lambda: False  # nobody interrupts
     names["pairwise_sum__"] = lambda values, count: np.add.reduce(values[:count])
     names |= {f"rng__{draw}": getattr(random_numbers, draw) for draw in program.draws}
@@ -97,6 +107,11 @@ def _local_array(name: str) -> Any:
     _, dtype, sizes = name.rsplit("_", 2)
     shape = tuple(map(int, sizes.split("x")))
     return lambda: np.full(shape, 77).astype(dtype)  # not zero: it must be written before it is read
+
+
+def _flat(array: np.ndarray) -> np.ndarray:
+    assert array.flags.c_contiguous
+    return array.reshape(-1)
 
 
 def _widen(value: Any) -> Any:

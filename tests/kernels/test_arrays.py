@@ -16,6 +16,7 @@ from vecenv.kernel import kernel_of
 from vecenv.kernel.language.array_module import runnable
 from vecenv.kernel.language.fields import Field, Record
 from vecenv.kernel.language.python import KernelEnv
+from vecenv.kernel.numba import collapse
 from vecenv.testing import check_kernel
 
 FIELDS = {
@@ -48,7 +49,9 @@ s.x[1:] - s.x[:-1]
 """
 CONSTRUCTED = """
 np.zeros(3); np.zeros((2, 3)); np.ones(4, np.int8); np.full(3, 0.5); np.full((2, 2), s.n); np.full(3, 7, np.float32)
-np.zeros_like(s.b); np.ones_like(s.f); np.full_like(s.c, 3); np.zeros(4, bool); np.arange(5); np.arange(2, 9, 3)
+np.zeros_like(s.b); np.ones_like(s.f); np.full_like(s.c, 3); np.full_like(s.q, s.n); np.full_like(s.q, 0.5)
+np.full_like(s.b, s.t); np.full(3, s.n, bool); np.full_like(s.q, s.t); np.zeros(4, bool); np.arange(5)
+np.arange(2, 9, 3)
 np.arange(4) * s.x; np.array([1, 2, 3]); np.array([s.a, 1]); np.array([[1, 2], [s.n, 4]]); np.array((s.t, False))
 np.array([1.5, s.n], np.float32); np.array(s.x); np.eye(3); np.eye(2, dtype=int); np.array([s.x, s.y])
 -np.where(s.q, 0, s.x); -np.where(s.q, s.c, s.x)
@@ -78,6 +81,12 @@ s.m[np.array([0, 1]), np.array([2, 3])]; np.roll(s.x, 1) + np.roll(s.x, -1) - 2 
 s.x[(1, 3, 0),]
 """
 ALL = "".join((ELEMENTWISE, CONSTRUCTED, REDUCED, MOVED))
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Loops over few elements are collapsed too: the arrays of these tests are small."""
+    monkeypatch.setattr(collapse, "FEWEST", 1)
 
 
 @pytest.fixture

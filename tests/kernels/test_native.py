@@ -292,6 +292,21 @@ def test_a_wrong_action_does_not_turn_the_ring():
     assert equal(after[1:], current[1:])
 
 
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_native_code_reports_rewards_that_are_not_finite_beside_the_episodes_that_ended(precision):
+    envs = vecenv.make(Walk, 5, precision=precision)
+    envs.reset(seed=0)
+    envs.state.x[1], envs.state.x[3] = np.inf, np.nan
+    with pytest.warns(RuntimeWarning, match="reward"):
+        _, rewards, terminated, _, _ = envs.step(np.ones(5, int))
+    assert np.flatnonzero(~np.isfinite(rewards)).tolist() == [1, 3]
+    assert np.flatnonzero(terminated).tolist() == [1]
+    assert not envs.engine.rewards_are_finite
+    envs.state.x[3] = 0.0
+    assert envs.engine.exchange_all(2, 1, False) == 0
+    assert envs.engine.rewards_are_finite
+
+
 def test_what_is_not_a_parameter_cannot_be_set():
     envs = vecenv.make(Walk, 2)
     envs.reset(seed=0)

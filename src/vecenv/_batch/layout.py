@@ -46,6 +46,8 @@ class Layout:
         self.leaves: tuple[Leaf, ...] = tuple(_leaves(space, ""))
         self.by_value: tuple[int, ...] = tuple(index for index, leaf in enumerate(self.leaves) if leaf.by_value)
         self._flat = not isinstance(space, (spaces.Dict, spaces.Tuple))
+        self.is_array = self._flat and not self.by_value
+        """Whether a batch of values is one array of numbers, the only column."""
         self._places = _nest(space, iter(range(len(self.leaves))))
         """Positions in `leaves`, nested like the space."""
 

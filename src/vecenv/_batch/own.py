@@ -1,7 +1,7 @@
 """Observations that somebody else may still write into, and copies that belong to us.
 
 Several envs may return one array, or views of one: each then overwrites what the env before it returned. What is kept
-while other envs run must be held by nobody else, or be a copy. Python counts references, so it is cheap to find out.
+while other envs run must have no other reference, or be a copy. Python counts references, so it is cheap to find out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _references() -> int:
 
 
 UNSHARED = _references()
-"""What `getrefcount(variable)` says of an object that a container and this local variable hold, and nobody else.
+"""What `getrefcount(variable)` says of an object that only a container and this local variable refer to.
 
 In the arguments of another call it would say more: those before it are references too.
 """
@@ -35,7 +35,7 @@ ALONE = UNSHARED - 1
 
 
 def own(value: Any, held: bool = True) -> Any:
-    """The value itself if nobody else can write into it, else a copy. What cannot be copied is returned as it is.
+    """The value itself if there is no other reference to it, else a copy. What cannot be copied is returned as it is.
 
     Args:
         held: whether somebody else may hold the value itself, not only its parts.
@@ -65,7 +65,7 @@ def _copy(array: ndarray) -> ndarray:
 
 
 def _are_unshared(parts: Iterable[Any]) -> bool:
-    """Whether nobody can write into the parts of a container, if nobody else holds the container."""
+    """Whether the parts of a container cannot be written into, if there is no other reference to the container."""
     for part in parts:
         kind = type(part)
         if kind is ndarray:

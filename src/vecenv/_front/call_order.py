@@ -25,7 +25,7 @@ _READY, _SEEN, _FAILED = 1, 2, 4
 """Bits of the state of a row: it may be stepped; it has an observation; it failed and was not reset since."""
 _DELIVERED, _NOT_READY = _READY | _SEEN, 0xFF - _READY
 _LOOK_SECONDS = 0.001
-"""How often `close` looks whether another thread is still inside. To be told of it would make every call slower."""
+"""How often `close` looks whether another thread is still inside. A notification would make every call slower."""
 
 
 class CallOrder:

@@ -38,26 +38,31 @@ def as_dicts(infos: Iterable[tuple[int, Mapping[str, Any]]], count: int) -> list
 
 
 def from_columns(
-    columns: Mapping[str, np.ndarray], rows: Any, mask: np.ndarray, some: Collection[str] = (), have: Any = None
+    columns: Mapping[str, np.ndarray], rows: Any, mask: np.ndarray | None, some: Collection[str] = (), have: Any = None
 ) -> dict[str, Any]:
     """Gymnasium's layout of infos that are columns already.
 
     Args:
         columns: one value per row of the batch.
         rows: which rows of it (None: all).
-        mask: which of these have infos; the others read zero.
+        mask: which of these have infos (None: all); the others read zero.
         some: names that are left out where `have`, a mask like the other, is False.
     """
     rendered: dict[str, Any] = {}
     for key, column in columns.items():
-        present = mask & have if key in some else mask
-        if key in some and not present.any():
-            continue
+        present = mask
+        if key in some:
+            present = have if mask is None else mask & have
+            if not present.any():
+                continue
         values = column.copy() if rows is None else column[rows]
-        if not present.all():
-            values[~present] = 0
-        rendered[key] = values
-        rendered[f"_{key}"] = present.copy()
+        if present is None:
+            present = np.ones(len(values), np.bool_)
+        else:
+            present = present.copy()
+            if not present.all():
+                values[~present] = 0
+        rendered[key], rendered[f"_{key}"] = values, present
     return rendered
 
 

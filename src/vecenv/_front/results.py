@@ -33,6 +33,7 @@ class Results:
         self.seconds = 0.0
         self._batch, self._layout = batch, batch.observation_layout
         self._may_roll, self._copy = may_roll, copy
+        self._is_array = self._layout.is_array
 
     def of_reset(self, began: Rows | None) -> tuple[Any, dict[str, Any]]:
         """Observations of all rows, and infos of those that were reset."""
@@ -58,12 +59,16 @@ class Results:
         return self._layout.batched(columns), reward, terminated, truncated, infos
 
     def plain(self) -> GymnasiumStep:
-        """A step of all rows without infos and final observations, in as few operations as possible."""
+        """A step of all rows without mail and final observations, in as few operations as possible."""
         started, batch = time.perf_counter(), self._batch
-        columns = [column.copy() for column in batch.obs] if self._copy else batch.obs
+        if self._is_array:
+            obs = batch.obs[0].copy() if self._copy else batch.obs[0]
+        else:
+            obs = self._layout.batched(batch.take(batch.obs, None, self._copy))
         reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
+        infos = from_columns(batch.info, None, None, *batch.infos_of_steps(None)) if batch.info else {}
         self.seconds += time.perf_counter() - started
-        return self._layout.batched(columns), reward, terminated, truncated, {}
+        return obs, reward, terminated, truncated, infos
 
     def step(self, rows: Rows) -> Step:
         """A step of these rows, which are all ascending or some in any order."""
@@ -128,8 +133,7 @@ class Results:
         if mail:
             infos.update(as_arrays(((position, each.info) for position, each in mail), len(reward)))
         if batch.info:
-            everyone = np.ones(len(reward), np.bool_)
-            infos.update(from_columns(batch.info, rows, everyone, *batch.infos_of_steps(rows)))
+            infos.update(from_columns(batch.info, rows, None, *batch.infos_of_steps(rows)))
         self.seconds += time.perf_counter() - started
         return obs, reward, terminated, truncated, infos, rolled
 

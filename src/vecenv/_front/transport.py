@@ -79,16 +79,16 @@ class Transport(gymnasium.vector.VectorEnv):
         self._alive_op, self._over_op = ops_of(autoreset)
         self._may_not_end = self._alive_op == self._over_op and not self._may_roll
         self._exchange_all: Callable[[int, int, bool], int] | None = None
-        """Runs all rows in one call, if the engine can. Then the two attributes below are used, else they are not."""
+        """Runs all rows in one call, if the engine can. Then the three attributes below are used, else they are not."""
         self._only_action: np.ndarray | None = None
         """The column of actions, if the action space is plain."""
-        self._action_form: tuple[Any, ...] = ()
-        """Its dtype and shape."""
+        self._action_dtype: Any = None
+        self._action_shape: tuple[int, ...] = ()
         if isinstance(self.engine, SupportsExchange):
             self._exchange_all = engine.exchange_all  # type: ignore[attr-defined]  # decorators pass it on
             if self._batch.action_layout.leaves[0].path == "":
                 self._only_action = column = self._batch.actions[0]
-                self._action_form = column.dtype, column.shape
+                self._action_dtype, self._action_shape = column.dtype, column.shape
 
     # --- a public call -----------------------------------------------------------------------------------------------
 
@@ -208,7 +208,8 @@ class Transport(gymnasium.vector.VectorEnv):
         if (
             column is not None
             and type(actions) is np.ndarray
-            and (actions.dtype, actions.shape) == self._action_form
+            and actions.dtype == self._action_dtype
+            and actions.shape == self._action_shape
             and self.engine.checks_actions
         ):
             column[...] = actions  # native code checks the values

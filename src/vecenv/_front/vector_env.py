@@ -121,7 +121,7 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         try:
             if env_ids is None and self._exchange_all is not None:
                 ended, batch = self._step_all(actions), self._batch
-                plain = not batch.info and not batch.mail and not (ended and self._may_roll)
+                plain = not batch.mail and not (ended and self._may_roll)
                 results = self._results.plain() if plain else self._results.as_gymnasium(None)
             else:
                 rows = self._send_whole_step(actions, env_ids)
@@ -210,7 +210,7 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
             return
         try:
             self.close_extras(timeout=max(0.0, round(timeout - waited, 3)), **kwargs)
-        except Warning:  # which Python raises as errors if it is told to; everything is closed by then
+        except Warning:  # Python raises warnings as errors with -W error; everything is closed by then
             self.closed = True
             raise
         self.closed = True

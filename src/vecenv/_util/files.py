@@ -79,7 +79,7 @@ def new_file(path: str | os.PathLike[str], *, replace: bool = True, private: boo
             os.fsync(file.fileno())
             if os.name == "nt":
                 file.close()  # Windows renames no open file
-            _publish(Path(file.name), target, replace)  # while the lock is held: nobody takes the file for a leftover
+            _publish(Path(file.name), target, replace)  # under the lock: else it looks like a leftover
     except OSError as error:
         if error.errno is None and os.fspath(path) not in str(error):  # Pillow's errors, for example
             raise OSError(f"{os.fspath(path)} could not be written: {error}") from error

@@ -13,11 +13,11 @@ T = TypeVar("T")
 _LONGEST_WAIT = 60.0
 """Seconds that a fork waits for a lock."""
 _renewed: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Objects that are told of a fork, in the child."""
+"""Objects whose `_at_fork_reinit` is called in the child after a fork."""
 
 
 def renewed_at_fork(lock: Any) -> Any:
-    """Let nobody hold this lock in a forked child. Returns the lock, which is never freed.
+    """Let this lock be free in a forked child. Returns the lock, which is never freed.
 
     The callback is a C function: in one of Python, a signal handler could raise, and the error would be lost.
     """

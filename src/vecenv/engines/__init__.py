@@ -173,7 +173,13 @@ class SupportsGone(Protocol):
 
 @runtime_checkable
 class SupportsExchange(Protocol):
-    """An engine that can run all rows in one call, instead of `send` and `recv`. No row may be pending."""
+    """An engine that can run all rows in one call, instead of `send` and `recv`. No row may be pending.
+
+    Attributes:
+        rewards_are_finite: whether no reward of the last `exchange_all` is NaN or infinite; False if that is unknown.
+    """
+
+    rewards_are_finite: bool
 
     @property
     def checks_actions(self) -> bool:

@@ -49,6 +49,10 @@ class Decorator:
     def gone(self) -> Rows:
         return self.inner.gone()
 
+    @property
+    def rewards_are_finite(self) -> bool:
+        return self.inner.rewards_are_finite
+
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         return self.inner.exchange_all(alive, over, rotate)
 

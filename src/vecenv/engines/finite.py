@@ -68,8 +68,10 @@ class FiniteCheck(Decorator):
         self.on, self.suspects = self._finder.on, self._finder.suspects
         self._truncates = self.on and "truncate" in (self.policies.obs, self.policies.reward)
         self.note: Callable[[NotFiniteError], object] | None = None
+        self._only_rewards = self.policies.obs == "off"
+        """Observations are not looked at."""
         self._held = _NO_ROWS
-        """Rows that `inner` has given back and that were not handed out: no column says that of them."""
+        """Rows that `inner` has given back and that were not handed out: no column records that."""
         self._kept = [column.copy() for column in engine.batch.obs] if self._truncates else []
         """Observations before the op that is running, and the totals of their episodes."""
         self._totals = np.zeros(self._count), np.zeros(self._count, np.int64)
@@ -128,6 +130,8 @@ class FiniteCheck(Decorator):
         if self._truncates:
             self._before(self._everyone)
         ended = self.inner.exchange_all(alive, over, rotate)
+        if self._only_rewards and self.inner.rewards_are_finite:
+            return ended
         if ended >= 0 and self.suspects(self._everyone):
             self._held = self._everyone
             self.recv(self._count)

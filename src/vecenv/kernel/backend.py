@@ -34,6 +34,7 @@ class NativeCode(Protocol):
     def caller(self) -> Callable[[int], int]:
         """A function of the address of orders (`lower/columns.py`) that runs rows and returns how many episodes ended.
 
+        It adds UNFIT (`lower/transition.py`) for each reward that is not finite.
         It returns -1 if the actions were to be checked and one is not in its space; nothing was run then. With a policy
         it returns -1 - t if the policy chose such an action at step t. It has memory of its own for its result, so
         every thread needs its own caller. The GIL is released while it runs.

@@ -28,7 +28,7 @@ from vecenv.kernel.language.params import common_value, not_for_an_episode, not_
 from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
 from vecenv.kernel.language.snapshot import Trials, generator, snapshot, try_out
 from vecenv.kernel.lower.columns import POLICY, RNG_WORDS, column_words, fill_table, table_size
-from vecenv.kernel.lower.transition import FRESH, STALE
+from vecenv.kernel.lower.transition import FRESH, STALE, UNFIT
 
 BUFFERS = 4
 """Buffers that observations rotate through with `copy=False`: an array is unchanged for the next BUFFERS - 1 steps."""
@@ -55,6 +55,7 @@ class CompiledEngine:
 
     Attributes:
         parameters: a column of each parameter; that of a shared one has one row and is read-only.
+        rewards_are_finite: of the last `exchange_all`, see `SupportsExchange`.
     """
 
     name = "compiled"
@@ -114,6 +115,7 @@ class CompiledEngine:
         self._turn = 0
         self._busy = 0
         self._rows_run = 0
+        self.rewards_are_finite = True
 
     # --- the seam ----------------------------------------------------------------------------------------------------
 
@@ -155,16 +157,19 @@ class CompiledEngine:
         if self._planned != (alive, over):
             self._planned = alive, over
             self._whole[4:] = alive, over, 1, alive != 0
-        started = _clock()
-        if self._tuner.together:
+        tuner, started = self._tuner, _clock()
+        if tuner.together:
             ended = self._together(self._calls, self._whole, self._tables)
         else:
             ended = self._calls[0](self._whole_at)
         took = _clock() - started
         self._busy += took
         self._rows_run += self._count
-        if self._tuner.trying:
-            self._tuner.note(took * 1e-9)
+        if tuner.trying:
+            tuner.note(took * 1e-9)
+        self.rewards_are_finite = ended < UNFIT
+        if not self.rewards_are_finite:
+            ended %= UNFIT
         if ended < 0 and rotate:
             self._rotate(-1)  # nothing was run: the observations of before are the current ones
         if self._faults is not None and self._faults.found():
@@ -220,7 +225,7 @@ class CompiledEngine:
     def set_rows(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
         own = self._lasting()
         shared = self._shared_columns
-        copies = {  # nobody changes these meanwhile
+        copies = {  # copied first: another thread may change the originals
             name: columns[name] if name in shared and columns[name] is own[name] else np.array(columns[name])
             for name in own
             if name in columns
@@ -348,7 +353,7 @@ class CompiledEngine:
         self._share(name, column)
 
     def _share(self, name: str, column: np.ndarray) -> None:
-        """Let all envs have this value of a shared parameter: a column of one row that nobody writes to."""
+        """Let all envs have this value of a shared parameter: a read-only column of one row."""
         slot = f"P_{name}"
         number = next(number for number, one in enumerate(self._native.slots) if one.name == slot)
         for table in self._tables:
@@ -519,15 +524,18 @@ class CompiledEngine:
         if not self._rings:
             names = [slot.name for slot in self._native.slots]
             self._rings = [
-                _Ring(column, 2 * names.index(f"O_{number}"), 2 * names.index(f"C_{number}"))
+                _Ring(column, {name: 2 * names.index(name) for name in (f"O_{number}", f"C_{number}")})
                 for number, column in enumerate(obs)
             ]
-        self._turn = (self._turn + by) % BUFFERS
+        self._turn = turn = (self._turn + by) % BUFFERS
+        columns, tables = self._columns, self._tables
         for number, ring in enumerate(self._rings):
-            column = obs[number] = ring.columns[self._turn]
-            self._columns[f"O_{number}"] = self._columns[f"C_{number}"] = column
-            for table in self._tables:
-                table[ring.places] = ring.addresses[self._turn]
+            column = obs[number] = ring.columns[turn]
+            address = ring.addresses[turn]
+            for name, place in ring.places:
+                columns[name] = column
+                for table in tables:
+                    table[place] = address
 
     def _take_options(self, rows: Iterable[int]) -> None:
         """Parameters that reset options give to the episodes that begin. If one is refused, nothing has changed."""
@@ -571,12 +579,17 @@ def _or_raise(call: Callable[[int], int]) -> Callable[[int], int]:
 
 
 class _Ring:
-    """Buffers of one observation column, and where their addresses go in the table."""
+    """Buffers of one observation column.
 
-    def __init__(self, column: np.ndarray, *places: int) -> None:
+    Args:
+        column: the first buffer.
+        places: where the address of the current buffer is in the table, by the name of its slot.
+    """
+
+    def __init__(self, column: np.ndarray, places: Mapping[str, int]) -> None:
         self.columns = [column, *(np.empty_like(column) for _ in range(BUFFERS - 1))]
         self.addresses = [buffer.ctypes.data for buffer in self.columns]
-        self.places = list(places)
+        self.places = list(places.items())
 
 
 class _ThreadTuner:

@@ -86,6 +86,14 @@ class Faults:
             return f"integer division by zero: {what}"
         if site.problem == "conversion":
             return f"{what} of a float that is not finite, or beyond 64 bits"
+        if site.problem == "power":
+            return f"an int to the power of a negative int, {what} = {value}; write float(x) ** n"
+        if site.problem == "key":
+            return f"{what} has no key {value}"
+        if site.problem == "full":
+            return f"an item is added to the queue {what}, which is full: its capacity is {limit}"
+        if site.problem == "empty":
+            return f"an item is taken from {what}, which is empty"
         if site.problem == "loop":
             return (
                 f"its loops take more than {limit:,} turns in one step, and this `{what}` loop is the last of them; "

@@ -59,7 +59,7 @@ class Worker:
         self.given_up = False
         self.hung: EnvError | None = None
         self.check_open: Callable[[], None] = lambda: None
-        """Raises ClosedError when the workers are being closed, so that nobody waits for this one."""
+        """Raises ClosedError when the workers are being closed, so that no call waits for this one."""
         self.unreachable = False
         self.status_lost = False
         self.control: Control | None = None

@@ -33,7 +33,7 @@ class WorkerPool:
 
     Attributes:
         needs_recovery: some worker is dead and not replaced, or an interrupt cut a send short.
-        closing: no worker is started any more, and nobody waits for one.
+        closing: no worker is started any more, and no call waits for one.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class ActorPool:
         start_timeout: seconds that placing them and building their envs may take.
 
     Attributes:
-        closing: no actor is started any more, and nobody waits for one.
+        closing: no actor is started any more, and no call waits for one.
     """
 
     def __init__(

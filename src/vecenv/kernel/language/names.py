@@ -233,7 +233,7 @@ def _check_count(scope: Scope, node: ast.Call, callee: Any, name: str) -> None:
     elif getattr(math, name, None) is callee:
         try:
             least = most = len(inspect.signature(callee).parameters)
-        except ValueError:  # it tells nobody
+        except ValueError:  # no signature
             least, most = 1, 2
         if name in ("gcd", "hypot"):  # what they take is looked at when they are resolved
             return

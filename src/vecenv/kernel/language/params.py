@@ -55,7 +55,7 @@ _copies: weakref.WeakValueDictionary[tuple[Any, ...], np.ndarray] = weakref.Weak
 
 
 def one_copy(array: np.ndarray) -> np.ndarray:
-    """A read-only array with this content, the same one for all callers; nobody can change it."""
+    """A read-only array with this content, the same one for all callers."""
     array = np.ascontiguousarray(array)
     content: Any = array.reshape(-1).view(np.uint8)  # NumPy's stubs do not say that arrays are buffers
     key = array.dtype.str, array.shape, hashlib.blake2b(content).digest()

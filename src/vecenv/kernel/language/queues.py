@@ -17,7 +17,8 @@ class Queue:
     """A queue, or a stack, of at most `capacity` items: `queue = Queue(int, 100)` in a function of a kernel.
 
     It has `append(x)`, `popleft()`, `pop()`, `clear()`, `len(queue)`, `queue[i]`, `x in queue` and loops over it.
-    Native code keeps it on its stack. An item too many is an error in Python; native code drops it.
+    Native code keeps it on its stack. An item too many is an error in Python and with `check="bounds"`; unchecked
+    native code drops it.
 
     Args:
         dtype: `int`, `float`, `bool` or a NumPy type; `(int, 2)` for items that are tuples of two numbers.

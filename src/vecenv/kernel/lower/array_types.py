@@ -238,7 +238,7 @@ def _check_index(typing: Typing, node: ast.Subscript, kind: Type, size: Size) ->
 
 
 def _readable(node: ast.expr) -> ast.expr:
-    """An index as the user wrote it, as far as it can be told."""
+    """An index as the user wrote it, as far as that is known."""
     return node if not any(isinstance(part, Ref) for part in ast.walk(node)) else ast.Name("the index")
 
 

@@ -31,6 +31,7 @@ from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, at, local, operation, slice_shape
 from vecenv.kernel.lower.types import Array, Number, Tuple
 from vecenv.kernel.lower.values import MAY_BE_COPIES, Values, fresh_results, is_fresh
+from vecenv.kernel.lower.windows import windows_in
 
 MOST_BYTES = 256 * 1024
 """Of all local arrays of a function."""
@@ -244,11 +245,25 @@ class Rewriter(Values):
         for statement in statements:
             self.place = statement
             if self.needs(statement):
-                getattr(self, f"_do_{type(statement).__name__}")(statement)
+                self._rewrite(statement)
             else:
                 self.out.append(statement)
         result, self.out = self.out, kept
         return result
+
+    def _rewrite(self, statement: ast.stmt) -> None:
+        rewrite = getattr(self, f"_do_{type(statement).__name__}")
+        windows = windows_in(self, statement)
+        if not windows:
+            rewrite(statement)
+            return
+        tests = {ast.dump(window.fits): window.fits for window in windows.values()}
+        conditions = [self.kept(self.value(test)) for test in tests.values()]
+        self.windows = windows
+        within = self.captured(lambda: rewrite(statement))
+        self.windows = {}
+        others = self.captured(lambda: rewrite(statement))
+        self.emit(ast.If(conditions[0] if len(conditions) == 1 else ast.BoolOp(ast.And(), conditions), within, others))
 
     def _do_Expr(self, node: ast.Expr) -> None:
         call = node.value

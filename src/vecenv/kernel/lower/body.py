@@ -342,7 +342,7 @@ class Body(ast.NodeTransformer):
         return widened(at(node, new)) if isinstance(node.ctx, ast.Load) else at(node, new)
 
     def _indexed(self, node: ast.Subscript) -> ast.expr:
-        """What a subscript is of. Numbers of a constant of which a variable says which one are all of one type."""
+        """What a subscript is of. The numbers of a constant that is indexed by a variable are all of one type."""
         owner = self.visit(node.value)
         return owner if isinstance(node.slice, (ast.Constant, ast.Slice)) else self._row(owner)
 
@@ -391,11 +391,17 @@ class Body(ast.NodeTransformer):
         if not self._may_repeat(key):
             raise self.fail(node, f"assign the key of {name} to a variable first")
         values = [self._outer(node, "value", value) for value in _of_one_type(tuple(table.values()))]
+        is_checked = default is None and self.program.checked
         found = values.pop() if default is None else self.visit(default)  # Python raises for any other key
         for known, value in reversed(list(zip(table, values, strict=False))):
             found = ast.IfExp(
                 ast.Compare(self.visit(copy.deepcopy(key)), [ast.Eq()], [ast.Constant(known)]), value, found
             )
+        if is_checked:
+            keys = ast.Tuple([ast.Constant(known) for known in table], ast.Load())
+            is_known = ast.Compare(self.visit(copy.deepcopy(key)), [ast.In()], [keys])
+            found = operation("known_key", is_known, self.visit(copy.deepcopy(key)), found)
+            found.what = name  # type: ignore[attr-defined]  # see checks.py
         return at(node, found)
 
     def _may_repeat(self, node: ast.expr) -> bool:
@@ -542,7 +548,7 @@ class Body(ast.NodeTransformer):
             return at(node, ast.Call(ref(Kind.DRAWN_ARRAY, name), [stream], keywords))
         if not {"size", "replace"}.isdisjoint(given) or any(keyword.arg in ("a", "x") for keyword in node.keywords):
             first = [named.pop(key) for key in ("a", "x") if key in named]  # has another name in `vecenv.kernel.rng`
-            named.pop("replace", None)  # says nothing of one number
+            named.pop("replace", None)  # makes no difference for one number
             node = at(node, ast.Call(node.func, first, [ast.keyword(key, value) for key, value in named.items()]))
         return self._draw(node, name, [stream, *map(self.visit, node.args)])
 

@@ -15,11 +15,16 @@ So a row that fails runs to the end of its step within its own memory, and all o
     fitting_in(site, array, x)        what an element of the array can hold
     fills(site, size, full)           the size of a value that is assigned to an axis: equal, or 1
     joins(site, one, other)           two sizes that are computed with: equal, or one of them 1
+    exponent(site, x, y)              of `x ** y`: an int that is not negative if both are ints; others as they are
+    known_key(site, is_known, key, x) x, the value of a key that a dict of the module must have
+    room(site, size, most)            of a queue before an item is added
+    not_empty(site, size)             of a list or a queue before an item is taken
+    item(site, size, index)           of `items[index]`
     spent(site)                       one more turn of a loop: whether there were too many in this step
     stop(site, start, stop, step)     the end of a range that is not too long for the turns that are left
 
 Only what the user wrote is checked for division, conversion and overflow: elements of array expressions wrap and go on
-as NumPy's do. Nodes that array expressions were lowered to are told by their lack of a line.
+as NumPy's do. Nodes without a line number are what array expressions were lowered to.
 """
 
 from __future__ import annotations
@@ -52,12 +57,19 @@ OPERATIONS = frozenset(
         "fitting_in",
         "fills",
         "joins",
+        "exponent",
+        "known_key",
+        "room",
+        "not_empty",
+        "item",
         "spent",
         "stop",
     }
 )
 """Operations that need the row's fault; so do those whose names begin with `fitting_`."""
 _Interval: TypeAlias = tuple[int, int]
+_PROBLEMS = {"fills": "size", "joins": "size", "room": "full", "not_empty": "empty", "item": "index"}
+"""What the operations look for that array expressions, lists and queues were lowered with."""
 _TO_INT = {(Kind.BUILTIN, "int"), (Kind.BUILTIN, "round")} | {(Kind.MATH, name) for name in ("floor", "ceil", "trunc")}
 _FLOAT_MATH = frozenset({"sin", "cos", "tan", "sqrt", "exp", "log", "tanh", "atan2", "hypot", "pow", "fabs"})
 _EFFECTS = (Kind.HELPER, Kind.TWIN, Kind.DRAW)
@@ -205,6 +217,9 @@ class _Checker(ast.NodeTransformer):
     def _gives_float(self, function: Ref, call: ast.Call, depth: int) -> bool:
         if function.kind is Kind.MATH:
             return function.name in _FLOAT_MATH
+        if function.kind is Kind.NUMPY:
+            made = self.program.constants[function.name]
+            return isinstance(made, type) and issubclass(made, np.floating)
         if function.kind is Kind.OPERATION and function.name in ("widen", "power"):
             return any(self._is_float(argument, depth) for argument in call.args)
         return function.kind is Kind.OPERATION and function.name in ("as_number", "as_float32", "as_float64")
@@ -386,8 +401,10 @@ class _Checker(ast.NodeTransformer):
                 site = self._site("size", self._called_by_user(call.args[0]))
                 node.value = operation("checked_assign", site, *map(self.visit, call.args))
                 return node
-            if call.func.name in ("fills", "joins"):
-                site = self._site("size", "an array of this expression")
+            if call.func.name in _PROBLEMS:
+                what = getattr(call, "what", "an array of this expression")
+                axis = 0 if call.func.name == "item" else None
+                site = self._site(_PROBLEMS[call.func.name], what, axis)
                 node.value = operation(call.func.name, site, *call.args)
                 return node
         return self.generic_visit(node)
@@ -476,6 +493,13 @@ class _Checker(ast.NodeTransformer):
             return node
         if (function.kind, function.name) in _TO_INT and len(node.args) == 1:
             node.args = [operation("whole", self._site("conversion", f"{function.name}()"), node.args[0])]
+        elif function.kind is Kind.OPERATION and function.name == "known_key":
+            node.args = [self._site("key", getattr(node, "what", "a dict")), *node.args]
+        elif function.kind is Kind.OPERATION and function.name == "power" and not any(map(self._is_float, node.args)):
+            known = self._interval(node.args[1])
+            if known is None or known[0] < 0:
+                site = self._site("power", _text(node.args[1]))
+                node.args[1] = operation("exponent", site, copy.deepcopy(node.args[0]), node.args[1])
         elif (function.kind, function.name) == (Kind.BUILTIN, "divmod") and not divides_floats:
             node.args[1] = operation("divisor", self._site("division", "divmod()"), node.args[1])
         return node

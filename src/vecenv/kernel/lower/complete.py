@@ -11,10 +11,10 @@ from vecenv.kernel.language.source import FunctionSource
 def writes_everything(source: FunctionSource, shapes: Sequence[tuple[int, ...]]) -> bool:
     """True if the top level of the function certainly assigns each element; False if that is not certain.
 
-    Recognised are `obs[0] = ...` for every index of a one-dimensional observation or a single number, `obs[:] = ...`
-    and `obs[...] = ...`.
+    Recognised are `obs[0] = ...` for every index of the first axis or a single number, `obs[:] = ...` and
+    `obs[...] = ...`.
     """
-    if len(shapes) != 1 or len(shapes[0]) > 1:
+    if len(shapes) != 1:
         return False
     wanted = set(range(shapes[0][0] if shapes[0] else 1))
     obs = source.parameters[1]

@@ -311,12 +311,12 @@ class ListTyping:
             if held.is_queue:
                 continue
             if name in self._unclear and held.dtypes is None:
-                raise self.fail(self._unclear[name], "what type this is cannot be told; write int(...) or float(...)")
+                raise self.fail(self._unclear[name], "the type of this is unknown; write int(...) or float(...)")
             length = _Length(self, name).of(self.instance.function.body)
             self.instance.lists[name] = replace(held, most=max(int(length.peak(0)), held.most, 1))
 
     def check_growth(self, before: dict[str, Items]) -> None:
-        """Raise if a list gets longer each time that the function is typed: its own length says how often it grows."""
+        """Raise if a list gets longer each time that the function is typed: then its length depends on itself."""
         self._passes += 1
         for name, held in self.instance.lists.items():
             if self._passes > _PASSES and name in before and held.most > before[name].most:

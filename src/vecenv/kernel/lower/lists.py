@@ -1,4 +1,4 @@
-"""Lists and queues as arrays: one of each number that an item consists of, and one that says which places are in use.
+"""Lists and queues as arrays: one of each number that an item consists of, and one with the places that are in use.
 
 `queue_ends__[0]` is the place of the first item, `queue_ends__[1]` their number. Items of a queue that begins behind
 the first place go on at the first place. What Python would raise an error for stays within the arrays: an item too many
@@ -15,7 +15,7 @@ import numpy as np
 from vecenv.kernel.language.queues import Queue
 from vecenv.kernel.lower.elements import Dim, Memory, Taken, as_dtype, builtin, compare, plus, set_to
 from vecenv.kernel.lower.list_types import is_enumerate
-from vecenv.kernel.lower.tree import Kind, Ref, local, part_of_tuple, widened
+from vecenv.kernel.lower.tree import Kind, Ref, local, operation, part_of_tuple, widened
 from vecenv.kernel.lower.types import Array, Items, Tuple
 from vecenv.kernel.lower.writing import Writing
 
@@ -234,6 +234,8 @@ class Lists(Writing):
         stored += self._written(name, self._place(name, local(size), stored), numbers)
         stored.append(self._end(name, 1, plus(local(size), ast.Constant(1))))
         room = compare(local(size), ast.Lt(), ast.Constant(held.most))
+        if held.is_queue:
+            self._check(name, "room", local(size), ast.Constant(held.most))
         self.emit(*([ast.If(room, stored, [])] if held.is_queue else stored))
 
     def _taken(self, name: str, is_first: bool) -> ast.expr:
@@ -242,6 +244,7 @@ class Lists(Writing):
         dtypes = held.dtypes or ("int64",)
         values = [self.name("value") for _ in dtypes]
         self.emit(set_to(size, self.size(name)))
+        self._check(name, "not_empty", local(size))
         for value, dtype in zip(values, dtypes, strict=True):
             zero = {"b": False, "f": 0.0}.get(np.dtype(dtype).kind, 0)
             self.emit(set_to(value, ast.Constant(zero)))
@@ -263,6 +266,9 @@ class Lists(Writing):
         """The place of `name[index]`, which is one of the array whatever the index is."""
         last = ast.Constant(self.instance.lists[name].most - 1)
         known = self.constant(index)
+        if self.program.checked:
+            index = self.typed(self.kept(self.value(index)), self.type_of(index))
+            self._check(name, "item", self.size(name), index)
         place: ast.expr
         if known is not None and 0 <= known <= last.value:  # type: ignore[operator]  # ints
             place = ast.Constant(known)
@@ -278,6 +284,13 @@ class Lists(Writing):
         place = self._place(name, place, out)
         self.emit(*out)
         return place
+
+    def _check(self, name: str, check: str, *arguments: ast.expr) -> None:
+        """In checked code, look at a list or a queue that the user calls `name`."""
+        if self.program.checked:
+            call = operation(check, *arguments)
+            call.what = name  # type: ignore[attr-defined]  # see checks.py
+            self.emit(ast.Expr(call))
 
     def _contained(self, node: ast.Compare) -> ast.expr:
         """`x in name`."""

@@ -59,7 +59,7 @@ class Site:
     """A place in the user's code where native code checks something.
 
     Attributes:
-        problem: "index", "size", "division", "conversion", "overflow" or "loop".
+        problem: "index", "size", "division", "conversion", "overflow", "power", "key", "full", "empty" or "loop".
         function: name of the user's function.
         file, line: where it is.
         what: the array, field or expression that is checked.

@@ -48,7 +48,7 @@ def find_mistakes(kernel: Kernel, observation: Layout, action: Layout, found: Fo
         _resolved(kernel, observation, action, None, {}, found)
     except KernelError as error:
         found.add(error)
-    except Exception:  # it relies on rules that may be broken here; what was found is told
+    except Exception:  # it relies on rules that may be broken here; what was found before is reported
         return
 
 

@@ -259,9 +259,8 @@ class Selections(Writing):
     def _turned(self, elements: Elements, turns: Any, kind: Array) -> Elements:
         known = self.constant(turns) if isinstance(turns, ast.expr) else turns
         rows, columns = (plus(dim.size, ast.Constant(-1)) for dim in elements.dims)
-        name = self.name("value")
         if known is None:
-            self.emit(set_to(name, ast.BinOp(self.value(turns), ast.Mod(), ast.Constant(4))))
+            return self._turned_by(elements, self.value(turns), rows, columns)
 
         def at(indices: Sequence[ast.expr], out: list[ast.stmt]) -> ast.expr:
             i, j = indices
@@ -271,19 +270,36 @@ class Selections(Writing):
                 (_minus(rows, i), _minus(columns, j)),
                 (_minus(rows, j), i),
             ]
-            if known is not None:
-                return elements.at(list(turned[known % 4]), out)
+            return elements.at(list(turned[known % 4]), out)
 
-            def choose(of: int) -> ast.expr:
-                chosen = turned[3][of]
-                for turn in (2, 1, 0):
-                    chosen = ast.IfExp(compare(local(name), ast.Eq(), ast.Constant(turn)), turned[turn][of], chosen)
-                return chosen
+        return moved(elements, elements.dims if known % 2 == 0 else elements.dims[::-1], at)
 
-            return elements.at([choose(0), choose(1)], out)
+    def _turned_by(self, elements: Elements, turns: ast.expr, rows: ast.expr, columns: ast.expr) -> Elements:
+        """A square turned by a variable number of quarters: where element (0, 0) is, and the steps along both axes."""
+        turn = self.name("value")
+        self.emit(set_to(turn, ast.BinOp(turns, ast.Mod(), ast.Constant(4))))
 
-        dims = elements.dims if known is None or known % 2 == 0 else elements.dims[::-1]
-        return moved(elements, dims, at)
+        def by_turn(*values: ast.expr) -> ast.expr:
+            chosen = values[3]
+            for number in (2, 1, 0):
+                chosen = ast.IfExp(compare(local(turn), ast.Eq(), ast.Constant(number)), values[number], chosen)
+            return self.kept(chosen)
+
+        zero, one, back = ast.Constant(0), ast.Constant(1), ast.Constant(-1)
+        y, x = by_turn(zero, zero, rows, rows), by_turn(zero, columns, columns, zero)
+        straight, aside = by_turn(one, zero, back, zero), by_turn(zero, one, zero, back)
+
+        def at(indices: Sequence[ast.expr], out: list[ast.stmt]) -> ast.expr:
+            i, j = indices
+            down = plus(plus(y, _product(straight, i)), _product(aside, j))
+            right = _minus(plus(x, _product(straight, j)), _product(aside, i))
+            return elements.at([down, right], out)
+
+        return moved(elements, elements.dims, at)
+
+
+def _product(one: ast.expr, other: ast.expr) -> ast.expr:
+    return ast.BinOp(one, ast.Mult(), other)
 
 
 def _minus(one: ast.expr, other: ast.expr) -> ast.expr:

@@ -2,7 +2,8 @@
 
 The statements are plain Python over one row. Names in capitals are columns (see `columns.py`) or `CONSTANTS`. `alive`
 and `over` are the ops that the caller plans for rows whose episode goes on and for rows where it is over (0: column OP
-says what to do), `limit` is the time limit, and `count` is the number of episodes that ended, which the caller gets.
+says what to do), `limit` is the time limit, and `count` is what the caller gets: the number of episodes that ended, and
+UNFIT for each reward that is NaN or infinite.
 The backend writes these calls:
 
     step()                      the kernel's step: reward, terminated, truncated. Only what it did where `stepped` may
@@ -27,7 +28,10 @@ from vecenv._batch.seeding import NO_SEED
 
 FRESH, STALE = 1, 2
 """OVERRIDE: parameters were given for the episode that begins; they are to be replaced at the reset after it."""
+UNFIT = 2**32
+"""In `count`, for each reward that is not finite. So many episodes do not end in one call."""
 CONSTANTS = {
+    "UNFIT": UNFIT,
     "RESET": int(Op.RESET),
     "ROLL": int(Op.ROLL),
     "FRESH": FRESH,
@@ -73,6 +77,7 @@ TRUNCATED = truncated
 DONE = ended & (op != ROLL)
 TODO = (not stepped) | ((op == ROLL) & ended)
 count += 1 if ended else 0
+count += 0 if reward - reward == 0.0 else UNFIT
 """)
 BEGIN = Phase(
     """

@@ -26,6 +26,7 @@ from vecenv.kernel.lower.infer import Instance
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, at, index_parts, local, operation, part_of_tuple
 from vecenv.kernel.lower.types import Array, Bound, Number, Tuple, Type, most
+from vecenv.kernel.lower.windows import Window
 
 
 class Writing:
@@ -48,6 +49,8 @@ class Writing:
         """How many of the user's loops are around the statement."""
         self.known_parts: dict[int, Memory] = {}
         """Parts of arrays that are known already, by the identity of their nodes: what `+=` reads is what it writes."""
+        self.windows: dict[int, Window] = {}
+        """Slices that are known to be within their arrays, by their identity; see `windows.py`."""
         self.local_arrays: dict[str, tuple[str, tuple[int, ...]]] = {}
         self._counts: dict[str, int] = {}
         self._typed: list[ast.AST] = []
@@ -346,6 +349,9 @@ class Writing:
             return ast.Constant(places.start), step, Dim(len(places))
         if part.lower is None and part.upper is None and abs(step) == 1:
             return (ast.Constant(0) if step > 0 else plus(dim.size, ast.Constant(-1))), step, dim
+        window = self.windows.get(id(part))
+        if window is not None:
+            return self.kept(self.value(window.start)), 1, Dim(window.size)
         if step < 0:
             rule = "a slice that goes backwards needs bounds that are known; slice it first, then [::-1]"
             raise self.fail(self.place, rule)

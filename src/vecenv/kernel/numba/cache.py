@@ -4,7 +4,7 @@ A file is written aside and renamed, so no process ever reads half of one. Its m
 use. When the cache grows beyond its bound, the files that were not used for the longest time are deleted. A process
 that has loaded code does not need the file any more.
 
-What is loaded runs. So a directory and a file are used only if they belong to this user (or to root) and nobody else
+What is loaded runs. So a directory and a file are used only if they belong to this user (or to root) and no other user
 can write to them.
 """
 

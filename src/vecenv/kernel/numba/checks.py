@@ -149,20 +149,20 @@ def size(array, axis):  # type: ignore[no-untyped-def]  # as above
 
 @overloaded(prefer_literal=True)
 def element(fault, site, array, index):  # type: ignore[no-untyped-def]  # as above
-    """`array[index]` with a constant index."""
+    """`array[index]` with a constant index, which may be an array: as a tuple of one value (see `emit.py`)."""
     known = getattr(index, "literal_value", None)
     if isinstance(array, types.BaseTuple):
         if known is None:
             raise TypingError("vecenv: a tuple of different values needs a constant index")
-        return eval(f"lambda fault, site, array, index: array[{known}]")
+        return eval(f"lambda fault, site, array, index: (array[{known}],)")
     many = array.ndim > 1
 
     def checked(fault, site, array, index):  # type: ignore[no-untyped-def]  # as above
-        return array[_inside(fault, site, array.shape[0], index)]
+        return (array[_inside(fault, site, array.shape[0], index)],)
 
     def checked_number(fault, site, array, index):  # type: ignore[no-untyped-def]  # as above
         found = _inside(fault, site, array.shape[0], index)
-        return array[found] if array.shape[0] > 0 else array.dtype.type(0)
+        return (array[found] if array.shape[0] > 0 else array.dtype.type(0),)
 
     return checked if many else checked_number
 
@@ -217,6 +217,51 @@ def joins(fault, site, one, other):  # type: ignore[no-untyped-def]  # as above
     return checked
 
 
+@overloaded()
+def room(fault, site, size, most):  # type: ignore[no-untyped-def]  # as above
+    """Note that a queue is full."""
+
+    def checked(fault, site, size, most):  # type: ignore[no-untyped-def]  # as above
+        if size >= most:
+            _note(fault, site, size, most)
+
+    return checked
+
+
+@overloaded()
+def not_empty(fault, site, size):  # type: ignore[no-untyped-def]  # as above
+    """Note that there is no item to be taken."""
+
+    def checked(fault, site, size):  # type: ignore[no-untyped-def]  # as above
+        if size == 0:
+            _note(fault, site, 0, 0)
+
+    return checked
+
+
+@overloaded()
+def item(fault, site, size, index):  # type: ignore[no-untyped-def]  # as above
+    """Note that a list or a queue has no item with an index."""
+
+    def checked(fault, site, size, index):  # type: ignore[no-untyped-def]  # as above
+        if not -size <= index < size:
+            _note(fault, site, index, size)
+
+    return checked
+
+
+@overloaded()
+def known_key(fault, site, is_known, key, value):  # type: ignore[no-untyped-def]  # as above
+    """The value of a key; note that a dict does not have it."""
+
+    def checked(fault, site, is_known, key, value):  # type: ignore[no-untyped-def]  # as above
+        if not is_known:
+            _note(fault, site, types.int64(key), 0)
+        return value
+
+    return checked
+
+
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
@@ -230,6 +275,21 @@ def divisor(fault, site, value):  # type: ignore[no-untyped-def]  # as above
         if value == 0:
             _note(fault, site, 0, 0)
             return types.int64(1)
+        return types.int64(value)
+
+    return checked
+
+
+@overloaded()
+def exponent(fault, site, base, value):  # type: ignore[no-untyped-def]  # as above
+    """An exponent; 0 instead of a negative int if the base is an int too, whose power is a float in Python."""
+    if not isinstance(base, (types.Integer, types.Boolean)) or not isinstance(value, types.Integer):
+        return lambda fault, site, base, value: value
+
+    def checked(fault, site, base, value):  # type: ignore[no-untyped-def]  # as above
+        if value < 0:
+            _note(fault, site, value, 0)
+            return types.int64(0)
         return types.int64(value)
 
     return checked
@@ -343,6 +403,11 @@ def checks() -> dict[str, Any]:
         "fills__": fills,
         "joins__": joins,
         "divisor__": divisor,
+        "exponent__": exponent,
+        "known_key__": known_key,
+        "room__": room,
+        "not_empty__": not_empty,
+        "item__": item,
         "whole__": whole,
     }
     found |= {f"fitting_{name}__": fitting for name, fitting in _FITTING.items()}

@@ -65,6 +65,8 @@ class Driver:
         if self.is_checked:
             self.slots.append(Slot("FAULT", np.dtype(np.int64), (len(FAULT_WORDS),), 1))
         self._numbers = {slot.name: number for number, slot in enumerate(self.slots)}
+        shapes = [leaf.shape for leaf in self.observation.leaves]
+        self._writes_everything = writes_everything(self.kernel.methods["observe"], shapes)
         self.lines: list[str] = []
 
     def text(self) -> str:
@@ -75,6 +77,7 @@ class Driver:
             self._begin_checks()
         if "policy" in self.functions:
             self._policy()
+        self._clear()
         self._all_rows(transition.STEP)
         self._find()
         self._add(1, "for k in range(found):", "    i = WHO[k]")
@@ -238,10 +241,8 @@ class Driver:
 
     def _call_observe(self, depth: int, into: str) -> None:
         leaves = self.observation.leaves
-        zeroed = not writes_everything(self.kernel.methods["observe"], [leaf.shape for leaf in leaves])
-        for k, leaf in enumerate(leaves):
-            if zeroed:
-                self._add(depth, f"{into}_{k}[i] = 0" if not leaf.shape else f"{into}_{k}[i][...] = 0")
+        if into != "O":
+            self._clear_row(depth, into)
         rows = [self._leaf_row(into, k, leaf.shape) for k, leaf in enumerate(leaves)]
         self._call_method(depth, "observe", ", ".join(rows))
         for name in self.kernel.info:
@@ -252,6 +253,17 @@ class Driver:
         if "action_mask" in self.functions:
             self._add(depth, f"{into}M[i][...] = 0")
             self._call_method(depth, "action_mask", f"{into}M[i]")
+
+    def _clear(self) -> None:
+        """Clear the observations of all rows, before the step: what is not in the cache then comes in one stream."""
+        if not self._writes_everything:
+            self._add(1, "for i in range(n):")
+            self._clear_row(2, "O")
+
+    def _clear_row(self, depth: int, into: str) -> None:
+        if not self._writes_everything:
+            for k, leaf in enumerate(self.observation.leaves):
+                self._add(depth, f"{into}_{k}[i][...] = 0" if leaf.shape else f"{into}_{k}[i] = 0")
 
     def _call_method(self, depth: int, name: str, argument: str) -> None:
         method = self.functions[name]

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from vecenv.kernel.lower.checks import needs_fault
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, at, local
+from vecenv.kernel.numba.collapse import Block, blocks_given, collapse
 
 NOT_IN_CACHED_CODE = {"frexp": "use math.log2", "ldexp": "use x * 2.0 ** n"}
 """Functions of `math` that call Numba's library, which is not loaded with code from the cache; what to use instead."""
@@ -71,7 +74,63 @@ class EmittedProgram:
 def emit(program: Program) -> EmittedProgram:
     """The functions of a program for Numba."""
     emitted = [_Emitter(program, function).emitted() for function in program.functions]
+    _collapse_loops(program, emitted)
     return EmittedProgram(program, {one.function.name: one for one in emitted})
+
+
+def _collapse_loops(program: Program, emitted: Sequence[EmittedFunction]) -> None:
+    """Let loops over elements that lie one behind the other be one loop, see `collapse.py`."""
+    fixed = _blocks(program)
+    parameters = {
+        one.function.name: [argument.arg for argument in one.node.args.args]
+        for one in emitted
+        if one.function.method is None
+    }
+    given: dict[str, dict[str, set[Block | None]]] = {name: {} for name in parameters}
+    for one in _callers_first(emitted):
+        always = {
+            parameter: block
+            for parameter, blocks in given.get(one.function.name, {}).items()
+            if len(blocks) == 1 and (block := next(iter(blocks))) is not None
+        }
+        known = collapse(one.node, {**fixed, **always})
+        for helper, parameter, block in blocks_given(one.node, known, parameters):
+            given[helper].setdefault(parameter, set()).add(block)
+        ast.fix_missing_locations(one.node)
+
+
+def _callers_first(emitted: Sequence[EmittedFunction]) -> list[EmittedFunction]:
+    """The functions in an order in which each comes after all that call it; none calls itself."""
+    calls = {
+        one.function.name: {
+            node.func.id
+            for node in ast.walk(one.node)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        for one in emitted
+    }
+    ordered: list[EmittedFunction] = []
+    waiting = list(emitted)
+    while waiting:
+        called = {name for one in waiting for name in calls[one.function.name]}
+        ready = [one for one in waiting if one.function.name not in called] or waiting
+        ordered += ready
+        waiting = [one for one in waiting if one not in ready]
+    return ordered
+
+
+def _blocks(program: Program) -> dict[str, Block]:
+    """The arrays that have the same name in all functions, but for parameters, which have any shape."""
+    kernel = program.kernel
+    blocks: dict[str, Block] = {}
+    if not kernel.shared:  # the sizes of these are known when they run
+        blocks |= {f"s__{name}": Block(field.dtype.name, field.shape) for name, field in kernel.state.items()}
+        for role, layout in program.layouts.items():
+            blocks |= {f"{role}__{k}": Block(leaf.dtype.name, leaf.shape) for k, leaf in enumerate(layout.leaves)}
+    for name, value in program.constants.items():
+        if isinstance(value, np.ndarray) and value.flags.c_contiguous:
+            blocks[name] = Block(value.dtype.name, value.shape)
+    return {name: block for name, block in blocks.items() if block.shape}
 
 
 class _Emitter(ast.NodeTransformer):
@@ -157,10 +216,15 @@ class _Emitter(ast.NodeTransformer):
         return at(node, ast.While(node.test, [at(node, poll), *node.body], node.orelse))
 
     def _gives_array(self, function: ast.expr) -> bool:
-        """Whether a call returns a tuple of one array: Numba returns no arrays by themselves without its allocator."""
-        return (
-            isinstance(function, Ref) and function.kind is Kind.HELPER and self.functions[function.name].returns_array
-        )
+        """Whether a call returns a tuple of one value, usually an array.
+
+        Numba returns no arrays by themselves without its allocator.
+        """
+        if not isinstance(function, Ref):
+            return False
+        if function.kind is Kind.OPERATION:
+            return function.name == "element"
+        return function.kind is Kind.HELPER and self.functions[function.name].returns_array
 
     def visit_List(self, node: ast.List) -> ast.expr:
         """Options of a draw, which are a constant; Numba would allocate a list."""

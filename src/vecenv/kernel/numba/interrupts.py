@@ -2,8 +2,8 @@
 
 Python's own handler of SIGINT only sets a flag, and the main thread looks at it when it runs Python again. So a loop of
 native code asks Python every million turns whether to stop (`checks.py`). In the main thread it stops if there was a
-SIGINT; the flag is set again, and so the handler runs as soon as native code has returned. Other threads stop if they
-are told to, by `stopping`. No Python code runs in the loop: a handler would raise where nobody can catch it.
+SIGINT; the flag is set again, and so the handler runs as soon as native code has returned. Other threads stop
+while they are named in `stopping`. No Python code runs in the loop: what a handler raised could not be caught there.
 """
 
 from __future__ import annotations

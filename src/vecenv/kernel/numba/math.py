@@ -29,7 +29,8 @@ from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.np import arrayobj
 
-EXACT: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
+EXACT: dict[str, Any] = {"error_model": "numpy", "_nrt": False, "fastmath": False}
+"""A function without "fastmath" gets that of its first caller, and keeps it for later ones."""
 FAST: dict[str, Any] = {**EXACT, "fastmath": {"contract", "nsz", "arcp"}}
 """Without "reassoc": it would undo the careful order of the range reductions."""
 ALONE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -223,6 +224,42 @@ def local_array(dtype: str, shape: tuple[int, ...]) -> Any:
     return declare
 
 
+@intrinsic
+def flat(typing_context: Any, array: Any) -> Any:
+    """The elements of an array, which lie one behind the other, as an array with one axis."""
+    assert array.layout == "C"
+    flat_type = types.Array(array.dtype, 1, "C", readonly=not array.mutable)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        whole = arrayobj.make_array(array)(context, builder, arguments[0])
+        count = functools.reduce(builder.mul, cgutils.unpack_tuple(builder, whole.shape))
+        made = arrayobj.make_array(flat_type)(context, builder)
+        arrayobj.populate_array(
+            made, data=whole.data, shape=[count], strides=[whole.itemsize], itemsize=whole.itemsize, meminfo=None
+        )
+        return made._getvalue()
+
+    return flat_type(array), generate
+
+
+@intrinsic
+def equals(typing_context: Any, element: Any, value: Any) -> Any:
+    """Whether a narrow integer equals a number of 64 bits; integers are compared with the narrow one's bits."""
+    is_float = isinstance(value, types.Float)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        one, other = arguments
+        if is_float:
+            wide = context.cast(builder, one, element, types.float64)
+            return builder.fcmp_ordered("==", wide, context.cast(builder, other, value, types.float64))
+        other = context.cast(builder, other, value, types.int64)
+        narrow = builder.trunc(other, one.type)
+        back = (builder.sext if element.signed else builder.zext)(narrow, other.type)
+        return builder.and_(builder.icmp_signed("==", one, narrow), builder.icmp_signed("==", back, other))
+
+    return types.boolean(element, value), generate
+
+
 _DEPTH = 24
 """Twice as many elements need one more."""
 
@@ -360,12 +397,16 @@ def _is_whole(base: Any, exponent: Any) -> bool:
     return True
 
 
+def _power_of_two(base, exponent):  # type: ignore[no-untyped-def]  # as above
+    return 0 if exponent > 63 else 1 << (exponent & 63)
+
+
 @overloaded(prefer_literal=True)
 def power_exact(base, exponent):  # type: ignore[no-untyped-def]  # as above
     """What Python's ** gives."""
     known = getattr(exponent, "literal_value", None)
     if _is_whole(base, exponent):
-        return lambda base, exponent: base**exponent
+        return _power_of_two if getattr(base, "literal_value", None) == 2 else lambda base, exponent: base**exponent
     if known == 2 and _GLIBC and base == types.float64:
         return lambda base, exponent: _squared(base)
     if base == exponent == types.float32:
@@ -388,7 +429,7 @@ def power_fast(base, exponent):  # type: ignore[no-untyped-def]  # as above
     if known == 3:
         return lambda base, exponent: base * base * base
     if _is_whole(base, exponent):
-        return lambda base, exponent: base**exponent
+        return _power_of_two if getattr(base, "literal_value", None) == 2 else lambda base, exponent: base**exponent
     return lambda base, exponent: math.pow(base, exponent)
 
 
@@ -548,6 +589,7 @@ def functions(precision: str) -> dict[str, Any]:
     """The functions that emitted code calls by names that end in two underscores or begin with `math__`."""
     found = {f"math__{name}": getattr(math, name) for name in dir(math) if callable(getattr(math, name))}
     found |= {"widen__": widen, "assign__": assign, "as_flag__": as_flag, "as_number__": as_number, **_CONVERSIONS}
+    found |= {"flat__": flat, "equals__": equals}
     found |= {"pairwise_sum__": pairwise_sum, "floor__": np.floor, "ceil__": np.ceil}
     found |= {"trunc__": np.trunc, "rint__": np.rint, "math__hypot": hypot}
     if precision == "fast":

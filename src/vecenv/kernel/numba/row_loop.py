@@ -4,8 +4,8 @@ The text (`driver.py`) is Python over a few types: 64-bit ints, floats, bools, a
 its first value. Both sides of `a if test else b` are computed, so that LLVM sees no branch. Functions of the kernel are
 compiled by Numba and called by its convention; what they return as a status is passed on.
 
-LLVM is told what Numba cannot know: no column shares memory with another. Accesses of the loop itself say so by their
-scopes, functions of the kernel are called through a function of ours whose arguments do not alias.
+LLVM gets to know what Numba cannot know: no column shares memory with another. Accesses of the loop itself have scopes
+for it, functions of the kernel are called through a function of ours whose arguments do not alias.
 """
 
 from __future__ import annotations
