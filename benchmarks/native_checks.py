@@ -1,7 +1,7 @@
 """What check="bounds" costs: kernels with and without checks in native code.
 
 Exact, one thread, autoreset included; actions are random and change at every step. Both are measured in one run,
-interleaved. Prints tables and writes benchmarks/results/native_checks.json.
+interleaved, by the processor's time. Prints tables and writes benchmarks/results/native_checks.json.
 
 Run: python benchmarks/native_checks.py [--quick] [--only NAME ...]     (needs pip install 'vecenv[bench]')
 """
@@ -9,6 +9,7 @@ Run: python benchmarks/native_checks.py [--quick] [--only NAME ...]     (needs p
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import gymnasium
 import numpy as np
 
 import vecenv
+from arrays import NAMES
 from racing import Contestant, Question, answer, race
 from vecenv.kernel import kernel_of
 
@@ -24,7 +26,7 @@ PLANS = 64
 COUNT = 4096
 IDS = ("CartPole-v1", "Acrobot-v1", "FrozenLake-v1", "Taxi-v3", "Blackjack-v1")
 GAMES = ("FourRooms-v0", "Snake-v0", "Breakout-v0")
-ARRAYS = ("space_invaders", "game_2048", "tetris", "door_key", "flood_fill", "n_body", "lander", "connect_four")
+ARRAYS = (*NAMES, "tetris_loops")
 """Modules of benchmarks/arrays."""
 
 
@@ -50,7 +52,7 @@ def contestant(name: str, title: str, **options: Any) -> Contestant:
 def costs(name: str) -> Callable[[int, float], dict[str, float]]:
     """Steps per second with checks and without."""
     contestants = [contestant(name, "checked", check="bounds"), contestant(name, "unchecked")]
-    return lambda turns, seconds: race(contestants, COUNT, turns, seconds)
+    return lambda turns, seconds: race(contestants, COUNT, 5 * turns, seconds / 5, time.process_time, together=8)
 
 
 if __name__ == "__main__":

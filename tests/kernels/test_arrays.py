@@ -1,5 +1,6 @@
 """Arrays in kernels: Python, native code and plain NumPy compute the same bits."""
 
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -8,7 +9,7 @@ import pytest
 
 import vecenv
 from tests.kernels import array_kernels
-from tests.kernels.array_cases import CASES, NARROW
+from tests.kernels.array_cases import CASES, NARROW, blocks, windows
 from tests.kernels.defining import imported, written
 from tests.kernels.emitted import EmittedEnv
 from vecenv.engines.native.compiled import CompiledEngine
@@ -275,6 +276,28 @@ def test_functions_in_python_and_as_loops_do_what_numpy_does(case, tmp_path):
             assert_same_state(
                 case, wanted, lambda name: loops.state[name] if shaped[name] else loops.state[name][0].item(), "loops"
             )
+
+
+def emitted_text(tmp_path, case):
+    with imported(case_kernel(tmp_path, [case])) as module:
+        return EmittedEnv(kernel_of(module.Wrong)).text
+
+
+def test_elements_that_lie_in_their_order_are_one_loop_unless_they_are_few(tmp_path, monkeypatch):
+    text = emitted_text(tmp_path, blocks)
+    assert "flat__(s__b)" in text
+    assert "range(12)" in text
+    assert "equals__(flat" in text
+    monkeypatch.setattr(collapse, "FEWEST", 13)
+    assert "flat__" not in emitted_text(tmp_path, blocks)
+
+
+def test_a_window_within_its_array_has_a_constant_size_and_needs_no_other_array(tmp_path):
+    text = emitted_text(tmp_path, windows)
+    element = r"s__w\[k \+ (index\d+__), k \+ (index\d+__)\]"
+    within = re.search(rf"for (index\d+__) in range\(2\):\s+for (index\d+__) in range\(2\):\s+{element} = ", text)
+    assert within is not None
+    assert within.groups()[:2] == within.groups()[2:]
 
 
 @pytest.mark.timeout(300)

@@ -382,8 +382,8 @@ INFOS = (
         breaks="Infos that only steps have are not told of envs that were reset.",
         mechanism="infos",
         file="_front/infos.py",
-        old="present = mask & have if key in some else mask",
-        new="present = mask",
+        old="present = have if mask is None else mask & have",
+        new="present = np.ones_like(have)",
         near=("mujoco/test_gymnasium_tasks.py",),
     ),
     SeededFault(

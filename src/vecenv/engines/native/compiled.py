@@ -18,13 +18,14 @@ from vecenv._batch.seeding import NO_SEED
 from vecenv.engines import registry
 from vecenv.engines.facts import BatchFacts
 from vecenv.engines.native.faults import Faults
-from vecenv.engines.native.threads import NativeThreads
+from vecenv.engines.native.parameters import own_columns, parameter_columns
+from vecenv.engines.native.threads import NativeThreads, ThreadTuner
 from vecenv.engines.pending import PendingRows
 from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedError
 from vecenv.kernel.backend import NativeCode, Precision, load_kernel
 from vecenv.kernel.language.declared import check_bounds, per_env
 from vecenv.kernel.language.define import Kernel
-from vecenv.kernel.language.params import common_value, not_for_an_episode, not_per_env, one_copy
+from vecenv.kernel.language.params import common_value, not_for_an_episode, one_copy
 from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
 from vecenv.kernel.language.snapshot import Trials, generator, snapshot, try_out
 from vecenv.kernel.lower.columns import POLICY, RNG_WORDS, column_words, fill_table, table_size
@@ -33,10 +34,7 @@ from vecenv.kernel.lower.transition import FRESH, STALE, UNFIT
 BUFFERS = 4
 """Buffers that observations rotate through with `copy=False`: an array is unchanged for the next BUFFERS - 1 steps."""
 _ROLL = int(Op.ROLL)
-_TRIALS = 4
 _clock = time.perf_counter_ns
-_NOT_WORTH = 50e-6
-"""Seconds of a step below which another thread is not even tried: waking it takes as long."""
 
 
 class CompiledEngine:
@@ -81,7 +79,9 @@ class CompiledEngine:
         self.threads = threads
         self.max_episode_steps = max_episode_steps
         self.parameters = (
-            _copies(kernel, parameters) if parameters is not None else parameter_columns(kernel, kwargs or {}, count)
+            own_columns(kernel, parameters)
+            if parameters is not None
+            else parameter_columns(kernel, kwargs or {}, count)
         )
         observation, action = kernel.spaces(kernel.record(self.parameters))
         self._check_same_spaces(self.parameters)
@@ -110,7 +110,7 @@ class CompiledEngine:
         self._calls = [self._native.caller() for _ in range(threads)]
         self._native_threads = NativeThreads(threads)
         self._block = self._native.block
-        self._tuner = _ThreadTuner(threads > 1 and count >= 2 * self._block)
+        self._tuner = ThreadTuner(threads > 1 and count >= 2 * self._block)
         self._rings: list[_Ring] = []
         self._turn = 0
         self._busy = 0
@@ -592,28 +592,6 @@ class _Ring:
         self.places = list(places.items())
 
 
-class _ThreadTuner:
-    """Whether several threads are faster than one, found out by trying both in turn."""
-
-    def __init__(self, worth_trying: bool) -> None:
-        self.together = False
-        self.trying = worth_trying
-        self._calls = 0
-        self._best = {False: float("inf"), True: float("inf")}
-
-    def note(self, seconds: float) -> None:
-        """Take note of what the last run took and choose how to do the next."""
-        self._calls += 1
-        if self._calls == 1:
-            return  # memory is touched for the first time
-        self._best[self.together] = min(self._best[self.together], seconds)
-        if self._calls > 2 * _TRIALS or self._best[False] < _NOT_WORTH:
-            self.trying = False
-            self.together = self._best[True] < self._best[False]
-        else:
-            self.together = not self.together
-
-
 def _task(call: Callable[[int], int], orders: np.ndarray, table: np.ndarray) -> Callable[[int, int], int]:
     mine = orders.copy()
     mine[0], mine[7] = table.ctypes.data, 0
@@ -628,31 +606,6 @@ def _task(call: Callable[[int], int], orders: np.ndarray, table: np.ndarray) -> 
 
 def _bytes_of(column: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(column).reshape(len(column), -1).view(np.uint8)
-
-
-def parameter_columns(kernel: Kernel, kwargs: Any, count: int) -> dict[str, np.ndarray]:
-    """Columns of all parameters, from one mapping or one per row."""
-    if isinstance(kwargs, Mapping):
-        return _copies(kernel, kernel.parameters(kwargs, count))
-    rows = [kernel.parameters(entry or {}, 1) for entry in kwargs]
-    columns: dict[str, np.ndarray] = {}
-    for name in kernel.params:
-        shapes = {row[name].shape for row in rows}
-        if len(shapes) > 1:
-            raise ConfigError(f"parameter {name!r} has different shapes in different envs: {sorted(shapes)}")
-        if name in kernel.shared_params:
-            columns[name] = rows[0][name]
-            if any(row[name] is not columns[name] for row in rows):
-                raise not_per_env(name)
-        else:
-            columns[name] = np.concatenate([row[name] for row in rows])
-    return columns
-
-
-def _copies(kernel: Kernel, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Columns of our own; shared ones are read-only, and need no other copy."""
-    shared = kernel.shared_params
-    return {name: one_copy(column) if name in shared else column.copy() for name, column in columns.items()}
 
 
 def _same_bytes(one: np.ndarray, other: np.ndarray) -> bool:

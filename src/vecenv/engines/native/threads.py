@@ -14,6 +14,10 @@ NativeCall = Callable[[int, int], int]
 CHUNKS_EACH = 4
 """Parts per thread: a thread that has finished one takes the next part, so that uneven rows are balanced."""
 
+_TRIALS = 4
+_NOT_WORTH = 50e-6
+"""Seconds of a step below which another thread is not even tried: waking it takes as long."""
+
 
 class NativeThreads:
     """Threads that wait for work, `size` with the caller. No OpenMP: GNU's aborts in a process that was forked."""
@@ -161,3 +165,25 @@ def _end() -> None:
 def _unlock(lock: Any) -> None:
     with contextlib.suppress(RuntimeError):  # it is not locked
         lock.release()
+
+
+class ThreadTuner:
+    """Whether several threads are faster than one, found out by trying both in turn."""
+
+    def __init__(self, worth_trying: bool) -> None:
+        self.together = False
+        self.trying = worth_trying
+        self._calls = 0
+        self._best = {False: float("inf"), True: float("inf")}
+
+    def note(self, seconds: float) -> None:
+        """Take note of what the last run took and choose how to do the next."""
+        self._calls += 1
+        if self._calls == 1:
+            return  # memory is touched for the first time
+        self._best[self.together] = min(self._best[self.together], seconds)
+        if self._calls > 2 * _TRIALS or self._best[False] < _NOT_WORTH:
+            self.trying = False
+            self.together = self._best[True] < self._best[False]
+        else:
+            self.together = not self.together

@@ -39,12 +39,13 @@ class Block:
     shape: tuple[int, ...]
 
 
-def collapse(function: ast.FunctionDef, blocks: Mapping[str, Block]) -> dict[str, Block]:
+def collapse(function: ast.FunctionDef, blocks: Mapping[str, Block], returned: Mapping[str, int]) -> dict[str, Block]:
     """Rewrite the loops of a function in place.
 
     Args:
         function: as Numba compiles it.
         blocks: arrays by name.
+        returned: helpers that return the array that they are given as the argument with this number.
 
     Returns:
         The same for all names of the function, local arrays included.
@@ -54,7 +55,7 @@ def collapse(function: ast.FunctionDef, blocks: Mapping[str, Block]) -> dict[str
         node.id for node in ast.walk(function) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
     )
     known = {name: block for name, block in blocks.items() if not stored[name]}
-    known |= _local_blocks(function, known, stored)
+    known |= _local_blocks(function, known, stored, returned)
     _Collapser(known).visit(function)
     return known
 
@@ -80,8 +81,21 @@ def blocks_given(
     return given
 
 
+def returned_argument(function: ast.FunctionDef) -> int | None:
+    """The number of the argument that a helper always returns as its only result; None if it returns others."""
+    values = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+    only = [value.elts[0] for value in values if isinstance(value, ast.Tuple) and len(value.elts) == 1]
+    names = {item.id for item in only if isinstance(item, ast.Name)}
+    stored = {
+        node.id for node in ast.walk(function) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    }
+    arguments = [argument.arg if argument.arg not in stored else "" for argument in function.args.args]
+    is_one = len(names) == 1 and len(only) == len(values) and all(isinstance(item, ast.Name) for item in only)
+    return arguments.index(name) if is_one and (name := names.pop()) in arguments else None
+
+
 def _local_blocks(
-    function: ast.FunctionDef, blocks: Mapping[str, Block], stored: Mapping[str, int]
+    function: ast.FunctionDef, blocks: Mapping[str, Block], stored: Mapping[str, int], returned: Mapping[str, int]
 ) -> dict[str, Block]:
     """Local arrays, and variables that are never anything but one array."""
     found: dict[str, Block] = {}
@@ -95,7 +109,14 @@ def _local_blocks(
             declared = _LOCAL_ARRAY.fullmatch(value.func.id)
             if declared:
                 found[name] = Block(declared[1], tuple(map(int, declared[2].split("x"))))
-        elif isinstance(value, ast.Name) and (block := found.get(value.id) or blocks.get(value.id)):
+            continue
+        if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Call):  # the result of a helper
+            call = value.value
+            place = returned.get(call.func.id) if isinstance(call.func, ast.Name) else None
+            if place is None or place >= len(call.args):
+                continue
+            value = call.args[place]
+        if isinstance(value, ast.Name) and (block := found.get(value.id) or blocks.get(value.id)):
             found[name] = block
     return found
 

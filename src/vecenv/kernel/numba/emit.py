@@ -18,7 +18,7 @@ import numpy as np
 from vecenv.kernel.lower.checks import needs_fault
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, at, local
-from vecenv.kernel.numba.collapse import Block, blocks_given, collapse
+from vecenv.kernel.numba.collapse import Block, blocks_given, collapse, returned_argument
 
 NOT_IN_CACHED_CODE = {"frexp": "use math.log2", "ldexp": "use x * 2.0 ** n"}
 """Functions of `math` that call Numba's library, which is not loaded with code from the cache; what to use instead."""
@@ -86,6 +86,8 @@ def _collapse_loops(program: Program, emitted: Sequence[EmittedFunction]) -> Non
         for one in emitted
         if one.function.method is None
     }
+    found = {one.function.name: returned_argument(one.node) for one in emitted if one.function.method is None}
+    returned = {name: place for name, place in found.items() if place is not None}
     given: dict[str, dict[str, set[Block | None]]] = {name: {} for name in parameters}
     for one in _callers_first(emitted):
         always = {
@@ -93,7 +95,7 @@ def _collapse_loops(program: Program, emitted: Sequence[EmittedFunction]) -> Non
             for parameter, blocks in given.get(one.function.name, {}).items()
             if len(blocks) == 1 and (block := next(iter(blocks))) is not None
         }
-        known = collapse(one.node, {**fixed, **always})
+        known = collapse(one.node, {**fixed, **always}, returned)
         for helper, parameter, block in blocks_given(one.node, known, parameters):
             given[helper].setdefault(parameter, set()).add(block)
         ast.fix_missing_locations(one.node)
