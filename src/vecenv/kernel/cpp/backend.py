@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,9 +23,16 @@ CHUNK = 1024
 
 
 class CppBackend:
-    """Text for Warp, which compiles it once; later processes load the code."""
+    """Text for Warp, which compiles it once; later processes load the code.
+
+    Args:
+        device: "cpu", "cuda" or "cuda:N".
+    """
 
     name = "cpp"
+
+    def __init__(self, device: str = "cpu") -> None:
+        self._device = device
 
     def refuses(self, program: Program) -> KernelError | None:
         return refused(program)
@@ -36,30 +43,35 @@ class CppBackend:
     def load(self, program: Program, precision: Precision, before: Callable[[], None]) -> CppCode:
         text, slots = source(program, precision)
         before()
-        return CppCode(program.kernel.id, text, slots)
+        return CppCode(program.kernel.id, text, slots, find_device(self._device))
 
 
 class CppCode:
-    """Native code on the CPU device: a `NativeCode`."""
+    """Native code on a device. On the CPU it is a `NativeCode`, whose callers work on columns in the host's memory."""
 
     block = CHUNK
     sites: Sequence[Site] = ()
 
-    def __init__(self, name: str, text: str, slots: list[Slot]) -> None:
-        self.slots = slots
-        self._kernel, self._device = kernel_of(name, text), find_device("cpu")
-        Launcher(self._kernel, self._device)  # compiles
+    def __init__(self, name: str, text: str, slots: list[Slot], device: Any) -> None:
+        self.slots, self.device = slots, device
+        self._kernel = kernel_of(name, text)
+        self.launcher()  # compiles
+
+    def launcher(self) -> Launcher:
+        """What launches it, with the words of `host.WORDS`."""
+        return Launcher(self._kernel, self.device)
 
     def caller(self) -> Callable[[int], int]:
-        launch, notes = Launcher(self._kernel, self._device), np.zeros(len(NOTES), np.int64)
+        launch, notes = self.launcher(), np.zeros(len(NOTES), np.int64)
         function, address, settle = poller()
         notes_at = notes.ctypes.data
         orders_type = ctypes.c_int64 * len(ORDERS)
 
         def call(orders: int, _keep: object = function) -> int:
             table, rows, start, stop, alive, over, steps, check = orders_type.from_address(orders)
-            notes[:] = 0, NO_ROW, address, NO_ROW, NO_ROW
-            launch(-(-(stop - start) // CHUNK), (table, rows, start, stop, alive, over, steps, check, CHUNK, notes_at))
+            notes[:] = 0, NO_ROW, address, NO_ROW, NO_ROW, NO_ROW
+            words = (table, rows, start, stop, alive, over, steps, check, CHUNK, notes_at, 0)
+            launch(-(-(stop - start) // CHUNK), words)
             settle()
             return int(notes[0]) if notes[1] == NO_ROW else -1 - int(notes[3])
 

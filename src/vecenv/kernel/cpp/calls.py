@@ -16,9 +16,30 @@ from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.lower.typed import OF_FLOATS, common, parameters_of
 from vecenv.kernel.lower.types import BOOL, FLOAT, INT, NOTHING, Array, Number, Tuple, Type, promoted_dtypes, wide
 
-ONE = (
-    "acos acosh asin asinh atan atanh cos cosh erf erfc exp expm1 fabs log log10 log1p log2 sin sinh sqrt tan tanh"
-).split()
+ONE = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "exp",
+    "expm1",
+    "fabs",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+]
 """Functions of `math` of one float."""
 TWO = ("atan2", "copysign", "fmod", "pow")
 TO_INT = ("ceil", "floor", "trunc")

@@ -198,7 +198,11 @@ class Draws(Expressions):
 
     def _draw_multinomial(self, node: ast.Call, given: dict[str, Value]) -> Value:
         out, weights = self._kept(given["out"]), self._floats(given["pvals"], node)
-        count, rest, place = self.temporary(self.cast(given["n"], INT)), self.temporary(Value("1.0", FLOAT)), self.name("k")
+        count, rest, place = (
+            self.temporary(self.cast(given["n"], INT)),
+            self.temporary(Value("1.0", FLOAT)),
+            self.name("k"),
+        )
         drawn, element = self.name("t"), self.structs.name(self._element(out))
         self.over_elements(out, lambda places: f"({element})0")
         self.add(f"for (i64 {place} = 0; {place} < {out.text}.n0; {place} += 1) {{")

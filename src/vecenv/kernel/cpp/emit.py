@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from vecenv.kernel.cpp.rows import RowProgram
+from vecenv.kernel.cpp.rows import row_program
 from vecenv.kernel.cpp.runtime import runtime
 from vecenv.kernel.lower.columns import Slot
 from vecenv.kernel.lower.program import Program
 
 ARGUMENTS = {
-    **{"thread": "int64", "table": "uint64", "rows": "uint64", "start": "int64", "stop": "int64", "alive": "int64"},
-    **{"over": "int64", "steps": "int64", "check": "int64", "chunk": "int64", "notes": "uint64"},
+    "thread": "int64",
+    "table": "uint64",
+    "rows": "uint64",
+    "start": "int64",
+    "stop": "int64",
+    "alive": "int64",
+    "over": "int64",
+    "steps": "int64",
+    "check": "int64",
+    "chunk": "int64",
+    "notes": "uint64",
+    "action": "uint64",
 }
 """Arguments of the native function: the thread's number, the words of `lower/columns.py`'s ORDERS, how many rows a
-thread runs, and the address of `rows.NOTES`. Addresses travel in one table: a kernel's arguments are limited in size."""
+thread runs, the address of `rows.NOTES`, and that of the actions if they are not in their column (0: they are). All
+other addresses travel in one table: the arguments of a GPU's kernel are limited in size."""
 _NOTE = """
 #undef VECENV_ADD
 #undef VECENV_LEAST
@@ -27,7 +38,7 @@ _NOTE = """
 _RUN = """
 const i64 first = start + thread * chunk, last = first + chunk < stop ? first + chunk : stop;
 for (i64 t = 0; t < steps; ++t) {
-  const K::Columns c = K::load((const i64*)table, t);
+  const K::Columns c = K::load((const i64*)table, t, action);
   for (i64 k = first; k < last; ++k) K::row(c, rows ? ((const i64*)rows)[k] : k, t, alive, over, check, (i64*)notes);
 }
 """
@@ -35,5 +46,5 @@ for (i64 t = 0; t < steps; ++t) {
 
 def source(program: Program, precision: str) -> tuple[str, list[Slot]]:
     """The text, and the columns that it works on. Raises KernelError for what has no C++."""
-    rows = RowProgram(program)
+    rows = row_program(program)
     return "\n".join([runtime(precision, program.draws), _NOTE, rows.text, _RUN]), rows.slots

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -26,6 +27,14 @@ _SIGNS: dict[type, str] = {
 }  # fmt: skip
 _WRAPPED: dict[type, str] = {ast.Add: "add_i", ast.Sub: "sub_i", ast.Mult: "mul_i", ast.LShift: "shl_i"}
 """Operations on ints that may overflow, which C++ leaves undefined."""
+
+
+@dataclass(frozen=True)
+class StructRow(Value):
+    """An array of structs: tuples of which a number picks one."""
+
+    item: Type
+    count: int
 
 
 class Expressions:
@@ -81,7 +90,9 @@ class Expressions:
     def cast(self, value: Value, to: Type) -> Value:
         """A value as another type."""
         kind = value.kind
-        if self.structs.name(kind) == self.structs.name(to) and not (isinstance(kind, Array) and isinstance(to, Number)):
+        if self.structs.name(kind) == self.structs.name(to) and not (
+            isinstance(kind, Array) and isinstance(to, Number)
+        ):
             return Value(value.text, to)
         if isinstance(to, Number) and isinstance(kind, Number):
             if to == BOOL:
@@ -95,7 +106,10 @@ class Expressions:
             return self.cast(element, to)
         if isinstance(to, Tuple) and isinstance(kind, (Tuple, Array)):
             return self.tuple_of(
-                [self.cast(part, item) for part, item in zip(self.parts_of(value, len(to.items)), to.items, strict=True)]
+                [
+                    self.cast(part, item)
+                    for part, item in zip(self.parts_of(value, len(to.items)), to.items, strict=True)
+                ]
             )
         raise AssertionError(f"{kind} as {to}: {value.text}")
 
@@ -315,19 +329,23 @@ class Expressions:
         return self.temporary(self.whole(memory, Array(item.dtype, (len(parts),)), (len(parts),)))
 
     def _row_of_rows(self, value: Value, item: Type, node: ast.AST) -> Value:
-        """A tuple of tuples of numbers of one type as an array of two axes."""
+        """A tuple of tuples as an array of structs."""
         assert isinstance(value.kind, Tuple)
-        numbers = common(item.items) if isinstance(item, Tuple) and item.items else None
-        if not isinstance(item, Tuple) or not isinstance(numbers, Number) or {*map(plain, item.items)} != {numbers}:
-            raise self.fail(node, "the C++ backend picks numbers, or rows of numbers, by a variable; use an array")
-        shape = (len(value.kind.items), len(item.items))
-        rows = [self.parts_of(part, shape[1]) for part in self.parts_of(value, shape[0])]
-        memory, parts = self.name("d"), [self.cast(part, numbers).text for row in rows for part in row]
-        self.add(f"{self.structs.name(numbers)} {memory}[] = {{{', '.join(parts)}}};")
-        return self.temporary(self.whole(memory, Array(numbers.dtype, shape), shape))
+        if not isinstance(item, Tuple):
+            raise self.fail(node, "the C++ backend cannot pick one of these by a variable; use an array")
+        parts = [self.cast(part, item).text for part in self.parts_of(value, len(value.kind.items))]
+        memory = self.name("d")
+        self.add(f"{self.structs.name(item)} {memory}[] = {{{', '.join(parts)}}};")
+        return StructRow(memory, value.kind, item, len(parts))
+
+    def length(self, row: Value) -> str:
+        """How many items a row has."""
+        return str(row.count) if isinstance(row, StructRow) else f"{row.text}.n0"
 
     def item(self, row: Value, place: str) -> Value:
         """An element, or a part, at a place that is counted from the first."""
+        if isinstance(row, StructRow):
+            return Value(f"{row.text}[{place}]", row.item)
         kind = row.kind
         assert isinstance(kind, Array)
         if len(kind.shape) == 1:
@@ -381,8 +399,8 @@ class Expressions:
             items = ", ".join(literal(item).text for item in array.ravel().tolist()) or "0"
             whole = self.whole(f"({element}*)d", kind, array.shape)
             text = (
-                f"  static CUDA_CALLABLE {self.structs.name(kind)} {node.name}() {{ static const {element} d[] = {{{items}}}; "
-                f"return {whole.text}; }}"
+                f"  static CUDA_CALLABLE {self.structs.name(kind)} {node.name}() {{ "
+                f"static const {element} d[] = {{{items}}}; return {whole.text}; }}"
             )
             self.functions.tables[node.name] = kind, text
         return Value(f"{node.name}()", self.functions.tables[node.name][0])
@@ -443,7 +461,7 @@ class Expressions:
         if place is not None:
             return parts[place]
         row = self.as_row(self.tuple_of(parts), node)
-        index = self._index(self.expression(node.slice), None, f"{row.text}.n0")
+        index = self._index(self.expression(node.slice), None, self.length(row))
         return self.cast_item(self.item(row, index), self.kind_of(node))
 
     def cast_item(self, item: Value, kind: Type) -> Value:
@@ -478,7 +496,11 @@ class Expressions:
     def cast_element(self, element: Value, node: ast.Subscript) -> Value:
         """An element of a table that is a tuple in Python has the type that it has there."""
         known = self.types.get(id(node))
-        return self.cast(element, plain(known)) if isinstance(known, Number) and isinstance(node.ctx, ast.Load) else element
+        return (
+            self.cast(element, plain(known))
+            if isinstance(known, Number) and isinstance(node.ctx, ast.Load)
+            else element
+        )
 
     def element(self, array: Value, places: Sequence[str]) -> Value:
         array = array if array.is_simple else self.temporary(array)

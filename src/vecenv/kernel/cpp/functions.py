@@ -2,7 +2,7 @@
 
 What Python guarantees and C++ does not is written out. Operands that stand left of a call with effects are put into
 variables before it (C++ leaves their order open). A variable of Python that holds an int here and a float there is
-several variables of C++, one of each type that is read anywhere; an assignment writes all those that can hold the value.
+several variables of C++, one of each type that is read anywhere; an assignment writes all that can hold the value.
 Names of the user get the prefix `v_`: `new` is a word of C++.
 """
 
@@ -18,8 +18,8 @@ from vecenv.kernel.cpp.values import Structs, Value, literal
 from vecenv.kernel.lower.infer import Instance
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref
-from vecenv.kernel.lower.typed import LoweredInference, Parameter, local_array_of, parameters_of
-from vecenv.kernel.lower.types import BOOL, INT, NOTHING, STREAM, Array, Iterator, Number, Tuple, Type, join, plain
+from vecenv.kernel.lower.typed import LoweredInference, local_array_of, parameters_of
+from vecenv.kernel.lower.types import INT, NOTHING, STREAM, Array, Iterator, Number, Tuple, Type, join, plain
 
 T = TypeVar("T")
 
@@ -184,7 +184,9 @@ class FunctionWriter(Calls):
             return len(kind.items) == len(given.items) and all(map(self._can_hold, kind.items, given.items))
         if isinstance(kind, Tuple) and isinstance(given, Array):
             return True  # a constant
-        return isinstance(kind, Array) and isinstance(given, Array) and self.structs.name(kind) == self.structs.name(given)
+        return (
+            isinstance(kind, Array) and isinstance(given, Array) and self.structs.name(kind) == self.structs.name(given)
+        )
 
     # --- lines -------------------------------------------------------------------------------------------------------
 
@@ -382,13 +384,10 @@ class FunctionWriter(Calls):
             if callee is reversed:
                 raise self.fail(node, "reversed() of this has no C++ form; count backwards")
         row = self.as_row(self.expression(node), node)
-        return f"{row.text}.n0", lambda turn: self.item(row, turn)
+        return self.length(row), lambda turn: self.item(row, turn)
 
     def _do_Break(self, node: ast.Break) -> None:
         self.add(self._break())
 
     def _do_Continue(self, node: ast.Continue) -> None:
         self.add("continue;")
-
-
-__all__ = ["BOOL", "FunctionWriter", "Functions", "Parameter"]

@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vecenv._util.forks import FORK_LOCK
 from vecenv.errors import ConfigError, KernelError, MissingExtra
 from vecenv.kernel.cpp.emit import ARGUMENTS
@@ -40,7 +38,10 @@ def warp() -> Any:
         if wp.config.kernel_cache_dir is None and not _is_initialised(wp):
             wp.config.kernel_cache_dir = str(Path(cache.cache_directory()) / "warp")
         if not _is_initialised(wp):
-            level, wp.config.log_level = wp.config.log_level, wp.LOG_ERROR  # no driver is no news: `find_device` says so
+            level, wp.config.log_level = (
+                wp.config.log_level,
+                wp.LOG_ERROR,
+            )  # no driver is no news: `find_device` says so
             wp.init()
             wp.config.log_level = max(level, wp.LOG_WARNING)
     return wp
@@ -99,7 +100,7 @@ class Launcher:
             raise _refused(error) from error
         self._threads = 1
 
-    def __call__(self, threads: int, words: Sequence[int]) -> None:
+    def __call__(self, threads: int, words: Sequence[int], stream: Any = None) -> None:
         launch = self._launch
         for place, word in enumerate(words):
             if self._words[place] != word:
@@ -108,7 +109,7 @@ class Launcher:
         if threads != self._threads:
             launch.set_dim(threads)
             self._threads = threads
-        launch.launch()
+        launch.launch(stream)
 
 
 def _refused(error: Exception) -> KernelError:
@@ -152,13 +153,3 @@ def poller() -> tuple[Any, int, Callable[[], None]]:
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     return function, address, settle
-
-
-def device_array(values: np.ndarray, device: Any) -> Any:
-    """A copy of an array in a device's memory."""
-    return warp().array(values, dtype=_TYPES(warp())[values.dtype.name], device=device)
-
-
-def _TYPES(wp: Any) -> dict[str, Any]:
-    names = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()
-    return {name: getattr(wp, name) for name in names}

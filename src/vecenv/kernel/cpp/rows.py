@@ -11,6 +11,7 @@ the physics between two parts of a step. Nothing else here knows where a row's n
 from __future__ import annotations
 
 import ast
+import weakref
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,15 +20,15 @@ from vecenv.errors import KernelError
 from vecenv.kernel.cpp.functions import Functions
 from vecenv.kernel.cpp.values import NUMBERS, literal, strides_of
 from vecenv.kernel.lower import transition
-from vecenv.kernel.lower.columns import POLICY, Slot, slots_of, table_size
+from vecenv.kernel.lower.columns import POLICY, slots_of, table_size
 from vecenv.kernel.lower.complete import writes_everything
 from vecenv.kernel.lower.program import Program
 from vecenv.kernel.lower.types import Array
 
-NOTES = ("ended", "wrong_row", "poll", "wrong_step", "stopped_row")
-"""Words of 64 bits that all threads write to: episodes that ended; the first row with an action that is not in its space
-(NO_ROW: none) and the step of that; the address of a function that says whether loops are to stop, on the CPU; and the
-first row whose loop was stopped."""
+NOTES = ("ended", "wrong_row", "poll", "wrong_step", "stopped_row", "over_row")
+"""Words of 64 bits that all threads write to: episodes that ended; the first row with an action that is not in its
+space (NO_ROW: none) and the step of that; the address of a function that says whether loops are to stop, on the CPU;
+the first row whose loop was stopped; the first row that was to be stepped although its episode is over."""
 NO_ROW = 2**62
 _LOCALS = {
     **dict.fromkeys(("op", "elapsed", "count"), "i64"),
@@ -44,10 +45,20 @@ def refused(program: Program) -> KernelError | None:
     if program.checked:
         return KernelError("C++ code has no checks; leave check= out, or use engine='compiled'", program.kernel.name)
     try:
-        RowProgram(program)
+        row_program(program)
     except KernelError as error:
         return error
     return None
+
+
+def row_program(program: Program) -> RowProgram:
+    """The C++ of a program, which is written once. Raises KernelError for what has none."""
+    if program not in _written:
+        _written[program] = RowProgram(program)
+    return _written[program]
+
+
+_written: weakref.WeakKeyDictionary[Program, RowProgram] = weakref.WeakKeyDictionary()
 
 
 class RowProgram:
@@ -59,7 +70,7 @@ class RowProgram:
     """
 
     def __init__(self, program: Program) -> None:
-        self.program, self.kernel = program, program.kernel
+        self.kernel, self._shapes, self._method_of = program.kernel, program.shapes, program.methods
         self.observation, self.action = program.layouts["obs"], program.layouts["action"]
         policy = program.methods.get("policy")
         draws = policy is not None and "rng" in policy.roles.values()
@@ -69,6 +80,7 @@ class RowProgram:
         self._methods = {name: self.functions.method(name) for name in program.methods}
         self._lines: list[str] = []
         self.text = self._text()
+        del self.functions  # it holds the program, and this is kept as long as the program is
 
     def _text(self) -> str:
         row = self._row_struct()
@@ -82,7 +94,7 @@ class RowProgram:
     def _shape(self, name: str) -> tuple[int, ...]:
         """The shape of one row of a column."""
         slot = self._slots[name]
-        return slot.shape if slot.shape is not None else tuple(self.program.shapes[name[2:]])
+        return slot.shape if slot.shape is not None else tuple(self._shapes[name[2:]])
 
     def _size(self, name: str) -> int:
         return int(np.prod(self._shape(name), dtype=np.int64))
@@ -96,7 +108,7 @@ class RowProgram:
 
     def _is_number(self, name: str) -> bool:
         """Whether a column is a number of a Row; a number of an observation is an array of one element."""
-        of_policy = name.startswith("A_") and "policy" in self.program.methods
+        of_policy = name.startswith("A_") and "policy" in self._method_of
         return not self._shape(name) and not name.startswith("O_") and not of_policy
 
     def _row_struct(self) -> str:
@@ -106,7 +118,7 @@ class RowProgram:
             lines.append(f"  {element}{' ' if self._is_number(name) else '* M_'}{name};")
             if not self._is_number(name) or name.startswith("A_"):
                 lines.append(self._accessor(name, self._slots[name].dtype.name, self._shape(name) or (1,)))
-        if "action_mask" in self.program.methods:
+        if "action_mask" in self._method_of:
             lines.append(self._accessor("mask", "int8", self._shape("OM")))
         lines += [_IS_STOPPED, "};"]
         return "\n".join(lines)
@@ -121,10 +133,13 @@ class RowProgram:
         """Addresses of all columns at one step of a rollout."""
         lines = ["  struct Columns {"]
         lines += [f"    {NUMBERS[slot.dtype.name]}* {slot.name};" for slot in self.slots]
+        lines += [f"    {NUMBERS[leaf.dtype.name]}* L_{number};" for number, leaf in enumerate(self.observation.leaves)]
         lines += [
-            f"    {NUMBERS[leaf.dtype.name]}* L_{number};" for number, leaf in enumerate(self.observation.leaves)
+            "    i64 limit;",
+            "  };",
+            "  static CUDA_CALLABLE Columns load(const i64* T, i64 t, u64 action) {",
+            "    Columns c;",
         ]
-        lines += ["    i64 limit;", "  };", "  static CUDA_CALLABLE Columns load(const i64* T, i64 t) {", "    Columns c;"]
         numbers = {slot.name: number for number, slot in enumerate(self.slots)}
         for number, slot in enumerate(self.slots):
             layer = f" + t * T[{2 * number + 1}]" if slot.timed else ""
@@ -133,6 +148,7 @@ class RowProgram:
             one, now = numbers[f"O_{leaf}"], numbers[f"C_{leaf}"]
             before = f"t ? T[{2 * one}] + (t - 1) * T[{2 * one + 1}] : T[{2 * now}]"
             lines.append(f"    c.L_{leaf} = ({NUMBERS[self._slots[f'O_{leaf}'].dtype.name]}*)({before});")
+        lines.append(f"    if (action) c.A_0 = ({NUMBERS[self._slots['A_0'].dtype.name]}*)action;")
         return "\n".join([*lines, f"    c.limit = T[{table_size(self.slots) - 1}];", "    return c;", "  }"])
 
     # --- the transition ----------------------------------------------------------------------------------------------
@@ -141,8 +157,8 @@ class RowProgram:
         self._lines += ["  " * depth + line for line in lines]
 
     def _transition(self) -> list[str]:
-        head = "  static CUDA_CALLABLE void row(const Columns& c, i64 i, i64 t, i64 alive, i64 over, i64 check, i64* notes) {"
-        self._add(0, head, "    EXACT")
+        given = "const Columns& c, i64 i, i64 t, i64 alive, i64 over, i64 check, i64* notes"
+        self._add(0, f"  static CUDA_CALLABLE void row({given}) {{", "    EXACT")
         for name in ("OP", "SEED", "LAST_SEED", "FALLBACK", "ELAPSED", "DONE", "FINISHED", "OVERRIDE", "REWARD"):
             self._reference(name)
         for name in ("TERMINATED", "TRUNCATED", "RETURN", "LENGTH"):
@@ -151,6 +167,7 @@ class RowProgram:
             self._add(2, f"{kind} {name}{{}};")
         self._add(2, "bool TODO = false;", "const i64 limit = c.limit;")
         self._write(2, transition.PLAN.statements)
+        self._add(2, "if (OP == 0) { if (alive) VECENV_LEAST(notes + 5, i); return; }")
         self._load()
         if "policy" in self._methods:
             self._policy()
@@ -210,7 +227,7 @@ class RowProgram:
         self._add(2, "}")
 
     def _policy(self) -> None:
-        policy = self.program.methods["policy"]
+        policy = self._method_of["policy"]
         for leaf in range(len(self.observation.leaves)):
             self._add(2, f"r.M_O_{leaf} = c.L_{leaf} + i * {max(self._size(f'O_{leaf}'), 1)};")
         if POLICY in self._slots:
@@ -256,14 +273,17 @@ class RowProgram:
             assert isinstance(node.op, ast.Not)
             return f"(!{self._expression(node.operand)})"
         if isinstance(node, ast.IfExp):
-            return f"({' '.join([self._expression(node.test), '?', self._expression(node.body), ':', self._expression(node.orelse)])})"
+            test, body, orelse = map(self._expression, (node.test, node.body, node.orelse))
+            return f"({test} ? {body} : {orelse})"
         if isinstance(node, ast.BoolOp):
             sign = " && " if isinstance(node.op, ast.And) else " || "
             return f"({sign.join(map(self._expression, node.values))})"
         if isinstance(node, ast.BinOp):
             return f"({self._expression(node.left)} {_OPERATORS[type(node.op)]} {self._expression(node.right)})"
         assert isinstance(node, ast.Compare)
-        return f"({self._expression(node.left)} {_OPERATORS[type(node.ops[0])]} {self._expression(node.comparators[0])})"
+        return (
+            f"({self._expression(node.left)} {_OPERATORS[type(node.ops[0])]} {self._expression(node.comparators[0])})"
+        )
 
     def _call_step(self, depth: int) -> None:
         kind = self.functions.structs.name(self.functions.methods["step"].result)  # type: ignore[arg-type]  # typed
@@ -300,7 +320,8 @@ class RowProgram:
         if "action_mask" in self._methods:
             size = self._size("OM")
             self._add(depth, f"r.M_mask = c.{into}M + i * {size};")
-            self._add(depth, f"for (i64 j = 0; j < {size}; ++j) r.M_mask[j] = 0;", f"{self._methods['action_mask']}(r);")
+            self._add(depth, f"for (i64 j = 0; j < {size}; ++j) r.M_mask[j] = 0;")
+            self._add(depth, f"{self._methods['action_mask']}(r);")
 
     def _copy_info(self, depth: int, into: str, name: str) -> None:
         if not self.kernel.state[name].shape:
@@ -324,5 +345,3 @@ _IS_STOPPED = """  // Loops that may not end ask every million turns: on the CPU
 #endif
     return stopped;
   }"""
-
-__all__ = ["NOTES", "NO_ROW", "RowProgram", "Slot", "refused"]

@@ -1,4 +1,4 @@
-"""The text before every generated program: `runtime.h`, and the distributions with their tables where they are drawn."""
+"""The text before every generated program: `runtime.h`, and distributions with their tables if they are drawn."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ PLAIN = frozenset({"random", "uniform", "integers", "choice", "shuffle", "permut
 
 def runtime(precision: str, draws: Collection[str]) -> str:
     """What stands before a program that draws by these functions."""
-    kind = "#define VECENV_FAST 1\ntypedef float real;\n" if precision == "fast" else "#undef VECENV_FAST\ntypedef double real;\n"
+    exact, fast = "#undef VECENV_FAST\ntypedef double real;\n", "#define VECENV_FAST 1\ntypedef float real;\n"
     here = Path(__file__)
     text = here.with_name("runtime.h").read_text()
     others = {draw.removeprefix("fill_") for draw in draws} - PLAIN
-    return kind + text.replace("  // DISTRIBUTIONS\n", _distributions(here.with_name("distributions.h")) if others else "")
+    distributions = _distributions(here.with_name("distributions.h")) if others else ""
+    return (fast if precision == "fast" else exact) + text.replace("  // DISTRIBUTIONS\n", distributions)
 
 
 def _distributions(path: Path) -> str:

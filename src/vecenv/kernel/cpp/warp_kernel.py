@@ -22,6 +22,7 @@ def make_kernel(name: str, text: str) -> Any:
         check: wp.int64,
         chunk: wp.int64,
         notes: wp.uint64,
+        action: wp.uint64,
     ): ...
 
     native.__name__ = native.__qualname__ = f"vecenv_native_{name}"
@@ -38,8 +39,9 @@ def make_kernel(name: str, text: str) -> Any:
         check: wp.int64,
         chunk: wp.int64,
         notes: wp.uint64,
+        action: wp.uint64,
     ):
-        run(wp.int64(wp.tid()), table, rows, start, stop, alive, over, steps, check, chunk, notes)
+        run(wp.int64(wp.tid()), table, rows, start, stop, alive, over, steps, check, chunk, notes, action)
 
     launched.__name__ = launched.__qualname__ = f"vecenv_rows_{name}"
     options = {"fuse_fp": False, "cpu_compiler_flags": "-march=native"}

@@ -1,7 +1,8 @@
 """Types of a lowered program: the inference once more, over the loops that array expressions have become.
 
 A backend that must name the type of every variable (C++ has to, Numba finds them itself) asks here. The vocabulary is
-that of `tree.py`: local arrays are declared, arrays that a function returns are arguments of it, and there are no lists.
+that of `tree.py`: local arrays are declared, arrays that a function returns are arguments of it, and there are no
+lists.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def parameters_of(function: Function) -> list[Parameter]:
 
 
 class LoweredInference(Inference):
-    """Types of a lowered program; `instances` has every function for every tuple of argument types that it is called with.
+    """Types of a lowered program; `instances` has every function for each tuple of argument types.
 
     Bodies are copied, so that every node stands at one place and has one type.
     """
