@@ -1,5 +1,7 @@
 """The device engine: tensors in and out, nothing on the host; NumPy's face of it; what it refuses."""
 
+import dataclasses
+import functools
 import gc
 import weakref
 
@@ -26,7 +28,10 @@ from vecenv.kernel import kernel_of
 from vecenv.kernel.language.define import build as kernel_build
 from vecenv.testing import check_engine
 from vecenv.testing._law_kernel import LawKernel
+from vecenv.trainers import DevicePPO, PPOConfig
+from vecenv.trainers._collect import torch_threads
 
+one_thread = functools.partial(torch_threads, 1, 0)
 MODES = ("next-step", "same-step", "disabled")
 
 
@@ -324,3 +329,34 @@ def test_what_a_device_has_not_is_refused_in_words():
             envs.step(torch.zeros(1, dtype=torch.int64), env_ids=[0])
         with pytest.raises(SpaceError, match="reset_mask"):
             envs.reset(options={"reset_mask": torch.zeros(3, dtype=torch.bool)})
+
+
+# --- learning --------------------------------------------------------------------------------------------------------
+
+
+def test_ppo_learns_on_the_device_and_touches_the_host_never():
+    config = PPOConfig(rollout_steps=32, epochs=8, minibatch=512, learning_rate=2e-3, gamma=0.98, lam=0.9)
+    returns = []
+    with tensors(count=32, autoreset="same-step") as envs, one_thread():
+        trainer = DevicePPO(envs, config, seed=1)
+        trainer.learn(30_000, callback=lambda trainer: returns.append(trainer.episode_return))
+        assert envs.engine.columns_apart.transfers == 0
+        envs.check()
+    assert returns[-1] > 60 > 30 > returns[2]
+
+
+def test_ppo_on_the_device_takes_continuous_actions_and_masks():
+    config = PPOConfig(rollout_steps=8, epochs=1, minibatch=0)
+    with tensors("Pendulum-v1", 4, autoreset="same-step") as envs:
+        DevicePPO(envs, config).learn(64)
+        envs.check()
+    with tensors("Taxi-v3", 4, autoreset="same-step") as envs:
+        DevicePPO(envs, dataclasses.replace(config, mask="action_mask")).learn(64)
+        assert envs.engine.columns_apart.transfers == 0
+
+
+def test_ppo_on_the_device_refuses_what_it_has_not():
+    with tensors() as envs, pytest.raises(ConfigError, match="same-step"):
+        DevicePPO(envs)
+    with tensors(autoreset="same-step") as envs, pytest.raises(ConfigError, match="lstm"):
+        DevicePPO(envs, PPOConfig(lstm=8))

@@ -134,6 +134,10 @@ class DeviceEngine(CompiledEngine):
         self._host_is_seen = True
         return self._columns[f"S_{name}"]
 
+    def set_parameters(self, rows: Rows, columns: Mapping[str, np.ndarray]) -> None:
+        self.to_host()  # before the host's parameters are written, which would be lost
+        super().set_parameters(rows, columns)
+
     def states_of(self, rows: Rows) -> dict[str, np.ndarray]:
         self.to_host()
         return super().states_of(rows)
