@@ -7,14 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-pytest.importorskip("warp")
-
 import vecenv
 from tests.device.zoo import Zoo
 from vecenv._batch.layout import Layout
 from vecenv.kernel import kernel_ids, kernel_of
 from vecenv.kernel.cpp.emit import source
-from vecenv.kernel.cpp.host import compiled_for, kernel_of as warp_kernel
+from vecenv.kernel.cpp.host import compiled_for
+from vecenv.kernel.cpp.host import kernel_of as warp_kernel
 from vecenv.kernel.language.registry import find_kernel
 from vecenv.kernel.lower.resolve import resolve
 

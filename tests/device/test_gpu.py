@@ -6,9 +6,7 @@ which dynamics multiply. So single steps are compared, from the same states.
 
 import numpy as np
 import pytest
-
-pytest.importorskip("warp")
-torch = pytest.importorskip("torch")
+import torch
 
 import vecenv
 from vecenv.kernel import kernel_ids

@@ -61,7 +61,9 @@ class Zoo:
         s.flag = random(rng) < 0.5
         s.small = integers(rng, 100)
         s.calls = 0
-        s.new = rng.poisson(4.0) + rng.poisson(40.0) + rng.binomial(20, 0.4) + rng.geometric(0.2) + rng.binomial(500, 0.4)
+        s.new = (
+            rng.poisson(4.0) + rng.poisson(40.0) + rng.binomial(20, 0.4) + rng.geometric(0.2) + rng.binomial(500, 0.4)
+        )
         permutation(rng, s.order)
         s.grid[:, :] = 0.0
         fill_normal(rng, s.line)
