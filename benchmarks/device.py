@@ -39,13 +39,11 @@ def engine(kind: type, id: str, count: int) -> CompiledEngine:
     made.exchange_all(0, 0, rotate=False)
     generator = np.random.default_rng(0)
     for column, leaf in zip(made.batch.actions, made.facts.action_layout.leaves, strict=True):
-        low, high = leaf.bounds
-        floats = leaf.dtype.kind == "f"
-        column[...] = (
-            generator.uniform(low, high, column.shape)
-            if floats
-            else generator.integers(low, np.asarray(high) + 1, column.shape)
-        )
+        if leaf.dtype.kind == "f":
+            column[...] = generator.uniform(-1, 1, column.shape)
+        else:
+            low, high = leaf.bounds
+            column[...] = generator.integers(low, np.asarray(high) + 1, column.shape)
     return made
 
 
@@ -115,6 +113,8 @@ BUSY = 0.3
 """Share of the instruction rate that branchy code reaches: threads of a warp take different branches."""
 TAKEN = 0.5
 """Share of the instructions of the text that a step runs, loops aside: resets and other branches are not taken."""
+ROWS = 2.0
+"""How many bytes are fetched for one of an array: neighbouring threads read rows that lie apart."""
 LAUNCH = 6e-6
 """Seconds between two launches."""
 
@@ -133,6 +133,7 @@ def counted(id: str, precision: str, architecture: int) -> tuple[int, int, int]:
         size = slot.dtype.itemsize
         size = 4 if precision == "fast" and slot.dtype == np.float64 else size
         row = int(np.prod(slot.shape or (1,), dtype=np.int64)) * size
+        row = int(row * ROWS) if slot.dimensions else row
         if slot.name[:2] in ("S_",):
             moved += 2 * row
         elif slot.name[:2] in ("P_", "A_", "O_", "OI", "OM"):

@@ -1,5 +1,7 @@
 """C++ on the CPU device: every column, every bit, as the compiled engine has it; and what C++ would do otherwise."""
 
+# ruff: noqa: E501
+# Tables of short programs, one in a line.
 import ast
 import re
 import textwrap
