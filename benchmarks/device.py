@@ -165,7 +165,7 @@ def on_paper() -> None:
             cells = []
             for card in CARDS:
                 rate, limit = predicted(card, instructions, wide, moved, 65536)
-                cells.append(f"{rate / 1e9:.1f} G ({limit})")
+                cells.append(f"{rate / 1e9:.2f} G ({limit})")
             print(f"| {id} | {precision} | {instructions:,} ({wide}) | {moved:,} | {' | '.join(cells)} |", flush=True)
 
 

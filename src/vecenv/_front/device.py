@@ -120,7 +120,7 @@ class DeviceVectorEnv(VectorEnv):
         """
         mask = options.get("reset_mask") if isinstance(options, dict) else None
         if options is not None and (not isinstance(options, dict) or set(options) - {"reset_mask"}):
-            host = mask.cpu().numpy() if hasattr(mask, "cpu") else mask
+            host: Any = mask.cpu().numpy() if isinstance(mask, self._torch.Tensor) else mask
             given = {**options, "reset_mask": host} if mask is not None else options
             super().reset(seed=seed, options=given)
         else:

@@ -162,6 +162,6 @@ class DeviceMemory:
 
     def take_notes(self) -> dict[str, int]:
         """What threads have noted since the last time. It waits until the device is done."""
-        noted = dict(zip(NOTES, self.notes.numpy().tolist(), strict=True))
+        noted: dict[str, int] = dict(zip(NOTES, self.notes.numpy().tolist(), strict=True))
         self.notes.assign(self._no_notes)
         return noted

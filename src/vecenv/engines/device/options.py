@@ -95,7 +95,7 @@ class Device(EngineOptions):
         device = self.device or "cpu"
         found = find_device(device)
         spaces = source.kernel.spaces(source.kernel.record(source.kernel.parameters({}, 1)))
-        slots = slots_of(source.kernel, *map(Layout, spaces))
+        slots = slots_of(source.kernel, Layout(spaces[0]), Layout(spaces[1]))
         check_room(bytes_needed(slots, request.num_envs, BUFFERS), request.num_envs, found)  # before any is taken
         return DeviceEngine(
             source.kernel,

@@ -6,10 +6,13 @@ needs a driver only when code is to run. Compiled code is kept in vecenv's cache
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import hashlib
+import os
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +32,53 @@ def warp() -> Any:
     """The module `warp`, set up. Raises MissingExtra."""
     with FORK_LOCK:
         try:
-            import warp as wp
+            import warp as wp  # pyright: ignore[reportMissingImports]  # optional
         except ModuleNotFoundError as error:
             if error.name != "warp":
                 raise
             raise MissingExtra("the device engine needs Warp: pip install 'vecenv[gpu]'") from None
     with _lock:
-        if wp.config.kernel_cache_dir is None and not _is_initialised(wp):
-            wp.config.kernel_cache_dir = str(Path(cache.cache_directory()) / "warp")
+        directory = cache.cache_directory()
+        if wp.config.kernel_cache_dir is None and directory is not None and not _is_initialised(wp):
+            wp.config.kernel_cache_dir = str(directory / "warp")
         if not _is_initialised(wp):
-            level, wp.config.log_level = (
-                wp.config.log_level,
-                wp.LOG_ERROR,
-            )  # no driver is no news: `find_device` says so
-            wp.init()
+            level, wp.config.log_level = wp.config.log_level, wp.LOG_ERROR
+            with _without_remarks():
+                wp.init()
             wp.config.log_level = max(level, wp.LOG_WARNING)
     return wp
+
+
+@contextlib.contextmanager
+def _without_remarks() -> Iterator[None]:
+    """Where there is no driver, Warp's library says so on standard error. `find_device` does if that matters."""
+    kept = None if _has_driver() else _copy_of_stderr()
+    if kept is None:
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _copy_of_stderr() -> int | None:
+    try:
+        return os.dup(2)
+    except OSError:  # it is closed
+        return None
 
 
 def _is_initialised(wp: Any) -> bool:
@@ -133,8 +167,6 @@ def poller() -> tuple[Any, int, Callable[[], None]]:
 
     Python runs handlers of signals in the call. What they raise is kept, the loops stop, and it is raised after them.
     """
-    import ctypes
-
     raised: list[BaseException] = []
 
     def ask() -> int:

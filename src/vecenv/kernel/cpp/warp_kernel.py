@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import warp as wp
+import warp as wp  # pyright: ignore[reportMissingImports]  # optional
 
 
 def make_kernel(name: str, text: str) -> Any:
