@@ -24,6 +24,7 @@ from vecenv.testing._law_env import LawEnv
 ROOT = Path(__file__).parents[1]
 ENVS: dict[str, Any] = {
     "compiled": {"env": "CartPole-v1"},
+    "device": {"env": "CartPole-v1"},
     "mujoco": {"env": "Hopper-v5"},
     "ale": {"env": "ALE/Pong-v5", "preprocessing": True},
 }
@@ -39,6 +40,8 @@ OPTIONS: dict[str, Any] = {
     "num_cpus": 2.0,
     "local_engine": "sync",
     "order": "fixed",
+    "device": "cuda:0",
+    "results": "numpy",
 }
 """Options of engines, with values that are not their defaults."""
 ASKED: dict[str, Any] = {
@@ -158,7 +161,7 @@ def test_options_beside_an_object_fill_what_it_leaves_open():
     [
         ("proces", "did you mean 'process'"),
         ("Sync", "did you mean 'sync'"),
-        ("turbo", "one of 'compiled', 'mujoco', 'ale', 'sync', 'thread', 'process', 'ray'"),
+        ("turbo", "one of 'compiled', 'device', 'mujoco', 'ale', 'sync', 'thread', 'process', 'ray'"),
         (3, "an object with name, refuses and build, such as vecenv.engines.Process(workers=4); got 3"),
         (None, "an object with name, refuses and build"),
         (Process, "pass an object of it, Process()"),

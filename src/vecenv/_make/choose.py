@@ -90,7 +90,7 @@ def _choose(options: Mapping[str, Any], source: Source, request: Request) -> tup
             able[kind.name] = engine
         else:
             refused[kind.name] = refusal
-    natives = [kind() for kind in registry.classes() if kind.native]
+    natives = [able.get(kind.name) or kind() for kind in registry.classes() if kind.native]
     preferred = {engine.name: why for engine in natives if (why := engine.reason(source)) is not None}
     for name, why in preferred.items():
         if name in able:

@@ -11,12 +11,14 @@ from gymnasium.vector import AutoresetMode
 from vecenv._batch.faults import OnError
 from vecenv._batch.finite import Policy
 from vecenv._batch.seeding import Seeding
+from vecenv._front.device import DeviceVectorEnv
 from vecenv._front.vector_env import VectorEnv
 from vecenv._make.choose import choose
 from vecenv._make.decorate import decorate
 from vecenv._make.options import check_request, of_rows, split_options
 from vecenv._make.source import resolve
 from vecenv.engines import Engine, SupportsSummary
+from vecenv.engines.device.options import Device
 from vecenv.engines.native.options import Compiled
 from vecenv.engines.options import EngineBuilder, EngineOptions
 from vecenv.engines.python.factories import EnvWrapper
@@ -84,9 +86,10 @@ def make(
         record_limit: bytes to keep in memory. When there is more, the oldest steps are forgotten, and episodes that are
             longer are marked as not complete: they cannot be replayed.
         **kwargs: options of the engine by name, the short form of its fields: `engine="process", context="fork"` is
-            `engine=vecenv.engines.Process(context="fork")`. With "auto", engines that have these options are chosen
-            from. All other names are constructor arguments, for all envs. A kernel's parameter may be an array of one
-            value per env.
+            `engine=vecenv.engines.Process(context="fork")`; `device="cuda:0"` is
+            `engine=vecenv.engines.Device(device="cuda:0")`, whose results are torch tensors (docs/gpu.md). With "auto",
+            engines that have these options are chosen from. All other names are constructor arguments, for all envs. A
+            kernel's parameter may be an array of one value per env.
 
     Raises:
         ConfigError: an argument is not valid. Nothing was started.
@@ -112,12 +115,13 @@ def make(
     source = resolve(env, num_envs, env_kwargs, wrappers, kwargs, preprocessing)
     request = of_rows(request, len(source.env_fns))
     chosen, reason = choose(engine, options, source, request)
-    if source.kernel is not None and not isinstance(chosen, Compiled):
+    if source.kernel is not None and not isinstance(chosen, (Compiled, Device)):
         source.kernel.check_native(source.kernel.parameters({}, 1))  # Python refuses what native code refuses
     running = _checked(chosen, chosen.build(source, request))
     recording = (source.env_fns, request.record_folder, request.record_limit) if request.record is not None else None
-    envs = VectorEnv(
-        decorate(running, request.autoreset, request.check_finite, recording),
+    tensors = isinstance(chosen, Device) and chosen.returns_tensors
+    envs = (DeviceVectorEnv if tensors else VectorEnv)(
+        running if tensors else decorate(running, request.autoreset, request.check_finite, recording),
         autoreset=request.autoreset,
         batch_size=request.batch_size,
         copy=request.copy,

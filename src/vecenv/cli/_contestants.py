@@ -12,8 +12,9 @@ from typing import Any
 
 import gymnasium
 
+from vecenv._batch.layout import map_tree
 from vecenv.cli._sources import EnvSource
-from vecenv.engines import Compiled, registry
+from vecenv.engines import Compiled, Device, registry
 
 PROCESSES = 64
 """Limit of the number of processes: other libraries start one per env."""
@@ -33,6 +34,34 @@ class Contestant:
     """Largest number of envs it is measured with."""
 
 
+def on_device(device: str) -> tuple[list[Contestant], dict[str, str]]:
+    """Kernels on a device, in both precisions, and the compiled engine beside them."""
+    found = [
+        Contestant(f"vecenv device {device}, {precision}", partial(_device, device=device, precision=precision))
+        for precision in ("exact", "fast")
+    ]
+    return [*found, Contestant("vecenv compiled", partial(ours, engine=Compiled()))], {}
+
+
+def _device(source: EnvSource, count: int, device: str, precision: Any) -> Running:
+    """Steps with a few batches of random actions that are on the device; it is waited for every 64 steps."""
+    import torch
+
+    envs: Any = source.make(count, engine=Device(device=device, precision=precision), autoreset="same-step")
+    envs.reset(seed=0)
+    envs.action_space.seed(0)
+    actions = [
+        map_tree(lambda leaf: torch.as_tensor(leaf, device=envs.device), envs.action_space.sample()) for _ in range(8)
+    ]
+
+    def exchange(number: int) -> object:
+        if device != "cpu" and number % 64 == 63:
+            torch.cuda.synchronize(envs.device)
+        return envs.step(actions[number % len(actions)])
+
+    return exchange, envs.close
+
+
 def contestants(source: EnvSource) -> tuple[list[Contestant], dict[str, str]]:
     """The contestants that can run this env, and the reasons why others cannot."""
     found, missing = [], {}
@@ -41,7 +70,7 @@ def contestants(source: EnvSource) -> tuple[list[Contestant], dict[str, str]]:
         if unfit is not None:
             missing[f"vecenv {kind.name}"] = unfit.partition(";")[0]
             continue
-        variants = {f"vecenv {kind.name}": kind()}
+        variants = {f"vecenv {kind.name}": Device(results="numpy") if kind is Device else kind()}
         if kind is Compiled:
             variants[f"vecenv {kind.name}, fast"] = Compiled(precision="fast")
         found += [Contestant(name, partial(ours, engine=engine)) for name, engine in variants.items()]

@@ -9,6 +9,7 @@ Examples:
   vecenv bench Pendulum-v1 --sizes 1 64 1024
   vecenv bench my_module:MyEnv --sizes 8 --only vecenv
   vecenv bench --quick --json
+  vecenv bench CartPole-v1 --device cuda --sizes 4096 65536
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from rich.table import Table
 
 from vecenv._util.cpus import usable_cpus
 from vecenv._util.files import write_file
-from vecenv.cli._contestants import contestants, measure
+from vecenv.cli._contestants import contestants, measure, on_device
 from vecenv.cli._curves import COLOURS
 from vecenv.cli._options import Flag, Optional, Pairs, pairs
 from vecenv.cli._screen import Screen, new_table, plain, short
@@ -53,6 +54,8 @@ class Options:
     """Numbers of envs."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(help_behavior_hint="")] = ()
     """Only contestants whose name contains one of these."""
+    device: Annotated[str | None, Optional] = None
+    """Measure the device engine ("cuda", "cuda:1" or "cpu") with tensors that stay there, in both precisions."""
     quick: Flag = False
     """Fewer and shorter turns: approximate results."""
     out: Annotated[Path | None, Optional] = None
@@ -70,7 +73,7 @@ def run(options: Options, screen: Screen) -> int:
     if not sizes or sizes[0] < 1:
         raise ConfigError(f"--sizes must be at least 1, got {options.sizes}")
     source = find_env(options.env, pairs(options.kwargs, "--kwargs"))
-    found, missing = contestants(source)
+    found, missing = contestants(source) if options.device is None else on_device(options.device)
     if options.only:
         names = [one.name for one in found]
         found = [one for one in found if any(word.lower() in one.name.lower() for word in options.only)]

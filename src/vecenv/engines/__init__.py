@@ -1,6 +1,7 @@
 """Engines: they move rows of a batch forward. The protocols here are the seam between them and the front.
 
-The options of vecenv's own engines are `Sync`, `Thread`, `Process`, `Compiled`, `Mujoco`, `Ale` and `Ray`:
+The options of vecenv's own engines are `Sync`, `Thread`, `Process`, `Compiled`, `Device`, `Mujoco`, `Ale` and
+`Ray`:
 `vecenv.make(env, 8, engine=vecenv.engines.Process(workers=4))`. `EngineBuilder`, `Source`, `Request` and the building
 blocks (`Batch`, `Op`, `Mail`, `Fault`, `Layout`, `BatchFacts`, `EnvFacts`, `RowRunner`, ...) are for an engine of your
 own, see docs/engines.md.
@@ -25,6 +26,7 @@ from vecenv.errors import VecenvError
 
 if TYPE_CHECKING:
     from vecenv.engines.ale.options import Ale
+    from vecenv.engines.device.options import Device
     from vecenv.engines.native.options import Compiled, Mujoco
     from vecenv.engines.options import EngineBuilder
     from vecenv.engines.pending import PendingRows
@@ -41,6 +43,7 @@ __all__ = [
     "BatchFacts",
     "Clocks",
     "Compiled",
+    "Device",
     "Engine",
     "EngineBuilder",
     "EnvFacts",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "compiled": "native",
+    "device": "device",
     "mujoco": "native",
     "ale": "ale",
     "sync": "python",

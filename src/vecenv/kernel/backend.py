@@ -70,7 +70,7 @@ class Backend(Protocol):
 
 
 def find_backend() -> Backend:
-    """The backend that runs kernels. There is one so far."""
+    """The backend that runs kernels on the host. Devices have another, `cpp/backend.py`."""
     with FORK_LOCK:
         from vecenv.kernel.numba.backend import NumbaBackend
 
@@ -86,9 +86,10 @@ def load_kernel(
     before: Callable[[], None] = lambda: None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     check: bool = False,
+    backend: Backend | None = None,
 ) -> NativeCode:
     """The native code of a kernel; arguments are those of `resolve` and `Backend.load`. Raises KernelError."""
-    backend, program = _resolved(kernel, observation, action, policy, shapes, check)
+    backend, program = _resolved(kernel, observation, action, policy, shapes, check, backend)
     return backend.load(program, precision, before)
 
 
@@ -118,8 +119,9 @@ def _resolved(
     policy: Callable[..., Any] | None,
     shapes: Mapping[str, tuple[int, ...]] | None,
     check: bool,
+    backend: Backend | None = None,
 ) -> tuple[Backend, Program]:
-    backend, program = find_backend(), resolve(kernel, observation, action, policy, shapes, check)
+    backend, program = backend or find_backend(), resolve(kernel, observation, action, policy, shapes, check)
     refused = backend.refuses(program)
     if refused is not None:
         raise refused

@@ -11,7 +11,8 @@ from vecenv.trainers._policy import Policy  # this and the next imports must com
 from vecenv.trainers._ppo_config import PPOConfig, a2c
 from vecenv.trainers._progress import Progress
 from vecenv.trainers._trainer import Trainer
+from vecenv.trainers.device_ppo import DevicePPO
 from vecenv.trainers.ppo import PPO
 from vecenv.trainers.sac import SAC, SACConfig
 
-__all__ = ["PPO", "SAC", "PPOConfig", "Policy", "Progress", "SACConfig", "Trainer", "a2c"]
+__all__ = ["PPO", "SAC", "DevicePPO", "PPOConfig", "Policy", "Progress", "SACConfig", "Trainer", "a2c"]

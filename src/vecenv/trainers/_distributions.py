@@ -62,6 +62,11 @@ class Choices(nn.Module):
         """The actions in the form of the envs' action space."""
         return (actions.numpy().reshape(-1, *self._shape) + self._start).astype(self._dtype, copy=False)
 
+    def to_tensor(self, actions: Tensor) -> Tensor:
+        """The same as a tensor, on the device that they are on."""
+        start = torch.as_tensor(self._start, device=actions.device)
+        return (actions.reshape(-1, *self._shape) + start).to(getattr(torch, np.dtype(self._dtype).name))
+
     def _logs(self, logits: Tensor, mask: Tensor | None) -> list[Tensor]:
         if mask is not None:
             logits = torch.where(mask, logits, _FORBIDDEN)
@@ -104,6 +109,12 @@ class Gaussian(nn.Module):
         """The actions in the form of the envs' action space."""
         numbers = actions.numpy().reshape(-1, *self._low.shape)
         return np.clip(numbers, self._low, self._high).astype(self._dtype, copy=False)
+
+    def to_tensor(self, actions: Tensor) -> Tensor:
+        """The same as a tensor, on the device that they are on."""
+        low, high = (torch.as_tensor(bound, device=actions.device) for bound in (self._low, self._high))
+        numbers = actions.reshape(-1, *self._low.shape)
+        return torch.clamp(numbers, low, high).to(getattr(torch, np.dtype(self._dtype).name))
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

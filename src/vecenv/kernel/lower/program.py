@@ -90,6 +90,7 @@ class Program:
         found: mistakes; a program with mistakes is looked at as far as possible, but not compiled.
         checked: whether native code is to check what Python would raise for.
         sites: where it checks something, by number from 1 on.
+        shapes: of the parameters that are arrays.
     """
 
     kernel: Kernel
@@ -103,6 +104,7 @@ class Program:
     found: Found = field(default_factory=Found)
     checked: bool = False
     sites: list[Site] = field(default_factory=list)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def error(self, source: FunctionSource, node: ast.AST, rule: str) -> KernelError:
         """The error to raise for a node of a function."""

@@ -70,6 +70,7 @@ def _resolved(
             resolver.add_policy(policy)
     known = {**{name: field.shape for name, field in kernel.params.items()}, **shapes}
     lowered = lower_arrays(resolver.program, known)
+    lowered.shapes = known
     return add_checks(lowered, known) if check else lowered
 
 

@@ -1,0 +1,178 @@
+"""The device engine on this machine: C++ on the CPU device against the compiled engine, launches, compile times; and
+the prediction for GPUs that nobody here has (`--predict`), which docs/gpu.md shows.
+
+    python benchmarks/device.py [--quick] [--predict]
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import vecenv
+from vecenv._batch.batch import Op
+from vecenv._batch.layout import Layout
+from vecenv.engines.device.engine import DeviceEngine
+from vecenv.engines.native.compiled import CompiledEngine
+from vecenv.kernel.cpp.emit import source
+from vecenv.kernel.cpp.host import compiled_for, kernel_of
+from vecenv.kernel.language.registry import find_kernel
+from vecenv.kernel.lower.resolve import resolve
+
+IDS = ("CartPole-v1", "Pendulum-v1", "Snake-v0", "Breakout-v0", "Tetris-v0")
+
+
+# --- on this machine -------------------------------------------------------------------------------------------------
+
+
+def engine(kind: type, id: str, count: int) -> CompiledEngine:
+    kernel = find_kernel(id)
+    made = kind(kernel, count, max_episode_steps=kernel.max_episode_steps)
+    made.batch.seed[:] = np.arange(count)
+    made.batch.op[:] = Op.RESET
+    made.exchange_all(0, 0, rotate=False)
+    generator = np.random.default_rng(0)
+    for column, leaf in zip(made.batch.actions, made.facts.action_layout.leaves, strict=True):
+        if leaf.dtype.kind == "f":
+            column[...] = generator.uniform(-1, 1, column.shape)
+        else:
+            low, high = leaf.bounds
+            column[...] = generator.integers(low, np.asarray(high) + 1, column.shape)
+    return made
+
+
+def steps_per_second(made: CompiledEngine, seconds: float) -> float:
+    """By CPU time, with the same actions in every step."""
+    count, exchanges, started = len(made.batch), 0, time.thread_time()
+    while (spent := time.thread_time() - started) < seconds:
+        made.exchange_all(int(Op.ROLL), int(Op.ROLL), rotate=False)
+        exchanges += 1
+    return exchanges * count / spent
+
+
+def on_this_machine(turns: int, seconds: float) -> None:
+    print("| kernel | envs | compiled | C++ on the CPU device | ratio |\n|---|---|---|---|---|")
+    for id in IDS:
+        for count in (1024, 16384):
+            both = [engine(kind, id, count) for kind in (CompiledEngine, DeviceEngine)]
+            best = [0.0, 0.0]
+            for _ in range(turns):
+                for place, made in enumerate(both):
+                    best[place] = max(best[place], steps_per_second(made, seconds))
+            print(f"| {id} | {count:,} | {best[0]:,.0f} | {best[1]:,.0f} | {best[1] / best[0]:.2f} |", flush=True)
+    small = engine(DeviceEngine, "CartPole-v1", 1)
+    calls = steps_per_second(small, 4 * seconds)
+    print(f"\na launch of one row: {1e6 / calls:.0f} us")
+    for id in IDS:
+        kernel = find_kernel(id)
+        spaces = kernel.spaces(kernel.record(kernel.parameters({}, 1)))
+        started = time.process_time()
+        DeviceEngine(kernel, 1)
+        took = time.process_time() - started
+        started = time.process_time()
+        source(resolve(kernel, *map(Layout, spaces)), "exact")
+        print(
+            f"{id}: {1e3 * took:.0f} ms to make it from the cache, {1e3 * (time.process_time() - started):.0f} of text"
+        )
+
+
+# --- on paper --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU, by what its maker publishes."""
+
+    name: str
+    architecture: int
+    processors: int
+    clock: float
+    """Boost, GHz."""
+    bandwidth: float
+    """GB/s."""
+    f32: int
+    """Instructions on floats of 32 bits, and on ints, that a processor begins per cycle."""
+    f64: int
+    """The same of 64 bits."""
+
+
+CARDS = (
+    Card("A100 SXM 80 GB", 80, 108, 1.41, 2039, 64, 32),
+    Card("H100 SXM", 90, 132, 1.98, 3350, 128, 64),
+    Card("RTX 4090", 89, 128, 2.52, 1008, 128, 2),
+)
+USED = 0.6
+"""Share of the published bandwidth that streams of columns reach."""
+BUSY = 0.3
+"""Share of the instruction rate that branchy code reaches: threads of a warp take different branches."""
+TAKEN = 0.5
+"""Share of the instructions of the text that a step runs, loops aside: resets and other branches are not taken."""
+ROWS = 2.0
+"""How many bytes are fetched for one of an array: neighbouring threads read rows that lie apart."""
+LAUNCH = 6e-6
+"""Seconds between two launches."""
+
+
+def counted(id: str, precision: str, architecture: int) -> tuple[int, int, int]:
+    """Instructions of the PTX, those on floats of 64 bits, and bytes of memory per step."""
+    kernel = find_kernel(id)
+    spaces = kernel.spaces(kernel.record(kernel.parameters({}, 1)))
+    text, slots = source(resolve(kernel, *map(Layout, spaces)), precision)
+    with tempfile.TemporaryDirectory() as folder:
+        ptx = compiled_for(kernel_of(f"{id}_{precision}", text), architecture, Path(folder)).read_text()
+    lines = [line for line in ptx.splitlines() if re.match(r"^\t(?:@%p\d+ )?[a-z][\w.]*\s.*;", line)]
+    wide = [line for line in lines if ".f64" in line]
+    moved = 0
+    for slot in slots:
+        size = slot.dtype.itemsize
+        size = 4 if precision == "fast" and slot.dtype == np.float64 else size
+        row = int(np.prod(slot.shape or (1,), dtype=np.int64)) * size
+        row = int(row * ROWS) if slot.dimensions else row
+        if slot.name[:2] in ("S_",):
+            moved += 2 * row
+        elif slot.name[:2] in ("P_", "A_", "O_", "OI", "OM"):
+            moved += row
+        elif slot.name in ("ELAPSED", "RETURN", "LENGTH", "DONE"):
+            moved += 2 * size
+        elif slot.name in ("REWARD", "TERMINATED", "TRUNCATED", "OP", "FINISHED"):
+            moved += size
+    return len(lines), len(wide), moved
+
+
+def predicted(card: Card, instructions: int, wide: int, moved: int, envs: int) -> tuple[float, str]:
+    """Steps per second, and what limits them."""
+    rate = card.processors * card.clock * 1e9 * BUSY
+    compute = TAKEN * ((instructions - wide) / card.f32 + wide / card.f64) / rate
+    memory = moved / (card.bandwidth * 1e9 * USED)
+    per_step = max(compute, memory)
+    launch = LAUNCH / envs
+    limit = "launches" if launch > per_step else "memory" if memory > compute else "instructions"
+    return 1 / max(per_step, launch), limit
+
+
+def on_paper() -> None:
+    print("| kernel | precision | instructions (f64) | bytes/step | " + " | ".join(card.name for card in CARDS) + " |")
+    print("|---|---|---|---|" + "---|" * len(CARDS))
+    for id in IDS:
+        for precision in ("exact", "fast"):
+            instructions, wide, moved = counted(id, precision, 80)
+            cells = []
+            for card in CARDS:
+                rate, limit = predicted(card, instructions, wide, moved, 65536)
+                cells.append(f"{rate / 1e9:.2f} G ({limit})")
+            print(f"| {id} | {precision} | {instructions:,} ({wide}) | {moved:,} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    vecenv.kernel.kernel_ids()
+    if "--predict" in sys.argv:
+        on_paper()
+    else:
+        quick = "--quick" in sys.argv
+        on_this_machine(3 if quick else 10, 0.05 if quick else 0.3)

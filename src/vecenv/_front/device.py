@@ -1,0 +1,411 @@
+"""A vector env whose actions and results are torch tensors in a device's memory.
+
+Nothing is copied to the host and nothing waits for the device, unless a method says so. Tensors that `step` and `reset`
+return are the device's own memory: what one step returned stays as it is during the next three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from vecenv._batch.batch import Op
+from vecenv._batch.layout import map_tree
+from vecenv._batch.random_state import CLONES, fresh_words
+from vecenv._batch.seeding import NO_SEED, one_seed, spread
+from vecenv._front.vector_env import VectorEnv
+from vecenv._util.checks import positive_int
+from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, KernelFault, NotResetError, SpaceError
+from vecenv.errors import UnsupportedError as Unsupported
+
+if TYPE_CHECKING:
+    from vecenv.engines.device.engine import DeviceEngine
+
+_NO_ROW = 2**62
+_RESET = int(Op.RESET)
+
+
+@dataclass(frozen=True, eq=False)
+class TensorRollout:
+    """T steps of N envs, tensors [T, N, ...] on the device.
+
+    Attributes:
+        obs: observations that were acted on.
+        actions: what the policy chose.
+        reward, terminated, truncated: results of the actions.
+        final_obs: observations that ended an episode, meaningful where one ended; None unless autoreset is "same-step".
+        next_obs: [N, ...], the observations to act on next.
+    """
+
+    obs: Any
+    actions: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    final_obs: Any
+    next_obs: Any
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceState:
+    """Everything that some envs consist of, on the device.
+
+    Attributes:
+        columns: tensors by name; the first axis is the env.
+        ready: which of the envs were reset.
+    """
+
+    columns: dict[str, Any]
+    ready: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ready)
+
+
+class DeviceVectorEnv(VectorEnv):
+    """Many environments on a device, with torch tensors in and out. `vecenv.make(id, n, device="cuda:0")` makes one.
+
+    Attributes:
+        device: torch's.
+    """
+
+    engine: DeviceEngine
+
+    def __init__(self, engine: Any, **options: Any) -> None:
+        import torch
+
+        super().__init__(engine, **options)
+        self._torch = torch
+        memory = self.engine.columns_apart
+        assert memory is not None
+        self._memory = memory
+        self.device = torch.device(self.engine.device)
+        self._tensors = {name: _tensor(array).reshape(memory.shapes[name]) for name, array in memory.arrays.items()}
+        """Of each column; those in the ring have an axis of layers."""
+        layout, self._actions = self._batch.observation_layout, self._batch.action_layout
+        self._leaves = range(len(layout.leaves))
+        self._results_of = [self._views(layer) for layer in range(memory.layers)]
+        """What a step returns, by the layer that it writes to."""
+        alive, over = self._alive_op, self._over_op
+        self._ops = alive, 0 if self.autoreset_mode is AutoresetMode.DISABLED else over
+
+    def _views(self, layer: int) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        names = [*self._batch.info]
+        infos = {name: self._tensors[f"O{_slot(name)}"][layer] for name in names}
+        if self._may_roll:
+            infos["final_obs"] = self._observed("F", layer)
+            infos["final_info"] = {name: self._tensors[f"F{_slot(name)}"][layer] for name in names}
+        flags = (self._tensors[name][layer] for name in ("REWARD", "TERMINATED", "TRUNCATED"))
+        reward, terminated, truncated = flags
+        return self._observed("O", layer), reward, terminated, truncated, infos
+
+    def _observed(self, kind: str, layer: int) -> Any:
+        return self._batch.observation_layout.nest([self._tensors[f"{kind}_{leaf}"][layer] for leaf in self._leaves])
+
+    # --- Gymnasium's calls -------------------------------------------------------------------------------------------
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begin new episodes, of all envs or of those in `options["reset_mask"]`, a bool tensor or array.
+
+        Seeds are as everywhere: the same seed begins the same episode on every engine. One int needs no copy to the
+        device. Other keys of `options` are parameters of the kernel; they are looked at on the host.
+
+        Returns:
+            Observations of all envs, and infos. With a mask the latest observations are changed in place.
+        """
+        mask = options.get("reset_mask") if isinstance(options, dict) else None
+        if options is not None and (not isinstance(options, dict) or set(options) - {"reset_mask"}):
+            host: Any = mask.cpu().numpy() if isinstance(mask, self._torch.Tensor) else mask
+            given = {**options, "reset_mask": host} if mask is not None else options
+            super().reset(seed=seed, options=given)
+        else:
+            self._run("reset", self._reset_on_device, seed, mask)
+        obs, *_, infos = self._results_of[self._memory.layer]
+        return obs, {name: value for name, value in infos.items() if not name.startswith("final")}
+
+    def _reset_on_device(self, seed: Any, mask: Any) -> None:
+        torch, tensors = self._torch, self._tensors
+        self.engine.to_device()
+        seeds = None if seed is None else self._seeds(seed)
+        if mask is None:
+            tensors["OP"].fill_(_RESET)
+            rows, ready = self._call_order.all_rows, np.ones(self.num_envs, np.bool_)
+        else:
+            mask = torch.as_tensor(mask, device=self.device)
+            if mask.dtype != torch.bool or tuple(mask.shape) != (self.num_envs,):
+                raise SpaceError(
+                    f"reset_mask must be {self.num_envs} bools, got {mask.dtype} of shape {tuple(mask.shape)}"
+                )
+            if not self._call_order.ready.all():
+                raise NotResetError("envs need a reset() of all of them before some are reset by a mask")
+            tensors["OP"].copy_(mask)  # RESET is 1
+            seeds = None if seeds is None else torch.where(mask, seeds, torch.full_like(seeds, NO_SEED))
+            rows, ready = self._call_order.all_rows[:0], np.ones(0, np.bool_)
+        if seeds is not None:
+            tensors["SEED"].copy_(seeds)
+        self._launch(0, 0)
+        self._call_order.replaced(rows, ready)
+
+    def _seeds(self, seed: Any) -> Any:
+        """One seed per env on the device."""
+        if self._seeding == "gymnasium" and np.ndim(seed) == 0:
+            first = one_seed(seed)
+            assert first is not None
+            spread(first, 1)  # raises for what is no seed
+            return self._torch.arange(first, first + self.num_envs, device=self.device)
+        self._memory.transfers += 1
+        return self._torch.as_tensor(spread(seed, self.num_envs, self._seeding), device=self.device)
+
+    def step(self, actions: Any, env_ids: Any = None) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step all envs.
+
+        Args:
+            actions: a tensor on this device with the dtype and shape of the action space, one row per env; or anything
+                that has `__dlpack__` or `__cuda_array_interface__` there. Not copied if it is contiguous. NumPy's
+                arrays are copied to the device.
+            env_ids: not on a device; all envs are stepped.
+
+        Returns:
+            Observations, rewards, terminated, truncated and infos, as tensors. With autoreset "same-step",
+            `infos["final_obs"]` has the observation that ended an episode where one ended.
+
+        Raises:
+            InvalidAction: device, dtype or shape of the actions are wrong; nothing was run. Values are looked at by the
+                device: an env whose action is not in the space stays as it is, and `check` raises.
+        """
+        order = self._call_order
+        order.enter("step")
+        try:
+            if env_ids is not None:
+                raise Unsupported("a device steps all envs at once; leave env_ids out, or use engine='compiled'")
+            order.check_can_step(None, "step")
+            self.engine.to_device()
+            address, keep = self._action_memory(actions)
+            memory = self._memory
+            memory.layer = (memory.layer + 1) % memory.layers
+            self._launch(*self._ops, address)
+            del keep
+            obs, reward, terminated, truncated, infos = self._results_of[memory.layer]
+            return obs, reward, terminated, truncated, dict(infos)
+        finally:
+            order.inside = None
+
+    def _launch(self, alive: int, over: int, action: int = 0) -> None:
+        stream = None
+        if self.device.type == "cuda":  # torch's own stream: what it computes before and after is in order
+            from vecenv.kernel.cpp.host import warp
+
+            stream = warp().stream_from_torch(self._torch.cuda.current_stream(self.device))
+        self.engine.launch(alive, over, action=action, check=int(alive != 0), stream=stream)
+        self.engine._host_is_old = True
+
+    def _action_memory(self, actions: Any) -> tuple[int, Any]:
+        """The address of the actions if they need not be copied, and what keeps them alive; else 0."""
+        leaves = self._actions.leaves
+        if len(leaves) == 1:
+            tensor = self._action(actions, 0)
+            if tensor.is_contiguous():
+                return tensor.data_ptr(), tensor
+            self._tensors["A_0"].copy_(tensor)
+            return 0, None
+        for number, part in enumerate(self._actions.flat(actions)):
+            self._tensors[f"A_{number}"].copy_(self._action(part, number))
+        return 0, None
+
+    def _action(self, actions: Any, number: int) -> Any:
+        """Actions as a tensor on the device. Raises InvalidAction."""
+        torch, column = self._torch, self._tensors[f"A_{number}"]
+        if isinstance(actions, torch.Tensor):
+            tensor = actions.detach()
+        elif isinstance(actions, np.ndarray) or not hasattr(actions, "__dlpack__"):
+            is_array = hasattr(actions, "__cuda_array_interface__")
+            tensor = torch.as_tensor(actions if is_array else np.asarray(actions))
+            if not is_array:
+                self._memory.transfers += 1
+                tensor = tensor.to(self.device, column.dtype)
+        else:
+            tensor = torch.from_dlpack(actions)
+        wanted = tuple(column.shape)
+        if tensor.device.type != column.device.type or (tensor.is_cuda and tensor.device != column.device):
+            raise InvalidAction(
+                f"actions are on {tensor.device}, these envs on {column.device}; use .to({self.device!r})"
+            )
+        if tensor.dtype != column.dtype:
+            raise InvalidAction(f"actions are {tensor.dtype}, these envs take {column.dtype}; use .to({column.dtype})")
+        if tuple(tensor.shape) != wanted:
+            raise InvalidAction(f"actions have shape {tuple(tensor.shape)}, these envs take {wanted}")
+        return tensor
+
+    def check(self) -> None:
+        """Wait for the device, and raise what it has noted since the last time.
+
+        Raises:
+            InvalidAction: an action was not in the space; it names the first such env. Those envs were not stepped.
+            NotResetError: with autoreset "disabled", an env was to be stepped whose episode is over.
+            KernelFault: a loop of an env took more than two billion turns and was stopped.
+        """
+        noted = self._memory.take_notes()
+        if noted["wrong_row"] != _NO_ROW:
+            raise InvalidAction(
+                f"an action of env {noted['wrong_row']} was not in {self.single_action_space}; envs with such actions "
+                "were not stepped"
+            )
+        if noted["over_row"] != _NO_ROW:
+            raise NotResetError(
+                f"env {noted['over_row']} was to be stepped, but its episode is over and autoreset is disabled; "
+                "reset it: reset(options={'reset_mask': mask})"
+            )
+        if noted["stopped_row"] != _NO_ROW:
+            row = noted["stopped_row"]
+            raise KernelFault(f"a loop of env {row} did not end and was stopped; reset the envs", row=row, phase="step")
+
+    # --- many steps --------------------------------------------------------------------------------------------------
+
+    def rollout(self, actions: Any = None, *, policy: Any = None, steps: int | None = None, seed: Any = None) -> Any:
+        """Run many steps of all envs, with a torch module or any function of tensors as the policy.
+
+        Args:
+            actions: a tensor of actions with a leading axis of time: [T, N, ...].
+            policy: instead, gets the observations of all envs and returns their actions, both tensors. It runs under
+                `torch.no_grad`.
+            steps: T, with a policy.
+            seed: not for tensors; a torch policy draws by torch.
+
+        Returns:
+            A TensorRollout. Begin with `reset`; the next rollout goes on where this one ends.
+        """
+        if (actions is None) == (policy is None):
+            raise ConfigError("rollout needs either actions[T, N] or policy=, and not both")
+        if seed is not None:
+            raise ConfigError("a torch policy draws by torch; use torch.manual_seed instead of seed")
+        count = positive_int("steps", steps if actions is None else len(actions))
+        self._call_order.check_can_step(None, "rollout")
+        obs = self._results_of[self._memory.layer][0]
+        kept: dict[str, Any] = {}
+        filled: dict[str, Any] = {}
+        with self._torch.no_grad():
+            for moment, chosen in enumerate(self._chosen(actions, policy, count)):
+                before = self._results_of[self._memory.layer][0]
+                given = chosen(before)
+                parts: dict[str, Any] = {"obs": before, "actions": given}
+                filled = self._keep(kept, parts, moment, count)
+                obs, *rest, infos = self.step(given)
+                parts = dict(zip(("reward", "terminated", "truncated"), rest, strict=True))
+                parts |= {"final_obs": infos["final_obs"]} if "final_obs" in infos else {}
+                filled |= self._keep(kept, parts, moment, count)
+        return TensorRollout(**{"final_obs": None, **filled}, next_obs=obs)
+
+    def _chosen(self, actions: Any, policy: Any, count: int) -> Iterator[Callable[[Any], Any]]:
+        for moment in range(count):
+            yield (lambda obs, moment=moment: actions[moment]) if policy is None else policy
+
+    def _keep(self, kept: dict[str, Any], parts: dict[str, Any], moment: int, count: int) -> dict[str, Any]:
+        """Copy what a step brought to its place in time, on the device."""
+        for name, value in parts.items():
+            if name not in kept:
+                kept[name] = map_tree(lambda leaf: leaf.new_empty((count, *leaf.shape)), value)
+            map_tree(lambda into, leaf: into[moment].copy_(leaf), kept[name], value)
+        return {name: kept[name] for name in kept}
+
+    # --- states ------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> SimpleNamespace:
+        """The kernel's fields of all envs as tensors. Writing to them changes the envs."""
+        self.engine.to_device()
+        return SimpleNamespace(**{name: self._tensors[f"S_{name}"] for name in self.engine.kernel.state})
+
+    @property
+    def episode_return(self) -> Any:
+        """Return so far of each env's episode, a tensor; of the ended one while its last step is the latest."""
+        return self._tensors["RETURN"].clone()
+
+    @property
+    def episode_length(self) -> Any:
+        """Steps so far of each env's episode, a tensor; of the ended one while its last step is the latest."""
+        return self._tensors["LENGTH"].clone()
+
+    def get_state(self, env_ids: Any = None) -> Any:
+        """Everything that envs consist of, as tensors on the device. `set_state` brings it back."""
+        return self._run("get_state", self._read, env_ids)
+
+    def _read(self, env_ids: Any) -> DeviceState:
+        self.engine.to_device()
+        rows = self._call_order.all_rows if env_ids is None else self._call_order.parse_rows(env_ids)
+        index = None if env_ids is None else self._torch.as_tensor(rows, device=self.device)
+        columns = self._lasting()
+        read = {name: column.clone() if index is None else column[index] for name, column in columns.items()}
+        return DeviceState(read, self._call_order.ready[rows])
+
+    def set_state(self, state: Any, env_ids: Any = None) -> None:
+        """Make envs what they were in `get_state`; a state of one env may be set to many."""
+        if not isinstance(state, DeviceState):
+            raise ConfigTypeError(f"set_state needs what get_state returned, got {type(state).__name__}")
+        rows = self._call_order.all_rows if env_ids is None else self._call_order.parse_rows(env_ids)
+        if len(state) not in (1, len(rows)):
+            raise SpaceError(f"the state is of {len(state)} envs and is to be set to {len(rows)}; pass env_ids")
+        self._run("set_state", self._restore, state, rows, env_ids is None)
+
+    def _restore(self, state: DeviceState, rows: np.ndarray, everyone: bool) -> None:
+        self.engine.to_device()
+        columns = self._lasting()
+        for name, column in columns.items():
+            given = state.columns.get(name)
+            if given is None or given.dtype != column.dtype or given.shape[1:] != column.shape[1:]:
+                raise SpaceError(f"this state is not one of {self.engine.kernel.id} with these parameters ({name})")
+        index = self._torch.as_tensor(rows, device=self.device)
+        for name, column in columns.items():
+            given = state.columns[name].expand(len(rows), *column.shape[1:])
+            if everyone:
+                column.copy_(given)
+            else:
+                column[index] = given
+        self.engine._host_is_old = True
+        self._call_order.replaced(rows, np.broadcast_to(state.ready, len(rows)))
+
+    def clone(self, source: Any, target: Any, *, seed: int | None = None) -> None:
+        """Make the envs `target` copies of the envs `source`; see `VectorEnv.clone`."""
+        one, state, targets = one_seed(seed), self.get_state(np.atleast_1d(source)), np.atleast_1d(target)
+        if one is not None:
+            words = fresh_words(one, len(targets), CLONES).view(np.int64)
+            many = {name: column.expand(len(targets), *column.shape[1:]) for name, column in state.columns.items()}
+            many["RNG"] = self._torch.as_tensor(words, device=self.device)
+            self._memory.transfers += 1
+            state = DeviceState(many, np.broadcast_to(state.ready, len(targets)))
+        self.set_state(state, targets)
+
+    def _lasting(self) -> dict[str, Any]:
+        """The columns that envs consist of, as they are now."""
+        scratch = {"OP", "SEED", "FALLBACK", "FINISHED", "TODO", "WHO"}
+        single = {slot.name for slot in self._memory.slots if slot.single}
+        names = [name for name in self._tensors if name not in scratch | single and not name.startswith(("A_", "F"))]
+        ring, layer = self._memory.in_ring, self._memory.layer
+        return {name: self._tensors[name][layer] if name in ring else self._tensors[name] for name in names}
+
+    # --- what a device has not ---------------------------------------------------------------------------------------
+
+    def send(self, actions: Any, env_ids: Any = None) -> None:
+        """Not on a device: a step does not wait for it anyway."""
+        raise Unsupported("a device steps all envs at once, and step() does not wait for it; use step()")
+
+    def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Any:
+        """Not on a device, see `send`."""
+        raise Unsupported("a device steps all envs at once, and step() does not wait for it; use step()")
+
+
+def _slot(info: str) -> str:
+    return "M" if info == "action_mask" else f"I_{info}"
+
+
+def _tensor(array: Any) -> Any:
+    """A Warp array as a torch tensor of the same memory; words without a sign as such with one."""
+    from vecenv.kernel.cpp.host import warp
+
+    wp = warp()
+    signed = {wp.uint64: wp.int64, wp.uint32: wp.int32, wp.uint16: wp.int16}
+    return wp.to_torch(array.view(signed[array.dtype]) if array.dtype in signed else array)

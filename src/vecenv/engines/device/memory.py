@@ -1,0 +1,167 @@
+"""The columns of a device engine: arrays in the device's memory, and the tables of their addresses.
+
+Results of steps (observations, rewards, flags, infos) go to a ring of layers, so that what was handed out stays as it
+is during the next steps; each layer has a table of its own, so that no address is written while the device works.
+Nothing is copied between host and device but by `push` and `pull`, which count.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from vecenv.errors import ConfigError
+from vecenv.kernel.cpp.host import warp
+from vecenv.kernel.cpp.rows import NO_ROW, NOTES
+from vecenv.kernel.lower.columns import Slot, table_size
+
+
+def in_ring(slot: Slot) -> bool:
+    """Whether a column has layers: it is a result of a step."""
+    return slot.timed and not slot.name.startswith("A_")
+
+
+def bytes_needed(slots: Sequence[Slot], count: int, layers: int) -> int:
+    """About how many bytes the columns of so many rows take."""
+    return sum(slot.row_bytes * count * (layers if in_ring(slot) else 1) for slot in slots if slot.shape is not None)
+
+
+def check_room(needed: int, count: int, device: Any) -> None:
+    """Raise ConfigError if a device has not as much memory left."""
+    free = device.free_memory if device.is_cuda else _free_on_host()
+    if needed > free:
+        raise ConfigError(
+            f"{count} envs need {needed / 2**30:.1f} GiB in the memory of {device.alias}, which has "
+            f"{free / 2**30:.1f} GiB left; make fewer envs"
+        )
+
+
+def _free_on_host() -> int:
+    try:
+        with open("/proc/meminfo") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+class DeviceMemory:
+    """Columns in a device's memory.
+
+    Args:
+        slots: of the native code.
+        columns: of the host, by name: what the device's columns begin with.
+        device: Warp's.
+        single: whether floats of 64 bits are 32 bits wide on the device.
+        layers: of the ring.
+        limit: of steps of an episode, None for none.
+        poll: address of a function that loops ask, on the CPU.
+
+    Attributes:
+        in_ring: names of the columns in the ring.
+        arrays: by name, Warp's, flat; Warp's have at most four axes.
+        shapes: of the arrays; those in the ring have an axis of layers first.
+        layer: the layer of the latest results.
+        transfers: how often something was copied between host and device.
+    """
+
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        columns: Mapping[str, np.ndarray],
+        device: Any,
+        *,
+        single: bool,
+        layers: int,
+        limit: int | None,
+        poll: int = 0,
+    ) -> None:
+        self._no_notes = np.array([0, NO_ROW, poll, NO_ROW, NO_ROW, NO_ROW], np.int64)
+        self.slots, self.device, self.layers, self._single = list(slots), device, layers, single
+        self.in_ring = {slot.name for slot in slots if in_ring(slot)}
+        self.layer = self.transfers = 0
+        self.arrays: dict[str, Any] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        count = len(columns["OP"])
+        check_room(bytes_needed(slots, count, layers), count, device)
+        try:
+            for slot in slots:
+                if not slot.name.startswith("C_"):
+                    column = columns[slot.name]
+                    self.shapes[slot.name] = (layers, *column.shape) if in_ring(slot) else column.shape
+                    self.arrays[slot.name] = self.empty(self.shapes[slot.name], column.dtype)
+            self.notes = warp().array(self._no_notes, dtype=warp().int64, device=device)
+            tables = [self.table(layer, limit, columns) for layer in range(layers)]
+            self._tables = warp().array(np.stack(tables), dtype=warp().int64, device=device)
+        except (RuntimeError, MemoryError) as error:
+            self.arrays.clear()  # nothing is left allocated
+            raise ConfigError(f"{count} envs do not fit the memory of {device.alias}; make fewer ({error})") from None
+        self._table_bytes = 8 * table_size(self.slots)
+        self.push(columns, self.arrays)
+        self.transfers = 0
+
+    def dtype(self, dtype: Any) -> np.dtype[Any]:
+        """The dtype that a column of the host has on the device."""
+        return np.dtype(np.float32) if self._single and np.dtype(dtype) == np.float64 else np.dtype(dtype)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """New memory for a column of the host, flat."""
+        return warp().zeros(math.prod(shape), dtype=getattr(warp(), self.dtype(dtype).name), device=self.device)
+
+    def table(self, layer: int, limit: int | None, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The words of the table of a layer, see `lower/columns.py`."""
+        table, extra = np.zeros(table_size(self.slots), np.int64), 2 * len(self.slots)
+        for number, slot in enumerate(self.slots):
+            table[2 * number] = self.address(slot.name, layer)
+            if slot.sized:
+                table[extra : extra + slot.dimensions] = columns[slot.name].shape[1:]
+                extra += slot.dimensions
+        table[-1] = NO_ROW if limit is None else limit
+        return table
+
+    def address(self, name: str, layer: int) -> int:
+        """Where a column begins."""
+        name = f"O_{name[2:]}" if name.startswith("C_") else name
+        array = self.arrays[name]
+        return array.ptr + (layer * (array.size // self.layers) * array.strides[0] if self._has_layers(name) else 0)
+
+    def _has_layers(self, name: str) -> bool:
+        return name in self.in_ring
+
+    @property
+    def table_at(self) -> int:
+        """The address of the table of the current layer."""
+        return self._tables.ptr + self.layer * self._table_bytes
+
+    def part(self, name: str) -> Any:
+        """The column as it is now, flat: of the ring, the current layer."""
+        array = self.arrays[name]
+        if not self._has_layers(name):
+            return array
+        size = array.size // self.layers
+        return array[self.layer * size : (self.layer + 1) * size]
+
+    # --- copies ------------------------------------------------------------------------------------------------------
+
+    def push(self, columns: Mapping[str, np.ndarray], names: Iterable[str]) -> None:
+        """Copy columns of the host to the device."""
+        for name in names:
+            column = np.ascontiguousarray(columns[name], self.dtype(columns[name].dtype))
+            self.part(name).assign(column.ravel())
+            self.transfers += 1
+
+    def pull(self, columns: Mapping[str, np.ndarray], names: Iterable[str]) -> None:
+        """Copy columns of the device to the host. It waits until the device is done."""
+        for name in names:
+            columns[name][...] = self.part(name).numpy().reshape(columns[name].shape)
+            self.transfers += 1
+
+    def take_notes(self) -> dict[str, int]:
+        """What threads have noted since the last time. It waits until the device is done."""
+        noted: dict[str, int] = dict(zip(NOTES, self.notes.numpy().tolist(), strict=True))
+        self.notes.assign(self._no_notes)
+        return noted

@@ -1,0 +1,108 @@
+"""Options of the device engine."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from vecenv._batch.finite import Policies
+from vecenv._batch.layout import Layout
+from vecenv.engines import Engine
+from vecenv.engines.native.options import NATIVE_CANNOT, split_kwargs, time_limit
+from vecenv.engines.options import EngineOptions, check_choice
+from vecenv.engines.request import Request, Source
+from vecenv.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    from vecenv.kernel.backend import Precision
+
+_TENSORS_CANNOT = {
+    "record": "results stay on the device",
+    "batch_size": "all envs are stepped by one launch",
+}
+"""What cannot be asked for with results that are tensors, and why."""
+
+
+@dataclass(frozen=True)
+class Device(EngineOptions):
+    """Kernels as threads of a GPU, or the same code on the CPU.
+
+    Attributes:
+        device: "cpu", "cuda" or "cuda:N"; default: "cpu".
+        precision: "exact" (on the CPU bit-equal to Python) or "fast" (floats of 32 bits throughout).
+        results: "torch": tensors in the device's memory, actions and results; nothing is copied to the host. "numpy":
+            NumPy's arrays, which are copied once to the device and once back where the device has memory of its own.
+    """
+
+    device: str | None = None
+    precision: Precision = "exact"
+    results: Literal["torch", "numpy"] = "torch"
+
+    name: ClassVar[str] = "device"
+    where: ClassVar[str] = "on a GPU, or in C++ on the CPU"
+    use_for: ClassVar[str] = "kernels whose observations and actions are torch tensors on that device"
+    needs: ClassVar[tuple[str, str] | None] = ("warp", "vecenv[gpu]")
+    native: ClassVar[bool] = True
+    cannot: ClassVar[Mapping[str, str]] = NATIVE_CANNOT
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        check_choice("results", self.results, ("torch", "numpy"))
+        known = isinstance(self.device, str) and re.fullmatch(r"cpu|cuda(:\d+)?", self.device)
+        if self.device is not None and not known:
+            raise ConfigError(f"device must be 'cpu', 'cuda' or 'cuda:N', got {self.device!r:.40}")
+
+    @property
+    def returns_tensors(self) -> bool:
+        """Whether results are torch tensors."""
+        return self.results == "torch"
+
+    def reason(self, source: Source) -> str | None:
+        """Why `auto` prefers this engine: a device was asked for."""
+        return None if self.device is None or source.kernel is None else f"device={self.device!r} was asked for"
+
+    def refuses(self, source: Source, request: Request) -> str | None:
+        if source.kernel is None:
+            of_task = "; MuJoCo tasks run with engine='mujoco'" if source.task is not None else ""
+            return f"devices run kernels, and there is none of this env; write one with @vecenv.kernel{of_task}"
+        unfit = super().refuses(source, request)
+        if unfit is not None:
+            return unfit
+        for name, why in _TENSORS_CANNOT.items() if self.returns_tensors else ():
+            if request.asks_for(name):
+                return f"the device engine cannot honour {name}: {why}; pass results='numpy', or leave {name} out"
+        if self.returns_tensors and request.check_finite != Policies.parse(None):
+            return "check_finite looks at results on the host; pass results='numpy', or look by torch.isfinite"
+        if split_kwargs(source.kernel, source.env_kwargs)[1].get("render_mode") is not None:
+            return "the device engine draws nothing; use engine='compiled' for frames"
+        return None
+
+    def build(self, source: Source, request: Request) -> Engine:
+        assert source.kernel is not None
+        if self.returns_tensors and importlib.util.find_spec("torch") is None:
+            raise MissingExtra("results of the device engine are torch tensors: pip install torch, or results='numpy'")
+        from vecenv.engines.device.engine import DeviceEngine
+        from vecenv.engines.device.memory import bytes_needed, check_room
+        from vecenv.engines.native.compiled import BUFFERS
+        from vecenv.kernel.cpp.host import find_device
+        from vecenv.kernel.lower.columns import slots_of
+
+        ours, theirs = split_kwargs(source.kernel, source.env_kwargs)
+        device = self.device or "cpu"
+        found = find_device(device)
+        spaces = source.kernel.spaces(source.kernel.record(source.kernel.parameters({}, 1)))
+        slots = slots_of(source.kernel, Layout(spaces[0]), Layout(spaces[1]))
+        check_room(bytes_needed(slots, request.num_envs, BUFFERS), request.num_envs, found)  # before any is taken
+        return DeviceEngine(
+            source.kernel,
+            request.num_envs,
+            device=device,
+            precision=self.precision,
+            tensors=self.returns_tensors,
+            kwargs=ours,
+            max_episode_steps=time_limit(source.kernel, theirs),
+        )

@@ -1,0 +1,294 @@
+"""Calls as C++: helpers, operations of the language, functions of Python, `math` and NumPy, and native twins."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from vecenv.kernel.cpp.draws import Draws
+from vecenv.kernel.cpp.values import NUMBERS, Value
+from vecenv.kernel.language.array_functions import function_of
+from vecenv.kernel.lower.tree import Kind, Ref
+from vecenv.kernel.lower.typed import OF_FLOATS, common, parameters_of
+from vecenv.kernel.lower.types import BOOL, FLOAT, INT, NOTHING, Array, Number, Tuple, Type, promoted_dtypes, wide
+
+ONE = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "exp",
+    "expm1",
+    "fabs",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+]
+"""Functions of `math` of one float."""
+TWO = ("atan2", "copysign", "fmod", "pow")
+TO_INT = ("ceil", "floor", "trunc")
+TESTS = ("isnan", "isinf", "isfinite")
+TWINS: dict[str, Callable[[Any, ast.Call], Value]] = {}
+"""How native twins are written, by name. Kernels have none so far. MuJoCo tasks call some, around whose arrays their
+task functions will be written: that is where they are to be added."""
+
+
+class Calls(Draws):
+    """Writes calls."""
+
+    def of_call(self, node: ast.Call) -> Value:
+        function = node.func
+        if not isinstance(function, Ref):
+            raise self.fail(node, f"the C++ backend has no form of {ast.unparse(node):.40}")
+        if function.kind is Kind.HELPER:
+            return self._helper(node)
+        if function.kind is Kind.DRAW:
+            return self.draw(node, function.name)
+        if function.kind is Kind.TWIN:
+            if function.name not in TWINS:
+                raise self.fail(node, f"the C++ backend has no twin of {function.name}(); engine='compiled' has")
+            return TWINS[function.name](self, node)
+        if function.kind is Kind.OPERATION:
+            return self._operation(node, function.name)
+        if node.keywords:
+            raise self.fail(node, "the C++ backend takes arguments of this function by place")
+        if function.kind is Kind.MATH:
+            return self._math(node, function.name, self.several(node.args))
+        if function.kind is Kind.NUMPY:
+            return self._numpy(node, self.program.constants[function.name], self.several(node.args))
+        return self._builtin(node, function.name, self.several(node.args))
+
+    # --- helpers -----------------------------------------------------------------------------------------------------
+
+    def _helper(self, node: ast.Call) -> Value:
+        instance = self.instance.calls[id(node)]
+        function = instance.function
+        values = [one for one in node.args if not (isinstance(one, Ref) and one.kind is Kind.ARGUMENT)]
+        own = [one for one in parameters_of(function) if one.role not in ("state", "params", "obs", "action")]
+        passed = [value for value, one in zip(values, own, strict=False) if one.role is None]
+        missing = len(instance.arguments) - len(passed)
+        defaults = list(function.defaults[len(function.defaults) - missing :]) if missing else []
+        given = self.several([*passed, *defaults])
+        texts = [self.cast(value, kind).text for value, kind in zip(given, instance.arguments, strict=True)]
+        text = f"{self.functions.function(instance)}({', '.join(['r', *texts])})"
+        result = self.known(node, instance.result or NOTHING)
+        if result == NOTHING:
+            self.add(f"{text};")
+            return Value("", NOTHING)
+        value = Value(text, result)
+        return self.temporary(value) if self.functions.has_effects(node) else value
+
+    # --- operations of the language ----------------------------------------------------------------------------------
+
+    def _operation(self, node: ast.Call, name: str) -> Value:
+        if name == "assign":
+            return self._assign(*node.args)
+        if name == "power":
+            return self._power(node, *self.several(node.args))
+        if name == "pairwise_sum":
+            values, count = self.several(node.args)
+            row, dtype = (values if values.is_simple else self.temporary(values)), values.dtype
+            called = f"U::pairwise_{'f' if dtype == 'float32' else 'r'}({row.text}.p, {row.text}.s0, {count.text})"
+            return Value(called, Number(dtype))
+        if name.startswith("fitting_") or name not in ("widen", "as_number", "as_flag", *OF_FLOATS, *_CONVERSIONS):
+            raise self.fail(node, "the C++ backend has no checked code; leave check= out, or use engine='compiled'")
+        (value,) = self.several(node.args)
+        if name == "widen":
+            return value if not isinstance(value.kind, Number) else self.cast(value, wide(value.kind))
+        if name == "as_number":
+            return self.cast(value, FLOAT)
+        if name == "as_flag":
+            return self.cast(value, BOOL)
+        if name in OF_FLOATS:
+            return Value(f"U::{name}_({self.cast(value, FLOAT).text})", FLOAT)
+        narrow = Number(name.removeprefix("as_"))
+        return self.cast(self.cast(value, narrow), Number(promoted_dtypes(narrow.dtype)))
+
+    def _power(self, node: ast.AST, base: Value, exponent: Value) -> Value:
+        whole = "float" not in base.dtype and "float" not in exponent.dtype
+        if whole:
+            return Value(f"U::pow_i({self.cast(base, INT).text}, {self.cast(exponent, INT).text})", INT)
+        if base.dtype == exponent.dtype == "float32":
+            return Value(f"((real)U::powf_({base.text}, {exponent.text}))", FLOAT)
+        x, y = self.cast(base, FLOAT).text, self.cast(exponent, FLOAT).text
+        if exponent.text == "2LL":
+            return Value(f"U::squared({x})", FLOAT)
+        return Value(f"U::pow_({x}, {y})", FLOAT)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> Value:
+        """`target[...] = value`, element by element; backwards if the target lies behind the value."""
+        given = self.temporary(self.expression(value))
+        self.assign_part(self.expression(target), given)
+        return Value("", NOTHING)
+
+    def assign_part(self, part: Value, given: Value) -> None:
+        """Store a number, or an array, into a part of an array."""
+        part, given = (one if one.is_simple else self.temporary(one) for one in (part, given))
+        source, kind = given.kind, part.kind
+        assert isinstance(kind, Array)
+        if not isinstance(source, Array):
+            self.over_elements(part, lambda places: self.cast(given, Number(kind.dtype)).text)
+            return
+        back = self.temporary(Value(f"((u64){part.text}.p > (u64){given.text}.p)", BOOL)).text
+
+        def read(places: Sequence[str]) -> str:
+            own = [f"({given.text}.n{axis} == 1 ? 0 : {place})" for axis, place in enumerate(places)]
+            return self.cast(self.element(given, own), Number(kind.dtype)).text
+
+        self.over_elements(part, read, back)
+
+    def over_elements(self, part: Value, value: Callable[[list[str]], str], back: str | None = None) -> None:
+        """Loops that store a value, given the places, into every element of a part."""
+        assert isinstance(part.kind, Array)
+        places: list[str] = []
+        for axis in range(len(part.kind.shape)):
+            turn = self.name("k")
+            self.add(f"for (i64 {turn} = 0; {turn} < {part.text}.n{axis}; {turn} += 1) {{")
+            self.depth += 1
+            if back is not None:
+                place = self.name("i")
+                self.add(f"const i64 {place} = {back} ? {part.text}.n{axis} - 1 - {turn} : {turn};")
+                turn = place
+            places.append(turn)
+        self.add(f"{part.text}.at({', '.join(places)}) = {value(places)};")
+        for _ in places:
+            self.depth -= 1
+            self.add("}")
+
+    # --- functions of Python -----------------------------------------------------------------------------------------
+
+    def _math(self, node: ast.Call, name: str, given: list[Value]) -> Value:
+        if name == "gcd" and len(given) == 2:
+            return Value(f"U::gcd({', '.join(self.cast(value, INT).text for value in given)})", INT)
+        texts = [self.cast(value, FLOAT).text for value in given]
+        if name in TO_INT and len(texts) == 1:
+            return Value(f"U::to_int(U::{name}_({texts[0]}))", INT)
+        if name in TESTS and len(texts) == 1:
+            return Value(f"U::{name}_({texts[0]})", BOOL)
+        if (name in ONE and len(texts) == 1) or (name in TWO and len(texts) == 2):
+            return Value(f"U::{name}_({', '.join(texts)})", FLOAT)
+        if name == "hypot" and len(texts) in (2, 3):
+            return Value(f"U::hypot_({', '.join([*texts, *['(real)0'] * (3 - len(texts))])})", FLOAT)
+        if name == "degrees":
+            return Value(f"({texts[0]} * ((real){180.0 / math.pi!r}))", FLOAT)
+        if name == "radians":
+            return Value(f"({texts[0]} * ((real){math.pi / 180.0!r}))", FLOAT)
+        raise self.fail(node, f"the C++ backend has no math.{name} of {len(given)} numbers; engine='compiled' runs it")
+
+    def _numpy(self, node: ast.Call, callee: Any, given: list[Value]) -> Value:
+        if isinstance(callee, type) and issubclass(callee, (np.number, np.bool_)):
+            return self.cast(given[0], Number(np.dtype(callee).name))
+        known = function_of(callee)
+        name = known.name if known is not None else ""
+        if name == "absolute":
+            return self._absolute(given[0], self.kind_of(node))
+        if name in ("sqrt", *OF_FLOATS):
+            return self.cast(Value(f"U::{name}_({self.cast(given[0], FLOAT).text})", FLOAT), self.kind_of(node))
+        if name in TESTS:
+            return Value(f"U::{name}_({self.cast(given[0], FLOAT).text})", BOOL)
+        named = getattr(callee, "__name__", "")
+        if named in _OF_MATH and len(given) == 1:
+            return Value(f"U::{_OF_MATH[named]}_({self.cast(given[0], FLOAT).text})", FLOAT)
+        raise self.fail(node, f"the C++ backend has no np.{named or callee}; use math, or engine='compiled'")
+
+    def _absolute(self, value: Value, kind: Type) -> Value:
+        if kind == BOOL:
+            return value
+        of_floats = isinstance(kind, Number) and "float" in kind.dtype
+        wanted = FLOAT if of_floats else INT
+        return self.cast(Value(f"U::abs_{'f' if of_floats else 'i'}({self.cast(value, wanted).text})", wanted), kind)
+
+    def _builtin(self, node: ast.Call, name: str, given: list[Value]) -> Value:
+        if name == "len":
+            return self._length(given[0], node.args[0])
+        if name in ("int", "bool"):
+            return self.cast(self._number(given[0]), INT if name == "int" else BOOL)
+        if name == "round" and len(given) == 1:
+            value = self._number(given[0])
+            if "float" not in value.dtype:
+                return self.cast(value, INT)
+            return Value(f"U::to_int(U::rint_({self.cast(value, FLOAT).text}))", INT)
+        if name == "abs":
+            kind = self.kind_of(node)
+            return self._absolute(given[0], kind)
+        if name == "divmod":
+            return self._divmod(node, given)
+        if len(given) == 1 and isinstance(given[0].kind, (Tuple, Array)):
+            known = self.types[id(node.args[0])]
+            given = self.parts_of(given[0], len(known.items)) if isinstance(known, Tuple) else given
+        if name in ("min", "max") and all(isinstance(value.kind, Number) for value in given):
+            return self._extreme(node, name, given)
+        if name in ("any", "all"):
+            tests = [value.text if value.kind == BOOL else f"({value.text} != 0)" for value in given]
+            joined = (" || " if name == "any" else " && ").join(tests)
+            return Value(f"({joined})" if tests else ("false" if name == "any" else "true"), BOOL)
+        if name == "sum":
+            return self._sum(node, given)
+        raise self.fail(node, f"the C++ backend has no {name}() of {len(given)} values; engine='compiled' runs it")
+
+    def _number(self, value: Value) -> Value:
+        """A number, or the one element of an array."""
+        if isinstance(value.kind, Array):
+            return self.element(value, ["0"] * len(value.kind.shape))
+        return value
+
+    def _length(self, value: Value, node: ast.expr) -> Value:
+        known = self.types[id(node)]
+        if isinstance(known, Tuple):
+            return Value(f"{len(known.items)}LL", INT)
+        return Value(f"{(value if value.is_simple else self.temporary(value)).text}.n0", INT)
+
+    def _divmod(self, node: ast.Call, given: list[Value]) -> Value:
+        kind = self.kind_of(node)
+        assert isinstance(kind, Tuple)
+        left, right = (self.temporary(value) for value in given)
+        wanted = common([left.kind, right.kind])
+        wanted = INT if wanted == BOOL else wanted
+        parts = [self.operation_on(operator, left, right, wanted) for operator in (ast.FloorDiv, ast.Mod)]
+        return self.cast(self.tuple_of(parts), kind)
+
+    def _extreme(self, node: ast.Call, name: str, given: list[Value]) -> Value:
+        """The first of the smallest or largest; NaN is neither smaller nor larger than anything."""
+        kind = common([value.kind for value in given])
+        assert isinstance(kind, Number)
+        computed = FLOAT if "float" in kind.dtype else INT
+        text = self.cast(given[0], computed).text
+        for other in given[1:]:
+            letter = "f" if computed == FLOAT else "i"
+            text = f"U::{name}_{letter}({text}, {self.cast(other, computed).text})"
+        return self.cast(Value(text, computed), self.kind_of(node))
+
+    def _sum(self, node: ast.Call, given: list[Value]) -> Value:
+        kind = self.kind_of(node)
+        kind = INT if kind == BOOL else kind
+        total = Value("0LL", INT)
+        for value in given:
+            total = self.operation_on(ast.Add, total, value, common([total.kind, value.kind, INT]))
+        return self.cast(total, kind)
+
+
+_CONVERSIONS = frozenset(f"as_{dtype}" for dtype in NUMBERS)
+_OF_MATH = {
+    **{name: name for name in ONE if hasattr(np, name) and name != "fabs"},
+    "fabs": "fabs",
+    "arccos": "acos",
+    "arcsin": "asin",
+    "arctan": "atan",
+}
+"""Functions of NumPy of one number, and the function of the C library that they are."""

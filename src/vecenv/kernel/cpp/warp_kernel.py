@@ -1,0 +1,48 @@
+"""How Warp is given generated C++. Warp reads the source of these functions, so they stand in a file of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import warp as wp  # pyright: ignore[reportMissingImports]  # optional
+
+
+def make_kernel(name: str, text: str) -> Any:
+    """A Warp kernel that calls a native function with this text as its body, once per thread."""
+
+    def native(
+        thread: wp.int64,
+        table: wp.uint64,
+        rows: wp.uint64,
+        start: wp.int64,
+        stop: wp.int64,
+        alive: wp.int64,
+        over: wp.int64,
+        steps: wp.int64,
+        check: wp.int64,
+        chunk: wp.int64,
+        notes: wp.uint64,
+        action: wp.uint64,
+    ): ...
+
+    native.__name__ = native.__qualname__ = f"vecenv_native_{name}"
+    run = wp.func_native(text)(native)
+
+    def launched(
+        table: wp.uint64,
+        rows: wp.uint64,
+        start: wp.int64,
+        stop: wp.int64,
+        alive: wp.int64,
+        over: wp.int64,
+        steps: wp.int64,
+        check: wp.int64,
+        chunk: wp.int64,
+        notes: wp.uint64,
+        action: wp.uint64,
+    ):
+        run(wp.int64(wp.tid()), table, rows, start, stop, alive, over, steps, check, chunk, notes, action)
+
+    launched.__name__ = launched.__qualname__ = f"vecenv_rows_{name}"
+    options = {"fuse_fp": False, "cpu_compiler_flags": "-march=native"}
+    return wp.kernel(launched, enable_backward=False, module="unique", module_options=options)

@@ -1,0 +1,360 @@
+"""The device engine: tensors in and out, nothing on the host; NumPy's face of it; what it refuses."""
+
+import dataclasses
+import functools
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import torch
+
+import vecenv
+from tests.device.zoo import Zoo
+from vecenv._front.autoreset import parse_mode
+from vecenv._front.vector_env import VectorEnv
+from vecenv.engines.device.engine import DeviceEngine
+from vecenv.errors import (
+    ConfigError,
+    EngineRefused,
+    InvalidAction,
+    NotResetError,
+    SpaceError,
+    UnsupportedError,
+)
+from vecenv.kernel import kernel_of
+from vecenv.kernel.language.define import build as kernel_build
+from vecenv.testing import check_engine
+from vecenv.testing._law_kernel import LawKernel
+from vecenv.trainers import DevicePPO, PPOConfig
+from vecenv.trainers._collect import torch_threads
+
+one_thread = functools.partial(torch_threads, 1, 0)
+MODES = ("next-step", "same-step", "disabled")
+
+
+def tensors(id="CartPole-v1", count=8, **options):
+    return vecenv.make(id, count, device="cpu", **options)
+
+
+def assert_same(expected, found):
+    assert np.array_equal(expected, found.numpy()), (expected, found)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tensors_are_what_the_compiled_engine_returns(mode):
+    generator = np.random.default_rng(0)
+    with vecenv.make("Snake-v0", 16, autoreset=mode) as one, tensors("Snake-v0", 16, autoreset=mode) as other:
+        (expected, infos), (obs, found) = one.reset(seed=5), other.reset(seed=5)
+        assert_same(expected, obs)
+        assert_same(infos["length"], found["length"])
+        for _ in range(80):
+            actions = generator.integers(0, 4, 16)
+            theirs, ours = one.step(actions), other.step(torch.as_tensor(actions))
+            for expected, tensor in zip(theirs[:4], ours[:4], strict=True):
+                assert_same(expected, tensor)
+            assert_same(theirs[4]["length"], ours[4]["length"])
+            done = theirs[2] | theirs[3]
+            if mode == "same-step" and done.any():
+                finals = np.stack(theirs[4]["final_obs"][done].tolist())
+                assert_same(finals, ours[4]["final_obs"][torch.as_tensor(done)])
+            assert_same(one.episode_return, other.episode_return)
+            assert_same(one.episode_length, other.episode_length)
+            if mode == "disabled" and done.any():
+                one.reset(options={"reset_mask": done})
+                obs, _ = other.reset(options={"reset_mask": torch.as_tensor(done)})
+                assert_same(one.step(actions)[0], other.step(torch.as_tensor(actions))[0])
+                over = (one._batch.done).copy()
+                if over.any():
+                    one.reset(options={"reset_mask": over})
+                    other.reset(options={"reset_mask": torch.as_tensor(over)})
+        other.check()
+        assert other.engine.columns_apart.transfers == 0
+
+
+def test_nothing_is_copied_between_host_and_device():
+    with tensors() as envs:
+        envs.reset(seed=0)
+        actions = torch.zeros(8, dtype=torch.int64)
+        first = envs.step(actions)[0]
+        kept = first.clone()
+        for _ in range(3):
+            after = envs.step(actions)[0]
+        assert torch.equal(first, kept), "what a step returned stays during the next three"
+        assert envs.step(actions)[0].data_ptr() != after.data_ptr()
+        envs.get_state()
+        assert envs.engine.columns_apart.transfers == 0
+        assert len(envs.call("np_random")) == 8  # read from the host's columns
+        assert envs.engine.columns_apart.transfers > 0
+        envs.state.x.zero_()
+        assert torch.equal(envs.get_state().columns["S_x"], torch.zeros(8, dtype=torch.float64))
+
+
+def test_actions_come_by_dlpack_from_other_libraries():
+    with tensors() as envs, tensors() as others:
+        for each in (envs, others):
+            each.reset(seed=0)
+
+        class Foreign:  # an array of another library
+            def __init__(self, tensor):
+                self.tensor = tensor
+
+            def __dlpack__(self, **options):
+                return self.tensor.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return self.tensor.__dlpack_device__()
+
+        actions = torch.ones(8, dtype=torch.int64)
+        assert torch.equal(envs.step(Foreign(actions))[0], others.step(actions)[0])
+        assert torch.equal(envs.step(np.ones(8, int))[0], others.step(actions)[0])
+        columns = torch.ones(8, 2, dtype=torch.int64)[:, 0]
+        assert torch.equal(envs.step(columns)[0], others.step(actions)[0]), "not contiguous"
+
+
+def test_the_same_seed_begins_the_same_episode_in_every_form():
+    with vecenv.make("CartPole-v1", 4, seeding="spawn") as one, tensors(count=4, seeding="spawn") as other:
+        assert_same(one.reset(seed=7)[0], other.reset(seed=7)[0])
+        seeds = [3, None, 5, 6]
+        assert_same(one.reset(seed=seeds)[0], other.reset(seed=seeds)[0])
+        assert_same(one.reset(seed=np.int64(9))[0], other.reset(seed=np.int64(9))[0])
+
+
+def test_states_are_read_written_and_cloned_on_the_device():
+    actions = torch.tensor([0, 1] * 4)
+    with tensors() as envs:
+        envs.reset(seed=0)
+        envs.step(actions)
+        state = envs.get_state()
+        future = [envs.step(actions)[0].clone() for _ in range(5)]
+        envs.set_state(state)
+        for expected in future:
+            assert torch.equal(envs.step(actions)[0], expected)
+        envs.clone([0], [1, 2])
+        rows = envs.get_state().columns
+        assert torch.equal(rows["S_x"][0], rows["S_x"][2])
+        assert torch.equal(rows["RNG"][0], rows["RNG"][1])
+        envs.clone(0, [1, 2], seed=3)
+        rows = envs.get_state().columns["RNG"]
+        assert not torch.equal(rows[1], rows[2])
+        with pytest.raises(SpaceError):
+            envs.set_state(envs.get_state([0, 1]))
+
+
+def test_parameters_are_per_env_and_options_hold_for_an_episode():
+    gain, actions = np.linspace(0.1, 2.0, 8), np.ones(8, int)
+    with (
+        vecenv.make(Zoo, 8, gain=gain, device="cpu", results="numpy") as one,
+        vecenv.make(Zoo, 8, gain=gain, device="cpu") as other,
+    ):
+
+        def steps(count):
+            for _ in range(count):
+                assert_same(one.step(actions)[0]["grid"], other.step(torch.as_tensor(actions))[0]["grid"])
+
+        for options in (None, {"gain": 3.0}):
+            one.reset(seed=0, options=options)
+            other.reset(seed=0, options=options)
+            steps(40)
+        for envs in (one, other):
+            envs.set_attr("gain", 1.0)
+        steps(40)
+
+
+def test_a_wrong_action_is_noted_with_its_env_and_the_env_stays():
+    with tensors() as envs:
+        envs.reset(seed=0)
+        actions = torch.zeros(8, dtype=torch.int64)
+        actions[5] = 7
+        envs.step(actions)
+        with pytest.raises(InvalidAction, match="env 5"):
+            envs.check()
+        envs.check()
+        assert int(envs.episode_length[5]) == 0
+        assert int(envs.episode_length[4]) == 1
+
+
+def test_an_episode_that_is_over_is_noted_where_autoreset_is_disabled():
+    with tensors(autoreset="disabled") as envs:
+        envs.reset(seed=0)
+        for _ in range(60):
+            envs.step(torch.ones(8, dtype=torch.int64))
+        with pytest.raises(NotResetError, match="env 0"):
+            envs.check()
+
+
+@pytest.mark.parametrize("actions", [
+    torch.zeros(8, dtype=torch.int32), torch.zeros(7, dtype=torch.int64), torch.zeros(8, dtype=torch.float32),
+    torch.zeros(8, dtype=torch.int64, device="meta"),
+])  # fmt: skip
+def test_tensors_of_a_wrong_dtype_shape_or_device_are_refused_and_nothing_runs(actions):
+    with tensors() as envs:
+        envs.reset(seed=0)
+        before = envs.get_state().columns["S_x"].clone()
+        with pytest.raises(InvalidAction, match=r"these envs"):
+            envs.step(actions)
+        assert torch.equal(envs.get_state().columns["S_x"], before)
+
+
+def test_a_torch_module_is_a_policy():
+    torch.manual_seed(0)
+    policy = torch.nn.Linear(4, 2)
+    with tensors(autoreset="same-step") as envs, tensors(autoreset="same-step") as others:
+        envs.reset(seed=0)
+        obs, _ = others.reset(seed=0)
+        taken = envs.rollout(policy=lambda obs: policy(obs).argmax(1), steps=40)
+        with torch.no_grad():
+            for moment in range(40):
+                assert torch.equal(taken.obs[moment], obs)
+                obs, reward, terminated, truncated, infos = others.step(policy(obs).argmax(1))
+                assert torch.equal(taken.reward[moment], reward)
+                assert torch.equal(taken.terminated[moment], terminated)
+                done = terminated | truncated
+                assert torch.equal(taken.final_obs[moment][done], infos["final_obs"][done])
+        assert torch.equal(taken.next_obs, obs)
+        assert envs.engine.columns_apart.transfers == 0
+        again = others.rollout(taken.actions)
+        assert again.reward.shape == (40, 8)
+
+
+def test_numpy_callers_get_numpy_and_the_reason_says_what_it_costs():
+    with vecenv.make("CartPole-v1", 4, device="cpu", results="numpy") as envs:
+        assert isinstance(envs.reset(seed=0)[0], np.ndarray)
+        assert "memory of NumPy's arrays" in envs.engine_reason
+    with vecenv.make("CartPole-v1", 4, device="cpu", results="numpy", precision="fast") as envs:
+        assert "copied once to the device and once back" in envs.engine_reason
+        assert envs.reset(seed=0)[0].dtype == np.float32
+        assert envs.step(np.ones(4, int))[1].dtype == np.float64
+
+
+@pytest.mark.parametrize("mode", ["next-step", "same-step"])
+def test_numpy_callers_of_memory_that_is_apart_get_the_same_bits(mode):
+    """As on a GPU: columns of the host are copies. The whole language, states, rollouts and partial steps."""
+    kernel = kernel_of(Zoo)
+    one = vecenv.make(Zoo, 6, device="cpu", results="numpy", autoreset=mode)
+    engine = DeviceEngine(kernel, 6, max_episode_steps=kernel.max_episode_steps, tensors=True)
+    other = VectorEnv(engine, autoreset=parse_mode(mode))
+    generator = np.random.default_rng(0)
+    with one, other:
+        for envs in (one, other):
+            envs.reset(seed=1)
+        for step in range(40):
+            actions = generator.integers(0, 5, 6)
+            for theirs, ours in zip(one.step(actions)[1:4], other.step(actions)[1:4], strict=True):
+                assert np.array_equal(theirs, ours), step
+            if step == 20:
+                for envs in (one, other):
+                    envs.state.x[2] = 0.25
+                    envs.clone(2, 3)
+        kept = one.get_state(), other.get_state()
+        for name, column in kept[0].columns.items():
+            assert column.tobytes() == kept[1].columns[name].tobytes(), name
+        actions = generator.integers(0, 5, (20, 6))
+        assert np.array_equal(one.rollout(actions).reward, other.rollout(actions).reward)
+        other.set_state(kept[1])
+        one.set_state(kept[0])
+        assert np.array_equal(one.step(actions[0], None)[1], other.step(actions[0], None)[1])
+        assert np.array_equal(one.step(actions[0][:2], [1, 4])[1], other.step(actions[0][:2], [1, 4])[1])
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_six_laws_hold(apart):
+    """Law 6 as: the same bits on the CPU device."""
+
+    def build(factories):
+        kernel = kernel_build("vecenv-law", LawKernel, None, {})
+        return DeviceEngine(kernel, len(factories), kwargs={"index": np.arange(len(factories))}, tensors=apart)
+
+    check_engine(build, infos=False, failures=False)
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_devices_say_what_is_there():
+    for name in ("gpu", "cuda:x", "tpu", 3):
+        with pytest.raises(ConfigError, match="'cpu', 'cuda' or 'cuda:N'"):
+            vecenv.make("CartPole-v1", 2, device=name)
+    if not torch.cuda.is_available():
+        with pytest.raises(ConfigError, match=r"driver.*device='cpu'"):
+            vecenv.make("CartPole-v1", 2, device="cuda:0")
+
+
+def test_too_many_envs_say_how_much_memory_there_is_and_nothing_is_allocated(monkeypatch):
+    from vecenv.engines.device import memory
+
+    monkeypatch.setattr(memory, "_free_on_host", lambda: 2**20)
+    monkeypatch.setattr(memory.DeviceMemory, "empty", lambda *_: pytest.fail("memory is allocated"))
+    with pytest.raises(ConfigError, match=r"300 envs need 0\.0 GiB.*which has 0\.0 GiB.*make fewer"):
+        vecenv.make("Breakout-v0", 300, device="cpu")
+
+
+def test_memory_that_runs_out_meanwhile_is_given_back(monkeypatch):
+    from vecenv.engines.device import memory
+
+    allocated, empty = [], memory.DeviceMemory.empty
+
+    def some(self, shape, dtype):
+        if len(allocated) == 5:
+            raise RuntimeError("Failed to allocate 8 bytes on device 'cpu'")
+        allocated.append(weakref.ref(array := empty(self, shape, dtype)))
+        return array
+
+    monkeypatch.setattr(memory.DeviceMemory, "empty", some)
+    with pytest.raises(ConfigError, match="do not fit the memory of cpu"):
+        vecenv.make("CartPole-v1", 4, device="cpu")
+    gc.collect()
+    assert len(allocated) == 5
+    assert all(array() is None for array in allocated)
+
+
+def test_what_a_device_has_not_is_refused_in_words():
+    with pytest.raises(EngineRefused, match="wrappers"):
+        vecenv.make("Acrobot-v1", 2, device="cpu", wrappers=[lambda env: env])
+    with pytest.raises(EngineRefused, match="kernel"):
+        vecenv.make(lambda: None, 2, device="cpu")
+    with pytest.raises(EngineRefused, match="results='numpy'"):
+        vecenv.make("CartPole-v1", 2, device="cpu", record="last-episode")
+    with pytest.raises(EngineRefused, match="draws nothing"):
+        vecenv.make("CartPole-v1", 2, device="cpu", render_mode="rgb_array")
+    with tensors() as envs:
+        with pytest.raises(NotResetError):
+            envs.step(torch.zeros(8, dtype=torch.int64))
+        envs.reset(seed=0)
+        with pytest.raises(UnsupportedError):
+            envs.send(torch.zeros(8, dtype=torch.int64))
+        with pytest.raises(UnsupportedError):
+            envs.step(torch.zeros(1, dtype=torch.int64), env_ids=[0])
+        with pytest.raises(SpaceError, match="reset_mask"):
+            envs.reset(options={"reset_mask": torch.zeros(3, dtype=torch.bool)})
+
+
+# --- learning --------------------------------------------------------------------------------------------------------
+
+
+def test_ppo_learns_on_the_device_and_touches_the_host_never():
+    config = PPOConfig(rollout_steps=32, epochs=8, minibatch=512, learning_rate=2e-3, gamma=0.98, lam=0.9)
+    returns = []
+    with tensors(count=32, autoreset="same-step") as envs, one_thread():
+        trainer = DevicePPO(envs, config, seed=1)
+        trainer.learn(30_000, callback=lambda trainer: returns.append(trainer.episode_return))
+        assert envs.engine.columns_apart.transfers == 0
+        envs.check()
+    assert returns[-1] > 60 > 30 > returns[2]
+
+
+def test_ppo_on_the_device_takes_continuous_actions_and_masks():
+    config = PPOConfig(rollout_steps=8, epochs=1, minibatch=0)
+    with tensors("Pendulum-v1", 4, autoreset="same-step") as envs:
+        DevicePPO(envs, config).learn(64)
+        envs.check()
+    with tensors("Taxi-v3", 4, autoreset="same-step") as envs:
+        DevicePPO(envs, dataclasses.replace(config, mask="action_mask")).learn(64)
+        assert envs.engine.columns_apart.transfers == 0
+
+
+def test_ppo_on_the_device_refuses_what_it_has_not():
+    with tensors() as envs, pytest.raises(ConfigError, match="same-step"):
+        DevicePPO(envs)
+    with tensors(autoreset="same-step") as envs, pytest.raises(ConfigError, match="lstm"):
+        DevicePPO(envs, PPOConfig(lstm=8))
