@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vecenv.errors import SpaceError
+from vecenv.trainers._device import host
 
 _FORBIDDEN = -1e8
 """The logit of an action that a mask forbids; not minus infinity: times a probability of zero, that would be NaN."""
@@ -60,7 +61,12 @@ class Choices(nn.Module):
 
     def to_env(self, actions: Tensor) -> np.ndarray:
         """The actions in the form of the envs' action space."""
-        return (actions.numpy().reshape(-1, *self._shape) + self._start).astype(self._dtype, copy=False)
+        return (host(actions).reshape(-1, *self._shape) + self._start).astype(self._dtype, copy=False)
+
+    def to_tensor(self, actions: Tensor) -> Tensor:
+        """The same as `to_env`, on the device of the actions."""
+        start = torch.as_tensor(self._start, dtype=torch.int64, device=actions.device)
+        return actions.reshape(-1, *self._shape) + start
 
     def _logs(self, logits: Tensor, mask: Tensor | None) -> list[Tensor]:
         if mask is not None:
@@ -102,8 +108,13 @@ class Gaussian(nn.Module):
 
     def to_env(self, actions: Tensor) -> np.ndarray:
         """The actions in the form of the envs' action space."""
-        numbers = actions.numpy().reshape(-1, *self._low.shape)
+        numbers = host(actions).reshape(-1, *self._low.shape)
         return np.clip(numbers, self._low, self._high).astype(self._dtype, copy=False)
+
+    def to_tensor(self, actions: Tensor) -> Tensor:
+        """The same as `to_env`, on the device of the actions."""
+        low, high = (torch.as_tensor(bound, device=actions.device) for bound in (self._low, self._high))
+        return actions.reshape(-1, *self._low.shape).to(low.dtype).clamp(low, high)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
