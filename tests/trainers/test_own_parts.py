@@ -15,7 +15,7 @@ import vecenv
 from tests.trainers.test_devices import DEEP
 from tests.trainers.test_trainers import SMALL, SOFT, vector
 from vecenv.errors import ConfigError, UnsafeFile
-from vecenv.trainers import CSV, DQN, PPO, SAC, DQNConfig, Evaluation, PPOConfig, SACConfig, TensorBoard, a2c
+from vecenv.trainers import CSV, DQN, PPO, SAC, DQNConfig, PeriodicEvaluation, PPOConfig, SACConfig, TensorBoard, a2c
 from vecenv.trainers.ppo import clipped_value_loss
 
 
@@ -245,11 +245,11 @@ def test_the_best_agent_is_kept_and_a_training_that_goes_on_knows_it(tmp_path, m
 
     monkeypatch.setattr("vecenv.trainers._evaluation.evaluate", stub)
     best, config = tmp_path / "best.npz", PPOConfig(**SMALL)
-    trainer = PPO("CartPole-v1", config, seed=0).learn(320, Evaluation(100, best=best))
+    trainer = PPO("CartPole-v1", config, seed=0).learn(320, PeriodicEvaluation(100, best=best))
     assert trainer.evaluations == [(128, 5.0), (256, 9.0), (320, 7.0)]
     assert PPO.load(best).steps == 256
     trainer.save(tmp_path / "last.npz")
-    PPO.load(tmp_path / "last.npz").learn(448, Evaluation(100, best=best))
+    PPO.load(tmp_path / "last.npz").learn(448, PeriodicEvaluation(100, best=best))
     assert PPO.load(best).steps == 256
 
 
@@ -257,7 +257,7 @@ def test_evaluations_are_those_of_evaluate(tmp_path):
     points = []
     logger = type("Own", (), {"write": lambda self, step, scalars: points.append(scalars), "close": print})()
     trainer = PPO("CartPole-v1", PPOConfig(**SMALL), seed=0)
-    evaluation = Evaluation(100, episodes=3)
+    evaluation = PeriodicEvaluation(100, episodes=3)
     trainer.learn(128, evaluation, loggers=logger)
     expected = vecenv.evaluate(trainer.policy, "CartPole-v1", episodes=3)
     assert trainer.evaluations == [(128, expected.summary[0].mean)]
@@ -268,9 +268,9 @@ def test_evaluations_are_those_of_evaluate(tmp_path):
     }
     envs = vecenv.make("CartPole-v1", 4, autoreset="same-step")
     with pytest.raises(ConfigError, match="say where to evaluate"):
-        PPO(envs, PPOConfig(**SMALL)).learn(64, Evaluation(1))
+        PPO(envs, PPOConfig(**SMALL)).learn(64, PeriodicEvaluation(1))
     with pytest.raises(ConfigError, match="there is no directory"):
-        Evaluation(10, best=tmp_path / "none" / "best.npz")
+        PeriodicEvaluation(10, best=tmp_path / "none" / "best.npz")
 
 
 # --- trainers of your own --------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from vecenv.engines.recording.episodes import versions
 from vecenv.errors import ConfigError, EnvError, SpaceError, VecenvError
 from vecenv.evaluation._plot import need_matplotlib
 from vecenv.presets import find_preset, presets_for
-from vecenv.trainers import DQN, PPO, SAC, Evaluation, a2c
+from vecenv.trainers import DQN, PPO, SAC, PeriodicEvaluation, a2c
 from vecenv.trainers._settings import settings_of
 
 TRAINERS: dict[str, Any] = {"ppo": PPO, "a2c": PPO, "sac": SAC, "dqn": DQN}
@@ -289,12 +289,12 @@ class _EvalCurves:
         """The run's files are closed with the run."""
 
 
-def _evaluations(job: Job, options: Any) -> list[Evaluation]:
+def _evaluations(job: Job, options: Any) -> list[PeriodicEvaluation]:
     """The callback of --eval-every."""
     if options.eval_every is None:
         return []
     return [
-        Evaluation(
+        PeriodicEvaluation(
             options.eval_every, job.source.env, episodes=options.eval_episodes or 10, best=job.files.path / BEST,
             env_kwargs=job.source.kwargs or None, **job.source.options,
         )

@@ -8,7 +8,7 @@ if _importlib_util.find_spec("torch") is None:
     raise _MissingExtra("trainers need torch: pip install 'vecenv[torch]'")
 
 from vecenv.trainers._actor_critic import Network  # this and the next imports must come after the check
-from vecenv.trainers._evaluation import Evaluation
+from vecenv.trainers._evaluation import PeriodicEvaluation
 from vecenv.trainers._policy import Policy
 from vecenv.trainers._ppo_config import PPOConfig, a2c
 from vecenv.trainers._progress import Progress
@@ -25,10 +25,10 @@ __all__ = [
     "PPO",
     "SAC",
     "DQNConfig",
-    "Evaluation",
     "Logger",
     "Network",
     "PPOConfig",
+    "PeriodicEvaluation",
     "Policy",
     "Progress",
     "SACConfig",

@@ -11,7 +11,7 @@ from vecenv.evaluation import evaluate
 from vecenv.trainers._progress import Progress
 
 
-class Evaluation:
+class PeriodicEvaluation:
     """A callback of `learn` that evaluates the policy every so many steps, and keeps the best agent.
 
     Mean returns are appended to `trainer.evaluations`, which checkpoints contain, so that a training that continues
@@ -46,7 +46,9 @@ class Evaluation:
             return
         envs = trainer.collector.env_id if self.envs is None else self.envs
         if envs is None:
-            raise ConfigError("the trainer was made with a vector env: say where to evaluate: Evaluation(every, envs)")
+            raise ConfigError(
+                "the trainer was made with a vector env: say where to evaluate: PeriodicEvaluation(every, envs)"
+            )
         self.result = evaluate(trainer.policy, envs, episodes=self.episodes, **self._options)
         row = self.result.summary[0]
         best_so_far = max((mean for _, mean in trainer.evaluations), default=None)

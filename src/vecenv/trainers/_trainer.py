@@ -54,7 +54,7 @@ class Trainer(Generic[ConfigT]):
         collector: steps the envs.
         steps: steps of all envs together so far.
         updates: gradient steps so far.
-        evaluations: steps and mean return of the evaluations so far; see `Evaluation`.
+        evaluations: steps and mean return of the evaluations so far; see `PeriodicEvaluation`.
     """
 
     Config: type[ConfigT]
