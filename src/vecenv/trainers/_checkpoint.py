@@ -43,7 +43,8 @@ def check_sizes(config: Any, tree: Any, own_network: bool = False) -> None:
     Otherwise a small file could make the process allocate any amount of memory. A user's own network has sizes of its
     own.
     """
-    stored, hidden = _count(tree), () if own_network else config.hidden
+    stored = _count(tree)
+    hidden: tuple[int, ...] = () if own_network else config.hidden
     layers = [0 if own_network else getattr(config, "lstm", 0), *hidden]
     wanted = [first * second for first, second in zip(layers, hidden, strict=False)]
     wanted += [*hidden, layers[0] ** 2, config.num_envs, getattr(config, "capacity", 0) - config.num_envs]

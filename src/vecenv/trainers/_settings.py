@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from types import UnionType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, SupportsIndex
 
 from vecenv._util.checks import brief
 from vecenv._util.suggest import did_you_mean
@@ -49,7 +49,7 @@ class Settings:
         Raises:
             ConfigError: the schedule returned something else than a number in the allowed range.
         """
-        value = getattr(self, name)
+        value: Any = getattr(self, name)
         return self._scheduled(name, value, progress) if callable(value) else value
 
     @property
@@ -71,10 +71,10 @@ class Settings:
             if not low <= number <= high:
                 raise ConfigError(f"{name} must be {_range_words(low, high)}, got {number}")
 
-    def _scheduled(self, name: str, function: Schedule, progress: float) -> float:
+    def _scheduled(self, name: str, function: Callable[..., Any], progress: float) -> float:
         value = function(progress)
         low, high = self.ranges[name]
-        if isinstance(value, bool) or not isinstance(value, Real) or not low <= value <= high:
+        if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
             raise ConfigError(
                 f"{name} is a function of progress and returned {brief(value)} at {progress:.2f}; it must return a "
                 f"number {_range_words(low, high)}"
@@ -124,7 +124,7 @@ def _fitting(name: str, value: Any, hint: Any) -> Any:
         if kind in kinds and isinstance(value, kind):
             return value
     if not isinstance(value, bool):
-        if int in kinds and hasattr(value, "__index__"):
+        if int in kinds and isinstance(value, SupportsIndex):
             return operator.index(value)
         if float in kinds and isinstance(value, Real):
             return float(value) if not isinstance(value, int) else value

@@ -134,7 +134,8 @@ class Trainer(Generic[ConfigT]):
         """
         total_steps = positive_int("total_steps", total_steps)
         callbacks = callbacks_of(callback)
-        self._loggers = list(loggers) if isinstance(loggers, (list, tuple)) else [loggers]
+        given: Any = loggers
+        self._loggers = list(given) if isinstance(given, (list, tuple)) else [given]
         for logger in self._loggers:
             if not isinstance(logger, Logger):
                 raise ConfigTypeError(f"a logger must have write(step, scalars) and close(), got {brief(logger)}")
@@ -402,7 +403,7 @@ def _name_of(own: Any) -> str:
     return str(getattr(own, "__name__", None) or getattr(getattr(own, "func", None), "__name__", type(own).__name__))
 
 
-def _check_arguments(cls: type[Trainer[Any]], envs: Any, config: Any, seed: Any, optimizer: Any) -> None:
+def _check_arguments(cls: Any, envs: Any, config: Any, seed: Any, optimizer: Any) -> None:
     """Raise ConfigError for arguments that cannot be right, before anything is made."""
     name, usual = cls.__name__, cls.Config.__name__
     if isinstance(envs, str) and envs.endswith("Policy"):
