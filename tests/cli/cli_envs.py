@@ -104,3 +104,39 @@ class Slide:
 
     def observe(s, obs, p):
         obs[0] = s.x
+
+
+class Fragile(Walk):
+    """Once it has been stepped 200 times, in any of its envs, every episode fails at its second step; or just once."""
+
+    steps, once = 0, False
+
+    def step(self, action):
+        type(self).steps += 1
+        if type(self).steps == 200 if self.once else type(self).steps >= 200 and self.time == 1:
+            raise ZeroDivisionError("the physics exploded")
+        return super().step(action)
+
+
+class NoReward(Walk):
+    """Its return never rises."""
+
+    def step(self, action):
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, 0.0, terminated, truncated, info
+
+
+class Faulty(Walk):
+    """Four faults, one after another, and random numbers of its own."""
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        if self.time == 2:
+            obs = obs * np.nan
+        if self.time == 3:
+            obs = np.zeros(3, np.float32)
+        reward = np.inf if self.time == 4 else random.random()
+        return obs, reward, 0 if self.time == 5 else terminated, truncated, info
+
+
+gymnasium.register("CliWalk-v0", entry_point="tests.cli.cli_envs:Walk")

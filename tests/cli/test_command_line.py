@@ -87,7 +87,7 @@ def test_module_and_script_are_the_same(command):
         (["train", "CartPole-v1", "--steps", "many"], "--steps"),
         (["train", "CartPole-v1", "--steps", "0"], "--steps must be at least 1"),
         (["train", "CartPole-v1", "--set", "learning_rat=1"], "did you mean 'learning_rate'"),
-        (["train", "CartPole-v1", "--set", "learning_rate=fast"], "learning_rate must be float"),
+        (["train", "CartPole-v1", "--set", "learning_rate=fast"], "learning_rate must be a number"),
         (["train", "CartPole-v1", "--set", "optimizer=sgd"], "optimizer must be"),
         (["train", "CartPole-v1", "--set", "activation=selu"], "activation must be one of"),
         (["train", "CartPole-v1", "--set", "epochs"], "NAME=VALUE"),

@@ -1,7 +1,6 @@
 """A disk that is full costs what could not be written: training goes on, says so, and tries again."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from tests.cli.test_train import read_events
 from tests.full_disk import full_disk
 from vecenv.cli._run_files import RunFiles
 from vecenv.run_training._results import Row, RunWriter
-from vecenv.trainers import PPO
+from vecenv.trainers import PPO, Progress
 from vecenv.wrappers import load_results
 
 SMALL = ("--eval-episodes", 0, "--checkpoints", 2)
@@ -58,9 +57,10 @@ def test_episodes_and_curves_go_on_when_there_is_room_again(tmp_path):
 
     def note(steps):
         files.note(
-            SimpleNamespace(
-                steps=steps, total_steps=100, returns=np.ones(2), lengths=np.ones(2, int), mean_return=1.0,
-                mean_length=1.0, steps_per_second=1.0, losses={"policy": 0.5, "value": float("nan")},
+            Progress(
+                steps=steps, total_steps=100, seconds=1.0, steps_per_second=1.0, episodes=2, mean_return=1.0,
+                mean_length=1.0, returns=np.ones(2), lengths=np.ones(2, int),
+                losses={"policy": 0.5, "value": float("nan")}, time={}, updates=1,
             )
         )  # fmt: skip
 

@@ -63,6 +63,20 @@ def test_a_bad_env_fails_the_check_that_names_its_fault(inside, name, check, tol
     assert told in checks[check]["message"]
 
 
+def test_every_fault_is_reported_at_once_with_advice(inside):
+    found = json.loads(inside("check", "tests.cli.cli_envs:Faulty", "--json", "--steps", 60, code=1)[0])
+    messages = [one["message"] for one in found["checks"] if one["result"] == "failed"]
+    for told in (
+        "the observation has NaN; look for a division by zero",
+        "shape (3,)",
+        "the reward is inf; it must be a finite number",
+        "terminated is 0, not a bool: return bool(terminated)",
+        "draw from self.np_random",
+    ):
+        assert sum(told in message for message in messages) == 1, told
+    assert all(";" in message or ":" in message for message in messages)
+
+
 def test_an_env_that_reuses_its_array_is_warned_of(inside):
     _, checks = results(inside("check", "tests.cli.cli_envs:OneArray", "--json", "--steps", 60)[0])
     assert checks["buffer reuse"]["result"] == "warning"

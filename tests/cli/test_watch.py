@@ -13,7 +13,9 @@ from PIL import Image
 
 import vecenv
 from vecenv.cli._curves import curve_of, read_episodes
+from vecenv.cli._films import _try_gl, choose_gl
 from vecenv.cli._sources import find_checkpoint
+from vecenv.errors import ConfigError
 from vecenv.trainers import PPO
 
 
@@ -188,3 +190,60 @@ def test_episodes_of_several_monitor_files_are_in_order_of_time(tmp_path):
 def test_episodes_that_are_played_one_after_the_other_have_seeds_that_count_up(inside):
     out, _ = inside("play", "CartPole-v1", "--episodes", 3, "--seed", 5, "--max-steps", 4, "--out", "a.gif", "--json")
     assert [episode["seed"] for episode in json.loads(out)["episodes"]] == [5, 6, 7]
+
+
+@pytest.mark.parametrize("works", ["egl", "osmesa", None])
+def test_without_a_screen_mujoco_draws_by_what_works(monkeypatch, works):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    tried = []
+
+    def trial(name):
+        tried.append(name)
+        return None if name == works else "ImportError: no library"
+
+    choose_gl("CartPole-v1", trial)
+    assert not tried
+    if works is None:
+        with pytest.raises(ConfigError, match="MUJOCO_GL=egl: ImportError: no library; MUJOCO_GL=osmesa"):
+            choose_gl("HalfCheetah-v5", trial)
+        return
+    choose_gl("HalfCheetah-v5", trial)
+    assert os.environ["MUJOCO_GL"] == works
+    choose_gl("HalfCheetah-v5", lambda name: pytest.fail("it is set"))
+    monkeypatch.delenv("MUJOCO_GL")
+    monkeypatch.setenv("DISPLAY", ":0")
+    choose_gl("HalfCheetah-v5", lambda name: pytest.fail("there is a screen"))
+
+
+def test_what_is_tried_is_the_real_library(monkeypatch):
+    """Whichever way works here, the error of a way that does not is one line."""
+    for name in ("egl", "nonsense"):
+        error = _try_gl(name)
+        assert error is None or (len(error) <= 120 and "\n" not in error)
+    assert error is not None
+
+
+def test_nothing_is_lost_in_a_narrow_terminal(inside, trained, monkeypatch, one_thread):
+    monkeypatch.setenv("COLUMNS", "60")
+    out, _ = inside("eval", trained[0], "--episodes", 3, "--scenarios", "low=-0.05,-0.1")
+    assert max(map(len, out.splitlines())) <= 60
+    for head in ("scenario", "seed", "n", "mean", "mean 95 %", "median", "IQM", "IQM 95 %", "length"):
+        assert len(re.findall(rf"^ ?{head} (?!95 %)", out, re.MULTILINE)) == 2, head
+    assert "low=-0.05" in out
+    assert "…" not in out
+    monkeypatch.setenv("COLUMNS", "100")
+    wide, _ = inside("eval", trained[0], "--episodes", 3)
+    assert "mean 95 %" in wide
+    assert "IQM 95 %" in wide
+
+
+def test_plot_merges_only_runs_that_differ_by_nothing_but_the_seed(inside, trained, tmp_path):
+    changes = {"a": {}, "b": {"seed": 1}, "c": {"steps": 9999}, "d": {"make": {"on_error": "restart"}}}
+    for name, change in changes.items():
+        shutil.copytree(trained[0], tmp_path / name)
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        (tmp_path / name / "config.json").write_text(json.dumps({**config, **change}))
+    out, _ = inside("plot", *changes, "--json")
+    assert [curve["runs"] for curve in json.loads(out)["curves"]] == [2, 1, 1]

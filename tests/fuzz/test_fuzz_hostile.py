@@ -116,6 +116,7 @@ WRONG_ENVS: dict[str, tuple[str, dict[str, Any]]] = {
     "code in the run": ("{run}/evil.py:Env", {}),
     "code in the run, the long way": ("{run}/checkpoints/../evil.py:Env", {}),
     "a function of the run": ("{run}/evil.py:make", {}),
+    "a bare file of the run": ("{run}/evil.py", {}),
     "no name": ("os:", {}),
     "no module": (":system", {}),
     "dots": ("os:path.join.__globals__", {}),

@@ -81,11 +81,11 @@ def test_gaussian_densities_are_those_of_torch_and_envs_get_them_clipped():
 
 
 def test_squashed_densities_are_those_of_torch():
-    actor = SoftActor(spaces.Box(-1, 1, (3,)), spaces.Box(-2, 4, (2,)), (8,), 8)
+    actor = SoftActor(spaces.Box(-1, 1, (3,)), Squashed(spaces.Box(-2, 4, (2,))), (8,), 8)
     obs = torch.randn(40, 3, generator=seeded())
     with torch.no_grad():
         actions, log_prob = actor.draw(obs, seeded())
-        mean, log_std = actor(obs)
+        mean, log_std = actor.parts(obs)
         normal = distributions.Normal(mean, log_std.exp())
         squashed = distributions.TransformedDistribution(normal, distributions.TanhTransform())
     torch.testing.assert_close(log_prob, squashed.log_prob(actions).sum(-1), rtol=1e-3, atol=1e-4)  # atanh loses digits
@@ -182,7 +182,7 @@ def test_observations_without_a_fixed_size_are_refused():
 
 
 def test_a_memory_is_empty_where_an_episode_begins():
-    network = ActorCritic(spaces.Box(-1, 1, (3,)), spaces.Discrete(2), PPOConfig(lstm=8))
+    network = ActorCritic(spaces.Box(-1, 1, (3,)), head_of(spaces.Discrete(2)), PPOConfig(lstm=8))
     generator = seeded()
     obs = torch.randn(10, 4, 3, generator=generator)
     began = torch.rand(10, 4, generator=generator) < 0.3

@@ -138,15 +138,15 @@ def test_before_the_first_gradient_step_probabilities_are_those_that_were_stored
     trainer.learn(1)  # a rollout and an update, so that memories are not empty
     memory = trainer._collect(Clock())
     seen = []
-    trainer._gradient_step = lambda batch, clip_range: seen.append(batch) or {}
-    trainer._update(memory, 1.0)
+    trainer._gradient_step = lambda batch, clip_range, entropy: seen.append(batch) or {}
+    trainer._update(memory, 0.0)
     (batch,) = seen
     with torch.no_grad():
         if variant == "lstm":
             outputs, _ = trainer.network.sequences(batch["obs"], batch["memory"], batch["began"])
-            actions, old, valid = (batch[name].flatten(0, 1) for name in ("actions", "log_prob", "valid"))
-            log_prob = trainer.network.head.judge(outputs, None, actions)[0][valid]
-            old = old[valid]
+            actions, old = (batch[name].flatten(0, 1) for name in ("actions", "log_prob"))
+            log_prob = trainer.network.head.judge(outputs, None, actions)[0][batch["kept"]]
+            old = old[batch["kept"]]
         else:
             outputs, _, _ = trainer.network(batch["obs"])
             log_prob, old = trainer.network.head.judge(outputs, None, batch["actions"])[0], batch["log_prob"]
@@ -179,7 +179,7 @@ def test_a2c_is_the_special_case_whose_gradient_is_the_policy_gradient():
     memory = trainer._collect(Clock())
     taken = []
     trainer.optimizer.step = taken.append
-    trainer._update(memory, 1.0)
+    trainer._update(memory, 0.0)
     assert len(taken) == 1
     advantages, _ = trainer._advantages()
     outputs, _, _ = trainer.network(torch.from_numpy(trainer.buffer.obs[:-1]).flatten(0, 1))

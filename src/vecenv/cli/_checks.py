@@ -32,7 +32,7 @@ _CHECKED_ENVS = 64
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check; after a fatal one no further checks run."""
+    """The result of a check; after a fatal one only those of `WITHOUT_ENGINES` run, after `END` none."""
 
     check: str
     result: Literal["ok", "warning", "failed"]
@@ -77,6 +77,14 @@ class Subject:
                 yield number, None, env.reset()
 
 
+_ADVICE = {
+    "builds": "its constructor must work with the arguments of --kwargs",
+    "api": "see Gymnasium's page on the Env API",
+    "pickling": "workers get the class and its arguments by pickle: keep open files and locks out of them",
+}
+"""What to do about an exception in a check."""
+
+
 def _check(function: Callable[[Subject], str | list[Finding]]) -> Callable[[Subject], list[Finding]]:
     """A check from a function that returns what is right, or raises a _Problem; it fails if the env raises."""
     name = function.__name__.replace("_", " ")
@@ -89,8 +97,9 @@ def _check(function: Callable[[Subject], str | list[Finding]]) -> Callable[[Subj
         except _Problem as problem:
             return [Finding(name, problem.result, text, problem.fatal) for text in problem.args]
         except Exception as error:
+            advice = _ADVICE.get(name, "see the traceback in Python: reset and step the env there")
             fatal = function.__name__ in ("builds", "spaces", "values")
-            return [Finding(name, "failed", f"{type(error).__name__}: {error!s:.300}", fatal)]
+            return [Finding(name, "failed", f"{type(error).__name__}: {error!s:.300}; {advice}", fatal)]
         return [Finding(name, "ok", found)] if isinstance(found, str) else found
 
     checked.__name__ = function.__name__
@@ -111,15 +120,22 @@ def builds(subject: Subject) -> str:
 def spaces(subject: Subject) -> str:
     """The spaces are Gymnasium spaces that vecenv can store."""
     with subject.env() as env:
+        given = {name: getattr(env, name, None) for name in ("observation_space", "action_space")}
+        missing = [
+            f"{name} is {space!r:.80}, not a gymnasium.Space; set self.{name} in __init__"
+            for name, space in given.items()
+            if not isinstance(space, gymnasium.Space)
+        ]
+        if missing:
+            raise _Problem(*missing, fatal=True)
         found = []
-        for name in ("observation_space", "action_space"):
-            space = getattr(env, name, None)
-            if not isinstance(space, gymnasium.Space):
-                raise _Problem(f"{name} is {space!r:.80}, not a gymnasium.Space", fatal=True)
+        for name, space in given.items():
+            assert space is not None
             Layout(space)  # raises if the space cannot be stored
             found.append(space_words(space))
             if isinstance(space, gymnasium.spaces.Box) and name == "action_space" and not space.is_bounded():
-                message = f"actions are unbounded ({space_words(space)}): random actions and SAC need bounds"
+                words = space_words(space)
+                message = f"actions are unbounded ({words}): random actions and SAC need bounds; give Box low and high"
                 raise _Problem(message, result="warning")
     return " -> ".join(found)
 
@@ -142,6 +158,7 @@ def api(subject: Subject) -> str:
 @_check
 def values(subject: Subject) -> str:
     """Observations are in their space, rewards and flags have the right types, and everything is finite."""
+    faults: dict[str, str] = {}  # the first of each kind
     with subject.env() as env:
         ended = 0
         for number, action, answer in subject.walk(env):
@@ -149,17 +166,26 @@ def values(subject: Subject) -> str:
             obs = answer[0]
             bad = not_finite(obs)
             if bad:
-                raise _Problem(f"{where}: the observation has {bad}")
-            if obs not in env.observation_space:
-                raise _Problem(f"{where}: {misfit(obs, env.observation_space)}", fatal=True)
+                faults.setdefault(
+                    "finite", f"{where}: the observation has {bad}; look for a division by zero, or clip it"
+                )
+            elif obs not in env.observation_space:
+                wrong = misfit(obs, env.observation_space)
+                faults.setdefault(
+                    "space", f"{where}: {wrong}; return such observations, or declare the space they are in"
+                )
             if action is None:
                 continue
             reward, ended = answer[1], ended + bool(answer[2] or answer[3])
             if np.ndim(reward) or not np.isfinite(np.float64(reward)):
-                raise _Problem(f"{where}: the reward is {reward!r:.60}; it must be a finite number")
+                faults.setdefault(
+                    "reward", f"{where}: the reward is {reward!r:.60}; it must be a finite number: return float(reward)"
+                )
             for name, flag in (("terminated", answer[2]), ("truncated", answer[3])):
                 if not isinstance(flag, (bool, np.bool_)):
-                    raise _Problem(f"{where}: {name} is {flag!r:.40}, not a bool")
+                    faults.setdefault(name, f"{where}: {name} is {flag!r:.40}, not a bool: return bool({name})")
+    if faults:
+        raise _Problem(*faults.values(), fatal="space" in faults or "reward" in faults)
     message = f"{subject.steps} random steps, {ended} episodes ended: all inside their spaces, all finite"
     if not ended:
         raise _Problem(f"{message}; if none ever ends, set max_episode_steps", result="warning")
@@ -181,7 +207,10 @@ def determinism(subject: Subject) -> str:
         env.reset(seed=subject.seed)
         other = bits(env.reset(seed=subject.seed + 1)[0])
         if bits(env.reset(seed=subject.seed)[0]) != first[0]:
-            raise _Problem(f"reset(seed={subject.seed}) gives another episode in a used env than in a new one")
+            raise _Problem(
+                f"reset(seed={subject.seed}) gives another episode in a used env than in a new one; set all state "
+                "in reset"
+            )
     if other == first[0]:
         return "same seed, same bits (the first observation is the same for all seeds)"
     return "same seed, same bits; another seed, another episode"
@@ -234,7 +263,10 @@ def engines(subject: Subject) -> str:
     for name in names:
         for number, (one, other) in enumerate(zip(wanted, _exchanges(subject, name), strict=True)):
             if one != other:
-                raise _Problem(f"exchange {number} of engine {name!r} differs from {reference!r}")
+                raise _Problem(
+                    f"exchange {number} of engine {name!r} differs from engine {reference!r}; envs must share nothing: "
+                    "no global or class variables, no random numbers but self.np_random"
+                )
     return f"{', '.join([reference, *names])}: the same bits, three envs, {len(wanted)} exchanges"
 
 
@@ -291,6 +323,9 @@ def speed(subject: Subject) -> list[Finding]:
     ]
 
 
+WITHOUT_ENGINES = ("determinism", "buffer reuse", "api", "pickling")
+"""Checks of one env in Python: they find faults in an env that engines cannot run, too."""
+END = ("builds", "spaces")
 CHECKS = (builds, spaces, values, determinism, buffer_reuse, api, pickling, engines, kernel, native_bounds, speed)
 
 

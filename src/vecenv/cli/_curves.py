@@ -119,6 +119,11 @@ def _filled(values: Any) -> np.ndarray:
 
 def draw_curves(curves: Sequence[Curve], path: str | Path, title: str) -> None:
     """Write the plot."""
+    save_figure(curves_figure(curves, title), path, dpi=130)
+
+
+def curves_figure(curves: Sequence[Curve], title: str) -> Any:
+    """The plot, as matplotlib's figure."""
     need_matplotlib()
     from matplotlib.ticker import EngFormatter
 
@@ -136,4 +141,4 @@ def draw_curves(curves: Sequence[Curve], path: str | Path, title: str) -> None:
     axes.set_title(title, loc="left")
     if len(curves) > 1:
         axes.legend(frameon=False)
-    save_figure(figure, path, dpi=130)
+    return figure

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,57 @@ import gymnasium
 import numpy as np
 
 from vecenv.errors import ConfigError, MissingExtra, VecenvError
+from vecenv.mujoco._registry import find_task
 
 VIDEOS = (".mp4", ".webm", ".mkv", ".mov", ".avi")
 FPS = 30.0
 """Frames per second of envs that do not declare it."""
+
+
+GL_BACKENDS = ("egl", "osmesa")
+"""Ways of MuJoCo to draw without a screen: with the GPU's driver, and in software."""
+_TRY_GL = "import mujoco; context = mujoco.GLContext(64, 64); context.make_current(); context.free()"
+
+
+def choose_gl(env: Any, trial: Callable[[str], str | None] | None = None) -> None:
+    """Set MUJOCO_GL to what works, if this env is drawn by MuJoCo, there is no screen, and the user has not set it.
+
+    Args:
+        env: an id, a class, or what else `vecenv.make` takes.
+        trial: a function from a name to the error of trying it, None if it works; default: in a process of its own.
+
+    Raises:
+        ConfigError: none of them works.
+    """
+    spec = gymnasium.registry.get(env) if isinstance(env, str) else None
+    of_mujoco = find_task(env) is not None or str(getattr(spec, "entry_point", "")).startswith("gymnasium.envs.mujoco")
+    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform != "linux"
+    if not of_mujoco or screen or os.environ.get("MUJOCO_GL"):
+        return
+    errors = {}
+    for name in GL_BACKENDS:
+        error = (trial or _try_gl)(name)
+        if error is None:
+            os.environ["MUJOCO_GL"] = name
+            return
+        errors[name] = error
+    tried = "; ".join(f"MUJOCO_GL={name}: {error}" for name, error in errors.items())
+    raise ConfigError(
+        f"MuJoCo cannot draw: there is no screen, and nothing else works ({tried}). Install libegl1 with a GPU driver, "
+        "or libosmesa6, and set MUJOCO_GL=egl or MUJOCO_GL=osmesa"
+    )
+
+
+def _try_gl(name: str) -> str | None:
+    """The last line of the error of drawing this way, None if it works."""
+    done = subprocess.run(
+        [sys.executable, "-c", _TRY_GL], env={**os.environ, "MUJOCO_GL": name, "PYOPENGL_PLATFORM": name},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    if not done.returncode:
+        return None
+    lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("Exception ignored")]
+    return next((line for line in lines if "Error" in line), f"exit code {done.returncode}").strip()[:120]
 
 
 def check_film(out: Path | None, option: str) -> None:

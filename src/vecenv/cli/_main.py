@@ -13,13 +13,14 @@ from vecenv.errors import ConfigError, EnvError, MissingExtra, VecenvError
 
 COMMANDS = {
     "list": "list envs, engines and packages, and why some are not available",
-    "train": "train an agent with PPO, A2C or SAC; writes to runs/NAME",
+    "train": "train an agent with PPO, A2C, SAC or DQN; writes to runs/NAME",
     "eval": "evaluate a checkpoint over seeds and scenarios, with intervals",
     "play": "watch a checkpoint or an env: GIF, video, terminal",
     "bench": "measure steps per second on this machine, next to other libraries",
     "check": "check whether an env is correct, and which engine suits it",
     "replay": "run a recorded failure again: compare, debug, film",
     "plot": "plot learning curves of runs, with confidence bands",
+    "report": "write a run as one HTML file: curve, evaluation, settings, film",
 }
 _OVERVIEW = """usage: vecenv COMMAND [OPTIONS]
 

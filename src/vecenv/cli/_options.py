@@ -12,6 +12,26 @@ from vecenv.errors import ConfigError
 
 Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
 Pairs = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...", help_behavior_hint="")]
+
+
+def _count(text: list[str]) -> int:
+    number = float(text[0].replace("_", "").replace(",", ""))
+    if not number.is_integer():
+        raise ValueError(f"{text[0]} is not a whole number")
+    return int(number)
+
+
+Count = Annotated[
+    int,
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1, metavar="INT", instance_from_str=_count, is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]  # fmt: skip
+"""A whole number, which may be written as 1e5 or 100_000."""
+DeviceName = Annotated[str, tyro.conf.arg(metavar="auto|cpu|cuda|mps")]
+MAKE_OPTIONS = ("workers", "timeout", "on_error", "record", "preprocessing")
+"""Options of `vecenv train` that are arguments of `vecenv.make`."""
 Optional = tyro.conf.arg(help_behavior_hint="")
 """The value of an option that is None unless it is given."""
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vecenv.cli._films import FPS, checked_frame, drawing
+from vecenv.cli._films import FPS, checked_frame, choose_gl, drawing
 from vecenv.cli._screen import Bar
 from vecenv.cli._sources import EnvSource
 from vecenv.evaluation._policies import Actor
@@ -83,6 +83,7 @@ def _episode(
 
 def _drawn(source: EnvSource) -> Any:
     """One env that can be rendered."""
+    choose_gl(source.env)
     with drawing(source.name):
         return source.make(1, engine="sync", autoreset="disabled", env_kwargs={"render_mode": "rgb_array"})
 

@@ -6,18 +6,15 @@ import contextlib
 import itertools
 import json
 import shutil
-import socket
-import struct
 import time
 from pathlib import Path
 from typing import Any
 
-from vecenv._util.descriptors import open_standard_descriptors
-from vecenv._util.files import append, open_file, open_text, write_file
-from vecenv._util.warn import warn_user
+from vecenv._util.files import open_file, open_text, write_file
 from vecenv.cli._screen import plain
 from vecenv.cli._sources import CHECKPOINTS, SUFFIX
-from vecenv.errors import ConfigError, MissingExtra
+from vecenv.errors import ConfigError
+from vecenv.trainers.loggers import TensorBoard
 from vecenv.wrappers._results_file import ResultsFile, start_of
 
 _EVENTS = 200
@@ -48,7 +45,7 @@ class RunFiles:
             write_file(monitor, b"".join(lines[: 2 + episodes]))
         header = {"t_start": self._started, "env_id": config["env"]}
         self._episodes = ResultsFile(monitor, header, append=going_on)
-        self._events = _EventFile(path)
+        self._events = TensorBoard(path)
         self._next_event = 0
 
     def note(self, progress: Any) -> None:
@@ -58,13 +55,7 @@ class RunFiles:
             self._episodes.write({"r": round(returned, 6), "l": length, "t": now})
         if progress.steps >= self._next_event:
             self._next_event = progress.steps + progress.total_steps // _EVENTS
-            scalars = {
-                "rollout/ep_rew_mean": progress.mean_return,
-                "rollout/ep_len_mean": progress.mean_length,
-                "time/fps": progress.steps_per_second,
-                **{f"train/{name}": value for name, value in progress.losses.items()},
-            }
-            self.scalars(progress.steps, scalars)
+            self.scalars(progress.steps, progress.scalars)
 
     def scalars(self, step: int, scalars: dict[str, float]) -> None:
         """Write points of TensorBoard's curves; NaN is left out."""
@@ -115,50 +106,3 @@ def _start_of(monitor: Path) -> float:
             return start_of(file.readline(100_000))
     except ValueError as error:
         raise ConfigError(f"{monitor} is not in Monitor's format: {error}") from error
-
-
-class _EventFile:
-    """The event file of TensorBoard's curves.
-
-    A point is in the file, whole or not at all, when `write` returns. If the disk is full, a warning says so once, and
-    later points are written when there is room again. (tensorboardX's own writer waits for ever then.)
-    """
-
-    def __init__(self, directory: Path) -> None:
-        try:
-            from tensorboardX.proto import event_pb2  # pyright: ignore[reportMissingImports]  # optional
-            from tensorboardX.record_writer import masked_crc32c  # pyright: ignore[reportMissingImports]  # optional
-        except ImportError as error:
-            raise MissingExtra("TensorBoard events need tensorboardX: pip install 'vecenv[cli]'") from error
-        events: Any = event_pb2  # its classes are made at run time
-        self._event, self._checksum = events.Event, masked_crc32c
-        self._path = directory / f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
-        open_standard_descriptors()
-        self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115  # open until close()
-        self._due = self._record(self._event(wall_time=time.time(), file_version="brain.Event:2"))
-        self._warned = False
-
-    def write(self, step: int, scalars: dict[str, float]) -> None:
-        """Add a point to each of these curves."""
-        event = self._event(wall_time=time.time(), step=step)
-        for name, value in scalars.items():
-            event.summary.value.add(tag=name, simple_value=value)
-        try:
-            append(self._file, self._due + self._record(event))
-            self._due = b""
-        except OSError as error:
-            if not self._warned:
-                self._warned = True
-                warn_user(
-                    f"{self._path} cannot be written ({error.strerror}): points of TensorBoard's curves are left out "
-                    "until it can; make room"
-                )
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _record(self, event: Any) -> bytes:
-        """Length and data, each followed by its checksum."""
-        data = event.SerializeToString()
-        length = struct.pack("<Q", len(data))
-        return b"".join(part + struct.pack("<I", self._checksum(part)) for part in (length, data))

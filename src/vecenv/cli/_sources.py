@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -18,10 +19,11 @@ from vecenv._make.source import NAMESPACE, find_build, resolve
 from vecenv._util.files import open_text, parsed
 from vecenv._util.specs import find_spec
 from vecenv._util.suggest import did_you_mean
+from vecenv.atari._ids import GAME_IDS, find_game
 from vecenv.engines import Request, registry
 from vecenv.engines.python.factories import factories
 from vecenv.errors import ConfigError, UnknownEnv
-from vecenv.kernel.language.registry import kernel_ids, kernel_of
+from vecenv.kernel.language.registry import find_kernel, kernel_ids, kernel_of
 from vecenv.recording._builds import names_of_code
 
 CHECKPOINTS, SUFFIX = "checkpoints", ".npz"
@@ -31,16 +33,29 @@ _CONFIG = {"env": str, "algo": str, "kwargs": dict, "engine": str, "steps": int}
 
 @dataclass(frozen=True)
 class EnvSource:
-    """An env named on the command line: `env` is what `vecenv.make` takes, `kwargs` are constructor arguments."""
+    """An env named on the command line.
+
+    Attributes:
+        name: what the user wrote.
+        env: what `vecenv.make` takes.
+        kwargs: constructor arguments.
+        options: further arguments of `make` that belong to the env: `preprocessing` of Atari games.
+    """
 
     name: str
     env: Any
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def id(self) -> str | None:
         """The id, if the env is made from nothing but an id; else None."""
-        return self.env if isinstance(self.env, str) and not self.kwargs else None
+        return self.env if isinstance(self.env, str) and not self.kwargs and not self.options else None
+
+    @property
+    def imports(self) -> bool:
+        """Whether the name names code: module:Class, file.py:Class."""
+        return _imports(self.name)
 
     @property
     def title(self) -> str:
@@ -58,7 +73,15 @@ class EnvSource:
         return factories(find_build(self.env)[1], 1, self.kwargs or None)[0][0]
 
     def make(self, num_envs: int, **options: Any) -> Any:
-        return make(self.env, num_envs, env_kwargs={**self.kwargs, **options.pop("env_kwargs", {})}, **options)
+        """The vector env of `vecenv.make`."""
+        env_kwargs = {**self.kwargs, **options.pop("env_kwargs", {})}
+        return make(self.env, num_envs, env_kwargs=env_kwargs, **{**self.options, **options})
+
+    def evaluate(self, policy: Any, **options: Any) -> Any:
+        """The result of `vecenv.evaluate` in this env."""
+        from vecenv.evaluation import evaluate
+
+        return evaluate(policy, self.env, env_kwargs=self.kwargs or None, **{**self.options, **options})
 
 
 @dataclass(frozen=True)
@@ -76,27 +99,111 @@ class Checkpoint:
     config: dict[str, Any]
 
 
-def find_env(name: str, kwargs: Mapping[str, Any] | None = None) -> EnvSource:
-    """The env of an id, `module:Class` or `path/file.py:Class`. Raises a ConfigError that names similar ones."""
-    kwargs = dict(kwargs or {})
+def find_env(name: str, kwargs: Mapping[str, Any] | None = None, preprocessing: Any = None) -> EnvSource:
+    """The env of an id, `module:Id-v0`, `module:Class` or `path/file.py:Class`.
+
+    Raises:
+        ConfigError: there is no such env; the message names similar ones, or, for a file, what is in it.
+    """
+    kwargs, options = dict(kwargs or {}), {} if preprocessing is None else {"preprocessing": preprocessing}
     module, _, attribute = name.partition(":")
+    if name.endswith(".py"):
+        raise ConfigError(_content_of(name))
     if _imports(name):
-        found = _imported(name, module, attribute)
-        if found is not None:
-            return EnvSource(name, found, kwargs)
+        return EnvSource(name, _imported(name, module, attribute), kwargs, options)
+    if GAME_IDS.match(name):
+        find_game(name)
+        return EnvSource(name, name, kwargs, options)
     kernel, _ = find_build(name)
     if kernel is None:
         try:
             find_spec(name)
         except (UnknownEnv, gymnasium.error.Error) as error:
-            ids = [*kernel_ids(), *(id for id in gymnasium.registry if not id.startswith(f"{NAMESPACE}/"))]
-            hint = did_you_mean(name, ids, "see `vecenv list`, or name a class: module:Class")
+            hint = did_you_mean(name, working_ids(), "see `vecenv list`, or name a class: module:Class")
             raise UnknownEnv(f"there is no env {name!r}{hint}") from error
-    return EnvSource(name, name, kwargs)
+    return EnvSource(name, name, kwargs, options)
+
+
+def working_ids() -> list[str]:
+    """Ids of envs that can be made here: kernels, and those of Gymnasium's registry whose packages are installed."""
+    kernels = set(kernel_ids())
+    return [*kernels, *(id for id in gymnasium.registry if id not in kernels and missing_for(id) is None)]
+
+
+NEEDS = {
+    "box2d": ("Box2D", "gymnasium[box2d]"),
+    "mujoco": ("mujoco", "vecenv[mujoco]"),
+    "phys2d": ("jax", "gymnasium[jax]"),
+    "tabular": ("jax", "gymnasium[jax]"),
+}
+"""Families of Gymnasium's that need more than Gymnasium: the module and the package."""
+
+
+def family_of(spec: Any) -> str:
+    """The package of an env's class; of Gymnasium's, the family."""
+    point = spec.entry_point if isinstance(spec.entry_point, str) else getattr(spec.entry_point, "__module__", "")
+    parts = point.partition(":")[0].split(".")
+    return ".".join(parts[:3]) if parts[0] == "gymnasium" else parts[0]
+
+
+def missing_for(id: str) -> str | None:
+    """Why an env of Gymnasium's registry cannot be made, None if it can."""
+    spec = gymnasium.registry[id]
+    family = family_of(spec)
+    module, package = NEEDS.get(family.rpartition(".")[2], (None, None))
+    if id.startswith(f"{NAMESPACE}/") or spec.entry_point is None:
+        return "for vector envs only"
+    if family == "gymnasium.envs":  # entries that only raise an error about their removal
+        return "retired; use a newer version"
+    if family == "gymnasium.envs.mujoco" and id.endswith(("-v2", "-v3")):
+        return "needs mujoco-py, which is no longer maintained; use v5"
+    if module is not None and importlib.util.find_spec(module) is None:
+        return f"needs {module}: pip install '{package}'"
+    return None
+
+
+def _content_of(file: str) -> str:
+    """What to write instead of a bare file: the names of the envs in it. Imports it, as the full name would."""
+    import inspect
+
+    path = Path(file)
+    if not path.is_file():
+        return f"there is no file {file} (in {Path.cwd()})"
+    module = _module(str(path), file)
+    names = [
+        name
+        for name, found in vars(module).items()
+        if kernel_of(found) is not None
+        or (inspect.isclass(found) and issubclass(found, gymnasium.Env) and found.__module__ == module.__name__)
+    ]
+    if not names:
+        return f"{file} has no env class and no kernel; name a function of it that makes an env: {file}:make_env"
+    return f"name an env of the file: {', '.join(f'{file}:{name}' for name in names)}"
 
 
 def _imported(name: str, module: str, attribute: str) -> Any:
-    """The object named by `module:attribute`; None if it is an id that Gymnasium understands: module:Id-v0."""
+    """The object named by `module:attribute`, or the spec of an id that the module registers: module:Id-v0."""
+    found: Any = _module(module, name)
+    holder = found
+    for part in attribute.split("."):
+        holder, found = found, getattr(found, part, None)
+        if found is None:
+            if find_kernel(attribute) is not None:
+                return attribute
+            if attribute in gymnasium.registry:  # importing the module registered it
+                return gymnasium.spec(attribute)
+            registered = [id for id in gymnasium.registry if id.partition("-v")[0] == attribute.partition("-v")[0]]
+            hint = did_you_mean(part, [*dir(holder), *registered])
+            raise ConfigError(f"{module!r} has no {attribute!r}{hint}")
+    if kernel_of(found) is None and not callable(found):
+        raise ConfigError(
+            f"{name} is a {type(found).__name__}; name an env class, a kernel or a function that makes one"
+        )
+    return found
+
+
+def _module(module: str, name: str) -> Any:
+    """Import a module or a file."""
     path = Path(module)
     if path.suffix == ".py":
         if not path.is_file():
@@ -106,25 +213,13 @@ def _imported(name: str, module: str, attribute: str) -> Any:
     elif os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())  # as with `python -m`
     try:
-        found: Any = importlib.import_module(module)
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise ConfigError(f"{module!r} cannot be imported: {error}") from error
         raise ConfigError(f"there is no module {module!r} (looked in {os.getcwd()} too), as in {name!r}") from error
     except Exception as error:
         raise ConfigError(f"{module!r} cannot be imported: {type(error).__name__}: {error}") from error
-    holder = found
-    for part in attribute.split("."):
-        holder, found = found, getattr(found, part, None)
-        if found is None:
-            if name in gymnasium.registry or attribute in gymnasium.registry:
-                return None
-            raise ConfigError(f"{module!r} has no {attribute!r}{did_you_mean(part, dir(holder))}")
-    if kernel_of(found) is None and not callable(found):
-        raise ConfigError(
-            f"{name} is a {type(found).__name__}; name an env class, a kernel or a function that makes one"
-        )
-    return found
 
 
 def space_words(space: gymnasium.Space[Any]) -> str:
@@ -189,7 +284,7 @@ def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any], t
         ConfigError: the files do not say which env, there is no such env, or they name code and are not trusted.
     """
     if env is not None:
-        return find_env(env, kwargs)
+        return find_env(env, kwargs, _preprocessing(checkpoint))
     name = _trained_on(checkpoint)
     if name is None:
         raise ConfigError(f"{checkpoint.path} does not say which env it was trained on; pass --env")
@@ -200,20 +295,31 @@ def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any], t
             "If you trust whoever made it, pass --trust; eval and play also take an env that you name: --env"
         )
     try:
-        return find_env(name, {**checkpoint.config.get("kwargs", {}), **kwargs})
+        return find_env(name, {**checkpoint.config.get("kwargs", {}), **kwargs}, _preprocessing(checkpoint))
     except ConfigError as error:
         raise type(error)(f"the env of {checkpoint.path}: {error}; pass another with --env") from error
 
 
-def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any]) -> Any:
+def _preprocessing(checkpoint: Checkpoint) -> Any:
+    made_with = checkpoint.config.get("make", {})
+    return made_with.get("preprocessing") if isinstance(made_with, dict) else None
+
+
+def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any], device: str = "auto") -> Any:
     """The trainer of a checkpoint, of whichever algorithm; `make_envs` is called if it has no plain id of its envs."""
     from vecenv import trainers
 
     stored = _stored(checkpoint)
-    cls = trainers.PPO if stored["algorithm"] == "PPO" else trainers.SAC
+    known = {cls.__name__: cls for cls in (trainers.PPO, trainers.SAC, trainers.DQN)}
+    cls: Any = known.get(stored["algorithm"])
+    if cls is None:
+        raise ConfigError(
+            f"{checkpoint.path} is of {stored['algorithm']!r:.80}, a trainer of somebody's own; load it in Python: "
+            f"{stored['algorithm']!s:.80}.load(path)"
+        )
     if stored["env_id"] is not None and not _imports(stored["env_id"]):
-        return cls.load(checkpoint.path)
-    return cls.load(checkpoint.path, make_envs(cls.config_of(checkpoint.path)))
+        return cls.load(checkpoint.path, device=device)
+    return cls.load(checkpoint.path, make_envs(cls.config_of(checkpoint.path)), device=device)
 
 
 @contextmanager
@@ -225,16 +331,16 @@ def acting(policy: Any) -> Iterator[Any]:
         yield policy
 
 
-def load_policy(checkpoint: Checkpoint, source: EnvSource, trust: bool) -> Any:
+def load_policy(checkpoint: Checkpoint, source: EnvSource, trust: bool, device: str = "cpu") -> Any:
     """The policy of a checkpoint, loaded with envs as in training; with envs of `source` if it names none to trust."""
 
     def make_envs(config: Any) -> Any:
         known = _trained_on(checkpoint) is not None and (trust or not _code_of(checkpoint))
         return (env_of(checkpoint, None, {}, trust) if known else source).make(config.num_envs)
 
-    trainer = load_trainer(checkpoint, make_envs)
+    trainer = load_trainer(checkpoint, make_envs, "cpu")
     trainer.close()
-    return trainer.policy
+    return trainer.policy if device == "cpu" else trainer.policy.to(device)
 
 
 def _trained_on(checkpoint: Checkpoint) -> str | None:
@@ -249,8 +355,8 @@ def _code_of(checkpoint: Checkpoint) -> list[str]:
 
 
 def _imports(name: str) -> bool:
-    """Whether finding the env of this name imports something: module:Class, module:Id-v0, file.py:Class."""
-    return ":" in name and not name.startswith(f"{NAMESPACE}:")
+    """Whether finding the env of this name imports something: module:Class, module:Id-v0, file.py:Class, file.py."""
+    return name.endswith(".py") or (":" in name and not name.startswith(f"{NAMESPACE}:"))
 
 
 def _stored(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -4,47 +4,49 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
-import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import vecenv
-from vecenv._util.suggest import did_you_mean
+import numpy as np
+
 from vecenv.cli._curves import curve_of, draw_curves, read_episodes
-from vecenv.cli._options import pairs
+from vecenv.cli._options import MAKE_OPTIONS, literal, pairs
 from vecenv.cli._run_files import RunFiles, new_run
 from vecenv.cli._screen import Screen, short, sparkline
 from vecenv.cli._signals import StopRequest, stop_request
 from vecenv.cli._sources import Checkpoint, EnvSource, acting, env_of, find_checkpoint, find_env, load_trainer
 from vecenv.engines.recording.episodes import versions
-from vecenv.errors import ConfigError, VecenvError
+from vecenv.errors import ConfigError, EnvError, SpaceError, VecenvError
 from vecenv.evaluation._plot import need_matplotlib
-from vecenv.trainers import PPO, SAC, a2c
+from vecenv.presets import find_preset, presets_for
+from vecenv.trainers import DQN, PPO, SAC, PeriodicEvaluation, a2c
+from vecenv.trainers._settings import settings_of
 
-STEPS = {
-    ("ppo", "CartPole-v1"): 100_000,
-    ("ppo", "Acrobot-v1"): 400_000,
-    ("ppo", "Pendulum-v1"): 600_000,
-    ("sac", "Pendulum-v1"): 12_000,
-}
+TRAINERS: dict[str, Any] = {"ppo": PPO, "a2c": PPO, "sac": SAC, "dqn": DQN}
 _USUAL_STEPS = 100_000
 _SOONER = 10
 """A checkpoint that could not be written is tried again after this fraction of the steps between two checkpoints."""
+BEST = "best.npz"
 _REPORT = 100
-"""Steps of SAC between two updates of the display, and checks for Ctrl-C."""
+"""Steps of SAC and DQN between two updates of the display, and checks for Ctrl-C."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A run that starts or continues."""
+    """A run that starts or continues.
+
+    Attributes:
+        steps: where it is to end.
+        made_with: arguments of `make`, by the names of MAKE_OPTIONS.
+    """
 
     trainer: Any
     source: EnvSource
     files: RunFiles
     algo: str
     steps: int
+    made_with: Mapping[str, Any]
 
     def close(self) -> None:
         """Close envs and files."""
@@ -55,26 +57,30 @@ class Job:
 def new_job(options: Any) -> Job:
     """A new run, as the options say."""
     need_matplotlib()
-    source = find_env(options.env, pairs(options.kwargs, "--kwargs"))
-    config = _settings(options, source)
-    trainer = (SAC if options.algo == "sac" else PPO)(_envs(source, options.engine, config), config, options.seed)
-    steps = options.steps or STEPS.get((options.algo, source.name), _USUAL_STEPS)
+    source = find_env(options.env, pairs(options.kwargs, "--kwargs"), _preprocessing(options.preprocessing))
+    algo = _algorithm(options, source)
+    config = _settings(options, algo, source)
+    made_with = _make_options(options)
+    trainer = _trainer(algo, source, options, config, made_with)
+    preset = find_preset(algo, source.name)
+    steps = options.steps or (preset.steps if preset else _USUAL_STEPS)
     envs: Any = trainer.collector.envs[0].unwrapped
     about = {
         "env": source.name,
         "kwargs": dict(source.kwargs),
-        "algo": options.algo,
+        "algo": algo,
         "seed": options.seed,
         "steps": steps,
         "engine": options.engine,
         "engine_reason": envs.engine_reason,
-        "config": dataclasses.asdict(config),
+        "make": made_with,
+        "config": config.as_data(),
         "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "versions": versions(),
     }
     try:
-        path = new_run(options.runs_dir, options.name, f"{source.title}-{options.algo}", options.overwrite)
-        return Job(trainer, source, RunFiles(path, about), options.algo, steps)
+        path = new_run(options.runs_dir, options.name, f"{source.title}-{algo}", options.overwrite)
+        return Job(trainer, source, RunFiles(path, about), algo, steps, made_with)
     except BaseException:
         trainer.close()
         raise
@@ -88,20 +94,65 @@ def continued_job(checkpoint: Checkpoint, options: Any) -> Job:
     if newest.resolve() != checkpoint.path.resolve():
         raise ConfigError(f"the run has a newer checkpoint, {newest}; continue from that, or remove it")
     source = env_of(checkpoint, None, {}, options.trust)
+    made_with = _stored_make_options(about)
     steps = options.steps or int(about["steps"])
-    trainer = load_trainer(checkpoint, lambda config: _envs(source, about["engine"], config))
+    trainer = load_trainer(checkpoint, lambda config: _envs(source, about["engine"], config, made_with), options.device)
     if trainer.steps >= steps:
         trainer.close()
         raise ConfigError(f"{checkpoint.path} has already made {trainer.steps:,} steps; set more with --steps")
     files = RunFiles(checkpoint.run, about, trainer.collector.episodes.ended)
-    return Job(trainer, source, files, about["algo"], steps)
+    return Job(trainer, source, files, about["algo"], steps, made_with)
+
+
+def _algorithm(options: Any, source: EnvSource) -> str:
+    """The algorithm that the options say, or the one that vecenv has settings for, or PPO."""
+    return next(iter(presets_for(source.name)), "ppo") if options.algo == "auto" else options.algo
+
+
+def _trainer(algo: str, source: EnvSource, options: Any, config: Any, made_with: dict[str, Any]) -> Any:
+    envs = _envs(source, options.engine, config, made_with)
+    try:
+        return TRAINERS[algo](envs, config, options.seed, device=options.device)
+    except BaseException as error:
+        for one in () if isinstance(envs, str) else envs:
+            one.close()
+        if isinstance(error, SpaceError):  # an algorithm that cannot act in this env
+            raise ConfigError(f"--algo {algo} does not fit {source.name}: {error}") from error
+        raise
+
+
+def _preprocessing(text: str | None) -> Any:
+    found = None if text is None else literal(text)
+    if found is not None and not isinstance(found, (bool, dict)) and found != "dqn":
+        raise ConfigError(
+            f"--preprocessing must be dqn, True or options such as \"{{'frame_stack': 2}}\", got {text!r}"
+        )
+    return found
+
+
+def _make_options(options: Any) -> dict[str, Any]:
+    """Options of `vecenv.make` that were given, as config.json stores them."""
+    given = {name: getattr(options, name) for name in MAKE_OPTIONS}
+    given["preprocessing"] = _preprocessing(options.preprocessing)
+    return {name: value for name, value in given.items() if value not in (None, False, "raise")}
+
+
+def _stored_make_options(about: dict[str, Any]) -> dict[str, Any]:
+    stored = about.get("make", {})
+    if not isinstance(stored, dict) or not stored.keys() <= set(MAKE_OPTIONS):
+        raise ConfigError(f"config.json is damaged: 'make' must have names of {', '.join(MAKE_OPTIONS)}")
+    return stored
 
 
 def carry_out(job: Job, options: Any, screen: Screen) -> int:
     """Train, evaluate, plot, record, and print the result."""
     screen.note(f"{job.files.path}: {_describe(job)}")
     with stop_request(lambda: screen.note("stopping and saving; Ctrl-C again stops at once")) as stop:
-        learnt = _learn(job, options, screen, stop)
+        try:
+            learnt = _learn(job, options, screen, stop)
+        except BaseException as error:
+            _rescue(job, screen, error)
+            raise
     made: dict[str, Path] = {}
     failed: set[str] = set()
 
@@ -136,7 +187,53 @@ def carry_out(job: Job, options: Any, screen: Screen) -> int:
     result["files"] = {name: str(path) for name, path in made.items()}
     keep("result", lambda: job.files.write_json("result.json", result))
     screen.answer(result, _summary(result))
+    for advice in (_advice(job, stop), f"continue with: vecenv train {job.files.path}" if stop else None):
+        if advice:
+            screen.note(advice)
     return stop.code or int(bool(failed))
+
+
+def _rescue(job: Job, screen: Screen, error: BaseException) -> None:
+    """Save what was learnt before an error, and say how to continue and how to look at the failure."""
+    try:
+        saved = f"saved {job.files.save(job.trainer)}"
+        how = f"continue with: vecenv train {job.files.path}{' --trust' if job.source.imports else ''}"
+    except Exception as second:  # the first error is the one to report
+        saved, how = f"there is no checkpoint of this moment: {second}", None
+    what = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__} in training"
+    screen.note(f"{what}; {saved}")
+    if how:
+        screen.note(how)
+    recording = getattr(error, "recording", None)
+    if recording is not None:
+        screen.note(f"look at the failure with: vecenv replay {recording} --trust")
+    elif isinstance(error, EnvError) and not {"record", "on_error"} <= job.made_with.keys():
+        ideas = {"record": "--record to replay such a failure", "on_error": "--on-error restart to go on without it"}
+        screen.note(f"train with {', with '.join(idea for name, idea in ideas.items() if name not in job.made_with)}")
+
+
+def _advice(job: Job, stop: StopRequest) -> str | None:
+    """What to try if the return never rose; None if it did, or if there is too little to tell."""
+    returns = read_episodes(job.files.path).returns
+    returns = returns[np.isfinite(returns)]
+    part = len(returns) // 10
+    if stop or part < 5:
+        return None
+    parts = [stretch.mean() for stretch in np.array_split(returns, 10)]
+    spread = np.std(returns[:part]) / np.sqrt(part)
+    if max(parts[1:]) > parts[0] + 2 * spread:
+        return None
+    others = [algo for algo in presets_for(job.source.name) if algo != job.algo]
+    ideas = [
+        f"--algo {others[0]}" if others else "",
+        f"more steps (--steps {2 * job.steps})",
+        "--set normalize_obs=True normalize_reward=True",
+        "--set entropy=0.01" if job.algo == "ppo" else "",
+    ]
+    return (
+        f"the return never rose: {parts[0]:.1f} in the first tenth of the episodes, {parts[-1]:.1f} in the last; try "
+        + ", or ".join(idea for idea in ideas if idea)
+    )
 
 
 def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[str, Any]:
@@ -164,7 +261,7 @@ def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[st
             enough = options.until is not None and progress.episodes >= 100 and progress.mean_return >= options.until
             return not (stop or enough)
 
-        trainer.learn(job.steps, tell)
+        trainer.learn(job.steps, [tell, *_evaluations(job, options)], loggers=_EvalCurves(job.files))
     assert last is not None
     return {
         "steps": trainer.steps,
@@ -177,13 +274,37 @@ def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[st
     }
 
 
+class _EvalCurves:
+    """The logger of evaluations during training; the other curves are written by `RunFiles.note`."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self._files = files
+
+    def write(self, step: int, scalars: Mapping[str, float]) -> None:
+        own = {name: value for name, value in scalars.items() if name.startswith("eval/")}
+        if own:
+            self._files.scalars(step, own)
+
+    def close(self) -> None:
+        """The run's files are closed with the run."""
+
+
+def _evaluations(job: Job, options: Any) -> list[PeriodicEvaluation]:
+    """The callback of --eval-every."""
+    if options.eval_every is None:
+        return []
+    return [
+        PeriodicEvaluation(
+            options.eval_every, job.source.env, episodes=options.eval_episodes or 10, best=job.files.path / BEST,
+            env_kwargs=job.source.kwargs or None, **job.source.options,
+        )
+    ]  # fmt: skip
+
+
 def _evaluate(job: Job, episodes: int, screen: Screen) -> dict[str, Any]:
     """Evaluate the agent in episodes that it was not trained on."""
     with screen.progress("evaluation", episodes, "episodes") as bar, acting(job.trainer.policy) as policy:
-        found = vecenv.evaluation.evaluate(
-            policy, job.source.env, episodes=episodes, env_kwargs=job.source.kwargs or None,
-            progress=lambda ended, _: bar.update(ended),
-        )  # fmt: skip
+        found = job.source.evaluate(policy, episodes=episodes, progress=lambda ended, _: bar.update(ended))
     row = found.summary[0]
     job.files.scalars(job.trainer.steps, {"eval/mean_reward": row.mean, "eval/mean_ep_length": row.length})
     return {"episodes": row.episodes, "mean": row.mean, "low": row.mean_low, "high": row.mean_high, "iqm": row.iqm}
@@ -232,52 +353,27 @@ def _describe(job: Job) -> str:
     return f"{job.algo.upper()} on {envs.num_envs} {job.source.title}, {job.steps:,} steps ({reason})"
 
 
-def _envs(source: EnvSource, engine: Any, config: Any) -> Any:
+def _envs(source: EnvSource, engine: Any, config: Any, made_with: dict[str, Any]) -> Any:
     """The trainer's envs: the id, which it stores in checkpoints, or vector envs."""
-    if source.id is not None and engine == "auto":
+    if source.id is not None and engine == "auto" and not made_with:
         return source.id
     groups = getattr(config, "groups", 1)
     if config.num_envs % groups:
         raise ConfigError(f"{config.num_envs} envs cannot be split into {groups} equal groups")
+    options = {**made_with, **({"record": "last-episode"} if made_with.get("record") else {})}
     count = config.num_envs // groups
-    return [source.make(count, engine=engine, autoreset="same-step", copy=False) for _ in range(groups)]
+    return [source.make(count, engine=engine, autoreset="same-step", copy=False, **options) for _ in range(groups)]
 
 
-def _settings(options: Any, source: EnvSource) -> Any:
+def _settings(options: Any, algo: str, source: EnvSource) -> Any:
     """The trainer's settings: the defaults for this env, with the options."""
-    if options.algo == "sac":
-        usual = SAC.defaults_for(source.name)
-    else:
-        usual = a2c() if options.algo == "a2c" else PPO.defaults_for(source.name)
-    changes = _checked(type(usual), pairs(options.set, "--set"))
-    if options.algo == "sac":
+    usual = a2c() if algo == "a2c" else TRAINERS[algo].defaults_for(source.name)
+    changes = settings_of(type(usual), pairs(options.set, "--set"))
+    if algo in ("sac", "dqn"):
         changes.setdefault("report", _REPORT)
     if options.envs is not None:
         changes["num_envs"] = options.envs
-    return dataclasses.replace(usual, **changes)
-
-
-def _checked(config: type, changes: dict[str, Any]) -> dict[str, Any]:
-    """Settings by name, with values of the right type."""
-    hints = typing.get_type_hints(config)
-    for name, value in changes.items():
-        if name not in hints:
-            hint = did_you_mean(name, hints, f"settings: {', '.join(hints)}")
-            raise ConfigError(f"there is no setting {name!r}{hint}")
-        allowed = typing.get_args(hints[name]) or (hints[name],)
-        if isinstance(value, float) and int in allowed and float not in allowed and value.is_integer():
-            changes[name] = value = int(value)  # 1e6
-        kinds = tuple(kind for kind in allowed if isinstance(kind, type))
-        if typing.get_origin(hints[name]) is tuple:
-            fits = isinstance(value, (tuple, list)) and all(isinstance(item, int) for item in value)
-        elif kinds:
-            wanted = (*kinds, int) if float in kinds else kinds
-            fits = isinstance(value, wanted) and (bool in kinds or not isinstance(value, bool))
-        else:  # one of several names
-            fits = value in allowed
-        if not fits:
-            wanted = (
-                str(hints[name]).replace("typing.", "") if not isinstance(hints[name], type) else hints[name].__name__
-            )
-            raise ConfigError(f"--set {name} must be {wanted}, got {json.dumps(value)}")
-    return changes
+    try:
+        return dataclasses.replace(usual, **changes)
+    except ConfigError as error:
+        raise ConfigError(f"--set {error}") from error

@@ -48,7 +48,7 @@ class Options:
 
 def run(options: Options, screen: Screen) -> int:
     """Check, print a table, and return whether all checks passed."""
-    from vecenv.cli._checks import CHECKS, Subject
+    from vecenv.cli._checks import CHECKS, END, WITHOUT_ENGINES, Subject
 
     if options.steps < 1:
         raise ConfigError(f"--steps must be at least 1, got {options.steps}")
@@ -59,10 +59,12 @@ def run(options: Options, screen: Screen) -> int:
     findings = []
     with screen.progress(f"check {source.title}", len(CHECKS), "checks") as bar:
         for number, check in enumerate(CHECKS):
-            bar.update(number, check.__name__.replace("_", " "))
+            name = check.__name__.replace("_", " ")
+            stopped = [one.check for one in findings if one.fatal]
+            if any(one in END for one in stopped) or (stopped and name not in WITHOUT_ENGINES):
+                continue
+            bar.update(number, name)
             findings += check(subject)
-            if findings[-1].fatal:
-                break
     bad = [one for one in findings if one.result == "failed" or (options.strict and one.result == "warning")]
     table = new_table(show_header=False)
     table.add_column(no_wrap=True)

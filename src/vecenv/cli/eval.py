@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from vecenv.cli._options import Flag, Optional, Pairs, literal, pairs
+from vecenv.cli._options import DeviceName, Flag, Optional, Pairs, literal, pairs
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import acting, env_of, find_checkpoint, load_policy
 from vecenv.engines.registry import EngineName
@@ -43,6 +43,8 @@ class Options:
     """Number of envs that run at once."""
     engine: EngineName = "auto"
     """Engine that runs the envs."""
+    device: DeviceName = "cpu"
+    """Where the policy computes."""
     env: Annotated[str | None, Optional] = None
     """Evaluate in another env than the checkpoint was trained on."""
     kwargs: Pairs = ()
@@ -69,15 +71,13 @@ def run(options: Options, screen: Screen) -> int:
     checkpoint = find_checkpoint(options.checkpoint)
     scenarios = _scenarios(options.scenarios)
     with screen.waiting("loading torch"):
-        from vecenv.evaluation import evaluate
-
         source = env_of(checkpoint, options.env, pairs(options.kwargs, "--kwargs"), options.trust)
-        trained = load_policy(checkpoint, source, options.trust)
+        trained = load_policy(checkpoint, source, options.trust, options.device)
     with screen.progress("evaluation", 1, "episodes") as bar, acting(trained) as policy:
-        found = evaluate(
-            policy, source.env, episodes=options.episodes, seeds=options.seeds,
-            scenarios=scenarios, num_envs=options.envs, engine=options.engine, deterministic=not options.stochastic,
-            env_kwargs=source.kwargs or None, progress=lambda ended, total: bar.of(ended, total),
+        found = source.evaluate(
+            policy, episodes=options.episodes, seeds=options.seeds, scenarios=scenarios, num_envs=options.envs,
+            engine=options.engine, deterministic=not options.stochastic,
+            progress=lambda ended, total: bar.of(ended, total),
         )  # fmt: skip
     if options.csv is not None:
         found.episodes_to_csv(options.csv)

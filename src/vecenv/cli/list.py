@@ -3,12 +3,15 @@
 Examples:
   vecenv list
   vecenv list mountain
+  vecenv list pong
+  vecenv list CartPole-v1
   vecenv list --all
   vecenv list --json
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -19,13 +22,16 @@ from rich.table import Table
 
 from vecenv._make.source import NAMESPACE
 from vecenv._util.cpus import usable_cpus
+from vecenv.atari._ids import is_game, load_ale
 from vecenv.cli._options import Flag, Optional
 from vecenv.cli._screen import Screen, new_table
-from vecenv.cli._sources import space_words
-from vecenv.engines import Compiled, registry
-from vecenv.errors import ConfigError
+from vecenv.cli._sources import family_of, missing_for, space_words
+from vecenv.engines import Ale, Compiled, Mujoco, registry
+from vecenv.errors import ConfigError, MissingExtra
 from vecenv.kernel.language.python import KernelEnv
 from vecenv.kernel.language.registry import find_kernel, kernel_ids
+from vecenv.mujoco._registry import GYMNASIUM
+from vecenv.presets import presets_for
 
 PACKAGES = {
     "torch": ("train, eval and play agents", "vecenv[torch]"),
@@ -38,13 +44,6 @@ PACKAGES = {
     "jax": ("JAX arrays", "vecenv[jax]"),
     "ale_py": ("Atari games", "vecenv[atari]"),
 }
-_NEEDS = {
-    "box2d": ("Box2D", "gymnasium[box2d]"),
-    "mujoco": ("mujoco", "gymnasium[mujoco]"),
-    "phys2d": ("jax", "gymnasium[jax]"),
-    "tabular": ("jax", "gymnasium[jax]"),
-}
-"""Families of Gymnasium's that need more than Gymnasium: the module and the package."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Options:
     """Options of `vecenv list`."""
 
     pattern: Annotated[tyro.conf.Positional[str | None], Optional] = None
-    """Only envs whose name contains this text."""
+    """Only envs whose name contains this text; with a whole id, its settings for training too."""
     all: Flag = False
     """List every env, not only families of envs."""
     json: Flag = False
@@ -70,6 +69,9 @@ def run(options: Options, screen: Screen) -> int:
     shown: list[Any] = [_kernel_table(kernels, bool(pattern))] if kernels else []
     if others:
         shown.append(_named(others) if options.all or pattern else _families(others))
+    for id in (one["id"] for one in (*kernels, *others) if one["id"].lower() == pattern):
+        data["presets"] = {algo: {"steps": one.steps, **one.settings} for algo, one in presets_for(id).items()}
+        shown.append(_preset_table(id))
     if not pattern:
         engines, packages = _engines(), _packages()
         data |= {"engines": engines, "packages": packages, "cpus": usable_cpus()}
@@ -96,26 +98,20 @@ def _kernel(id: str) -> dict[str, Any]:
 
 def _others() -> list[dict[str, Any]]:
     """Envs in Gymnasium's registry that have no kernel."""
-    found = []
+    with contextlib.suppress(MissingExtra):
+        load_ale("")  # registers its games
     kernels = set(kernel_ids())
-    for id, spec in sorted(gymnasium.registry.items()):
-        if id in kernels or id.startswith(f"{NAMESPACE}/") or spec.entry_point is None:
-            continue
-        family = _family(spec)
-        module, package = _NEEDS.get(family.rpartition(".")[2], (None, None))
-        missing = None
-        if module is not None and importlib.util.find_spec(module) is None:
-            missing = f"needs {module}: pip install '{package}'"
-        elif family == "gymnasium.envs":  # entries that only raise an error about their removal
-            missing = "retired; use a newer version"
-        found.append({"id": id, "family": family, "max_episode_steps": spec.max_episode_steps, "missing": missing})
-    return found
-
-
-def _family(spec: Any) -> str:
-    point = spec.entry_point if isinstance(spec.entry_point, str) else getattr(spec.entry_point, "__module__", "")
-    parts = point.partition(":")[0].split(".")
-    return ".".join(parts[:3]) if parts[0] == "gymnasium" else parts[0]
+    return [
+        {
+            "id": id,
+            "family": family_of(spec),
+            "max_episode_steps": spec.max_episode_steps,
+            "missing": missing_for(id),
+            "engine": Mujoco.name if id in GYMNASIUM else Ale.name if is_game(id) else None,
+        }
+        for id, spec in sorted(gymnasium.registry.items())
+        if id not in kernels and not id.startswith(f"{NAMESPACE}/") and spec.entry_point is not None
+    ]
 
 
 def _engines() -> list[dict[str, Any]]:
@@ -153,19 +149,45 @@ def _kernel_table(kernels: list[dict[str, Any]], parameters: bool) -> Table:
 
 
 def _named(others: list[dict[str, Any]]) -> Table:
-    table = _table("other envs (Python)", "id", "family", "limit", "runs")
+    table = _table("other envs", "id", "family", "limit", "runs")
     for one in others:
-        table.add_row(one["id"], one["family"], str(one["max_episode_steps"] or "-"), one["missing"] or "yes")
+        table.add_row(one["id"], one["family"], str(one["max_episode_steps"] or "-"), one["missing"] or _runs(one))
+    return table
+
+
+def _runs(one: dict[str, Any]) -> str:
+    """How an env runs."""
+    words = {
+        Mujoco.name: "native code (engine mujoco)",
+        Ale.name: "in Python; native with --preprocessing (engine ale)",
+    }
+    return words.get(one["engine"], "in Python")
+
+
+def _preset_table(id: str) -> Any:
+    """The settings that `vecenv train` uses for an env, by algorithm."""
+    found = presets_for(id)
+    if not found:
+        return f"no settings of its own: `vecenv train {id}` uses PPO with its defaults"
+    table = _table(f"settings of `vecenv train {id}`", "--algo", "steps", "settings")
+    for algo, preset in found.items():
+        settings = " ".join(f"{name}={value}" for name, value in preset.settings.items())
+        table.add_row(algo, f"{preset.steps:,}", settings.replace(", ", ","))
     return table
 
 
 def _families(others: list[dict[str, Any]]) -> Table:
-    table = _table("other envs (Python); --all names them", "family", "envs", "runs")
+    table = _table("other envs; --all names them", "family", "envs", "runs")
     for family in sorted({one["family"] for one in others}):
         mine = [one for one in others if one["family"] == family]
         reasons = sorted({one["missing"] for one in mine if one["missing"]})
         able = sum(one["missing"] is None for one in mine)
-        runs = "yes" if not reasons else "; ".join(reasons) if not able else f"{able}; the others: {'; '.join(reasons)}"
+        runs = (
+            "in Python" if not reasons else "; ".join(reasons) if not able else f"{able}; others: {'; '.join(reasons)}"
+        )
+        engine = next((one["engine"] for one in mine if one["engine"] and not one["missing"]), None)
+        native = sum(one["engine"] is not None and one["missing"] is None for one in mine)
+        runs += f"; {native} as native code (engine {engine})" if engine else ""
         table.add_row(family, str(len(mine)), runs)
     return table
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import tyro
 
 from vecenv.cli._films import check_film, open_film
-from vecenv.cli._options import Flag, Optional, Pairs, pairs
+from vecenv.cli._options import DeviceName, Flag, Optional, Pairs, pairs
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import acting, env_of, find_checkpoint, find_env, load_policy, looks_like_path
 from vecenv.errors import ConfigError
@@ -50,6 +50,8 @@ class Options:
     """Use another env than the checkpoint was trained on."""
     kwargs: Pairs = ()
     """Constructor arguments of the env."""
+    device: DeviceName = "cpu"
+    """Where the policy computes."""
     trust: Flag = False
     """Import and run the code that the run or checkpoint names as its env."""
     json: Flag = False
@@ -102,7 +104,7 @@ def _what(options: Options, screen: Screen) -> tuple[Any, Any, Path]:
     checkpoint = find_checkpoint(options.what)
     with screen.waiting("loading torch"):
         source = env_of(checkpoint, options.env, kwargs, options.trust)
-        policy = load_policy(checkpoint, source, options.trust)
+        policy = load_policy(checkpoint, source, options.trust, options.device)
     return source, policy, (checkpoint.run or checkpoint.path.parent) / "play.gif"
 
 

@@ -47,7 +47,7 @@ def run(options: Options, screen: Screen) -> int:
         raise ConfigError("name at least one run: vecenv plot runs/NAME ...")
     groups: dict[str, list[str]] = {}
     for name in options.runs:
-        groups.setdefault(name if options.separate else _kind(name), []).append(name)
+        groups.setdefault(name if options.separate else kind_of(name), []).append(name)
     found = {kind: [read_episodes(name) for name in names] for kind, names in groups.items()}
     labels = [episodes[0].label for episodes in found.values()]
     curves = []
@@ -73,9 +73,13 @@ def run(options: Options, screen: Screen) -> int:
     return 0
 
 
-def _kind(name: str) -> str:
+def kind_of(name: str) -> str:
     """What runs that differ only by their seeds have in common."""
     _, config = read_run(Path(name))
     if not config:
         return name
-    return json.dumps({key: config.get(key) for key in ("env", "kwargs", "algo", "config")}, sort_keys=True)
+    return json.dumps({key: value for key, value in config.items() if key not in _OF_ONE_RUN}, sort_keys=True)
+
+
+_OF_ONE_RUN = ("seed", "started", "versions", "engine_reason")
+"""What may differ between runs that are repetitions of each other; every other entry of config.json must be equal."""

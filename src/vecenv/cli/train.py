@@ -8,7 +8,8 @@ Examples:
   vecenv train CartPole-v1
   vecenv train Pendulum-v1 --algo sac --seed 3
   vecenv train Acrobot-v1 --steps 400000 --until -85 --gif
-  vecenv train my_module:MyEnv --envs 16 --engine process
+  vecenv train my_module:MyEnv --envs 16 --engine process --on-error restart
+  vecenv train ALE/Pong-v5 --preprocessing dqn --steps 1e7 --device cuda
   vecenv train CartPole-v1 --set learning_rate=1e-3 hidden=[128,128]
   vecenv train runs/CartPole-v1-ppo-1 --steps 300000
 """
@@ -22,7 +23,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from vecenv.cli._options import Flag, Optional, Pairs
+from vecenv.cli._options import MAKE_OPTIONS, Count, DeviceName, Flag, Optional, Pairs
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import find_checkpoint, looks_like_path
 from vecenv.engines.registry import EngineName
@@ -35,9 +36,9 @@ class Options:
 
     env: tyro.conf.Positional[str]
     """An id, module:Class, file.py:Class; or a run or checkpoint to continue."""
-    algo: Literal["ppo", "a2c", "sac"] = "ppo"
-    """Algorithm; SAC is for continuous actions."""
-    steps: Annotated[int | None, Optional] = None
+    algo: Literal["auto", "ppo", "a2c", "sac", "dqn"] = "auto"
+    """Algorithm; SAC is for continuous actions, DQN for Discrete ones. Auto: what vecenv has settings for, or ppo."""
+    steps: Annotated[Count | None, Optional] = None
     """Steps of all envs together. Default: enough for envs that vecenv has settings for, else 100,000."""
     until: Annotated[float | None, Optional] = None
     """Stop when the mean return of the last 100 episodes is at least this."""
@@ -45,6 +46,18 @@ class Options:
     """Number of envs. Default: from the settings."""
     engine: EngineName = "auto"
     """Engine that runs the envs; auto takes the fastest one with exact results."""
+    workers: Annotated[int | None, Optional] = None
+    """Number of worker processes or threads of the engine."""
+    timeout: Annotated[float | None, Optional] = None
+    """Seconds that a step or reset of an env may take."""
+    on_error: Literal["raise", "restart"] = "raise"
+    """Restart: build a failed env again and end its episode, instead of ending the run."""
+    record: Flag = False
+    """Record episodes, so that `vecenv replay` can run a failure again."""
+    preprocessing: Annotated[str | None, Optional] = None
+    """Atari games: dqn, or options such as "{'frame_stack': 2}"."""
+    device: DeviceName = "auto"
+    """Where to learn; auto takes CUDA if there is a GPU."""
     seed: int = 0
     """Seed of everything: the same seed gives the same agent."""
     set: Pairs = ()
@@ -59,6 +72,8 @@ class Options:
     """Replace a run of this name."""
     checkpoints: int = 4
     """Number of checkpoints, evenly spread; the last one is the result."""
+    eval_every: Annotated[Count | None, Optional] = None
+    """Evaluate every so many steps too, and keep the best agent as best.npz."""
     eval_episodes: int = 100
     """Number of episodes of the evaluation at the end; 0 for none."""
     gif: Flag = False
@@ -69,7 +84,7 @@ class Options:
     """Print the result as JSON."""
 
 
-_OF_NEW_RUNS = ("algo", "envs", "engine", "seed", "set", "kwargs", "name", "overwrite")
+_OF_NEW_RUNS = ("algo", "envs", "engine", *MAKE_OPTIONS, "seed", "set", "kwargs", "name", "overwrite")
 
 
 def run(options: Options, screen: Screen) -> int:
@@ -90,7 +105,15 @@ def run(options: Options, screen: Screen) -> int:
 
 
 def _check(options: Options) -> None:
-    for name, least in (("steps", 1), ("envs", 1), ("checkpoints", 1), ("eval_episodes", 0), ("seed", 0)):
+    for name, least in (
+        ("steps", 1),
+        ("envs", 1),
+        ("workers", 1),
+        ("checkpoints", 1),
+        ("eval_episodes", 0),
+        ("eval_every", 1),
+        ("seed", 0),
+    ):
         value = getattr(options, name)
         if value is not None and value < least:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least {least}, got {value}")
@@ -99,6 +122,6 @@ def _check(options: Options) -> None:
 def _refuse_changes(options: Options) -> None:
     """Raise ConfigError if options would change a run that continues."""
     usual: dict[str, Any] = {field.name: field.default for field in fields(Options)}
-    changed = [f"--{name}" for name in _OF_NEW_RUNS if getattr(options, name) != usual[name]]
+    changed = [f"--{name.replace('_', '-')}" for name in _OF_NEW_RUNS if getattr(options, name) != usual[name]]
     if changed:
         raise ConfigError(f"{options.env} continues with its own settings; leave out {', '.join(changed)}")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from vecenv.evaluation._jobs import Jobs
 from vecenv.evaluation._loop import Outcomes
 from vecenv.evaluation._statistics import bootstrap, difference, interquartile_mean, mean
 from vecenv.wrappers._results_file import inert
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -169,10 +166,11 @@ class Evaluation:
         gap = self._gap_line()
         return "\n".join([self._title(), *(text.rstrip() for text in texts), *([gap] if gap else [])])
 
-    def __rich__(self) -> Table:
-        """The table for a terminal."""
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        """The table for a terminal; where that is too narrow for it, a block of lines for each row."""
         load_extra("rich", "tables in colour need rich: pip install 'vecenv[cli]'")
         from rich import box
+        from rich.measure import Measurement
         from rich.table import Table
 
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=self._title(), caption=self._gap_line())
@@ -180,7 +178,21 @@ class Evaluation:
             table.add_column(head, justify="left" if at == 0 else "right", no_wrap=at > 0, min_width=len(head))
         for row in self.table:
             table.add_row(*self._cells(row), style="bold" if row.seed is None else None)
-        return table
+        if Measurement.get(console, options.update(max_width=10_000), table).maximum <= options.max_width:
+            yield table
+            return
+        yield self._title()
+        for row in self.table:
+            block = Table(box=None, padding=(0, 1, 0, 0), show_header=False)
+            block.add_column(no_wrap=True)
+            block.add_column(overflow="fold")
+            for head, cell in zip(self._heads(), self._cells(row), strict=True):
+                block.add_row(head, cell)
+            yield ""
+            yield block
+        if self._has_gap:
+            yield ""
+            yield self._gap_line()
 
     def _title(self) -> str:
         left_out = f" ({self.not_finite} with a return that is not finite, left out of all statistics)"
@@ -190,7 +202,8 @@ class Evaluation:
         return f"generalisation gap: {self.gap()}" if self._has_gap else None
 
     def _heads(self) -> tuple[str, ...]:
-        return "scenario", "seed", "n", "mean", "median", "IQM", f"{100 * self.confidence:g} %", "length"
+        percent = f"{100 * self.confidence:g} %"
+        return "scenario", "seed", "n", "mean", f"mean {percent}", "median", "IQM", f"IQM {percent}", "length"
 
     def _cells(self, row: Row) -> tuple[str, ...]:
         return (
@@ -198,6 +211,7 @@ class Evaluation:
             "all" if row.seed is None else str(row.seed),
             str(row.episodes),
             _number(row.mean),
+            f"{_number(row.mean_low)} ... {_number(row.mean_high)}",
             _number(row.median),
             _number(row.iqm),
             f"{_number(row.iqm_low)} ... {_number(row.iqm_high)}",

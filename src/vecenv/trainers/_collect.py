@@ -55,6 +55,13 @@ class Collector:
         mask: str | None = None,
     ) -> None:
         self.env_id = envs if isinstance(envs, str) else None
+        self.tensor_env = tensor_env_of(envs)
+        """The vector env, if its results are tensors on a device."""
+        if self.tensor_env is not None and (normalize_obs or normalize_reward):
+            raise ConfigError(
+                "normalize_obs and normalize_reward compute statistics on the host; envs on a device need observations "
+                "and rewards of a good size by themselves, or a network that normalizes (torch.nn.LayerNorm)"
+            )
         if isinstance(envs, str):
             if num_envs % groups:
                 raise ConfigError(f"{num_envs} envs cannot be split into {groups} equal groups")
@@ -119,7 +126,7 @@ class Collector:
             "scale": self.scale and self.scale.state_dict(),
             "episodes": self.episodes.state_dict(),
             "masks": [self.masks.get(group) for group in range(len(self.envs))],
-            "envs": [_state_of(env) for env in self.envs],
+            "envs": [None if self.tensor_env is not None else _state_of(env) for env in self.envs],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
@@ -184,6 +191,23 @@ def torch_threads(count: int | None, numbers: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def tensor_env_of(envs: Any) -> Any:
+    """The vector env, if it says that its results are torch tensors: it has a `device` of torch's; else None.
+
+    Raises:
+        ConfigError: it does not restart episodes by itself in the same step.
+    """
+    several = list(envs) if isinstance(envs, (list, tuple)) else [envs]
+    found = [env for env in several if isinstance(getattr(env, "device", None), torch.device)]
+    if not found:
+        return None
+    if len(several) > 1:
+        raise ConfigError(f"there can be one vector env on a device, got {len(several)}; make one with more envs")
+    if found[0].metadata.get("autoreset_mode", AutoresetMode.SAME_STEP) != AutoresetMode.SAME_STEP:
+        raise ConfigError('envs on a device must be made with autoreset="same-step" to be trained on')
+    return found[0]
 
 
 def _drop_pending(env: Any) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vecenv.errors import SpaceError
+from vecenv.trainers._device import host
 
 _FORBIDDEN = -1e8
 """The logit of an action that a mask forbids; not minus infinity: times a probability of zero, that would be NaN."""
@@ -60,7 +61,7 @@ class Choices(nn.Module):
 
     def to_env(self, actions: Tensor) -> np.ndarray:
         """The actions in the form of the envs' action space."""
-        return (actions.numpy().reshape(-1, *self._shape) + self._start).astype(self._dtype, copy=False)
+        return (host(actions).reshape(-1, *self._shape) + self._start).astype(self._dtype, copy=False)
 
     def to_tensor(self, actions: Tensor) -> Tensor:
         """The same as a tensor, on the device that they are on."""
@@ -107,7 +108,7 @@ class Gaussian(nn.Module):
 
     def to_env(self, actions: Tensor) -> np.ndarray:
         """The actions in the form of the envs' action space."""
-        numbers = actions.numpy().reshape(-1, *self._low.shape)
+        numbers = host(actions).reshape(-1, *self._low.shape)
         return np.clip(numbers, self._low, self._high).astype(self._dtype, copy=False)
 
     def to_tensor(self, actions: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ class Numbers(nn.Module):
         self.features = math.prod(shape)
 
     def forward(self, leaf: Tensor) -> Tensor:
-        return leaf.reshape(len(leaf), self.features).float()
+        return leaf.reshape(leaf.shape[0], self.features).float()
 
 
 class OneHot(nn.Module):
@@ -54,10 +54,11 @@ class OneHot(nn.Module):
     def __init__(self, sizes: Sequence[int], start: np.ndarray) -> None:
         super().__init__()
         self.sizes, self.features = [int(size) for size in sizes], int(sum(sizes))
-        self._start = torch.as_tensor(np.asarray(start, np.int64).ravel())
+        self._start: Tensor
+        self.register_buffer("_start", torch.as_tensor(np.asarray(start, np.int64).ravel()), persistent=False)
 
     def forward(self, leaf: Tensor) -> Tensor:
-        picks = leaf.reshape(len(leaf), len(self.sizes)).long() - self._start
+        picks = leaf.reshape(leaf.shape[0], len(self.sizes)).long() - self._start
         return torch.cat(
             [functional.one_hot(picks[:, place], size) for place, size in enumerate(self.sizes)], -1
         ).float()
@@ -66,11 +67,13 @@ class OneHot(nn.Module):
 class Pixels(nn.Module):
     """Convolutions over images [batch, channels, height, width], or with the channels last.
 
-    Large images take the three layers of Mnih et al. 2015, small ones two layers of 3 x 3.
+    Large images take the three layers of Mnih et al. 2015, small ones two layers of 3 x 3. Integers are divided by
+    `highest`, the highest value of the space, so that inputs are between 0 and 1.
     """
 
-    def __init__(self, shape: tuple[int, ...], features: int) -> None:
+    def __init__(self, shape: tuple[int, ...], features: int, highest: float = 255.0) -> None:
         super().__init__()
+        self._highest = highest
         self._last = shape[2] < shape[0]
         channels, *size = (shape[2], *shape[:2]) if self._last else shape
         plan = [(32, 8, 4), (64, 4, 2), (64, 3, 1)] if min(size) >= 36 else [(16, 3, 1), (32, 3, 1)]
@@ -85,7 +88,7 @@ class Pixels(nn.Module):
 
     def forward(self, leaf: Tensor) -> Tensor:
         image = leaf.permute(0, 3, 1, 2) if self._last else leaf
-        return self.layers(image.float() / 255.0 if leaf.dtype == torch.uint8 else image.float())
+        return self.layers(image.float() / self._highest if leaf.dtype == torch.uint8 else image.float())
 
 
 class Stacks(nn.Module):
@@ -126,12 +129,20 @@ def orthogonal(layer: Any, gain: float) -> Any:
     return layer
 
 
+def _is_grid(shape: tuple[int, ...]) -> bool:
+    """Whether three axes are those of a grid with a few planes, first or last: (3, 10, 10), (10, 10, 4)."""
+    planes, *sides = shape if shape[0] <= shape[2] else (shape[2], *shape[:2])
+    return planes <= 16 and min(sides) >= 7
+
+
 def _part_of(leaf: Leaf, image_features: int) -> nn.Module:
     space = leaf.space
     if isinstance(space, spaces.Discrete):
         return OneHot([int(space.n)], np.asarray(space.start))
     if isinstance(space, spaces.MultiDiscrete):
         return OneHot(space.nvec.ravel().tolist(), space.start)
-    if len(leaf.shape) == 3 and (leaf.dtype == np.uint8 or min(leaf.shape) <= 16 < max(leaf.shape)):
-        return Pixels(leaf.shape, image_features)
+    if len(leaf.shape) == 3 and (leaf.dtype == np.uint8 or _is_grid(leaf.shape)):
+        return Pixels(
+            leaf.shape, image_features, max(float(space.high.max()), 1.0) if isinstance(space, spaces.Box) else 1.0
+        )
     return Numbers(leaf.shape)

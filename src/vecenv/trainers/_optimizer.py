@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -14,11 +14,11 @@ class Flat:
     """Parameters as views of one vector, and their gradients as another.
 
     Args:
-        parameters: their data is moved into the vector; their modules keep using them.
+        parameters: the data of those that learn is moved into the vector; their modules keep using them.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
-        self.parameters = list(parameters)
+        self.parameters = [part for part in parameters if part.requires_grad]
         self.vector = torch.cat([part.detach().reshape(-1) for part in self.parameters])
         begin = 0
         for part in self.parameters:
@@ -27,7 +27,7 @@ class Flat:
 
     def gradient(self, loss: Tensor, max_norm: float = math.inf) -> Tensor:
         """The gradient of a loss as one vector, scaled down to at most `max_norm`."""
-        parts = torch.autograd.grad(loss, self.parameters)
+        parts = torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True)
         gradient = torch.cat([part.reshape(-1) for part in parts])
         if max_norm < math.inf:
             gradient *= (max_norm / (gradient.norm() + 1e-6)).clamp_(max=1.0)
@@ -82,4 +82,52 @@ class RMSprop:
         self._square.copy_(state["square"])
 
 
+class TorchOptimizer:
+    """An optimizer of torch, or one written like those.
+
+    Args:
+        flat: the parameters.
+        learning_rate: its learning rate.
+        make: the class, or a function that is called the same way: `make(parameters, lr=learning_rate)`.
+    """
+
+    def __init__(self, flat: Flat, learning_rate: float, make: Callable[..., torch.optim.Optimizer]) -> None:
+        self._flat, self._own = flat, make(flat.parameters, lr=learning_rate)
+        self._sizes = [part.numel() for part in flat.parameters]
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of all parameters."""
+        return self._own.param_groups[0]["lr"]
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        for group in self._own.param_groups:
+            group["lr"] = value
+
+    def step(self, gradient: Tensor) -> None:
+        """Move the parameters against a gradient."""
+        for part, own in zip(self._flat.parameters, gradient.split(self._sizes), strict=True):
+            part.grad = own.view_as(part)
+        self._own.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state to continue from."""
+        return self._own.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a stored state."""
+        self._own.load_state_dict(state)
+
+
+OptimizerClass = Callable[..., torch.optim.Optimizer]
 OPTIMIZERS: dict[str, type[Adam] | type[RMSprop]] = {"adam": Adam, "rmsprop": RMSprop}
+
+
+def optimizer_for(
+    flat: Flat, learning_rate: float, eps: float, name: str = "adam", own: OptimizerClass | None = None
+) -> Adam | RMSprop | TorchOptimizer:
+    """The optimizer of a name, or the one that a user passed."""
+    if own is not None:
+        return TorchOptimizer(flat, learning_rate, own)
+    return OPTIMIZERS[name](flat, learning_rate, eps)

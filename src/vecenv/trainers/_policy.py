@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import Space
 from torch import nn
 
-from vecenv._batch.layout import map_tree
+from vecenv._batch.layout import Layout, map_tree
+from vecenv.trainers._device import CPU, copy_to, find_device, generator_for, put
 from vecenv.wrappers._normalize_observation import Normalize
 
 
 class Policy:
-    """Actions for batches of observations as the envs return them: normalization is included. Can be pickled.
+    """Actions for observations as the envs return them: normalization is included. Can be pickled.
 
     A recurrent network keeps one state per row of the batch; `reset` clears it. Threads may share a policy; with a
     recurrent network each keeps its own state and calls `predict`.
@@ -23,16 +26,25 @@ class Policy:
         normalize: normalization of observations, or None.
         seed: seed of sampled actions.
         mask_name: name of the info that held action masks in training; None: no masks.
+        observation_space: of one env; tells one observation from a batch.
 
     Attributes:
         mask_name: as given; `evaluate` and `vecenv play` mask actions by that info.
+        device: where the network is.
     """
 
     def __init__(
-        self, network: nn.Module, normalize: Normalize | None, seed: int = 0, mask_name: str | None = None
+        self,
+        network: nn.Module,
+        normalize: Normalize | None,
+        seed: int = 0,
+        mask_name: str | None = None,
+        observation_space: Space[Any] | None = None,
     ) -> None:
         self._network, self._normalize, self.mask_name = network.eval(), normalize, mask_name
-        self._seed, self._generator = seed, torch.Generator().manual_seed(seed)
+        self.observation_space = observation_space
+        self.device = next((part.device for part in network.parameters()), CPU)
+        self._seed, self._generator = seed, generator_for(self.device, seed)
         self._state: Any = None
         self._began: np.ndarray | None = None
 
@@ -40,6 +52,26 @@ class Policy:
     def recurrent(self) -> bool:
         """Whether the policy has a state, so that `reset` must be called when episodes begin."""
         return bool(getattr(self._network, "recurrent", False))
+
+    def to(self, device: str | torch.device) -> Policy:
+        """A copy of the policy that computes on this device."""
+        network = copy_to(self._network, find_device(device))
+        return Policy(network, self._normalize, self._seed, self.mask_name, self.observation_space)
+
+    def export(self, path: str | Path) -> None:
+        """Write the policy as a file that other programs run: ONNX (.onnx) or TorchScript (.pt).
+
+        The file takes batches of observations as the envs return them and returns the most probable actions. Its
+        inputs are named "obs" (of a Dict or Tuple "obs.NAME"), "mask" (bool, with action masks), "memory_0", ... and
+        "began" (with a memory); its outputs "actions" and "next_memory_0", ... A memory begins with zeros.
+
+        Raises:
+            ConfigError: the name has another suffix.
+            MissingExtra: ONNX needs `pip install 'vecenv[onnx]'`.
+        """
+        from vecenv.trainers._export import export
+
+        export(self, path)
 
     def reset(self, began: np.ndarray | None = None) -> None:
         """Clear the state of all rows, or of those where a new episode began."""
@@ -49,16 +81,20 @@ class Policy:
             self._began = np.asarray(began, np.bool_)
 
     def __call__(self, obs: Any, deterministic: bool = True, mask: np.ndarray | None = None) -> np.ndarray:
-        """Actions for a batch of observations.
+        """Actions for a batch of observations, or one action for one observation.
 
         Args:
-            obs: batched and nested like the space.
+            obs: nested like the space: one observation of an env, or a batch of them.
             deterministic: whether to return the most probable actions; False samples them.
-            mask: which actions are allowed, [batch, actions].
+            mask: which actions are allowed, [batch, actions], or [actions] with one observation.
         """
+        single = self._is_single(obs)
+        if single:
+            obs = map_tree(lambda leaf: leaf[None] if isinstance(leaf, torch.Tensor) else np.asarray(leaf)[None], obs)
+            mask = None if mask is None else np.asarray(mask)[None]
         actions, self._state = self.predict(obs, self._state, self._began, deterministic, mask)
         self._began = None
-        return actions
+        return actions[0] if single else actions
 
     def predict(
         self,
@@ -80,18 +116,27 @@ class Policy:
         if self._normalize is not None:
             obs = self._normalize.normalize(obs)
         with torch.inference_mode():
-            actions, state = self._network.act(  # type: ignore[operator]  # the networks of PPO and SAC have `act`
-                map_tree(torch.as_tensor, obs),
+            actions, state = self._network.act(  # type: ignore[operator]  # the networks of trainers have `act`
+                put(obs, self.device),
                 state,
-                None if episode_start is None else torch.as_tensor(np.asarray(episode_start, np.bool_)),
-                None if action_masks is None else torch.as_tensor(_masks(action_masks)),
+                None if episode_start is None else put(np.asarray(episode_start, np.bool_), self.device),
+                None if action_masks is None else put(_masks(action_masks), self.device),
                 None if deterministic else self._generator,
             )
             return self._network.head.to_env(actions), state  # type: ignore[union-attr,operator]  # as above
 
+    def _is_single(self, obs: Any) -> bool:
+        """Whether this is one observation rather than a batch."""
+        if self.observation_space is None:
+            return False
+        leaf, value = Layout(self.observation_space).leaves[0], obs
+        while isinstance(value, (dict, tuple)):
+            value = next(iter(value.values())) if isinstance(value, dict) else value[0]
+        return np.ndim(value) == len(leaf.shape)
+
     def __getstate__(self) -> dict[str, Any]:
         kept = {"network": self._network, "normalize": self._normalize, "seed": self._seed}
-        return {**kept, "mask_name": self.mask_name}
+        return {**kept, "mask_name": self.mask_name, "observation_space": self.observation_space}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from vecenv.errors import ConfigError
+from vecenv.trainers._settings import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Schedule, Settings
 
 
 @dataclass(frozen=True)
-class PPOConfig:
+class PPOConfig(Settings):
     """Settings of PPO.
 
     Attributes:
@@ -18,13 +18,15 @@ class PPOConfig:
         rollout_steps: steps of each env between updates.
         epochs: passes over each rollout.
         minibatch: transitions per gradient step; 0: the whole rollout. With an LSTM, whole sequences of this many.
-        learning_rate: learning rate of the optimizer.
+        learning_rate: learning rate of the optimizer; like `clip_range` and `entropy` a number, or a function of
+            progress, which goes from 0 to 1: `lambda progress: 3e-4 * (1 - progress)`.
         anneal: whether learning rate and clip range decrease to zero at the end.
         clip_range: limit of the change of action probabilities.
         gamma: discount factor.
         lam: lambda of generalized advantage estimation.
         entropy: weight of the entropy bonus.
         value_weight: weight of the value loss.
+        clip_value: limit of the change of values, as far as their loss is concerned; None: no limit.
         max_grad_norm: gradients are scaled down to this norm.
         normalize_advantage: whether to normalize advantages within each minibatch.
         target_kl: stop an update when the KL divergence exceeds this; None: no limit.
@@ -44,18 +46,19 @@ class PPOConfig:
     rollout_steps: int = 128
     epochs: int = 4
     minibatch: int = 256
-    learning_rate: float = 3e-4
+    learning_rate: float | Schedule = 3e-4
     anneal: bool = False
-    clip_range: float = 0.2
+    clip_range: float | Schedule = 0.2
     gamma: float = 0.99
     lam: float = 0.95
-    entropy: float = 0.0
+    entropy: float | Schedule = 0.0
     value_weight: float = 0.5
+    clip_value: float | None = None
     max_grad_norm: float = 0.5
     normalize_advantage: bool = True
     target_kl: float | None = None
     hidden: tuple[int, ...] = (64, 64)
-    activation: str = "tanh"
+    activation: Literal["tanh", "relu"] = "tanh"
     image_features: int = 512
     lstm: int = 0
     log_std: float = 0.0
@@ -65,25 +68,13 @@ class PPOConfig:
     optimizer: Literal["adam", "rmsprop"] = "adam"
     torch_threads: int | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(self.hidden))
-        for name in ("num_envs", "groups", "rollout_steps", "epochs"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.minibatch < 0 or self.lstm < 0:
-            raise ConfigError(f"minibatch and lstm must not be negative, got {self.minibatch} and {self.lstm}")
-
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "CartPole-v1": {"num_envs": 32, "rollout_steps": 32, "epochs": 8, "minibatch": 512, "learning_rate": 2e-3,
-                    "anneal": True, "gamma": 0.98, "lam": 0.9},
-    "Acrobot-v1": {"num_envs": 16, "rollout_steps": 256, "epochs": 4, "minibatch": 256, "learning_rate": 1e-3,
-                   "lam": 0.94, "normalize_obs": True},
-    "Pendulum-v1": {"num_envs": 16, "rollout_steps": 256, "epochs": 10, "minibatch": 512, "learning_rate": 1e-3,
-                    "gamma": 0.9, "normalize_obs": True, "normalize_reward": True},
-    "Taxi-v3": {"num_envs": 32, "rollout_steps": 128, "learning_rate": 1e-3, "mask": "action_mask"},
-}  # fmt: skip
-"""Settings for particular envs, as changes to the defaults."""
+    ranges: ClassVar = {
+        **dict.fromkeys(("num_envs", "groups", "rollout_steps", "epochs", "hidden", "image_features"), COUNT),
+        **dict.fromkeys(("minibatch", "learning_rate", "clip_range", "entropy", "value_weight", "lstm"), NOT_NEGATIVE),
+        **dict.fromkeys(("gamma", "lam"), SHARE),
+        **dict.fromkeys(("max_grad_norm", "target_kl", "clip_value"), POSITIVE),
+        "torch_threads": COUNT,
+    }
 
 
 def a2c(**changes: Any) -> PPOConfig:

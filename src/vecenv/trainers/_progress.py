@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from vecenv._util.checks import brief
 from vecenv._util.episodes import EpisodeLog
+from vecenv.errors import ConfigTypeError
 
 RECENT = 100
 """Episodes that count as recent."""
@@ -33,6 +35,7 @@ class Progress:
         losses: by name; of the last update.
         time: share of the seconds spent in "env", "forward", "buffer", "update".
         updates: gradient steps so far.
+        trainer: the trainer, for callbacks that save it or use its policy.
     """
 
     steps: int
@@ -47,10 +50,33 @@ class Progress:
     losses: dict[str, float]
     time: dict[str, float]
     updates: int
+    trainer: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def scalars(self) -> dict[str, float]:
+        """What loggers get, under the names that Stable-Baselines3 uses."""
+        return {
+            "rollout/ep_rew_mean": self.mean_return,
+            "rollout/ep_len_mean": self.mean_length,
+            "time/fps": self.steps_per_second,
+            **{f"train/{name}": value for name, value in self.losses.items()},
+        }
 
 
 Callback = Callable[[Progress], Any]
 """Called after every update (or every so many); returning False stops training."""
+Callbacks = Callback | Sequence[Callback] | None
+
+
+def callbacks_of(given: Callbacks) -> list[Callback]:
+    """A list of callbacks, from none, one or several. Raises ConfigTypeError if one cannot be called."""
+    found = [] if given is None else [given] if callable(given) else list(given)
+    for callback in found:
+        if not callable(callback):
+            raise ConfigTypeError(
+                f"a callback must be a function of a Progress, or an object that can be called, got {brief(callback)}"
+            )
+    return found
 
 
 class Clock:
@@ -79,6 +105,7 @@ class Clock:
             losses=losses,
             time={name: spent / seconds for name, spent in self.spent.items()},
             updates=trainer.updates,
+            trainer=trainer,
         )
 
     @contextlib.contextmanager
@@ -107,13 +134,21 @@ class Episodes(EpisodeLog):
         """Count one result of each of the envs `rows`; return at which positions of `rows` an episode ended."""
         ended = super().add(reward, done, valid, rows)
         if ended.size:
-            returns, lengths = self._ended[-1]
-            finite = np.isfinite(returns)
-            recent = returns[finite][-RECENT:].tolist(), lengths[finite][-RECENT:].tolist()
-            self.recent.extend(zip(*recent, strict=True))
-            self.skipped += int(np.count_nonzero(~finite))
-            self.ended += len(ended)
+            self._note(*self._ended[-1])
         return ended
+
+    def record(self, returns: np.ndarray, lengths: np.ndarray) -> None:
+        """Count episodes that somebody else has added up, in the order in which they ended."""
+        if len(returns):
+            self._ended.append((returns, lengths))
+            self._note(returns, lengths)
+
+    def _note(self, returns: np.ndarray, lengths: np.ndarray) -> None:
+        finite = np.isfinite(returns)
+        recent = returns[finite][-RECENT:].tolist(), lengths[finite][-RECENT:].tolist()
+        self.recent.extend(zip(*recent, strict=True))
+        self.skipped += int(np.count_nonzero(~finite))
+        self.ended += len(returns)
 
     def mean(self) -> tuple[float, float]:
         """Mean return and length of the recent ones."""

@@ -11,7 +11,9 @@ from gymnasium import Space, spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vecenv.errors import SpaceError
+from vecenv.errors import ConfigError, SpaceError
+from vecenv.trainers._actor_critic import NetworkLike, PolicyNetwork, own_network
+from vecenv.trainers._device import host
 from vecenv.trainers._networks import Encoder, Stacks
 
 
@@ -29,30 +31,31 @@ class Squashed:
 
     def to_env(self, actions: Tensor) -> np.ndarray:
         """The actions in the form of the envs' action space."""
-        numbers = actions.numpy().reshape(-1, *self._low.shape)
+        numbers = host(actions).reshape(-1, *self._low.shape)
         return (self._low + (numbers + 1) * 0.5 * (self._high - self._low)).astype(self._dtype, copy=False)
 
+    def to_tensor(self, actions: Tensor) -> Tensor:
+        """The same as `to_env`, on the device of the actions."""
+        low, high = (torch.as_tensor(bound, device=actions.device) for bound in (self._low, self._high))
+        return low + (actions.reshape(-1, *self._low.shape).to(low.dtype) + 1) * 0.5 * (high - low)
 
-class SoftActor(nn.Module):
-    """Means and standard deviations of normal distributions; actions are the tanh of their samples."""
+
+class Actor(PolicyNetwork):
+    """Normal distributions from the outputs of a network; actions are the tanh of their samples.
+
+    `forward` returns means and log standard deviations, one after another.
+    """
 
     recurrent = False
 
-    def __init__(self, observation: Space[Any], action: Space[Any], hidden: tuple[int, ...], images: int) -> None:
-        super().__init__()
-        self.head = Squashed(action)
-        self.encoder = Encoder(observation, images)
-        self.stack = Stacks(1, self.encoder.features, hidden, "relu")
-        self.outputs = nn.Linear(self.stack.features, 2 * self.head.size)
-
-    def forward(self, obs: Any) -> tuple[Tensor, Tensor]:
+    def parts(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Means and log standard deviations."""
-        mean, log_std = self.outputs(self.stack(self.encoder(obs))[0]).chunk(2, -1)
+        mean, log_std = self(obs)[0].chunk(2, -1)
         return mean, log_std.clamp(-20, 2)
 
     def draw(self, obs: Any, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Sample actions between -1 and 1, and their log densities."""
-        mean, log_std = self(obs)
+        mean, log_std = self.parts(obs)
         noise = torch.empty_like(mean).normal_(generator=generator)
         raw = mean + noise * log_std.exp()
         density = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
@@ -61,10 +64,45 @@ class SoftActor(nn.Module):
         return raw.tanh(), (density - squash).sum(-1)
 
     def act(
-        self, obs: Any, state: Any, began: Tensor | None, mask: Tensor | None, generator: torch.Generator | None
+        self, obs: Any, memory: Any, began: Tensor | None, mask: Tensor | None, generator: torch.Generator | None
     ) -> tuple[Tensor, Any]:
         """Actions; without a generator, the most probable ones."""
-        return (self(obs)[0].tanh() if generator is None else self.draw(obs, generator)[0]), None
+        return (self.parts(obs)[0].tanh() if generator is None else self.draw(obs, generator)[0]), None
+
+
+class SoftActor(Actor):
+    """The trainer's own actor."""
+
+    def __init__(self, observation: Space[Any], head: Squashed, hidden: tuple[int, ...], images: int) -> None:
+        super().__init__()
+        self.head = head
+        self.encoder = Encoder(observation, images)
+        self.stack = Stacks(1, self.encoder.features, hidden, "relu")
+        self.outputs = nn.Linear(self.stack.features, 2 * head.size)
+
+    def forward(self, obs: Any, memory: Any = None, began: Tensor | None = None) -> tuple[Tensor, None, None]:
+        """Means and log standard deviations, one after another."""
+        return self.outputs(self.stack(self.encoder(obs))[0]), None, None
+
+
+class OwnActor(Actor):
+    """An actor that a user passed."""
+
+    def __init__(self, module: nn.Module, head: Squashed) -> None:
+        super().__init__()
+        self.module, self.head = module, head
+
+    def forward(self, obs: Any, memory: Any = None, began: Tensor | None = None) -> Any:
+        """What the user's network returns."""
+        return self.module(obs, None, None)
+
+
+def own_actor(given: NetworkLike, observation: Space[Any], head: Squashed, device: torch.device) -> OwnActor:
+    """The actor that a user passed, checked, on the device."""
+    checked = own_network(given, observation, head, 2 * head.size, False, device)
+    if checked.recurrent:
+        raise ConfigError("SAC has no memory: its network must not have initial_memory; use PPO")
+    return OwnActor(checked.module, head)
 
 
 class TwinCritic(nn.Module):

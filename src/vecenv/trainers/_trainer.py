@@ -3,49 +3,90 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+import gymnasium
 import torch
+from gymnasium.vector.utils import create_empty_array
 
-from vecenv.errors import ConfigError, EnvError, UnsafeFile, VecenvError
+from vecenv._util.checks import brief, positive_int
+from vecenv.errors import ConfigError, ConfigTypeError, EnvError, UnsafeFile, VecenvError
+from vecenv.presets import find_preset
+from vecenv.trainers._actor_critic import NetworkLike
 from vecenv.trainers._checkpoint import check_sizes, load_tree, save_tree, tensors
-from vecenv.trainers._collect import Collector, Envs
+from vecenv.trainers._collect import Collector, Envs, tensor_env_of, torch_threads
+from vecenv.trainers._device import CPU, ActingCopy, copy_to, faster_of, find_device, generator_for, host, put
+from vecenv.trainers._optimizer import Flat, OptimizerClass
 from vecenv.trainers._policy import Policy
-from vecenv.trainers._progress import Callback
+from vecenv.trainers._progress import Callbacks, Clock, callbacks_of
+from vecenv.trainers._settings import Settings
+from vecenv.trainers.loggers import Logger
 
-ConfigT = TypeVar("ConfigT")
+ConfigT = TypeVar("ConfigT", bound=Settings)
+TrainerT = TypeVar("TrainerT", bound="Trainer[Any]")
 
 
 class Trainer(Generic[ConfigT]):
     """Base class of the trainers.
 
-    The same seed, settings and engine give the same weights, bit for bit, on the same machine.
+    The same seed, settings, engine and devices give the same weights, bit for bit, on the same machine.
+
+    A trainer of your own is a subclass of one of these: `save` and `load` work for it under its own name. If it keeps
+    more than its base class, it overrides `state_dict` and `load_state_dict`.
 
     Args:
         envs: an id, or a vector env.
         config: settings; default: `defaults_for(id)`.
         seed: seed of the networks, of actions and minibatches, and of the envs.
+        network: a network of your own, see `vecenv.trainers.Network`; None: the trainer's.
+        optimizer: a class of torch's optimizers, or a function that makes one: `optimizer(parameters, lr=...)`; None:
+            the trainer's.
+        device: where to learn: "auto" (CUDA if there is a GPU, else the CPU), "cpu", "cuda", "cuda:1", "mps".
+        act_device: where to act; "auto" measures where it is faster. Only "cpu" or the same as `device`.
 
     Attributes:
         config: settings, a frozen dataclass.
-        network: the network that acts.
+        network: the network that learns.
+        acting: the network that acts: the same one, or a copy on another device.
         collector: steps the envs.
         steps: steps of all envs together so far.
         updates: gradient steps so far.
+        evaluations: steps and mean return of the evaluations so far; see `PeriodicEvaluation`.
     """
 
     Config: type[ConfigT]
+    algorithm: ClassVar[str]
+    """Name of the algorithm in `vecenv train --algo` and in the presets."""
     network: Any
-    _presets: ClassVar[dict[str, dict[str, Any]]]
-    """Settings for particular env ids, as changes to the defaults."""
+    acting: Any
 
-    def __init__(self, envs: Envs, config: ConfigT | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        envs: Envs,
+        config: ConfigT | None = None,
+        seed: int = 0,
+        *,
+        network: NetworkLike | None = None,
+        optimizer: OptimizerClass | None = None,
+        device: str | torch.device = "auto",
+        act_device: str | torch.device = "auto",
+    ) -> None:
+        _check_arguments(type(self), envs, config, seed, optimizer)
+        tensor_env = tensor_env_of(envs)
+        if tensor_env is not None:
+            device, act_device = _device_of(tensor_env, device, act_device), tensor_env.device
+        self.device = find_device(device)
+        self.act_device = CPU if act_device == "auto" else find_device(act_device)
+        self._measure = act_device == "auto" and self.device.type not in ("cpu", "meta")
+        if self.act_device not in (CPU, self.device):
+            raise ConfigError(f"act_device must be 'cpu' or the device ({self.device}), got {act_device}")
         settings: Any = config or self.defaults_for(envs if isinstance(envs, str) else "")
         self.config: ConfigT = settings
         self.seed = seed
+        self._own = {"network": network, "optimizer": optimizer}
         self.collector = Collector(
             envs,
             settings.num_envs,
@@ -55,31 +96,122 @@ class Trainer(Generic[ConfigT]):
             gamma=settings.gamma,
             mask=getattr(settings, "mask", None),
         )
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = generator_for(CPU, seed)
+        self._generators = {"cpu": self.generator}
         self.steps = self.updates = 0
+        self.evaluations: list[tuple[int, float]] = []
+        self._losses: dict[str, Any] = {}
+        self._loggers: Sequence[Logger] = ()
+        try:
+            with torch.random.fork_rng(devices=[]), torch_threads(1, 0):  # same weights on any number of processors
+                torch.manual_seed(seed)
+                self._build()
+            self._act_on(self.act_device)
+        except BaseException:
+            if isinstance(envs, str):
+                self.collector.close()
+            raise
 
     @classmethod
     def defaults_for(cls, env_id: str) -> ConfigT:
         """Settings for a known env id, or the defaults."""
-        return cls.Config(**cls._presets.get(env_id, {}))
+        preset = find_preset(cls.algorithm, env_id)
+        return cls.Config(**(preset.settings if preset else {}))
 
-    def learn(self, total_steps: int, callback: Callback | None = None) -> Any:
+    def learn(
+        self: TrainerT, total_steps: int, callback: Callbacks = None, *, loggers: Logger | Sequence[Logger] = ()
+    ) -> TrainerT:
         """Train until `total_steps` steps of envs have been made since the first call.
 
         Args:
             total_steps: steps of all envs together; a trainer loaded from a checkpoint makes the remaining ones.
-            callback: called with a `Progress` from time to time; returning False stops training.
+            callback: one function or several, called with a `Progress` from time to time; training stops when one of
+                them returns False.
+            loggers: where the curves go: `TensorBoard`, `CSV`, `WandB`, or your own `Logger`. They stay open.
 
         Returns:
             The trainer itself.
         """
+        total_steps = positive_int("total_steps", total_steps)
+        callbacks = callbacks_of(callback)
+        given: Any = loggers
+        self._loggers = list(given) if isinstance(given, (list, tuple)) else [given]
+        for logger in self._loggers:
+            if not isinstance(logger, Logger):
+                raise ConfigTypeError(f"a logger must have write(step, scalars) and close(), got {brief(logger)}")
+        clock, steps_before = Clock(), self.steps
+
+        def report() -> bool:
+            """Tell callbacks and loggers; return whether to go on."""
+            losses = {name: float(host(loss)) for name, loss in self._losses.items()}
+            progress = clock.progress(self, steps_before, total_steps, losses)
+            self.log(progress.scalars)
+            stops = [callback(progress) is False for callback in callbacks]  # all are called
+            return not any(stops)
+
+        try:
+            if self._measure:
+                self._measure_acting()
+            self._learn(total_steps, clock, report)
+        finally:
+            self._loggers = ()
+        return self
+
+    def log(self, scalars: Mapping[str, float]) -> None:
+        """Write scalars at the current step to the loggers of `learn`; NaN is left out. For callbacks."""
+        known = {name: float(value) for name, value in scalars.items() if value == value}
+        for logger in self._loggers:
+            logger.write(self.steps, known)
+
+    def _build(self) -> None:
+        """Make networks, optimizers and buffer; the random numbers of torch are those of the seed."""
         raise NotImplementedError
+
+    def _learn(self, total_steps: int, clock: Clock, report: Callable[[], bool]) -> None:
+        """Train. Call `report` after updates, and stop when it returns False."""
+        raise NotImplementedError
+
+    def generator_on(self, device: torch.device) -> torch.Generator:
+        """The trainer's random numbers for tensors on a device; on the CPU it is `generator`."""
+        name = "cpu" if device.type == "meta" else device.type
+        if name not in self._generators:
+            self._generators[name] = generator_for(device, self.seed)
+        return self._generators[name]
+
+    def _act_on(self, device: torch.device) -> None:
+        """Act on this device from now on."""
+        self.act_device = device
+        self._copy = None if device == self.device else ActingCopy(self.network, self._flat_network(), device)
+        self.acting = self.network if self._copy is None else self._copy.network
+        self.refresh_acting()
+
+    def refresh_acting(self) -> None:
+        """Act with the weights that were learnt; called after every update."""
+        if self._copy is not None:
+            self._copy.refresh()
+
+    def _flat_network(self) -> Flat:
+        """The parameters of the network that acts."""
+        raise NotImplementedError
+
+    def _measure_acting(self) -> None:
+        """Find out whether the CPU or the device acts faster, with zeros as observations."""
+        self._measure = False
+        obs = create_empty_array(self.collector.observation_space, self.collector.num_envs)
+        networks = {device: copy_to(self.network, device) for device in (CPU, self.device)}
+
+        def act(device: torch.device) -> None:
+            with torch.inference_mode():
+                host(networks[device].act(put(obs, device), None, None, None, None)[0])
+
+        self._act_on(faster_of([CPU, self.device], act))
 
     @property
     def policy(self) -> Policy:
         """A copy of the current policy; further training does not change it."""
         collector = self.collector
-        return Policy(copy.deepcopy(self.network), copy.deepcopy(collector.normalize), self.seed, collector.mask)
+        space, normalize = collector.envs[0].single_observation_space, copy.deepcopy(collector.normalize)
+        return Policy(copy_to(self.acting, self.act_device), normalize, self.seed, collector.mask, space)
 
     def close(self) -> None:
         """Close the envs."""
@@ -96,18 +228,23 @@ class Trainer(Generic[ConfigT]):
             {
                 "algorithm": type(self).__name__,
                 "env_id": self.collector.env_id,
-                "config": dataclasses.asdict(self.config),  # type: ignore[call-overload]  # a dataclass
+                "config": self.config.as_data(),
+                "functions": self.config.functions,
+                "made_with": {name: _name_of(own) for name, own in self._own.items() if own is not None},
                 "seed": self.seed,
                 "steps": self.steps,
                 "updates": self.updates,
-                "generator": self.generator.get_state(),
+                "generators": {name: generator.get_state() for name, generator in self._generators.items()},
                 "collector": self.collector.state_dict(),
-                "own": self._state(),
+                "evaluations": self.evaluations,
+                "own": self.state_dict(),
             },
         )
 
     @classmethod
-    def load(cls, path: str | Path, envs: Envs | None = None) -> Any:
+    def load(
+        cls: type[TrainerT], path: str | Path, envs: Envs | None = None, *, config: Any = None, **options: Any
+    ) -> TrainerT:
         """Continue from a checkpoint.
 
         Loading never runs code from the file. If the envs are kernels, however, their states are taken from the file
@@ -116,21 +253,31 @@ class Trainer(Generic[ConfigT]):
         Args:
             path: path of the file.
             envs: envs to train on; default: made from the id that training began with.
+            config: settings; default: those in the file. Needed if some of them are functions.
+            options: further arguments of the trainer: `device`, `act_device`, and the `network` and `optimizer` that it
+                was made with.
 
         Raises:
             UnsafeFile: the file is damaged, or is not a checkpoint.
             ConfigError: the checkpoint is of another algorithm; or it does not name its envs; or the module of its env
-                id is not imported. A checkpoint may come from anyone, so the caller has to name such envs.
+                id is not imported; or it was made with a network, an optimizer or functions that must be passed again.
+                A checkpoint may come from anyone, so the caller has to name such envs.
         """
         state = read_checkpoint(path)
-        config = cls._config(path, state)
+        config = cls._config(path, state, config)
+        for name, made_with in state["made_with"].items():
+            if options.get(name) is None:
+                raise ConfigError(
+                    f"{path} was trained with {name!s:.40} {made_with!r:.80}, which files do not store; pass it again: "
+                    f"{cls.__name__}.load(path, {name!s:.40}=...)"
+                )
         if envs is None:
             envs = _trusted_id(path, state["env_id"])
             if config.num_envs != len(state["collector"]["episodes"]["totals"]):
                 raise UnsafeFile(f"{path} is damaged: its settings and its envs have different numbers of envs")
         trainer: Any = None
         try:
-            trainer = cls(envs, config, state["seed"])
+            trainer = cls(envs, config, state["seed"], **options)
             trainer._restore(state)
         except BaseException as error:
             if trainer is not None and isinstance(envs, str):
@@ -150,14 +297,22 @@ class Trainer(Generic[ConfigT]):
         return cls._config(path, read_checkpoint(path))
 
     @classmethod
-    def _config(cls, path: str | Path, state: dict[str, Any]) -> Any:
+    def _config(cls, path: str | Path, state: dict[str, Any], given: Any = None) -> Any:
         if state["algorithm"] != cls.__name__:
             raise ConfigError(
                 f"{path} is a checkpoint of {state['algorithm']}, not of {cls.__name__}; use {state['algorithm']}.load"
             )
+        if given is not None:
+            _check_arguments(cls, "", given, 0, None)
+            return given
+        if state["functions"]:
+            raise ConfigError(
+                f"{path} was trained with functions as {', '.join(map(str, state['functions']))!s:.80}, which files do "
+                f"not store; pass the settings again: {cls.__name__}.load(path, config={cls.Config.__name__}(...))"
+            )
         try:
             config = cls.Config(**state["config"])
-            check_sizes(config, state)
+            check_sizes(config, state, own_network="network" in state["made_with"])
         except Exception as error:
             raise UnsafeFile(
                 f"{path} is damaged: its settings are not valid ({error!s:.200}); nothing was loaded"
@@ -169,18 +324,31 @@ class Trainer(Generic[ConfigT]):
         before = self.collector.state_dict()
         try:
             self.steps, self.updates = state["steps"], state["updates"]
-            self.generator.set_state(tensors(state["generator"]))
-            self._load_state(state["own"], self.collector.load_state_dict(state["collector"]))
+            self.evaluations = [(int(steps), float(mean)) for steps, mean in state["evaluations"]]
+            same_envs = self.collector.load_state_dict(state["collector"])
+            self.load_state_dict(state["own"], same_envs)
+            for name, own in state["generators"].items():
+                if name in ("cpu", self.device.type):  # else it was trained on a device that is not used now
+                    self.generator_on(torch.device(name)).set_state(tensors(own))
+            self.refresh_acting()
         except BaseException:
             self.collector.load_state_dict(before)
             raise
 
-    def _state(self) -> dict[str, Any]:
-        """The part of the checkpoint that is specific to the algorithm."""
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint has of this algorithm: dicts, lists, tensors, arrays and plain values.
+
+        A subclass that keeps more returns `{**super().state_dict(), "more": ...}`.
+        """
         raise NotImplementedError
 
-    def _load_state(self, state: dict[str, Any], same_envs: bool) -> None:
-        """Restore what `_state` returned; `same_envs`: whether the state of the envs was restored too."""
+    def load_state_dict(self, state: dict[str, Any], same_envs: bool) -> None:
+        """Restore what `state_dict` returned; tensors come back as arrays, tuples as lists.
+
+        Args:
+            state: what `state_dict` returned.
+            same_envs: whether the envs continue where they were; if not, they are reset before the next step.
+        """
         raise NotImplementedError
 
 
@@ -193,6 +361,10 @@ _PARTS: dict[str, Any] = {
     "updates": int,
     "collector": dict,
     "own": dict,
+    "functions": list,
+    "made_with": dict,
+    "evaluations": list,
+    "generators": dict,
 }
 
 
@@ -202,8 +374,6 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     for name, kind in _PARTS.items():
         if not isinstance(state, dict) or name not in state or not isinstance(state[name], kind):
             raise UnsafeFile(f"{path} is not a trainer's checkpoint, or is damaged: {name!r} is missing or wrong")
-    if state["algorithm"] not in ("PPO", "SAC"):
-        raise UnsafeFile(f"{path} is of {state['algorithm']!r:.80}, which this version of vecenv does not have")
     return state
 
 
@@ -218,3 +388,44 @@ def _trusted_id(path: str | Path, env_id: str | None) -> str:
             "or pass the envs: load(path, envs)"
         )
     return env_id
+
+
+def _device_of(env: Any, device: Any, act_device: Any) -> torch.device:
+    """The device of envs that are on one; the trainer's must be the same."""
+    for name, given in (("device", device), ("act_device", act_device)):
+        if given != "auto" and find_device(given) != env.device:
+            raise ConfigError(f"the envs are on {env.device}, so {name} must be that too, or 'auto'; got {given}")
+    return env.device
+
+
+def _name_of(own: Any) -> str:
+    """The name of a class, a function or an object's class."""
+    return str(getattr(own, "__name__", None) or getattr(getattr(own, "func", None), "__name__", type(own).__name__))
+
+
+def _check_arguments(cls: Any, envs: Any, config: Any, seed: Any, optimizer: Any) -> None:
+    """Raise ConfigError for arguments that cannot be right, before anything is made."""
+    name, usual = cls.__name__, cls.Config.__name__
+    if isinstance(envs, str) and envs.endswith("Policy"):
+        raise ConfigError(
+            f"{name} takes no name of a policy ({envs!r}): write {name}(envs), or {name}(envs, {usual}(hidden=(64,))); "
+            "a network of your own is network="
+        )
+    if isinstance(envs, gymnasium.Env):
+        raise ConfigTypeError(
+            f"{name} trains on a vector env, got the env {type(envs).__name__}; write {name}('CartPole-v1') or "
+            f"{name}(vecenv.make(lambda: make_my_env(), 8))"
+        )
+    several = envs if isinstance(envs, (list, tuple)) else [envs]
+    if not several or not all(isinstance(one, (str, gymnasium.vector.VectorEnv)) for one in several):
+        raise ConfigTypeError(f"envs must be an env id, a vector env or a list of vector envs, got {brief(envs)}")
+    if config is not None and not isinstance(config, cls.Config):
+        raise ConfigTypeError(
+            f"config must be {usual}(...), got {brief(config)}; write {name}(envs, {usual}(learning_rate=1e-3))"
+        )
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigTypeError(f"seed must be an int of at least 0, got {brief(seed)}")
+    if optimizer is not None and not callable(optimizer):
+        raise ConfigTypeError(
+            f"optimizer must be a class such as torch.optim.AdamW, or a function that makes one, got {brief(optimizer)}"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,80 +14,93 @@ from vecenv._batch.layout import map_tree
 from vecenv._front.step import Step
 from vecenv.buffers import RolloutBuffer
 from vecenv.buffers._storage import Storage
-from vecenv.trainers._actor_critic import ActorCritic
+from vecenv.errors import ConfigError
+from vecenv.trainers._actor_critic import ActorCritic, own_network
 from vecenv.trainers._checkpoint import tensors
-from vecenv.trainers._collect import Envs, torch_threads
-from vecenv.trainers._optimizer import OPTIMIZERS, Flat
-from vecenv.trainers._ppo_config import PRESETS, PPOConfig
-from vecenv.trainers._progress import Callback, Clock
+from vecenv.trainers._collect import torch_threads
+from vecenv.trainers._device import Transfer, host, put
+from vecenv.trainers._device_rollout import DeviceRollout
+from vecenv.trainers._distributions import head_of
+from vecenv.trainers._optimizer import Flat, optimizer_for
+from vecenv.trainers._ppo_config import PPOConfig
+from vecenv.trainers._progress import Clock
 from vecenv.trainers._trainer import Trainer
 
 
 class PPO(Trainer[PPOConfig]):
     """PPO: on-policy learning; each rollout is used for a few epochs.
 
-    For attributes see `Trainer`.
-
-    Args:
-        envs: an id, a vector env, or several vector envs that step in turn.
-        config: settings; default: `PPO.defaults_for(id)`.
-        seed: seed of the network, of actions and minibatches, and of the envs.
+    For arguments and attributes see `Trainer`; `envs` may also be several vector envs that step in turn.
     """
 
     Config = PPOConfig
-    _presets = PRESETS
+    algorithm = "ppo"
 
-    def __init__(self, envs: Envs, config: PPOConfig | None = None, seed: int = 0) -> None:
-        super().__init__(envs, config, seed)
-        config, collector = self.config, self.collector
-        with torch.random.fork_rng(devices=[]), torch_threads(1, 0):  # same weights on any number of processors
-            torch.manual_seed(seed)
-            self.network = ActorCritic(collector.observation_space, collector.action_space, config)
+    def _build(self) -> None:
+        config, collector, own = self.config, self.collector, self._own["network"]
+        head = head_of(collector.action_space, config.log_std)
+        if own is None:
+            self.network = ActorCritic(collector.observation_space, head, config).to(self.device)
+        else:
+            self.network = own_network(own, collector.observation_space, head, head.inputs, True, self.device)
         self.flat = Flat(self.network.parameters())
-        self.optimizer = OPTIMIZERS[config.optimizer](self.flat, config.learning_rate, eps=1e-5)
-        self._losses: dict[str, float] = {}
+        rate = config.at("learning_rate", 0.0)
+        self.optimizer = optimizer_for(self.flat, rate, 1e-5, config.optimizer, self._own["optimizer"])
         self._began = False
-        masked = ((self.network.head.inputs,), np.bool_)
+        self._transfer = Transfer(self.device)
+        self._on_device: DeviceRollout | None = None
+        if collector.tensor_env is not None:
+            if self.network.recurrent:
+                raise ConfigError("networks with a memory (lstm) are not supported for envs on a device")
+            self._on_device = DeviceRollout(collector.tensor_env, config.rollout_steps, config.mask)
+        masked = ((head.inputs,), np.bool_)
         extras = {"value": np.float32, "log_prob": np.float32, **({"mask": masked} if config.mask else {})}
-        drawn_space = self.network.head.drawn_space
-        self.buffer = RolloutBuffer(
-            collector.observation_space, drawn_space, config.rollout_steps, collector.num_envs, extras
-        )
+        steps = config.rollout_steps if self._on_device is None else 1
+        self.buffer = RolloutBuffer(collector.observation_space, head.drawn_space, steps, collector.num_envs, extras)
         self._parts = [self.buffer.part(*part) for part in collector.parts]
         self._memory: list[Any] = [None] * len(self._parts)
         self._final_value = np.zeros((config.rollout_steps, collector.num_envs), np.float32)
         """Values of last observations of episodes; with an LSTM they need its state at that moment."""
 
-    def learn(self, total_steps: int, callback: Callback | None = None) -> PPO:
-        """See `Trainer.learn`; the callback is called after every update."""
-        clock, steps_before = Clock(), self.steps
+    def _flat_network(self) -> Flat:
+        return self.flat
+
+    def _learn(self, total_steps: int, clock: Clock, report: Callable[[], bool]) -> None:
         rows = self.config.minibatch or self.config.rollout_steps * self.collector.num_envs
         with torch_threads(self.config.torch_threads, self._numbers_at_once(rows)):
             if not self._began:
                 self._begin(self.seed + self.steps)  # a new seed, so that earlier episodes are not repeated
             while self.steps < total_steps:
-                left = 1.0 - self.steps / total_steps if self.config.anneal else 1.0
+                progress = self.steps / total_steps
                 memory = self._collect(clock)
                 with clock.measure("update"):
-                    self._update(memory, left)
-                progress = clock.progress(self, steps_before, total_steps, self._losses)
-                if callback is not None and callback(progress) is False:
+                    self._update(memory, progress)
+                    self.refresh_acting()
+                if not report():
                     break
-        return self
 
     # --- collect -----------------------------------------------------------------------------------------------------
 
     def _begin(self, seed: int) -> None:
+        if self._on_device is not None:
+            self._on_device.begin(seed)
+            self._began = True
+            return
         for part, obs in zip(self._parts, self.collector.reset(seed), strict=True):
             part.begin(obs)
-        self._memory, self._began = [self._zero_state(count) for _, count in self.collector.parts], True
-
-    def _zero_state(self, count: int) -> Any:
-        """The LSTM state of envs at the start of an episode."""
-        return (torch.zeros(count, self.config.lstm),) * 2 if self.network.recurrent else None
+        initial, device = self.acting.initial_memory, self.act_device
+        self._memory, self._began = [initial(count, device) for _, count in self.collector.parts], True
 
     def _collect(self, clock: Clock) -> list[Any]:
-        """Fill the buffer, the groups in turn; return the LSTM states at the start of the rollout."""
+        """Fill the buffer, the groups in turn; return the networks' memories at the start of the rollout."""
+        self.acting.eval()
+        if self._on_device is not None:
+            self._began = False
+            self._on_device.collect(self.acting, self.generator_on(self.device), clock)
+            self._on_device.note(self.collector.episodes)
+            self._began = True
+            self.steps += self.config.rollout_steps * self.collector.num_envs
+            return []
         if self.buffer.full:
             with clock.measure("buffer"):
                 self.buffer.restart()
@@ -112,16 +126,18 @@ class PPO(Trainer[PPOConfig]):
 
     def _act(self, group: int, moment: int, clock: Clock) -> dict[str, np.ndarray]:
         """Choose actions for a group and send them; return the columns that the buffer stores about them."""
-        part, head, mask = self._parts[group], self.network.head, self.collector.masks.get(group)
+        part, network, device = self._parts[group], self.acting, self.act_device
+        mask = self.collector.masks.get(group)
         with clock.measure("forward"), torch.inference_mode():
-            obs = map_tree(torch.from_numpy, part.obs_at(moment))
-            began = torch.from_numpy(part.began[moment]) if self.network.recurrent else None
-            outputs, value, self._memory[group] = self.network(obs, self._memory[group], began)
-            drawn, log_prob = head.draw(outputs, None if mask is None else torch.from_numpy(mask), self.generator)
-            actions = head.to_env(drawn)
+            obs = put(part.obs_at(moment), device)
+            began = put(part.began[moment], device) if network.recurrent else None
+            outputs, value, self._memory[group] = network(obs, self._memory[group], began)
+            allowed = None if mask is None else put(mask, device)
+            drawn, log_prob = network.head.draw(outputs, allowed, self.generator_on(device))
+            actions = network.head.to_env(drawn)
         with clock.measure("env"):
             self.collector.send(group, actions)
-        columns = {"actions": drawn.numpy(), "value": value.numpy(), "log_prob": log_prob.numpy()}
+        columns = {"actions": host(drawn), "value": host(value), "log_prob": host(log_prob)}
         return columns if mask is None else {**columns, "mask": mask}
 
     def _value_finals(self, group: int, moment: int, step: Step) -> None:
@@ -130,9 +146,9 @@ class PPO(Trainer[PPOConfig]):
         if len(rows):
             begin, _ = self.collector.parts[group]
             with torch.inference_mode():
-                final = map_tree(lambda leaf: torch.from_numpy(leaf[rows]), step.next_obs)
+                final = put(map_tree(lambda leaf: leaf[rows], step.next_obs), self.act_device)
                 memory = tuple(part[rows] for part in self._memory[group])
-                self._final_value[moment, begin + rows] = self.network(final, memory)[1].numpy()
+                self._final_value[moment, begin + rows] = host(self.acting(final, memory)[1])
 
     def _advantages(self) -> tuple[np.ndarray, np.ndarray]:
         """Advantages and returns of the rollout; a truncated episode is bootstrapped from its last observation."""
@@ -140,72 +156,82 @@ class PPO(Trainer[PPOConfig]):
         times, envs, finals = buffer.finals()
         with torch.inference_mode():
             memory = None
-            if self.network.recurrent:
+            if self.acting.recurrent:
                 memory = tuple(torch.cat(parts) for parts in zip(*self._memory, strict=True))
-            began = torch.from_numpy(buffer.began[-1])
-            last = map_tree(torch.from_numpy, buffer.obs_at(buffer.steps))
-            last_value = self.network(last, memory, began)[1].numpy()
+            began = put(buffer.began[-1], self.act_device)
+            last = put(buffer.obs_at(buffer.steps), self.act_device)
+            last_value = host(self.acting(last, memory, began)[1])
             final_value = self._final_value[times, envs]
-            if len(times) and not self.network.recurrent:
-                final_value = self.network(map_tree(torch.from_numpy, finals))[1].numpy()
+            if len(times) and not self.acting.recurrent:
+                final_value = host(self.acting(put(finals, self.act_device))[1])
         return buffer.gae(buffer.extras["value"], last_value, final_value, self.config.gamma, self.config.lam)
 
     # --- update ------------------------------------------------------------------------------------------------------
 
-    def _update(self, memory: list[Any], left: float) -> None:
-        """Learn from the rollout for several epochs. `left` is the remaining share of training."""
-        config = self.config
-        self.optimizer.learning_rate = config.learning_rate * left
-        advantages, returns = self._advantages()
-        length, count = advantages.shape
-        columns = {
-            "obs": map_tree(lambda leaf: torch.from_numpy(leaf[:-1]), self.buffer.obs),
-            "actions": torch.from_numpy(self.buffer.actions),
-            **{name: torch.from_numpy(column) for name, column in self.buffer.extras.items()},
-            "advantage": torch.from_numpy(advantages),
-            "returns": torch.from_numpy(returns),
-            "valid": torch.from_numpy(self.buffer.valid),
-        }
+    def _update(self, memory: list[Any], progress: float) -> None:
+        """Learn from the rollout for several epochs. `progress` is the share of training that is done."""
+        config, left = self.config, 1.0 - progress if self.config.anneal else 1.0
+        self.optimizer.learning_rate = config.at("learning_rate", progress) * left
+        clip_range, entropy = config.at("clip_range", progress) * left, config.at("entropy", progress)
+        columns = self._columns(memory)
+        length, count = columns["advantage"].shape
+        self.network.train()
         if self.network.recurrent:
-            columns["began"] = torch.from_numpy(self.buffer.began[:-1])
-            columns["memory"] = tuple(torch.cat(parts) for parts in zip(*memory, strict=True))
             batches = self._sequences(columns, max(1, (config.minibatch or length * count) // length))
         else:
-            batches = self._rows(map_tree(lambda leaf: leaf.flatten(0, 1), columns), config.minibatch or length * count)
-        losses: dict[str, Tensor] = {}
+            flat = map_tree(lambda leaf: leaf.flatten(0, 1), columns)
+            batches = self._rows(flat, config.minibatch or length * count)
         for batch in batches:
-            losses = self._gradient_step(batch, config.clip_range * left)
-            if config.target_kl is not None and losses["kl"] > 1.5 * config.target_kl:
+            self._losses = self._gradient_step(batch, clip_range, entropy)
+            if config.target_kl is not None and float(host(self._losses["kl"])) > 1.5 * config.target_kl:
                 break
-        self._losses = {name: float(loss.detach()) for name, loss in losses.items()}
+
+    def _columns(self, memory: list[Any]) -> dict[str, Any]:
+        """What the update needs of the rollout, as tensors [T, N, ...] on the device."""
+        if self._on_device is not None:
+            return self._on_device.columns(self.acting, self.config.gamma, self.config.lam)
+        advantages, returns = self._advantages()
+        columns = {
+            "obs": map_tree(lambda leaf: leaf[:-1], self.buffer.obs),
+            "actions": self.buffer.actions,
+            **self.buffer.extras,
+            "advantage": advantages,
+            "returns": returns,
+        }
+        if self.network.recurrent:
+            columns["began"] = self.buffer.began[:-1]
+            columns["memory"] = tuple(torch.cat(parts) for parts in zip(*memory, strict=True))
+        return self._transfer.put(columns)
 
     def _rows(self, columns: dict[str, Any], size: int) -> Any:
         """Minibatches of transitions, shuffled in every epoch."""
-        kept = torch.nonzero(columns.pop("valid")).squeeze(-1)
+        valid = self.buffer.valid if self._on_device is None else np.ones(len(columns["advantage"]), np.bool_)
+        kept = torch.from_numpy(np.flatnonzero(valid))
         for _ in range(self.config.epochs):
-            order = kept[torch.randperm(len(kept), generator=self.generator)]
+            order = put(kept[torch.randperm(len(kept), generator=self.generator)], self.device)
             shuffled = map_tree(lambda leaf, order=order: leaf.index_select(0, order), columns)
             for begin in range(0, len(order), size):
                 yield map_tree(lambda leaf, begin=begin: leaf[begin : begin + size], shuffled)
 
     def _sequences(self, columns: dict[str, Any], size: int) -> Any:
-        """Minibatches of whole sequences of some envs, shuffled in every epoch."""
-        memory = columns.pop("memory")
-        count = columns["valid"].shape[1]
+        """Minibatches of whole sequences of some envs, shuffled in every epoch; "kept" are the transitions in them."""
+        memory, valid = columns.pop("memory"), torch.from_numpy(self.buffer.valid)
         for _ in range(self.config.epochs):
-            order = torch.randperm(count, generator=self.generator)
+            order = torch.randperm(valid.shape[1], generator=self.generator)
             for envs in order.split(size):
+                kept = put(torch.nonzero(valid[:, envs].flatten()).squeeze(-1), self.device)
+                envs = put(envs, self.device)
                 some = map_tree(lambda leaf, envs=envs: leaf.index_select(1, envs), columns)
-                yield {**some, "memory": tuple(part[envs] for part in memory)}
+                yield {**some, "kept": kept, "memory": tuple(part.index_select(0, envs) for part in memory)}
 
-    def _gradient_step(self, batch: dict[str, Any], clip_range: float) -> dict[str, Tensor]:
+    def _gradient_step(self, batch: dict[str, Any], clip_range: float, entropy_weight: float) -> dict[str, Tensor]:
         """One gradient step."""
         config = self.config
         if self.network.recurrent:
-            outputs, value = self.network.sequences(batch.pop("obs"), batch.pop("memory"), batch["began"])
-            valid = batch["valid"].flatten()
-            batch = {name: column.flatten(0, 1)[valid] for name, column in batch.items()}
-            outputs, value = outputs[valid], value[valid]
+            outputs, value = self.network.sequences(batch.pop("obs"), batch.pop("memory"), batch.pop("began"))
+            kept = batch.pop("kept")
+            batch = {name: column.flatten(0, 1).index_select(0, kept) for name, column in batch.items()}
+            outputs, value = outputs.index_select(0, kept), value.index_select(0, kept)
         else:
             outputs, value, _ = self.network(batch["obs"])
         log_prob, entropy = self.network.head.judge(outputs, batch.get("mask"), batch["actions"])
@@ -214,14 +240,15 @@ class PPO(Trainer[PPOConfig]):
             variance, mean = torch.var_mean(advantage)
             advantage = (advantage - mean) / (variance.sqrt() + 1e-8)
         policy_loss, kl = ppo_loss(log_prob, batch["log_prob"], advantage, clip_range)
-        value_loss = functional.mse_loss(value, batch["returns"])
+        value_loss = clipped_value_loss(value, batch["value"], batch["returns"], config.clip_value)
         entropy = entropy.mean()
         loss = policy_loss + config.value_weight * value_loss
-        if config.entropy:
-            loss = loss - config.entropy * entropy
+        if entropy_weight:
+            loss = loss - entropy_weight * entropy
         self.optimizer.step(self.flat.gradient(loss, config.max_grad_norm))
         self.updates += 1
-        return {"policy": policy_loss, "value": value_loss, "entropy": entropy, "kl": kl}
+        losses = {"policy": policy_loss, "value": value_loss, "entropy": entropy, "kl": kl}
+        return {name: part.detach() for name, part in losses.items()}
 
     def _numbers_at_once(self, rows: int) -> int:
         """About how much there is to compute for this many observations: decides whether a second thread is faster."""
@@ -229,7 +256,8 @@ class PPO(Trainer[PPOConfig]):
 
     # --- store -------------------------------------------------------------------------------------------------------
 
-    def _state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
+        """Network, optimizer, and where the envs are."""
         obs, began = self.buffer.latest()
         leaves = Storage(self.collector.observation_space, (0,)).flat(obs)
         return {
@@ -241,12 +269,14 @@ class PPO(Trainer[PPOConfig]):
             "started": self._began,
         }
 
-    def _load_state(self, state: dict[str, Any], same_envs: bool) -> None:
+    def load_state_dict(self, state: dict[str, Any], same_envs: bool) -> None:
+        """Restore them."""
         self.network.load_state_dict(tensors(state["network"]))
         self.optimizer.load_state_dict(tensors(state["optimizer"]))
-        if same_envs and state["started"]:
+        if same_envs and state["started"] and self._on_device is None:
             self.buffer.begin(Storage(self.collector.observation_space, (0,)).nest(state["obs"]), state["began"])
-            self._memory = [memory and tuple(memory) for memory in tensors(state["memory"])]
+            stored = tensors(state["memory"])
+            self._memory = [memory and tuple(put(memory, self.act_device)) for memory in stored]
             self._began = True
 
 
@@ -256,3 +286,11 @@ def ppo_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip_ran
     ratio = log_ratio.exp()
     loss = -torch.min(advantage * ratio, advantage * ratio.clamp(1 - clip_range, 1 + clip_range)).mean()
     return loss, (ratio.detach() - 1 - log_ratio.detach()).mean()
+
+
+def clipped_value_loss(value: Tensor, old_value: Tensor, returns: Tensor, clip: float | None) -> Tensor:
+    """Squared error of the values; with `clip`, of the larger error of the value and the value near its old one."""
+    if clip is None:
+        return functional.mse_loss(value, returns)
+    near = old_value + (value - old_value).clamp(-clip, clip)
+    return torch.max((value - returns).square(), (near - returns).square()).mean()

@@ -1,0 +1,58 @@
+"""Evaluation while training, and the best agent so far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vecenv._util.checks import positive_int
+from vecenv.errors import ConfigError
+from vecenv.evaluation import evaluate
+from vecenv.trainers._progress import Progress
+
+
+class PeriodicEvaluation:
+    """A callback of `learn` that evaluates the policy every so many steps, and keeps the best agent.
+
+    Mean returns are appended to `trainer.evaluations`, which checkpoints contain, so that a training that continues
+    knows its best result. Loggers get "eval/mean_reward" and "eval/mean_ep_length".
+
+    Args:
+        every: steps between two evaluations; there is one at the end of training too.
+        envs: what `vecenv.evaluate` takes; default: the id that the trainer was made with.
+        episodes: number of episodes of each evaluation; always the same ones.
+        best: path of the checkpoint that is written when an evaluation is the best so far; None writes none.
+        options: further arguments of `vecenv.evaluate`, such as `seeds` or `engine`.
+
+    Attributes:
+        result: the last result, see `vecenv.evaluate`.
+    """
+
+    def __init__(
+        self, every: int, envs: Any = None, *, episodes: int = 20, best: str | Path | None = None, **options: Any
+    ) -> None:
+        self.every, self.episodes = positive_int("every", every), positive_int("episodes", episodes)
+        self.envs, self.best = envs, None if best is None else Path(best)
+        if self.best is not None and not self.best.parent.is_dir():
+            raise ConfigError(f"best={str(best)!r} cannot be written: there is no directory {self.best.parent}")
+        self._options = options
+        self.result: Any = None
+
+    def __call__(self, progress: Progress) -> None:
+        """Evaluate if it is time."""
+        trainer = progress.trainer
+        last = trainer.evaluations[-1][0] if trainer.evaluations else 0
+        if progress.steps - last < self.every and progress.steps < progress.total_steps:
+            return
+        envs = trainer.collector.env_id if self.envs is None else self.envs
+        if envs is None:
+            raise ConfigError(
+                "the trainer was made with a vector env: say where to evaluate: PeriodicEvaluation(every, envs)"
+            )
+        self.result = evaluate(trainer.policy, envs, episodes=self.episodes, **self._options)
+        row = self.result.summary[0]
+        best_so_far = max((mean for _, mean in trainer.evaluations), default=None)
+        trainer.evaluations.append((progress.steps, float(row.mean)))
+        trainer.log({"eval/mean_reward": row.mean, "eval/mean_ep_length": row.length})
+        if self.best is not None and (best_so_far is None or row.mean > best_so_far):
+            trainer.save(self.best)

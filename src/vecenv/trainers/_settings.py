@@ -1,0 +1,143 @@
+"""Settings of trainers: frozen dataclasses whose types and ranges are checked when they are made."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from numbers import Real
+from types import UnionType
+from typing import Any, ClassVar, Literal, SupportsIndex
+
+from vecenv._util.checks import brief
+from vecenv._util.suggest import did_you_mean
+from vecenv.errors import ConfigError, ConfigTypeError
+
+Schedule = Callable[[float], float]
+"""A setting that changes: a function of progress, which is 0 at the start of training and 1 at its end."""
+
+COUNT = (1, math.inf)
+POSITIVE = (math.nextafter(0, 1), math.inf)
+NOT_NEGATIVE = (0, math.inf)
+SHARE = (0, 1)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base class of the trainers' settings.
+
+    A subclass lists the allowed range of its numbers in `ranges`: lowest and highest value. A `float | Schedule` may be
+    a function of progress; its values at 0 and at 1 are checked when the settings are made.
+    """
+
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+
+    def __post_init__(self) -> None:
+        hints = _hints(type(self))
+        for field in fields(self):
+            value = _fitting(field.name, getattr(self, field.name), hints[field.name])
+            object.__setattr__(self, field.name, value)
+            if field.name in self.ranges and value is not None:
+                self._check_range(field.name, value)
+
+    def at(self, name: str, progress: float) -> float:
+        """The value of a setting at this progress (0 to 1), for numbers and schedules.
+
+        Raises:
+            ConfigError: the schedule returned something else than a number in the allowed range.
+        """
+        value: Any = getattr(self, name)
+        return self._scheduled(name, value, progress) if callable(value) else value
+
+    @property
+    def functions(self) -> list[str]:
+        """Names of settings that are functions, which files do not store."""
+        return [field.name for field in fields(self) if callable(getattr(self, field.name))]
+
+    def as_data(self) -> dict[str, Any]:
+        """The settings as plain data; functions are left out."""
+        return {name: value for name, value in asdict(self).items() if not callable(value)}
+
+    def _check_range(self, name: str, value: Any) -> None:
+        if callable(value):
+            for progress in (0.0, 1.0):
+                self._scheduled(name, value, progress)
+            return
+        low, high = self.ranges[name]
+        for number in value if isinstance(value, tuple) else (value,):
+            if not low <= number <= high:
+                raise ConfigError(f"{name} must be {_range_words(low, high)}, got {number}")
+
+    def _scheduled(self, name: str, function: Callable[..., Any], progress: float) -> float:
+        value = function(progress)
+        low, high = self.ranges[name]
+        if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) <= high:
+            raise ConfigError(
+                f"{name} is a function of progress and returned {brief(value)} at {progress:.2f}; it must return a "
+                f"number {_range_words(low, high)}"
+            )
+        return float(value)
+
+
+def settings_of(config: type[Settings], changes: dict[str, Any]) -> dict[str, Any]:
+    """Check that settings of these names exist; whole numbers such as 1e6 become ints where ints are needed."""
+    hints = _hints(config)
+    for name, value in changes.items():
+        if name not in hints:
+            hint = did_you_mean(name, hints, f"settings: {', '.join(hints)}")
+            raise ConfigError(f"there is no setting {name!r}{hint}")
+        kinds = _kinds(hints[name])
+        if isinstance(value, float) and int in kinds and float not in kinds and value.is_integer():
+            changes[name] = int(value)
+    return changes
+
+
+@functools.cache
+def _hints(config: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(config)
+    return {field.name: hints[field.name] for field in fields(config)}
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    return typing.get_args(hint) if isinstance(hint, UnionType) or typing.get_origin(hint) is typing.Union else (hint,)
+
+
+def _fitting(name: str, value: Any, hint: Any) -> Any:
+    """The value as the type that the hint asks for; NumPy's numbers become Python's. Raises ConfigTypeError."""
+    kinds = _kinds(hint)
+    for kind in kinds:
+        if typing.get_origin(kind) is Literal:
+            if value in typing.get_args(kind):
+                return value
+            names = ", ".join(map(repr, typing.get_args(kind)))
+            raise ConfigError(f"{name} must be one of {names}, got {value!r:.80}")
+    if value is None and type(None) in kinds:
+        return None
+    if any(typing.get_origin(kind) is tuple for kind in kinds) and isinstance(value, (tuple, list)):
+        return tuple(_fitting(f"{name}[{place}]", item, int) for place, item in enumerate(value))
+    if Schedule in kinds and callable(value):
+        return value
+    for kind in (bool, str):
+        if kind in kinds and isinstance(value, kind):
+            return value
+    if not isinstance(value, bool):
+        if int in kinds and isinstance(value, SupportsIndex):
+            return operator.index(value)
+        if float in kinds and isinstance(value, Real):
+            return float(value) if not isinstance(value, int) else value
+    raise ConfigTypeError(f"{name} must be {_type_words(kinds)}, got {brief(value)}")
+
+
+def _type_words(kinds: tuple[Any, ...]) -> str:
+    words = {int: "an int", float: "a number", bool: "True or False", str: "text", type(None): "None"}
+    names = [words.get(kind) or ("a function of progress" if kind == Schedule else "a list of ints") for kind in kinds]
+    return " or ".join(names)
+
+
+def _range_words(low: float, high: float) -> str:
+    if (low, high) == POSITIVE:
+        return "positive"
+    return f"at least {low}" if high == math.inf else f"from {low} to {high}"

@@ -1,0 +1,202 @@
+"""`vecenv train`: what happens when something fails, algorithms, options of make, Atari, evaluation while training."""
+
+import importlib.util
+import json
+import re
+
+import numpy as np
+import pytest
+
+import vecenv
+from tests.cli import cli_envs
+from vecenv.cli._sources import env_of, find_checkpoint, load_policy
+from vecenv.kernel.language.registry import find_kernel, kernel_ids
+from vecenv.mujoco._registry import GYMNASIUM
+from vecenv.presets import ATARI, PRESETS, presets_for
+from vecenv.trainers import DQN, PPO, SAC
+from vecenv.wrappers import load_results
+
+FEW = ("--eval-episodes", 0)
+SMALL = ("--set", "num_envs=4", "rollout_steps=32", "hidden=[16]")
+
+
+@pytest.fixture
+def fragile(monkeypatch):
+    monkeypatch.setattr(cli_envs.Fragile, "steps", 0)
+
+
+def test_what_was_learnt_is_saved_when_an_env_fails_and_the_run_goes_on_from_there(inside, tmp_path, fragile):
+    env = "tests.cli.cli_envs:Fragile"
+    options = ("--name", "f", "--engine", "sync", "--steps", 512, "--record", *SMALL, *FEW)
+    _, err = inside("train", env, *options, code=1)
+    assert "the physics exploded" in err
+    assert "continue with: vecenv train runs/f --trust" in err
+    (file,) = (tmp_path / "runs/f/checkpoints").iterdir()
+    assert file.name == "step-128.npz"
+    replay = re.search(r"look at the failure with: vecenv (replay \S+\.npz --trust)", err)[1]
+    out, _ = inside(*replay.split())
+    assert "reproduced: ZeroDivisionError in step 2" in out
+    cli_envs.Fragile.steps = -10_000  # it is mended
+    out, _ = inside("train", "runs/f", "--trust", *FEW, "--json")
+    assert json.loads(out)["steps"] == 512
+    assert json.loads((tmp_path / "runs/f/config.json").read_text())["make"] == {"record": True}
+
+
+def test_without_a_recording_the_options_that_help_are_named(inside, fragile):
+    _, err = inside("train", "tests.cli.cli_envs:Fragile", "--engine", "sync", *SMALL, *FEW, code=1)
+    assert "train with --record to replay such a failure, with --on-error restart" in err
+
+
+def test_a_run_goes_on_without_the_episode_of_a_failed_env(inside, fragile, monkeypatch):
+    monkeypatch.setattr(cli_envs.Fragile, "once", True)
+    options = ("--name", "r", "--engine", "sync", "--steps", 512, "--on-error", "restart", *SMALL, *FEW)
+    out, _ = inside("train", "tests.cli.cli_envs:Fragile", *options, "--json")
+    assert json.loads(out)["steps"] == 512
+    assert cli_envs.Fragile.steps > 200
+
+
+def test_an_interrupt_at_once_saves_too(inside, monkeypatch, tmp_path):
+    from vecenv.trainers._collect import Collector
+
+    receive, calls = Collector.receive, []
+
+    def interrupted(self, group):
+        calls.append(group)
+        if len(calls) == 80:
+            raise KeyboardInterrupt
+        return receive(self, group)
+
+    monkeypatch.setattr(Collector, "receive", interrupted)
+    _, err = inside("train", "CartPole-v1", "--name", "i", *SMALL, *FEW, code=130)
+    assert "interrupted; saved runs/i/checkpoints/step-256.npz" in err
+    assert "continue with: vecenv train runs/i\n" in err
+    monkeypatch.setattr(Collector, "receive", receive)
+    inside("train", "runs/i", "--steps", 512, *FEW)
+
+
+def test_options_of_make_reach_the_engine_and_are_kept(inside, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("vecenv.cli._sources.make", lambda *what, **how: seen.append(how) or vecenv.make(*what, **how))
+    options = ("--engine", "process", "--workers", 2, "--timeout", 30, "--envs", 4, "--steps", "2e2")
+    inside("train", "tests.cli.cli_envs:Walk", "--name", "w", *options, "--set", "rollout_steps=32", *FEW)
+    config = json.loads((tmp_path / "runs/w/config.json").read_text())
+    assert config["make"] == {"workers": 2, "timeout": 30.0}
+    assert config["steps"] == 200
+    assert {"engine": "process", "workers": 2, "timeout": 30.0}.items() <= seen[0].items()
+    assert "--workers" in inside("train", "runs/w", "--steps", 999, "--workers", 3, code=2)[1]
+
+
+def test_the_algorithm_is_the_one_there_are_settings_for(inside, tmp_path):
+    few = ("--steps", 400, "--set", "hidden=[16]", "minibatch=16", "--name")
+    inside("train", "Pendulum-v1", *few, "p", *FEW)
+    inside("train", "MountainCar-v0", *few, "m", *FEW)
+    inside("train", "CartPole-v1", "--algo", "dqn", *few, "c", *FEW)
+    found = [json.loads((tmp_path / f"runs/{name}/config.json").read_text())["algo"] for name in "pmc"]
+    assert found == ["sac", "dqn", "dqn"]
+    inside("eval", "runs/m", "--episodes", 2)
+    inside("train", "runs/c", "--steps", 600, *FEW)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("CartPole-v1", "--algo", "sac"), "--algo sac does not fit CartPole-v1: SAC needs a float Box"),
+        (("Pendulum-v1", "--algo", "dqn"), "--algo dqn does not fit Pendulum-v1: DQN needs a Discrete"),
+        (("CartPole-v1", "--steps", "1.5"), "whole number"),
+        (("CartPole-v1", "--device", "tpu-7"), "device must be"),
+        (("CartPole-v1", "--preprocessing", "dqn"), "preprocessing is for Atari games"),
+        (("CartPole-v1", "--set", "gamma=2"), "--set gamma must be from 0 to 1"),
+        (("CartPole-v1", "--set", "gama=0.9"), "there is no setting 'gama'; did you mean 'gamma'"),
+    ],
+)
+def test_wrong_arguments_are_errors_with_exit_code_two_and_no_run(inside, tmp_path, arguments, message):
+    assert message in inside("train", *arguments, code=2)[1]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_best_agent_of_evaluations_is_kept(inside, tmp_path):
+    inside("train", "CartPole-v1", "--name", "b", "--steps", 512, "--eval-every", 256, "--eval-episodes", 2, *SMALL)
+    best, last = PPO.load(tmp_path / "runs/b/best.npz"), PPO.load(tmp_path / "runs/b/checkpoints/step-512.npz")
+    assert [steps for steps, _ in last.evaluations] == [256, 512]
+    assert best.evaluations[-1][1] == max(mean for _, mean in last.evaluations)
+    inside("eval", "runs/b/best.npz", "--episodes", 2)
+
+
+def test_a_return_that_never_rose_is_named_with_what_to_try(inside):
+    options = ("--engine", "sync", "--steps", 4096, *SMALL, *FEW)
+    _, err = inside("train", "tests.cli.cli_envs:NoReward", *options)
+    assert "the return never rose: 0.0 in the first tenth of the episodes, 0.0 in the last; try more steps" in err
+    assert "never rose" not in inside("train", "CartPole-v1", "--steps", 30_000, *FEW)[1]
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("ale_py"), reason="needs vecenv[atari]")
+def test_atari_games_are_found_listed_trained_and_evaluated(inside, tmp_path):
+    found = json.loads(inside("list", "pong", "--json")[0])["envs"]
+    assert {"id": "ALE/Pong-v5", "engine": "ale", "missing": None}.items() <= next(
+        one for one in found if one["id"] == "ALE/Pong-v5"
+    ).items()
+    few = ("--steps", 32, "--envs", 2, "--set", "rollout_steps=8", "minibatch=8", "image_features=8", "epochs=1")
+    out, _ = inside("train", "ALE/Pong-v5", "--preprocessing", "dqn", *few, "--name", "pong", *FEW, "--json")
+    assert json.loads(out)["steps"] == 32
+    config = json.loads((tmp_path / "runs/pong/config.json").read_text())
+    assert config["make"] == {"preprocessing": "dqn"}
+    assert config["config"]["clip_range"] == 0.1
+    trainer_obs = np.zeros((4, 84, 84), np.uint8)
+    checkpoint = find_checkpoint(str(tmp_path / "runs/pong"))
+    source = env_of(checkpoint, None, {}, False)
+    assert source.options == {"preprocessing": "dqn"}
+    assert load_policy(checkpoint, source, False)(trainer_obs).shape == ()
+    assert "did you mean" in inside("train", "ALE/Pongg-v5", code=2)[1]
+
+
+# --- presets ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_kernel_and_every_task_has_settings_that_its_trainer_takes():
+    shipped = {id for id in kernel_ids() if find_kernel(id).definition.__module__.startswith("vecenv.envs")}
+    assert "Snake-v0" in shipped
+    assert shipped <= set(PRESETS)
+    assert set(GYMNASIUM) <= set(PRESETS)
+    configs = {"ppo": PPO.Config, "sac": SAC.Config, "dqn": DQN.Config}
+    for presets in (*PRESETS.values(), ATARI):
+        for algo, preset in presets.items():
+            configs[algo](**preset.settings)
+            assert preset.steps > 0
+    assert presets_for("ALE/Pong-v5") is presets_for("BreakoutNoFrameskip-v4") is ATARI
+
+
+def test_list_shows_the_settings_of_an_id(inside):
+    found = json.loads(inside("list", "Pendulum-v1", "--json")[0])
+    assert list(found["presets"]) == ["sac", "ppo"]
+    assert found["presets"]["sac"]["gamma"] == 0.98
+    out, _ = inside("list", "CartPole-v1")
+    assert "settings of `vecenv train CartPole-v1`" in out
+    assert "learning_rate=0.002" in " ".join(out.split())
+    assert "native code (engine mujoco)" in " ".join(inside("list", "HalfCheetah-v5")[0].split())
+    assert "no settings of its own" in inside("list", "CliSlide-v0")[0]
+
+
+# --- names of envs ---------------------------------------------------------------------------------------------------
+
+
+def test_an_id_that_a_module_registers_is_an_env(inside, tmp_path):
+    inside("train", "tests.cli.cli_envs:CliWalk-v0", "--steps", 128, "--name", "m", *SMALL, *FEW)
+    assert len(load_results(tmp_path / "runs" / "m"))
+    assert "did you mean" in inside("train", "tests.cli.cli_envs:CliWalk-v7", code=2)[1]
+
+
+def test_a_bare_file_lists_what_is_in_it(inside, tmp_path):
+    (tmp_path / "three.py").write_text(
+        "import gymnasium\nfrom tests.cli.cli_envs import Slide, Walk\n\n\nclass Own(Walk):\n    pass\n"
+    )
+    (tmp_path / "none.py").write_text("x = 1\n")
+    err = inside("check", "three.py", code=2)[1]
+    assert "name an env of the file: three.py:Slide, three.py:Own" in err
+    assert "none.py has no env class" in inside("train", "./none.py", code=2)[1]
+    assert "there is no file missing.py" in inside("play", "missing.py", code=2)[1]
+
+
+def test_suggestions_only_name_what_works(inside):
+    err = inside("train", "Hopper-v6", code=2)[1]
+    assert "Hopper-v5" in err
+    assert "Hopper-v2" not in err

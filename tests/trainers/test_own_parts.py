@@ -1,0 +1,421 @@
+"""What users bring: networks, optimizers, schedules, callbacks, loggers, trainers of their own; and wrong arguments."""
+
+import csv
+import functools
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+import vecenv
+from tests.trainers.test_devices import DEEP
+from tests.trainers.test_trainers import SMALL, SOFT, vector
+from vecenv.errors import ConfigError, UnsafeFile
+from vecenv.trainers import CSV, DQN, PPO, SAC, DQNConfig, PeriodicEvaluation, PPOConfig, SACConfig, TensorBoard, a2c
+from vecenv.trainers.ppo import clipped_value_loss
+
+
+class Plain(nn.Module):
+    """One layer for outputs, one for values."""
+
+    def __init__(self, space, outputs):
+        super().__init__()
+        self.outputs, self.value = nn.Linear(space.shape[0], outputs), nn.Linear(space.shape[0], 1)
+        self.unused = nn.Linear(2, 2)
+        self.frozen = nn.Parameter(torch.ones(3), requires_grad=False)
+
+    def forward(self, obs, memory, began):
+        return self.outputs(obs), self.value(obs).squeeze(-1), None
+
+
+class Counting(Plain):
+    """Its memory is the number of steps since the episode began."""
+
+    def __init__(self, space, outputs):
+        super().__init__(space, outputs)
+        self.of_time = nn.Linear(1, outputs)
+
+    def initial_memory(self, count):
+        return (torch.zeros(count, 1),)
+
+    def forward(self, obs, memory, began):
+        (time,) = memory
+        time = torch.where(began[:, None], 0.0, time)
+        outputs, value, _ = super().forward(obs, None, None)
+        return outputs + self.of_time(time * 0.01), value, (time + 1,)
+
+
+# --- networks and optimizers -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env_id", "config", "network"),
+    [
+        (PPO, "CartPole-v1", PPOConfig(**SMALL), Plain),
+        (PPO, "CartPole-v1", PPOConfig(**SMALL), Counting),
+        (PPO, "Pendulum-v1", PPOConfig(**SMALL), Plain),
+        (SAC, "Pendulum-v1", SOFT, Plain),
+        (DQN, "CartPole-v1", DEEP, Plain),
+    ],
+)
+def test_a_network_of_your_own_learns_acts_and_comes_back_from_a_file(algorithm, env_id, config, network, tmp_path):
+    whole = algorithm(env_id, config, seed=1, network=network, optimizer=torch.optim.AdamW).learn(256)
+    half = algorithm(env_id, config, seed=1, network=network, optimizer=torch.optim.AdamW)
+    before = vector(half).clone()
+    half.learn(256, lambda progress: progress.steps < 128)
+    assert not torch.equal(vector(half), before)
+    assert torch.equal(half.network.module.frozen, torch.ones(3))
+    half.save(tmp_path / "half.npz")
+    with pytest.raises(ConfigError, match=f"was trained with network '{network.__name__}'"):
+        algorithm.load(tmp_path / "half.npz")
+    again = algorithm.load(tmp_path / "half.npz", network=network, optimizer=torch.optim.AdamW).learn(256)
+    assert torch.equal(vector(again), vector(whole))
+    envs = vecenv.make(env_id, 3)
+    assert envs.action_space.contains(whole.policy(envs.reset(seed=0)[0]))
+    assert whole.policy.recurrent == (network is Counting)
+
+
+def test_memories_of_own_networks_are_the_same_when_acting_and_learning():
+    trainer = PPO("CartPole-v1", PPOConfig(**{**SMALL, "minibatch": 0, "epochs": 1}), seed=3, network=Counting)
+    trainer.learn(1)
+    seen = []
+    step = trainer._gradient_step
+    trainer._gradient_step = lambda batch, *others: seen.append(dict(batch)) or step(batch, *others)
+    trainer.learn(trainer.steps + 1)
+    fresh = PPO("CartPole-v1", PPOConfig(**{**SMALL, "minibatch": 0, "epochs": 1}), seed=3, network=Counting)
+    fresh.learn(1)  # the weights that acted in the second rollout
+    with torch.no_grad():
+        outputs, _ = fresh.network.sequences(seen[0]["obs"], seen[0]["memory"], seen[0]["began"])
+        log_prob, _ = fresh.network.head.judge(outputs, None, seen[0]["actions"].flatten(0, 1))
+    torch.testing.assert_close(log_prob, seen[0]["log_prob"].flatten(), rtol=1e-4, atol=1e-5)  # 4 rows, then 64
+    assert seen[0]["memory"][0].max() > 3
+
+
+def test_any_optimizer_of_torch_does_what_it_does_there():
+    """Adam of torch, passed as a class, ends with the weights of the trainer's own Adam."""
+    make = functools.partial(torch.optim.Adam, eps=1e-5)
+    config = PPOConfig(**SMALL, anneal=True)
+    own, theirs = PPO("CartPole-v1", config, seed=0), PPO("CartPole-v1", config, seed=0, optimizer=make)
+    for trainer in (own, theirs):
+        trainer.learn(128)
+    torch.testing.assert_close(vector(own), vector(theirs), rtol=1e-4, atol=1e-6)  # roundings in another order
+    momentum = PPO("CartPole-v1", config, optimizer=functools.partial(torch.optim.SGD, momentum=0.9)).learn(64)
+    assert momentum.optimizer._own.param_groups[0]["momentum"] == 0.9
+
+
+def test_networks_that_do_not_fit_are_refused_with_the_reason():
+    class Short(Plain):
+        def forward(self, obs, memory, began):
+            return self.outputs(obs), None
+
+    class Broken(nn.Module):
+        def forward(self, obs):
+            return obs
+
+    too_many = Plain(spaces.Box(-1, 1, (4,)), 5)
+    for network, message in (
+        (Short, r"must return \(outputs, values, memory\), got a tuple of 2"),
+        (Broken(), r"must have forward\(obs, memory, began\)"),
+        (too_many, r"outputs of shape \(2, 2\) for 2 observations, got \(2, 5\)"),
+        ("MlpPolicy", "network must be a torch.nn.Module"),
+        (lambda space, outputs: None, "got NoneType"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            PPO("CartPole-v1", PPOConfig(**SMALL), network=network)
+    with pytest.raises(ConfigError, match="DQN has no memory"):
+        DQN("CartPole-v1", DEEP, network=Counting)
+
+
+# --- schedules and clipped values ------------------------------------------------------------------------------------
+
+
+def test_a_schedule_is_called_with_the_progress_and_anneal_is_a_schedule():
+    rates = []
+    config = PPOConfig(**SMALL, learning_rate=lambda done: rates.append(done) or 1e-3 * (1 - done),
+                       clip_range=lambda done: 0.2 * (1 - done))  # fmt: skip
+    rates.clear()  # it was called when the settings were checked
+    trainer = PPO("CartPole-v1", config, seed=0).learn(256)
+    assert rates == [0.0, 0.0, 0.25, 0.5, 0.75]  # to make the optimizer, then once per update
+    same = PPO("CartPole-v1", PPOConfig(**SMALL, learning_rate=1e-3, anneal=True), seed=0).learn(256)
+    assert torch.equal(vector(trainer), vector(same))
+    soft = SAC("Pendulum-v1", SACConfig(**{**vars(SOFT), "learning_rate": lambda done: 1e-3 * (1 - done)})).learn(100)
+    assert soft.critic_optimizer.learning_rate == pytest.approx(1e-3 * (1 - 98 / 100))
+
+
+def test_functions_are_not_stored_and_must_be_passed_again(tmp_path):
+    config = PPOConfig(**SMALL, learning_rate=lambda done: 1e-3 * (1 - done))
+    whole = PPO("CartPole-v1", config, seed=0).learn(256)
+    half = PPO("CartPole-v1", config, seed=0).learn(256, lambda progress: progress.steps < 128)
+    half.save(tmp_path / "half.npz")
+    with pytest.raises(ConfigError, match="functions as learning_rate, which files do not store"):
+        PPO.load(tmp_path / "half.npz")
+    again = PPO.load(tmp_path / "half.npz", config=config).learn(256)
+    assert torch.equal(vector(again), vector(whole))
+
+
+def test_clipped_values_are_those_of_the_formula_sample_by_sample():
+    generator = np.random.default_rng(0)
+    value, old, returns = generator.normal(size=(3, 100))
+    expected = []
+    for new, before, wanted in zip(value, old, returns, strict=True):
+        near = before + min(max(new - before, -0.2), 0.2)
+        expected.append(max((new - wanted) ** 2, (near - wanted) ** 2))
+    tensors = [torch.tensor(column) for column in (value, old, returns)]
+    assert float(clipped_value_loss(*tensors, 0.2)) == pytest.approx(np.mean(expected))
+    assert float(clipped_value_loss(*tensors, None)) == pytest.approx(np.mean((value - returns) ** 2))
+    plain, clipped = (PPO("CartPole-v1", PPOConfig(**SMALL, clip_value=clip)).learn(128) for clip in (None, 1e-3))
+    assert not torch.equal(vector(plain), vector(clipped))
+
+
+# --- callbacks, loggers, evaluation ----------------------------------------------------------------------------------
+
+
+def test_all_callbacks_are_called_and_any_of_them_stops():
+    first, second = [], []
+    trainer = PPO("CartPole-v1", PPOConfig(**SMALL))
+    trainer.learn(640, [lambda progress: first.append(progress) or True, lambda progress: second.append(progress)])
+    assert len(first) == len(second) == 10
+    assert first[0].trainer is trainer
+    other = PPO("CartPole-v1", PPOConfig(**SMALL))
+    other.learn(640, [lambda progress: progress.steps < 192, first.append])
+    assert other.steps == 192
+    assert len(first) == 13
+
+
+def test_loggers_get_every_point(tmp_path):
+    class Own:
+        def __init__(self):
+            self.points = []
+
+        def write(self, step, scalars):
+            self.points.append((step, dict(scalars)))
+
+        def close(self):
+            raise AssertionError("the caller closes loggers")
+
+    own, table, board = Own(), CSV(tmp_path / "logs" / "curve.csv"), TensorBoard(tmp_path / "board")
+    trainer = PPO("CartPole-v1", PPOConfig(**SMALL), seed=0)
+    trainer.learn(128, lambda progress: trainer.log({"own/steps": progress.steps}), loggers=[own, table, board])
+    trainer.learn(192, loggers=own)
+    table.close()
+    board.close()
+    assert [step for step, _ in own.points] == [64, 64, 128, 128, 192]
+    names = {"rollout/ep_rew_mean", "rollout/ep_len_mean", "time/fps"}
+    losses = {f"train/{name}" for name in ("policy", "value", "entropy", "kl")}
+    assert own.points[-1][1].keys() == names | losses
+    with open(table.path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == ["64", "64", "128", "128"]
+    assert [row["own/steps"] for row in rows] == ["", "64.0", "", "128.0"]
+    assert float(rows[2]["train/kl"]) == own.points[2][1]["train/kl"]
+    assert rows[1]["train/kl"] == ""
+    events = board.path.read_bytes()
+    assert events.count(b"own/steps") == 2
+    again = CSV(table.path)
+    again.write(500, {"new": 1.5})
+    again.close()
+    with open(table.path, newline="") as file:
+        assert [(row["step"], row["new"]) for row in csv.DictReader(file)][-2:] == [("128", ""), ("500", "1.5")]
+
+
+def test_weights_and_biases_writes_a_run_offline(tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb", reason="needs vecenv[wandb]")
+    from vecenv.trainers import WandB
+
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    logger = WandB("test", mode="offline", dir=str(tmp_path))
+    PPO("CartPole-v1", PPOConfig(**SMALL), seed=0).learn(256, loggers=logger)
+    assert logger.run.step == 256
+    logger.close()
+    assert wandb.run is None
+    (written,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    assert b"ep_rew_mean" in written.read_bytes()
+
+
+def test_the_best_agent_is_kept_and_a_training_that_goes_on_knows_it(tmp_path, monkeypatch):
+    returns = iter([5.0, 9.0, 7.0, 8.0])
+
+    def stub(policy, envs, *, episodes, **options):
+        row = type("Row", (), {"mean": next(returns), "length": 3.0})
+        return type("Result", (), {"summary": [row]})
+
+    monkeypatch.setattr("vecenv.trainers._evaluation.evaluate", stub)
+    best, config = tmp_path / "best.npz", PPOConfig(**SMALL)
+    trainer = PPO("CartPole-v1", config, seed=0).learn(320, PeriodicEvaluation(100, best=best))
+    assert trainer.evaluations == [(128, 5.0), (256, 9.0), (320, 7.0)]
+    assert PPO.load(best).steps == 256
+    trainer.save(tmp_path / "last.npz")
+    PPO.load(tmp_path / "last.npz").learn(448, PeriodicEvaluation(100, best=best))
+    assert PPO.load(best).steps == 256
+
+
+def test_evaluations_are_those_of_evaluate(tmp_path):
+    points = []
+    logger = type("Own", (), {"write": lambda self, step, scalars: points.append(scalars), "close": print})()
+    trainer = PPO("CartPole-v1", PPOConfig(**SMALL), seed=0)
+    evaluation = PeriodicEvaluation(100, episodes=3)
+    trainer.learn(128, evaluation, loggers=logger)
+    expected = vecenv.evaluate(trainer.policy, "CartPole-v1", episodes=3)
+    assert trainer.evaluations == [(128, expected.summary[0].mean)]
+    np.testing.assert_array_equal(evaluation.result.returns, expected.returns)
+    assert points[-1] == {
+        "eval/mean_reward": expected.summary[0].mean,
+        "eval/mean_ep_length": expected.summary[0].length,
+    }
+    envs = vecenv.make("CartPole-v1", 4, autoreset="same-step")
+    with pytest.raises(ConfigError, match="say where to evaluate"):
+        PPO(envs, PPOConfig(**SMALL)).learn(64, PeriodicEvaluation(1))
+    with pytest.raises(ConfigError, match="there is no directory"):
+        PeriodicEvaluation(10, best=tmp_path / "none" / "best.npz")
+
+
+# --- trainers of your own --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BonusConfig(PPOConfig):
+    bonus: float = 0.5
+
+    ranges = {**PPOConfig.ranges, "bonus": (0, 1)}
+
+
+class BonusPPO(PPO):
+    Config = BonusConfig
+
+    def _build(self):
+        super()._build()
+        self.rollouts = 0
+
+    def _collect(self, clock):
+        self.rollouts += 1
+        memory = super()._collect(clock)
+        self.buffer.reward += self.config.bonus
+        return memory
+
+    def state_dict(self):
+        return {**super().state_dict(), "rollouts": self.rollouts}
+
+    def load_state_dict(self, state, same_envs):
+        super().load_state_dict(state, same_envs)
+        self.rollouts = state["rollouts"]
+
+
+def test_trainers_of_your_own_save_and_load(tmp_path):
+    config = BonusConfig(**SMALL, bonus=0.25)
+    whole = BonusPPO("CartPole-v1", config, seed=1).learn(256)
+    half = BonusPPO("CartPole-v1", config, seed=1).learn(256, lambda progress: progress.steps < 128)
+    half.save(tmp_path / "half.npz")
+    again = BonusPPO.load(tmp_path / "half.npz")
+    assert (again.rollouts, again.config) == (2, config)
+    again.learn(256)
+    assert torch.equal(vector(again), vector(whole))
+    assert not torch.equal(vector(again), vector(PPO("CartPole-v1", PPOConfig(**SMALL), seed=1).learn(256)))
+    with pytest.raises(ConfigError, match=r"is a checkpoint of BonusPPO, not of PPO; use BonusPPO.load"):
+        PPO.load(tmp_path / "half.npz")
+    with pytest.raises(ConfigError, match="bonus must be from 0 to 1, got 2"):
+        BonusConfig(bonus=2)
+
+
+# --- wrong arguments -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (lambda: PPOConfig(learning_rate=-1), "learning_rate must be at least 0, got -1"),
+        (lambda: PPOConfig(gamma=2), "gamma must be from 0 to 1, got 2"),
+        (lambda: PPOConfig(gamma=float("nan")), "gamma must be from 0 to 1, got nan"),
+        (lambda: PPOConfig(hidden=(64, 0)), "hidden must be at least 1, got 0"),
+        (lambda: PPOConfig(hidden=64), "hidden must be a list of ints, got int 64"),
+        (lambda: PPOConfig(num_envs="8"), "num_envs must be an int, got str '8'"),
+        (lambda: PPOConfig(num_envs=True), "num_envs must be an int, got bool True"),
+        (lambda: PPOConfig(anneal=1), "anneal must be True or False, got int 1"),
+        (lambda: PPOConfig(optimizer="sgd"), "optimizer must be one of 'adam', 'rmsprop', got 'sgd'"),
+        (lambda: PPOConfig(activation="gelu"), "activation must be one of 'tanh', 'relu', got 'gelu'"),
+        (lambda: PPOConfig(clip_value=0.0), "clip_value must be positive, got 0.0"),
+        (lambda: PPOConfig(learning_rate=lambda done: -done), "returned float -1.0 at 1.00; it must return a number"),
+        (lambda: PPOConfig(learning_rate="1e-3"), "must be a number or a function of progress, got str '1e-3'"),
+        (lambda: SACConfig(tau=1.5), "tau must be from 0 to 1, got 1.5"),
+        (lambda: SACConfig(capacity=1e6), "capacity must be an int, got float 1000000.0"),
+        (lambda: DQNConfig(final_exploration=-0.1), "final_exploration must be from 0 to 1"),
+        (lambda: DQNConfig(stack=4, normalize_obs=True), "use one of them"),
+        (lambda: a2c(lam=1.1), "lam must be from 0 to 1"),
+    ],
+)
+def test_settings_out_of_range_or_of_a_wrong_type_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        settings()
+
+
+def test_numpy_numbers_are_settings_too():
+    config = PPOConfig(num_envs=np.int64(4), gamma=np.float32(0.5), hidden=[np.int32(8)], learning_rate=1)
+    assert (type(config.num_envs), type(config.gamma), config.hidden) == (int, float, (8,))
+
+
+def test_wrong_arguments_are_refused_before_anything_starts(monkeypatch):
+    monkeypatch.setattr("vecenv.trainers._collect.make", lambda *args, **options: pytest.fail("envs were made"))
+    env = gymnasium.make("CartPole-v1")
+    for call, message in (
+        (lambda: PPO("MlpPolicy", env), r"takes no name of a policy \('MlpPolicy'\): write PPO\(envs\)"),
+        (lambda: PPO("MlpPolicy"), "a network of your own is network="),
+        (lambda: PPO(env), "trains on a vector env, got the env TimeLimit"),
+        (lambda: PPO(lambda: env), "envs must be an env id, a vector env or a list"),
+        (lambda: PPO([]), "envs must be an env id"),
+        (lambda: PPO("CartPole-v1", {"gamma": 0.9}), r"config must be PPOConfig\(...\), got dict"),
+        (lambda: PPO("CartPole-v1", SACConfig()), r"config must be PPOConfig\(...\), got SACConfig"),
+        (lambda: PPO("CartPole-v1", seed=-1), "seed must be an int of at least 0"),
+        (lambda: PPO("CartPole-v1", seed=1.5), "seed must be an int"),
+        (lambda: PPO("CartPole-v1", optimizer="adamw"), "optimizer must be a class such as torch.optim.AdamW"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            call()
+
+
+def test_wrong_arguments_of_learn_are_refused_before_a_step():
+    trainer = PPO("CartPole-v1", PPOConfig(**SMALL))
+    for call, message in (
+        (lambda: trainer.learn(0), "total_steps must be an int >= 1"),
+        (lambda: trainer.learn("1e5"), "total_steps must be an int"),
+        (lambda: trainer.learn(100, ["print"]), "a callback must be a function"),
+        (lambda: trainer.learn(100, loggers=["tensorboard"]), "a logger must have write"),
+        (lambda: trainer.learn(100, loggers=7), "a logger must have write"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            call()
+    assert trainer.steps == 0
+
+
+def test_sizes_of_own_networks_say_nothing_about_settings_but_damaged_files_are_refused(tmp_path):
+    """The settings of the trainer's own layers are not those of the network, which is smaller."""
+    trainer = PPO("CartPole-v1", PPOConfig(**{**SMALL, "hidden": (2000, 2000)}), network=Plain).learn(64)
+    trainer.save(tmp_path / "small.npz")
+    assert PPO.load(tmp_path / "small.npz", network=Plain).steps == 64
+    plain = PPO("CartPole-v1", PPOConfig(**SMALL)).learn(64)
+    object.__setattr__(plain.config, "hidden", (100_000, 100_000))
+    plain.save(tmp_path / "huge.npz")
+    with pytest.raises(UnsafeFile, match="the settings need"):
+        PPO.load(tmp_path / "huge.npz")
+
+
+# --- one observation -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: PPO("CartPole-v1", PPOConfig(**SMALL, normalize_obs=True)), lambda: SAC("Pendulum-v1", SOFT),
+             lambda: PPO("FrozenLake-v1", PPOConfig(**SMALL)), lambda: DQN("CartPole-v1", DEEP)],
+)  # fmt: skip
+def test_a_policy_takes_one_observation_or_a_batch(make):
+    trainer = make()
+    policy, envs = trainer.policy, trainer.collector.envs[0]
+    env = gymnasium.make(trainer.collector.env_id)
+    batch = np.stack([env.reset(seed=seed)[0] for seed in range(3)])
+    actions = policy(batch)
+    for obs, action in zip(batch, actions, strict=True):
+        one = policy(obs)
+        assert env.action_space.contains(one)
+        np.testing.assert_allclose(one, action, rtol=1e-5)  # one row, then three
+    assert envs.single_action_space.contains(policy(batch[0], deterministic=False))
