@@ -150,7 +150,10 @@ class CallOrder:
     def check_can_receive(self, count: int | None) -> int:
         """The number of rows to receive; None means all pending ones."""
         if not self.pending_count:
-            raise NothingPendingError("recv() without any prior send(): nothing is pending")
+            raise NothingPendingError(
+                "recv() without any prior send(): nothing is pending. What reset() and step() brought they have "
+                "returned; call send(actions) first"
+            )
         if count is None:
             return self.pending_count
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
