@@ -45,7 +45,7 @@ def prepare(library: str) -> Path:
     first = [TORCH, "uv"] if TORCH in packages else ["uv"]
     subprocess.run([*pip, *constraints, *first], check=True)
     uv = [python, "-m", "uv", "pip", "install", "-q"]
-    tools = ["pytest", "pytest-timeout", "--editable", f"{ROOT}[mujoco]"]
+    tools = ["pytest", "pytest-timeout", "hypothesis", "--editable", f"{ROOT}[mujoco]"]
     subprocess.run([*uv, *constraints, *packages, *tools], check=True)
     listed.write_text(wanted)
     return python
@@ -60,7 +60,8 @@ def main(names: list[str]) -> int:
     failed = []
     for library in names or LIBRARIES:
         tests = ROOT / "tests" / "clients" / f"test_{library}.py"
-        if subprocess.run([prepare(library), "-m", "pytest", "-q", tests], cwd=ROOT).returncode:
+        environment = {**os.environ, "VECENV_CLIENT": library}
+        if subprocess.run([prepare(library), "-m", "pytest", "-q", tests], cwd=ROOT, env=environment).returncode:
             failed.append(library)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

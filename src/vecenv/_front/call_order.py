@@ -128,6 +128,12 @@ class CallOrder:
                 self.pending_call,
             )
 
+    def check_not_pending(self, rows: Rows) -> None:
+        """Raise PendingError if one of these rows is pending."""
+        busy = rows[np.isin(rows, self._pending())] if self.pending_count else rows[:0]
+        if len(busy):
+            raise PendingError(f"envs {_some(busy)} are still running; recv() them first", self.pending_call)
+
     def check_can_step(self, rows: Rows | None, call: str) -> None:
         """Raise unless every row is ready. None means all rows."""
         if self._all_ready:

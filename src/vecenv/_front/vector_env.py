@@ -268,6 +268,21 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         rows = None if env_ids is None else self._call_order.parse_rows(env_ids)
         self._run("send", self._send_step, actions, rows, "send")
 
+    def send_reset(self, env_ids: Any = None, *, seed: Any = None, options: Any = None) -> None:
+        """Start new episodes of all envs, or of those of `env_ids`, and return at once; `recv` brings their results.
+
+        Other envs may be running meanwhile. In the `Step` that `recv` returns, `valid` is False for envs that were
+        reset.
+
+        Args:
+            env_ids: which envs.
+            seed, options: as in `reset`; a list has one entry for each env of the vector env.
+
+        Raises:
+            PendingError: some of them are still running.
+        """
+        self._run("send_reset", self._send_some_resets, env_ids, seed, options)
+
     def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
         """Wait until `min_envs` of the sent envs are finished and return exactly these, named by `env_ids`.
 
