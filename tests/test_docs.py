@@ -23,7 +23,11 @@ def examples(page: Path) -> list[str]:
 
 PAGES = {
     page.stem: examples(page)
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "docs" / "clients" / "gym.md"]
+    for page in [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *[ROOT / "docs" / "clients" / name for name in ("gym.md", "jax.md")],
+    ]
 }
 """Other pages of docs/clients need the library that they are about: tests/clients runs those."""
 

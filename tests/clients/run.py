@@ -61,7 +61,11 @@ def main(names: list[str]) -> int:
     for library in names or LIBRARIES:
         tests = ROOT / "tests" / "clients" / f"test_{library}.py"
         environment = {**os.environ, "VECENV_CLIENT": library}
-        if subprocess.run([prepare(library), "-m", "pytest", "-q", tests], cwd=ROOT, env=environment).returncode:
+        if subprocess.run(
+            [prepare(library), "-m", "pytest", "-q", "-W", "default", "--timeout", "600", tests],
+            cwd=ROOT,
+            env=environment,
+        ).returncode:
             failed.append(library)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

@@ -12,8 +12,6 @@ import vecenv
 from tests.clients.pages import run_page
 from vecenv.errors import ConfigError, UnsupportedError
 
-pytestmark = pytest.mark.filterwarnings("default")
-
 
 class Groups(gymnasium.Env):
     """Dict observations; terminated at step 3, or truncated by a limit of 2."""

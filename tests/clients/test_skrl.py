@@ -16,8 +16,6 @@ from skrl.trainers.torch import SequentialTrainer
 import vecenv
 from tests.clients.pages import run_page
 
-pytestmark = pytest.mark.filterwarnings("default")
-
 
 @pytest.mark.parametrize("engine", ["auto", "sync", "thread", "process", "compiled"])
 def test_every_engine_is_detected_and_equal_to_gymnasiums_sync_vector_env(engine):

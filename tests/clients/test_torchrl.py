@@ -14,7 +14,6 @@ import vecenv
 from tests.clients.pages import run_page
 from vecenv.errors import ConfigError
 
-pytestmark = pytest.mark.filterwarnings("default")
 DISABLED = gymnasium.vector.AutoresetMode.DISABLED
 
 
