@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from torchrl.collectors import SyncDataCollector
+from torchrl.collectors import Collector
 from torchrl.envs import GymWrapper
 from torchrl.envs.utils import check_env_specs
 
@@ -53,7 +53,7 @@ def test_collectors_are_equal(id):
     ):
         env = make()
         torch.manual_seed(1)
-        collector = SyncDataCollector(env, None, frames_per_batch=60, total_frames=120)
+        collector = Collector(env, None, frames_per_batch=60, total_frames=120)
         collector.set_seed(3)
         gathered.append([batch.exclude("collector").clone() for batch in collector])
         collector.shutdown()

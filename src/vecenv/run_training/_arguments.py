@@ -92,8 +92,8 @@ class Arguments:
     normalize_observations: bool = False
     """Scale observations to mean zero and variance one, by running statistics."""
     preprocessing: Literal["none", "gymnasium", "dqn"] = "none"
-    """Atari games: gymnasium is Gymnasium's AtariPreprocessing with four frames, dqn also clips rewards and ends episodes
-    with a life."""
+    """Atari games: gymnasium is Gymnasium's AtariPreprocessing with four frames; dqn also clips rewards and ends
+    episodes with a life."""
     engine: EngineName = "auto"
     """The engine that runs the environments; auto is the fastest one with exact results."""
     torch_threads: int = 1
@@ -101,7 +101,8 @@ class Arguments:
     num_gpus_per_learner: int = 0
     """GPUs of the learner; 0 learns on the processor."""
     resume: Path | None = None
-    """A checkpoint of an earlier run, <out>/<mode>/checkpoint: training goes on from its weights, optimiser and counts."""
+    """A checkpoint of an earlier run, <out>/<mode>/checkpoint: training goes on from its weights, optimiser and
+    counts."""
     out: Path = Path("runs/{env}-{mode}-{time}")
     """Directory of the results, a sub-directory per mode."""
 
@@ -205,8 +206,8 @@ def _check_gpus(count: int) -> None:
 
         if torch.cuda.device_count() < count:
             raise ConfigError(
-                f"--num-gpus-per-learner {count}: torch finds {torch.cuda.device_count()} GPUs; use 0, or install a torch "
-                "for your GPU"
+                f"--num-gpus-per-learner {count}: torch finds {torch.cuda.device_count()} GPUs; use 0, or install a "
+                "torch for your GPU"
             )
 
 
