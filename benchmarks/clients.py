@@ -3,7 +3,7 @@
     python benchmarks/clients.py torchrl    # in an environment with torchrl
     python benchmarks/clients.py jax        # in an environment with jax and gymnax
 
-Turns alternate, and the best of several counts. Times are processor seconds of this process, or of it and its workers.
+Turns alternate, and the best of several counts. Times are processor seconds of this process and all of its threads.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def torchrl(num_envs: int = 8, steps: int = 60) -> None:
     ours = vecenv.torchrl.AsyncEnv(envs, categorical_action_encoding=True)
 
     def loop(send: Callable, recv: Callable, roots) -> float:
-        started, received = time.perf_counter(), 0
+        started, received = time.process_time(), 0
         send(roots)
         while received < steps * num_envs:
             _, roots = recv(min_get=num_envs // 2)
             received += len(roots)
             roots["action"] = ours.action_spec.rand((len(roots),))
             send(roots)
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         while received < steps * num_envs + num_envs:  # what is still running
             received += len(recv(min_get=1)[1])
         return seconds / (steps * num_envs) * 1e6
@@ -72,7 +72,7 @@ def torchrl(num_envs: int = 8, steps: int = 60) -> None:
         return loop(ours.async_step_and_maybe_reset_send, ours.async_step_and_maybe_reset_recv, roots)
 
     results = best({"TorchRL AsyncEnvPool, threads": theirs, "vecenv.torchrl.AsyncEnv, sync": mine})
-    report(f"TorchRL: CartPole, {num_envs} envs, wall time per env step", results, "us")
+    report(f"TorchRL: CartPole, {num_envs} envs, CPU time per env step", results, "us")
     pool.close()
     ours.close()
 

@@ -62,7 +62,7 @@ def main(names: list[str]) -> int:
         tests = ROOT / "tests" / "clients" / f"test_{library}.py"
         environment = {**os.environ, "VECENV_CLIENT": library}
         if subprocess.run(
-            [prepare(library), "-m", "pytest", "-q", "-W", "default", "--timeout", "600", tests],
+            [prepare(library), "-m", "pytest", "-q", "-W", "default", "-o", "timeout=600", tests],
             cwd=ROOT,
             env=environment,
         ).returncode:

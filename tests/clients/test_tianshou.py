@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from tianshou.algorithm import PPO
+from tianshou.algorithm.algorithm_base import Policy, policy_within_training_step
 from tianshou.algorithm.modelfree.reinforce import ProbabilisticActorPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
-from tianshou.data import AsyncCollector, Collector, VectorReplayBuffer
+from tianshou.data import AsyncCollector, Batch, Collector, VectorReplayBuffer
 from tianshou.env import BaseVectorEnv, DummyVectorEnv
 from tianshou.utils.net.common import Net
 from tianshou.utils.net.discrete import DiscreteActor, DiscreteCritic
@@ -64,10 +65,21 @@ def make_ppo():
     return PPO(policy=policy, critic=critic, optim=AdamOptimizerFactory(lr=1e-3))
 
 
+class Push(Policy):
+    """Pushes to the right, and has an entry "policy", without which Tianshou's own AsyncCollector fails."""
+
+    def __init__(self):
+        super().__init__(action_space=gymnasium.spaces.Discrete(2), action_scaling=False, action_bound_method=None)
+
+    def forward(self, batch, state=None, **kwargs):
+        count = len(batch.obs)
+        return Batch(act=np.ones(count, int), state=None, policy=Batch(pushed=np.ones(count)))
+
+
 def collected(env, kind=Collector, **amount):
     """What a collector gathers with a policy of fixed weights."""
     buffer = VectorReplayBuffer(2000, len(env))
-    collector = kind(make_ppo(), env, buffer)
+    collector = kind(make_ppo() if kind is Collector else Push(), env, buffer)
     np.random.seed(0)
     torch.manual_seed(1)
     env.seed(7)
@@ -150,9 +162,9 @@ def test_ppo_learns_for_two_epochs_as_on_the_dummy_vector_env():
         collector.reset()
         for _ in range(2):
             collector.collect(n_step=80)
-            with torch.enable_grad():
+            with policy_within_training_step(algorithm.policy), torch.enable_grad():
                 algorithm.train()
-                algorithm.update(buffer=buffer, batch_size=40, repeat=2, sample_size=0)
+                algorithm.update(buffer=buffer, batch_size=40, repeat=2)
             collector.reset_buffer(keep_statistics=True)
         weights.append([parameter.detach().clone() for parameter in algorithm.parameters()])
     assert all(torch.equal(*pair) for pair in zip(*weights, strict=True))

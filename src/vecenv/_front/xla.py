@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium.vector.utils import create_empty_array
 
+from vecenv._front.exchange import Exchange
 from vecenv._util.extras import load_extra
 from vecenv.errors import CallOrderError, UnsupportedError
 
@@ -93,7 +94,7 @@ class Pool:
         """Results of `count` envs, as arrays of zeros."""
         envs = self.envs()
         obs = create_empty_array(envs.single_observation_space, count, np.zeros)
-        info = {"elapsed_step": np.zeros(count, np.int32), "env_id": np.zeros(count, np.int32)}
+        info: dict[str, Any] = {"elapsed_step": np.zeros(count, np.int32), "env_id": np.zeros(count, np.int32)}
         if envs._may_roll:
             info["final_obs"] = obs
         return obs, np.zeros(count), np.zeros(count, np.bool_), np.zeros(count, np.bool_), info
@@ -119,35 +120,28 @@ class Pool:
         self._calls += 1
         outputs[0][:] = self._number, self._calls
         if name == "recv":
-            rows = envs._receive_some(None, None, _rows)
+            exchange = envs._exchange_recv(None, None)
         else:
             leaves = len(envs._batch.actions)
             actions = envs._batch.action_layout.batched(list(inputs[1 : 1 + leaves]))
-            rows = inputs[1 + leaves] if len(inputs) > 1 + leaves else None
+            env_ids = inputs[1 + leaves] if len(inputs) > 1 + leaves else None
             if name == "send":
-                envs.send(actions, rows)
+                envs.send(actions, env_ids)
                 return
-            envs.step(actions, rows)
-        self._write(envs._batch, envs._may_roll, ... if rows is None else rows, outputs[1:])
+            exchange = envs._exchange_step(actions, env_ids)
+        self._write(exchange, envs._may_roll, outputs[1:])
 
-    def _write(self, batch: Any, may_roll: bool, rows: Any, outputs: Sequence[np.ndarray]) -> None:
-        """Copy columns of the batch to the outputs, in the order of JAX's trees: dicts by the order of their keys."""
-        everyone = np.arange(len(batch)) if rows is ... else rows
-        final_obs = self._leaves(batch, batch.final_obs) if may_roll else []
-        columns = [*self._leaves(batch, batch.obs), batch.reward, batch.terminated, batch.truncated]
-        columns.append(batch.episode_length)
-        for output, column in zip(outputs, columns, strict=False):
-            np.copyto(output, column[rows], casting="same_kind")
-        np.copyto(outputs[len(columns)], everyone, casting="same_kind")
-        for output, column in zip(outputs[len(columns) + 1 :], final_obs, strict=True):
-            np.copyto(output, column[rows], casting="same_kind")
+    def _write(self, exchange: Exchange, may_roll: bool, outputs: Sequence[np.ndarray]) -> None:
+        """Copy results to the outputs, in the order of JAX's trees: dicts by the order of their keys."""
+        results = [*self._leaves(exchange.obs), exchange.reward, exchange.terminated, exchange.truncated]
+        results += [exchange.episode_length, exchange.rows]
+        if may_roll:
+            results += self._leaves(exchange.obs if exchange.final_obs is None else exchange.final_obs)
+        for output, values in zip(outputs, results, strict=True):
+            np.copyto(output, values, casting="same_kind")
 
-    def _leaves(self, batch: Any, columns: Any) -> list[np.ndarray]:
-        return columns if len(columns) == 1 else self._jax.tree.leaves(batch.observation_layout.batched(columns))
-
-
-def _rows(rows: Any) -> Any:
-    return rows.copy()
+    def _leaves(self, obs: Any) -> list[Any]:
+        return [obs] if isinstance(obs, np.ndarray) else self._jax.tree.leaves(obs)
 
 
 def _optional(env_ids: Any) -> tuple[Any, ...]:
@@ -252,4 +246,5 @@ def _array_at(address: int, code: int, *shape: int) -> np.ndarray:
     """The array at an address. Kept, because in a loop XLA uses the same addresses again."""
     dtype = np.dtype(_DTYPES[code])
     size = dtype.itemsize * math.prod(shape)
-    return np.frombuffer((ctypes.c_char * size).from_address(address) if size else b"", dtype).reshape(shape)
+    memory: Any = (ctypes.c_char * size).from_address(address) if size else b""
+    return np.frombuffer(memory, dtype).reshape(shape)

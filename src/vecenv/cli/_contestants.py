@@ -76,7 +76,7 @@ def _reason(module: str, source: EnvSource) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                import envpool  # pyright: ignore[reportMissingImports]  # optional
+                envpool: Any = importlib.import_module("envpool")  # not ours, which has the same name
             except Exception as error:  # installed, but something that it needs is not
                 return f"cannot be imported: {error!s:.60}"
             if source.id not in envpool.list_all_envs():

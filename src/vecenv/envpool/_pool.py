@@ -66,13 +66,16 @@ class EnvPool(gymnasium.vector.VectorEnv):
         self.envs.send_reset(env_id, seed=self._next_seed() if seed is None else seed)
         return self._results(self.envs.recv(self.num_envs if env_id is None else len(env_id)), True)
 
-    def step(self, action: Any, env_id: Any = None) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(  # type: ignore[override]  # EnvPool's names
+        self, action: Any, env_id: Any = None
+    ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step all envs, or those of `env_id`, and wait for these; if `batch_size` is smaller, for that many envs."""
         if self.is_async:
             self.send(action, env_id)
             return self.recv()
         env_ids = self.all_env_ids if env_id is None else np.asarray(env_id)
-        return self._five(*self.envs.step(np.asarray(action), env_id), env_ids, self.envs.episode_length[env_ids])
+        results = self.envs.step(np.asarray(action), env_id)
+        return self._five(results, env_ids, self.envs.episode_length[env_ids])
 
     def xla(self) -> tuple[Any, Any, Any, Any]:
         """`handle, recv, send, step`, see `vecenv.VectorEnv.xla`."""
@@ -91,12 +94,13 @@ class EnvPool(gymnasium.vector.VectorEnv):
         return seed
 
     def _results(self, step: Step, reset: bool) -> Any:
-        five = self._five(*step, step.env_ids, step.episode_length)
+        five = self._five(tuple(step), step.env_ids, step.episode_length)
         return (five[0], five[4]) if reset else five
 
     def _five(
-        self, obs: Any, reward: Any, terminated: Any, truncated: Any, infos: Any, env_ids: Any, elapsed: Any
+        self, results: tuple[Any, ...], env_ids: Any, elapsed: Any
     ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        obs, reward, terminated, truncated, infos = results
         ids = env_ids.astype(np.int32)
         own = {key: values for key, values in infos.items() if not key.startswith("_")}
         info = {**own, "env_id": ids, "players": {"env_id": ids}, "elapsed_step": elapsed.astype(np.int32)}
