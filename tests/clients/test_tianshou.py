@@ -66,14 +66,14 @@ def make_ppo():
 
 
 class Push(Policy):
-    """Pushes to the right, and has an entry "policy", without which Tianshou's own AsyncCollector fails."""
+    """Pushes to the right, and has the entries "policy" and "state", without which Tianshou's AsyncCollector fails."""
 
     def __init__(self):
         super().__init__(action_space=gymnasium.spaces.Discrete(2), action_scaling=False, action_bound_method=None)
 
     def forward(self, batch, state=None, **kwargs):
         count = len(batch.obs)
-        return Batch(act=np.ones(count, int), state=None, policy=Batch(pushed=np.ones(count)))
+        return Batch(act=np.ones(count, int), state=np.zeros((count, 1)), policy=Batch(pushed=np.ones(count)))
 
 
 def collected(env, kind=Collector, **amount):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import time
 import warnings
@@ -125,7 +126,7 @@ def _sb3(source: EnvSource, count: int, kind: str) -> Running:
 
 
 def _envpool(source: EnvSource, count: int) -> Running:
-    import envpool  # pyright: ignore[reportMissingImports]  # optional
+    envpool: Any = importlib.import_module("envpool")  # not ours, which has the same name
 
     envs: Any = envpool.make_gymnasium(str(source.id), num_envs=count, seed=0)
     envs.reset()
