@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vecenv
+from vecenv._util.extras import load_client
 from vecenv.errors import ConfigError, MissingExtra, UnsupportedError
 
 
@@ -89,3 +90,10 @@ def test_what_brings_a_missing_library_is_named():
     for name, package in (("tianshou", "tianshou"), ("rsl_rl", "rsl-rl-lib"), ("torchrl", "torchrl")):
         with pytest.raises(MissingExtra, match=f"pip install '{package}=="):
             getattr(vecenv, name)
+
+
+def test_another_version_of_a_library_is_an_error_that_names_both():
+    with pytest.raises(
+        MissingExtra, match=rf"vecenv knows numpy 0\.\*, and {np.__version__} is installed: pip install 'numpy==0"
+    ):
+        load_client("numpy", "numpy", "0.")

@@ -8,7 +8,7 @@ import pytest
 import vecenv
 import vecenv.gymnasium
 from vecenv.gym import v26
-from vecenv.wrappers import ClipReward, FlattenObservation, NormalizeObservation, RecordEpisodeStatistics
+from vecenv.wrappers import FlattenObservation, NormalizeObservation, RecordEpisodeStatistics
 
 
 def skrl_detects(env) -> bool:
@@ -22,7 +22,7 @@ def test_every_engine_is_detected(engine):
         assert skrl_detects(envs)
 
 
-@pytest.mark.parametrize("wrapper", [ClipReward, FlattenObservation, NormalizeObservation, RecordEpisodeStatistics])
+@pytest.mark.parametrize("wrapper", [FlattenObservation, NormalizeObservation, RecordEpisodeStatistics])
 def test_wrappers_are_detected(wrapper):
     with wrapper(vecenv.make("CartPole-v1", 2, engine="sync")) as envs:
         assert skrl_detects(envs)
