@@ -1,7 +1,8 @@
-"""Speed next to other libraries' own vector envs, in one run: TorchRL's AsyncEnvPool, and gymnax inside one lax.scan.
+"""Speed next to other libraries, in one run: TorchRL's AsyncEnvPool, gymnax inside lax.scan, EnvPool's xla().
 
     python benchmarks/clients.py torchrl    # in an environment with torchrl
     python benchmarks/clients.py jax        # in an environment with jax and gymnax
+    python benchmarks/clients.py ant        # in an environment with jax, mujoco and envpool
 
 Turns alternate, and the best of several counts. Times are processor seconds of this process and all of its threads.
 """
@@ -147,6 +148,44 @@ def jax(num_envs: int = 1024, steps: int = 200) -> None:
     )
 
 
+def ant(num_envs: int = 16, steps: int = 50) -> None:
+    """Microseconds per env step of Ant-v5 in one lax.scan: EnvPool's XLA and ours."""
+    import envpool
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)  # EnvPool takes float64 actions alone
+    actions = jnp.asarray(np.random.default_rng(0).uniform(-1, 1, (steps, num_envs, 8)))
+
+    def scan(step: Callable) -> Callable:
+        return jax.jit(
+            lambda handle: jax.lax.scan(lambda handle, actions: (step(handle, actions)[0], None), handle, actions)[0]
+        )
+
+    theirs = envpool.make("Ant-v5", env_type="gymnasium", num_envs=num_envs, num_threads=1)
+    theirs.reset()
+    ours = vecenv.make("Ant-v5", num_envs, workers=1)
+    ours.reset(seed=0)
+    functions = {"EnvPool": theirs.xla(), "vecenv": ours.xla()}
+    handles = {name: handle for name, (handle, _, _, _) in functions.items()}
+    programs = {name: scan(step) for name, (_, _, _, step) in functions.items()}
+
+    def measure(name: str) -> Callable[[], float]:
+        def run() -> None:
+            handles[name] = jax.block_until_ready(programs[name](handles[name]))
+
+        return lambda: _cpu_nanoseconds(run, num_envs * steps) / 1000
+
+    contestants = {"EnvPool, xla()": measure("EnvPool"), "vecenv, xla()": measure("vecenv")}
+    for run in contestants.values():  # compile
+        run()
+    report(
+        f"JAX: Ant-v5, {num_envs} envs, {steps} steps in one lax.scan, one thread, CPU time per env step",
+        best(contestants),
+        "us",
+    )
+
+
 def _cpu_nanoseconds(run: Callable[[], None], count: int) -> float:
     started = time.process_time()
     run()
@@ -154,5 +193,5 @@ def _cpu_nanoseconds(run: Callable[[], None], count: int) -> float:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or ["torchrl", "jax"]:
-        {"torchrl": torchrl, "jax": jax}[name]()
+    for name in sys.argv[1:] or ["torchrl", "jax", "ant"]:
+        {"torchrl": torchrl, "jax": jax, "ant": ant}[name]()

@@ -18,7 +18,7 @@ class DmEnvPool:
     """Envs as EnvPool's dm_env interface has them: `reset`, `step` and `recv` return a `dm_env.TimeStep` of arrays.
 
     `step_type` is FIRST (0) where an episode began, LAST (2) where one ended, else MID (1). `discount` is 0 where an
-    episode terminated and 1 elsewhere, also where it was truncated.
+    episode ended, by truncation too, as in EnvPool.
 
     Args:
         pool: the same envs with Gymnasium's results.
@@ -74,7 +74,7 @@ class DmEnvPool:
     def _time_step(self, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
         done, elapsed = terminated | truncated, info["elapsed_step"]
         kinds = np.where(done, 2, np.where(elapsed == 0, 0, 1)).astype(np.int32)
-        discount = (~terminated).astype(np.float32)
+        discount = (~done).astype(np.float32)
         return self._dm_env.TimeStep(kinds, reward, discount, State(obs, info["env_id"], info["players"], elapsed))
 
     def _spec(self, space: Any, name: str) -> Any:
