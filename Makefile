@@ -15,7 +15,7 @@ NOT_NEXT += test_native_calls.py
 NEXT_TESTS = tests $(foreach path,$(NOT_NEXT),--ignore tests/$(path)) tests/kernels/test_envs.py tests/kernels/test_native.py
 NEXT_ONLY = -k "not mujoco and not games and not [ale- and not Taxi and not curves"
 
-.PHONY: run test test-all test-next test-next-all lint style types tests format bench clean
+.PHONY: run test test-all test-next test-next-all test-clients lint style types tests format bench clean
 
 run: $(VENV)/.ready  ## train an agent in seconds and watch it: runs/cartpole has the curve and a GIF
 	$(BIN)/vecenv train CartPole-v1 --name cartpole --overwrite --gif
@@ -31,6 +31,9 @@ test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
 
 test-next-all: $(NEXT)/.ready
 	$(NEXT)/bin/python $(PYTEST) -m "" $(NEXT_TESTS) $(NEXT_ONLY)
+
+test-clients: $(VENV)/.ready-for-tests  ## with skrl, Tianshou, rsl_rl, TorchRL and EnvPool, each in an environment of its own
+	$(BIN)/python tests/clients/run.py
 
 lint: style types
 
@@ -64,7 +67,7 @@ bench: $(VENV)/.ready-for-tests  ## speed next to Gymnasium, Stable-Baselines3 a
 	$(BIN)/python benchmarks/recorder.py
 
 clean:
-	rm -rf $(VENV) $(NEXT) dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(NEXT) .venv-clients dist .pytest_cache .ruff_cache
 
 # A file says that an environment is complete. It is written last and removed first: a failed install leaves none.
 # torch comes first and by its exact version: a range would bring several gigabytes of CUDA. uv installs the rest three

@@ -127,7 +127,12 @@ WRONG_ARGUMENTS = {
     "num_envs bool": ({"num_envs": True}, ConfigTypeError, TypeError, "num_envs must be an int >= 1, got bool"),
     "env id": ({"env": "CartPol-v1"}, UnknownEnv, gymnasium.error.NameNotFound, "(?i)did you mean.*CartPole"),
     "env id version": ({"env": "CartPole-v99"}, UnknownEnv, gymnasium.error.Error, "v99 & v1"),
-    "env object": ({"env": SampleEnv(BOX, BOX)}, ConfigTypeError, TypeError, "got an Env object & lambda: SampleEnv"),
+    "env object": (
+        {"env": SampleEnv(BOX, BOX)},
+        ConfigTypeError,
+        TypeError,
+        "SampleEnv & it is an env, pass a function & lambda: SampleEnv",
+    ),
     "not callable": (
         {"env": [factory(), factory(), factory(), 3]},
         ConfigTypeError,

@@ -21,7 +21,15 @@ def examples(page: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-PAGES = {page.stem: examples(page) for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
+PAGES = {
+    page.stem: examples(page)
+    for page in [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *[ROOT / "docs" / "clients" / name for name in ("gym.md", "jax.md")],
+    ]
+}
+"""Other pages of docs/clients need the library that they are about: tests/clients runs those."""
 
 
 @pytest.mark.timeout(150)

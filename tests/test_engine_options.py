@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 
 import vecenv
@@ -308,3 +310,23 @@ def test_an_engine_of_others_runs_through_make(theirs):
         made(theirs["NewestFirst"](), timeout=1.0)
     with pytest.raises(EngineRefused, match="the newest-first engine has no option workers"):
         made(theirs["NewestFirst"](), workers=2)
+
+
+class FailsAtOnce(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (1,)), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        raise OSError("the simulator has gone")
+
+
+def test_the_timing_trial_of_auto_obeys_on_error():
+    with pytest.raises(OSError, match="the simulator has gone"):
+        vecenv.make(FailsAtOnce, 2)
+    with vecenv.make(FailsAtOnce, 2, on_error="restart") as envs:
+        assert envs.engine.name == "process"
+        assert "a trial step failed" in envs.engine_reason
+        envs.reset(seed=0)
+        assert envs.step(np.array([0, 1]))[3].all()

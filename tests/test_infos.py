@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import vecenv
 from tests.twins import assert_same
 from vecenv._front.infos import as_arrays, as_dicts, objects
 
@@ -72,6 +73,29 @@ def test_every_value_can_be_found_again_where_the_mask_says_so(infos):
                 assert_same(rendered[key][row], value)
     for key in KINDS.keys() & rendered.keys():
         assert rendered[f"_{key}"].tolist() == [key in info for info in infos]
+
+
+@given(st.lists(one_info(1), min_size=COUNT, max_size=COUNT))
+def test_infos_to_list_gives_back_what_each_env_said(infos):
+    plain = [{key: value for key, value in info.items() if not isinstance(value, np.generic)} for info in infos]
+    assert_same(vecenv.infos_to_list(as_arrays(enumerate(plain), COUNT), COUNT), plain)
+
+
+def test_infos_to_list_has_final_obs_and_final_info_where_an_episode_ended():
+    with vecenv.make("CartPole-v1", 3, autoreset="same-step", max_episode_steps=2, engine="sync") as envs:
+        _, infos = envs.reset(seed=0)
+        assert vecenv.infos_to_list(infos, 3) == [{}, {}, {}]
+        envs.step([0, 0, 0])
+        infos = envs.step([0, 0, 0])[4]
+    for row, info in enumerate(vecenv.infos_to_list(infos, 3)):
+        assert_same(info, {"final_obs": infos["final_obs"][row], "final_info": {}})
+
+
+def test_infos_to_list_gives_keys_without_a_mask_to_all_envs_and_refuses_another_number_of_envs():
+    infos = {"lives": np.array([3, 2]), "_odd": np.array([True, False])}
+    assert vecenv.infos_to_list(infos, 2) == [{"lives": 3, "_odd": True}, {"lives": 2, "_odd": False}]
+    with pytest.raises(vecenv.errors.SpaceError, match=r"infos\['lives'\] has shape \(2,\), and there are 3 envs"):
+        vecenv.infos_to_list(infos, 3)
 
 
 def column(*values: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import Any as _Any
 
 from vecenv import kernel
 from vecenv._batch.batch import Op
+from vecenv._front.infos import infos_to_list
 from vecenv._front.stats import Stats
 from vecenv._front.step import Step
 from vecenv._front.vector_env import VectorEnv
@@ -15,14 +16,14 @@ from vecenv._make.registration import register_kernel as _register_kernel
 from vecenv._util.version import __version__
 from vecenv.kernel.language.registry import when_defined as _when_defined
 
-__all__ = ["Op", "Stats", "Step", "VectorEnv", "__version__", "kernel", "make", "make_env"]
+__all__ = ["Op", "Stats", "Step", "VectorEnv", "__version__", "infos_to_list", "kernel", "make", "make_env"]
 
 _register_all()
 _when_defined(_register_kernel)
 
 _SUBPACKAGES = (
-    *("atari", "baselines", "buffers", "distributed", "engines", "evaluation", "gym", "gymnasium", "mujoco"),
-    *("recording", "rllib", "sb3", "scenarios", "testing", "trainers", "wrappers"),
+    *("atari", "baselines", "buffers", "distributed", "engines", "envpool", "evaluation", "gym", "gymnasium", "mujoco"),
+    *("recording", "rllib", "rsl_rl", "sb3", "scenarios", "testing", "tianshou", "torchrl", "trainers", "wrappers"),
 )
 _LATE = {"evaluate": "evaluation", "Recording": "recording", "replay": "recording"}
 """Names that are loaded when they are first used, and where from."""

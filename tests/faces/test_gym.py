@@ -13,12 +13,14 @@ from tests.faces.face_envs import Breaks, Waits, Walk, cart_poles, oracle, row_o
 from vecenv.errors import ConfigError, SpaceError, UnsupportedError
 
 STEPS = 60
+CLASSES = (vecenv.gym.SyncVectorEnv, vecenv.gym.AsyncVectorEnv)
 
 
 def build(kind, env_fns, **kwargs):
+    """A vector env with results of gym 0.26, unless `kwargs` say otherwise."""
     if kind == "sync":
-        return vecenv.gym.SyncVectorEnv(env_fns, **kwargs)
-    return vecenv.gym.AsyncVectorEnv(env_fns, context="fork", **kwargs)
+        return vecenv.gym.v26.SyncVectorEnv(env_fns, **kwargs)
+    return vecenv.gym.v26.AsyncVectorEnv(env_fns, context="fork", **kwargs)
 
 
 @pytest.fixture(params=["sync", "process"])
@@ -46,6 +48,59 @@ def histories(kind, env_fns, **kwargs):
         theirs.close()
     assert any((step[2] | step[3]).any() for _, step in pairs)
     return pairs
+
+
+def test_the_quickstart_of_gyms_documentation_runs_as_written():
+    envs = vecenv.gym.make("CartPole-v1", num_envs=3)
+    first = envs.reset()
+    actions = np.array([1, 0, 1])
+    observations, rewards, dones, infos = envs.step(actions)
+    assert first.shape == observations.shape == (3, 4)
+    assert same(rewards, np.ones(3))
+    assert same(dones, np.zeros(3, np.bool_))
+    assert infos == ({}, {}, {})
+    envs.close()
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_the_default_is_four_values_and_a_tuple_of_dicts_with_the_terminal_observation(cls):
+    env_fns = walks(3)
+    with cls(env_fns) as ours:
+        theirs, ended = oracle(env_fns), 0
+        assert same(ours.reset(seed=3), theirs.reset(seed=3)[0])
+        for actions in actions_of(theirs):
+            (obs, rewards, dones, infos), expected = ours.step(actions), theirs.step(actions)
+            assert all(map(same, (obs, rewards, dones), (*expected[:2], expected[2] | expected[3])))
+            assert type(infos) is tuple
+            for row in np.flatnonzero(dones):
+                ended += 1
+                assert same(infos[row]["terminal_observation"], expected[4]["final_obs"][row])
+                assert infos[row]["TimeLimit.truncated"] == (expected[3][row] and not expected[2][row])
+        theirs.close()
+    assert ended
+
+
+def test_v26_makes_what_gym_0_26_made():
+    with vecenv.gym.v26.make("CartPole-v1", 2, False) as envs:
+        assert isinstance(envs, vecenv.gym.v26.SyncVectorEnv)
+        assert envs.reset(seed=0)[1] == {}
+        assert len(envs.step([0, 1])) == 5
+    with vecenv.gym.v26.make("CartPole-v1", 1, context="fork") as envs:
+        assert isinstance(envs, vecenv.gym.v26.AsyncVectorEnv)
+
+
+def test_cleanrls_loop_of_0_29_finds_the_returns_of_episodes():
+    wrappers = [lambda env: gymnasium.wrappers.TimeLimit(env, 5), gymnasium.wrappers.RecordEpisodeStatistics]
+    returns = []
+    with vecenv.gym.v26.make("CartPole-v1", 2, False, wrappers) as envs:
+        envs.reset(seed=0)
+        for _ in range(12):
+            _, _, _, _, infos = envs.step(np.array([0, 1]))
+            if "final_info" in infos:
+                for info in infos["final_info"]:
+                    if info and "episode" in info:
+                        returns.append(info["episode"]["r"])
+    assert returns == [5.0] * 4
 
 
 def test_five_tuples_are_bit_equal_to_gymnasiums_same_step(kind, env_fns):
@@ -284,7 +339,7 @@ def test_the_sync_env_shows_its_envs_and_the_async_one_its_processes():
             os.kill(pid, 0)
 
 
-@pytest.mark.parametrize("cls", [vecenv.gym.SyncVectorEnv, vecenv.gym.AsyncVectorEnv])
+@pytest.mark.parametrize("cls", [*CLASSES, vecenv.gym.v26.SyncVectorEnv, vecenv.gym.v26.AsyncVectorEnv])
 def test_concrete_classes_have_gymnasiums_vector_env_as_a_direct_base(cls):
     assert gymnasium.vector.VectorEnv in cls.__bases__
 
@@ -315,7 +370,7 @@ def test_a_custom_worker_is_refused_with_the_reason():
         vecenv.gym.AsyncVectorEnv(walks(1), worker=print)
 
 
-@pytest.mark.parametrize("wrong", [{"step_tuple": 6}, {"infos": "tuple"}])
+@pytest.mark.parametrize("wrong", [{"step_tuple": 6}, {"infos": "array"}])
 def test_unknown_options_are_refused_before_anything_is_built(kind, wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         build(kind, [None], **wrong)
@@ -349,7 +404,7 @@ def test_make_checks_env_0_alone(disabled, checked):
         assert ["PassiveEnvChecker" in str(env) for env in envs.envs] == checked
 
 
-@pytest.mark.parametrize(("new_step_api", "length"), [(True, 5), (False, 4), (None, 5)])
+@pytest.mark.parametrize(("new_step_api", "length"), [(True, 5), (False, 4), (None, 4)])
 def test_make_knows_new_step_api(new_step_api, length):
     with vecenv.gym.make("CartPole-v1", 1, False, new_step_api=new_step_api) as envs:
         envs.reset(seed=0)

@@ -1,9 +1,13 @@
 """What would corrupt a run, hang it or be ignored is refused, before Ray starts anything where that is possible."""
 
+import gymnasium
+import numpy as np
 import pytest
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.connectors.env_to_module import MeanStdFilter
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
+from ray.tune.registry import register_env
 
 import vecenv.rllib
 from tests.rllib.rllib_helpers import (
@@ -183,11 +187,14 @@ def test_plain_mistakes():
     with pytest.raises(ConfigError, match="packed_vec needs num_envs"):
         vecenv.rllib.register("CartPole-v1", "packed_vec")
     with pytest.raises(ConfigError, match="num_envs is for packed_vec"):
-        vecenv.rllib.register("CartPole-v1", "native", num_envs=8)
+        vecenv.rllib.register("CartPole-v1", "vec", num_envs=8)
+    with pytest.raises(ConfigError, match="native is a runner, which a name of an env cannot set"):
+        vecenv.rllib.register("CartPole-v1", "native")
 
 
 def test_the_wrong_way_to_make_it_vectorised():
-    name = vecenv.rllib.register("CartPole-v1", "vec")
+    name = vecenv.rllib.register("CartPole-v1")
+    assert name == "vecenv/CartPole-v1/vec"
     config = ppo().environment(name).env_runners(num_env_runners=0, num_envs_per_env_runner=2)
     with pytest.raises(ConfigError, match="gym_env_vectorize_mode='vector_entry_point'"):
         runner_of(config)
@@ -196,3 +203,65 @@ def test_the_wrong_way_to_make_it_vectorised():
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=2, gym_env_vectorize_mode="vector_entry_point")
     with pytest.raises(ConfigError, match="num_envs_per_env_runner must be 1, not 2"):
         runner_of(config)
+
+
+class Configured(gymnasium.Env):
+    """As RLlib's examples write envs: made from a config."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, config):
+        self.high = config["high"]
+        self.observation_space = gymnasium.spaces.Box(-self.high, self.high, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        return np.full(1, self.high, np.float32), {}
+
+    def step(self, action):
+        return np.full(1, self.high, np.float32), 1.0, False, False, {}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["class", "name"])
+def test_classes_with_a_config_and_names_of_tune_get_the_env_config(kind, mode):
+    register_env("configured", lambda config: Configured(config))
+    env = Configured if kind == "class" else "configured"
+    config = configured(env, 3, mode, ppo().environment(env, env_config={"high": 7.0}))
+    envs = config.env_config["creator"].build(3)
+    assert envs.single_observation_space.high == 7.0
+    assert envs.reset(seed=0)[0].tolist() == [[7.0]] * 3
+    envs.close()
+
+
+def test_an_environment_that_was_set_is_not_replaced_in_silence():
+    with pytest.raises(
+        ConfigError, match=r"has environment\('Acrobot-v1'\), and configure\(\) was given 'CartPole-v1'"
+    ):
+        configured("CartPole-v1", config=ppo().environment("Acrobot-v1"))
+    configured("CartPole-v1", config=ppo().environment("CartPole-v1"))
+    with pytest.raises(ConfigError, match="configure a config once"):
+        configured("CartPole-v1", config=configured("CartPole-v1"))
+
+
+def test_the_reason_of_a_refusal_is_named():
+    old = ppo().api_stack(enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False)
+    with pytest.raises(ConfigError, match="old API stack"):
+        configured("CartPole-v1", config=old)
+    with pytest.raises(ConfigError, match="several policies"):
+        configured("CartPole-v1", config=ppo().multi_agent(policies={"a", "b"}, policy_mapping_fn=lambda *_: "a"))
+    register_env("several", lambda config: Several())
+    for env in (Several, "several"):
+        with pytest.raises(ConfigError, match="is a multi-agent env"):
+            configured(env)
+
+
+class Several(MultiAgentEnv):
+    pass
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_id_may_name_its_module(mode):
+    config = configured("gymnasium:CartPole-v1", mode=mode)
+    envs = config.env_config["creator"].build(2)
+    assert envs.unwrapped.spec.id == "CartPole-v1"
+    envs.close()

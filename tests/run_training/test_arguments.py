@@ -21,7 +21,8 @@ def test_every_argument_reaches_its_field(tmp_path):
     text = (
         "--mode all --env Acrobot-v1 --num-envs 8 --train-batch 64 --minibatch 32 --batch-units packed "
         "--no-batch-check --epochs 3 --iterations 4 --env-runners 1 --seed 5 --lr 0.1 --gamma 0.5 --hidden 8 9 10 "
-        f"--normalize-observations --engine sync --torch-threads 2 --out {tmp_path}"
+        "--normalize-observations --engine sync --torch-threads 2 --gae-lambda 0.9 --clip 0.1 --entropy 0.01 "
+        f"--preprocessing dqn --num-gpus-per-learner 1 --resume {tmp_path} --out {tmp_path}"
     )
     arguments = parse(text.split())
     for field in dataclasses.fields(Arguments):
@@ -46,6 +47,17 @@ def test_every_argument_reaches_its_field(tmp_path):
         ("--seed 4294967296", "--seed must be an int from 0 to 2147483648"),
         ("--hidden", "--hidden needs at least one layer"),
         ("--gamma 1.5", "--gamma must be from 0 to 1"),
+        ("--gae-lambda -0.1", "--gae-lambda must be from 0 to 1, got -0.1"),
+        ("--clip 0", "--clip must be a finite number > 0, got 0.0"),
+        ("--entropy -1", "--entropy must be a finite number >= 0, got -1.0"),
+        ("--num-gpus-per-learner 99", "--num-gpus-per-learner 99: torch finds"),
+        ("--resume /no/such/run", "--resume /no/such/run is no checkpoint of RLlib"),
+        ("--preprocessing dqn", "preprocessing is for Atari games, and CartPole-v1 is none"),
+        ("--env no_such_package:Some-v0", "there is no module 'no_such_package'"),
+        (
+            "--env tests.run_training.broken:Broken-v0",
+            "--env tests.run_training.broken:Broken-v0: env 0 raised OSError",
+        ),
         ("--env CartPol-v1", "Did you mean: `CartPole`?"),
         ("--env CartPole-v7", "version `v7`"),
         ("--env CarRacing-v3 --engine compiled", "kernel"),

@@ -90,9 +90,16 @@ def test_the_plot_is_a_picture_with_ink_in_three_colours(run):
     height, width, _ = picture.shape
     assert height > 500
     assert width > 1000
-    for half in (picture[:, : width // 2], picture[:, width // 2 :]):
+    for third in (picture[:, : width // 3], picture[:, width // 3 : 2 * width // 3], picture[:, 2 * width // 3 :]):
         for name in ("tab:orange", "tab:blue", "tab:green"):
-            assert (abs(half - colors.to_rgb(name)).max(axis=-1) < 0.02).sum() > 100
+            assert (abs(third - colors.to_rgb(name)).max(axis=-1) < 0.02).sum() > 100
+
+
+def test_resume_goes_on_from_a_checkpoint(run, tmp_path):
+    checkpoint = str(run[0] / "native" / "checkpoint")
+    assert main([*SMALL[2:], "--resume", checkpoint, "--out", str(tmp_path)]) == 0
+    before, after = results(run[0], "native")["rows"], results(tmp_path, "native")["rows"]
+    assert after[0]["total_steps"] == before[-1]["total_steps"] + after[0]["steps"]
 
 
 @pytest.mark.parametrize("mode", MODES)

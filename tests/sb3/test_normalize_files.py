@@ -6,10 +6,12 @@ import pickle
 import pickletools
 import zipfile
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+import vecenv.sb3
 from tests.sb3.test_vec_normalize import BOX, DICT, IMAGE, assert_equal, functions, ours, theirs
 from vecenv.errors import ConfigError, SpaceError, UnsafeFile
 from vecenv.sb3.dummy_vec_env import DummyVecEnv
@@ -271,3 +273,20 @@ def test_our_pickle_names_only_what_stable_baselines3_has(tmp_path):
     learnt(ours, "dict").save(tmp_path / "file", format="sb3")
     strings = [argument for _, argument, _ in pickletools.genops((tmp_path / "file").read_bytes())]
     assert not any(isinstance(each, str) and "vecenv.sb3" in each for each in strings)
+
+
+def test_what_sb3s_checkpoint_callback_writes_is_read_by_sb3(tmp_path):
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import CheckpointCallback
+    from stable_baselines3.common.vec_env import DummyVecEnv as TheirDummy
+    from stable_baselines3.common.vec_env import VecNormalize as TheirNormalize
+
+    venv = vecenv.sb3.VecNormalize(vecenv.sb3.make_vec_env("CartPole-v1", n_envs=2))
+    callback = CheckpointCallback(8, str(tmp_path), save_vecnormalize=True)
+    PPO("MlpPolicy", venv, n_steps=8, batch_size=16, n_epochs=1, device="cpu").learn(16, callback)
+    (file,) = tmp_path.glob("*vecnormalize*.pkl")
+    theirs = TheirNormalize.load(str(file), TheirDummy([lambda: gymnasium.make("CartPole-v1")]))
+    assert_equal(theirs.obs_rms.mean, venv.obs_rms.mean)
+    assert_equal(theirs.ret_rms.var, venv.ret_rms.var)
+    assert theirs.obs_rms.count == venv.obs_rms.count
+    venv.close()

@@ -128,6 +128,12 @@ class CallOrder:
                 self.pending_call,
             )
 
+    def check_not_pending(self, rows: Rows) -> None:
+        """Raise PendingError if one of these rows is pending."""
+        busy = rows[np.isin(rows, self._pending())] if self.pending_count else rows[:0]
+        if len(busy):
+            raise PendingError(f"envs {_some(busy)} are still running; recv() them first", self.pending_call)
+
     def check_can_step(self, rows: Rows | None, call: str) -> None:
         """Raise unless every row is ready. None means all rows."""
         if self._all_ready:
@@ -150,7 +156,10 @@ class CallOrder:
     def check_can_receive(self, count: int | None) -> int:
         """The number of rows to receive; None means all pending ones."""
         if not self.pending_count:
-            raise NothingPendingError("recv() without any prior send(): nothing is pending")
+            raise NothingPendingError(
+                "recv() without any prior send(): nothing is pending. What reset() and step() brought they have "
+                "returned; call send(actions) first"
+            )
         if count is None:
             return self.pending_count
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)):

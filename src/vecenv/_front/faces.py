@@ -1,15 +1,21 @@
-"""What the faces of older libraries share: infos as one dict per env, and spaces given by hand."""
+"""What faces share: infos as one dict per env, spaces given by hand, and the autoreset mode that a library needs."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import Space
+from gymnasium.vector import AutoresetMode
 
 from vecenv._batch.layout import SpaceMismatch
+from vecenv._front.autoreset import mode_of, name_of_mode
 from vecenv._front.step import Step
 from vecenv._front.vector_env import VectorEnv
+from vecenv._util.checks import brief
+from vecenv._util.foreign import advice_about
+from vecenv.errors import ConfigError, ConfigTypeError
 
 
 def transition_dicts(
@@ -44,3 +50,21 @@ def check_given_spaces(envs: VectorEnv, observation_space: Space[Any] | None, ac
         if given is not None and given != actual:
             envs.close()
             raise SpaceMismatch(f"{name}={given} was given, but the envs have {actual}; leave it out to use theirs")
+
+
+def check_mode(envs: Any, mode: AutoresetMode, library: str) -> None:
+    """Raise unless `envs` is a vector env with this autoreset mode, which `library` needs.
+
+    Raises:
+        ConfigTypeError: it is something else.
+        ConfigError: it has another mode.
+    """
+    if not isinstance(envs, gymnasium.vector.VectorEnv):
+        raise ConfigTypeError(f"{library} needs a vector env of vecenv.make, got {brief(envs)}{advice_about(envs)}")
+    given = mode_of(envs)
+    if given is not mode:
+        wanted = name_of_mode(mode)
+        raise ConfigError(
+            f"{library} needs envs with autoreset={wanted!r}, these have {name_of_mode(given)!r}: its results would be "
+            f"wrong without a word; pass vecenv.make(..., autoreset={wanted!r})"
+        )

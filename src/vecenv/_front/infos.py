@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from vecenv.errors import SpaceError
+
+_EVERYONE = np.ones(1, np.bool_)
+
 
 def as_arrays(infos: Iterable[tuple[int, Mapping[str, Any]]], count: int) -> dict[str, Any]:
     """Gymnasium's layout: per key an array over `count` rows, and a bool array `_key` of the rows that have it.
@@ -71,16 +75,41 @@ def row_of_columns(columns: Mapping[str, np.ndarray], row: int) -> dict[str, Any
     return {key: np.array(column[row]) if column.ndim > 1 else column[row].item() for key, column in columns.items()}
 
 
+def infos_to_list(infos: Mapping[str, Any], num_envs: int) -> list[dict[str, Any]]:
+    """Infos of a vector env as one dict per env, which many libraries want: what each single env had returned.
+
+    In same-step mode, envs whose episode ended also have "final_obs" and "final_info".
+
+    Args:
+        infos: what `reset` or `step` of a Gymnasium vector env returned, or `Step.infos`.
+        num_envs: how many envs these are about.
+
+    Returns:
+        Fresh dicts with the keys that each env has. Numbers are Python's; arrays are views into `infos`.
+
+    Raises:
+        SpaceError: an entry has another number of values.
+    """
+    for key, column in infos.items():
+        if not isinstance(column, Mapping) and np.shape(column)[:1] != (num_envs,):
+            raise SpaceError(
+                f"infos[{key!r}] has shape {np.shape(column)}, and there are {num_envs} envs; pass the dict that reset "
+                "or step returned, and the number of envs in it"
+            )
+    return rows_of_arrays(infos, num_envs)
+
+
 def rows_of_arrays(infos: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
     """The reverse of `as_arrays`: one fresh dict of plain values per row, with the keys that the row has.
 
-    Arrays in it are views, of rows that belong to it alone.
+    A key without a mask, as some envs of others return it, belongs to all rows. Arrays in a dict are views, of rows
+    that belong to it alone.
     """
     dicts: list[dict[str, Any]] = [{} for _ in range(count)]
     for key, column in infos.items():
-        mask = infos.get(f"_{key}")
-        if mask is None:  # it is one itself
+        if key[:1] == "_" and key[1:] in infos:  # a mask
             continue
+        mask = infos.get(f"_{key}", _EVERYONE)
         if isinstance(column, Mapping):
             values: Any = rows_of_arrays(column, count)
         else:

@@ -25,7 +25,7 @@ from vecenv._util.forks import told_of_forks
 from vecenv._util.warn import warn_user
 from vecenv.engines import Engine, SupportsExchange, SupportsGone, SupportsKill, SupportsStates, SupportsWarnings
 from vecenv.engines.decorator import Decorator, undecorated
-from vecenv.errors import ClosedError, EnvError, VecenvError, WorkerTimeout
+from vecenv.errors import ClosedError, ConfigError, EnvError, VecenvError, WorkerTimeout
 
 T = TypeVar("T")
 _RESET = int(Op.RESET)
@@ -129,7 +129,7 @@ class Transport(gymnasium.vector.VectorEnv):
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def _send_reset(self, seed: Any, options: Any) -> None:
-        order, batch = self._call_order, self._batch
+        order = self._call_order
         parsed = ResetOptions.parse(options, self.num_envs)
         if not order.broken or parsed.mask is not None:
             order.check_idle("reset_async")
@@ -137,11 +137,26 @@ class Transport(gymnasium.vector.VectorEnv):
         rows = order.all_rows if parsed.mask is None else np.flatnonzero(parsed.mask)
         order.check_first_reset(rows)
         self._discard_pending()
+        self._dispatch_reset(rows, seeds, None if options is None else parsed.per_env)
+
+    def _send_some_resets(self, env_ids: Any, seed: Any, options: Any) -> None:
+        """Start resets of these rows, also while others are pending."""
+        order = self._call_order
+        rows = order.all_rows if env_ids is None else order.parse_rows(env_ids)
+        order.check_not_pending(rows)
+        seeds = spread(seed, self.num_envs, self._seeding)
+        parsed = ResetOptions.parse(options, self.num_envs)
+        if parsed.mask is not None:
+            raise ConfigError("send_reset takes env_ids, not options['reset_mask']; pass send_reset(mask)")
+        self._dispatch_reset(rows, seeds, None if options is None else parsed.per_env)
+
+    def _dispatch_reset(self, rows: Rows, seeds: np.ndarray, options: Sequence[Any] | None) -> None:
+        batch = self._batch
         seeded = rows[seeds[rows] != NO_SEED]
         try:
             batch.seed[seeded] = seeds[seeded]  # an env that was restarted keeps the seed it was given
             if options is not None:
-                per_env = ((row, parsed.per_env[row]) for row in rows.tolist())
+                per_env = ((row, options[row]) for row in rows.tolist())
                 batch.options.update((row, option) for row, option in per_env if option is not None)
             self._dispatch(rows, _RESET, "reset")
         except BaseException:

@@ -20,6 +20,7 @@ from vecenv._front.rollout import Rollout, Snapshot, pack_time, rollout_of
 from vecenv._front.stats import Stats, gather
 from vecenv._front.step import Step
 from vecenv._front.transport import Transport
+from vecenv._front.xla import xla
 from vecenv._util.checks import positive_int
 from vecenv.engines import (
     Engine,
@@ -76,6 +77,7 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         facts = engine.facts
         self.engine_reason = engine_reason
         self.shared_params = shared_params
+        self._xla: Any = None
         self.single_observation_space = facts.single_observation_space
         self.observation_space = facts.observation_space
         self.single_action_space = facts.single_action_space
@@ -268,6 +270,21 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         rows = None if env_ids is None else self._call_order.parse_rows(env_ids)
         self._run("send", self._send_step, actions, rows, "send")
 
+    def send_reset(self, env_ids: Any = None, *, seed: Any = None, options: Any = None) -> None:
+        """Start new episodes of all envs, or of those of `env_ids`, and return at once; `recv` brings their results.
+
+        Other envs may be running meanwhile. In the `Step` that `recv` returns, `valid` is False for envs that were
+        reset.
+
+        Args:
+            env_ids: which envs.
+            seed, options: as in `reset`; a list has one entry for each env of the vector env.
+
+        Raises:
+            PendingError: some of them are still running.
+        """
+        self._run("send_reset", self._send_some_resets, env_ids, seed, options)
+
     def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
         """Wait until `min_envs` of the sent envs are finished and return exactly these, named by `env_ids`.
 
@@ -280,6 +297,24 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
             WorkerTimeout: nothing is lost; call again to wait on.
         """
         return self._receive_some(min_envs, timeout, self._results.step)
+
+    def xla(self) -> tuple[Any, Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+        """Functions that step the envs inside JAX's `jit` and `lax.scan` on the CPU, as EnvPool has them.
+
+        With `handle, recv, send, step = envs.xla()`, all envs are stepped by `handle, (obs, reward, terminated,
+        truncated, info) = step(handle, actions)`. `send(handle, actions, env_ids)` returns a handle, and `recv(handle)`
+        results of `batch_size` envs. Every call takes the handle that the one before returned, which keeps them in
+        order. `info` has "env_id", "elapsed_step" and in same-step mode "final_obs", meaningful where an episode ended.
+        Reset the envs before, outside of the program.
+
+        Numbers have JAX's dtypes: float32 where 64 bits are not enabled. Keep a reference to the envs as long as
+        programs run.
+
+        Raises:
+            MissingExtra: JAX is not installed.
+            UnsupportedError: a space has no fixed size.
+        """
+        return xla(self)
 
     @property
     def episode_return(self) -> np.ndarray:

@@ -17,7 +17,7 @@ from vecenv.engines.process.options import Process
 from vecenv.engines.python.envs import Factory, build_envs
 from vecenv.engines.python.options import Sync
 from vecenv.engines.request import Request, Source
-from vecenv.errors import ConfigError, EngineRefused
+from vecenv.errors import ConfigError, EngineRefused, EnvError
 
 _PROBE_SECONDS = 0.02
 
@@ -97,7 +97,7 @@ def _choose(options: Mapping[str, Any], source: Source, request: Request) -> tup
             return able[name], why
     if not able:
         raise EngineRefused(_nothing_fits(options, refused, preferred))
-    chosen, reason = _choose_python(able, refused, source.env_fns[0], request.num_envs)
+    chosen, reason = _choose_python(able, refused, source.env_fns[0], request)
     return chosen, reason + "".join(f" (not the {name} engine: {_without_advice(refused[name])})" for name in preferred)
 
 
@@ -126,9 +126,10 @@ def _nothing_fits(options: Mapping[str, Any], refused: Mapping[str, str], prefer
 
 
 def _choose_python(
-    able: Mapping[str, EngineOptions], refused: Mapping[str, str], factory: Factory, count: int
+    able: Mapping[str, EngineOptions], refused: Mapping[str, str], factory: Factory, request: Request
 ) -> tuple[EngineOptions, str]:
     """The engine for Python envs, and why."""
+    count = request.num_envs
     if Process.name not in able:
         chosen = able.get(Sync.name) or next(iter(able.values()))
         return chosen, _without_advice(refused[Process.name])
@@ -140,7 +141,12 @@ def _choose_python(
         return sync, "one env: nothing to run side by side"
     if workers == 1:
         return sync, "one processor: other processes would only add waiting"
-    seconds = _time_steps(factory)
+    try:
+        seconds = _time_steps(factory)
+    except EnvError as error:
+        if request.on_error == "raise":
+            raise
+        return process, f"a trial step failed ({error}), and on_error='restart': other processes survive what envs do"
     work = f"a step of {count} envs takes {count} x {seconds * 1e6:.0f} us"
     if seconds < CHEAP_SECONDS and seconds * count < LITTLE_SECONDS:
         return sync, f"{work}: less than it takes to hand it to other processes and back"

@@ -24,9 +24,15 @@ _ELSEWHERE = {
     "n_envs": "num_envs",
     "num_workers": "workers",
     "start_method": "context",
+    "num_threads": "workers",
     "vectorization_mode": "engine",
 }
 """What Gymnasium, SB3 and others call our arguments."""
+_NOT_HERE = {
+    "env_type": "results are Gymnasium's; vecenv.envpool.make has env_type= and EnvPool's other words",
+    "seed": "seeds are given to reset: envs.reset(seed=...)",
+}
+"""Arguments of others that `make` has no word for, and what to do."""
 
 
 def keyword_names() -> list[str]:
@@ -55,6 +61,10 @@ def check_names(kwargs: Iterable[str], parameters: Iterable[str] = ()) -> None:
     """
     ours = keyword_names()
     for name in set(kwargs) - set(parameters):
+        if name in _NOT_HERE:
+            raise ConfigTypeError(
+                f"unknown argument {name!r}: {_NOT_HERE[name]} (if it is the env's, pass it in env_kwargs)"
+            )
         near = _ELSEWHERE.get(name) or nearest(name, ours, cutoff=0.8)
         if near is not None:
             raise ConfigTypeError(

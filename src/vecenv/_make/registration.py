@@ -13,7 +13,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 from vecenv._front.vector_env import VectorEnv
 from vecenv._make.make import make
 from vecenv._make.source import NAMESPACE, kernel_spec, own_id, task_source
-from vecenv._util.specs import find_spec
+from vecenv._util.specs import find_spec, without_module
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.registry import GAMES, OF_OTHERS, SHIPPED, find_kernel
 from vecenv.mujoco._registry import find_task
@@ -25,6 +25,7 @@ def register(id: str) -> str:
     `gymnasium.make_vec("vecenv/<id>", num_envs=...)` is then `vecenv.make(id, num_envs, ...)`: its keyword arguments go
     to `vecenv.make`, which hands the env's own on. The envs that Gymnasium itself registers are available already.
     """
+    id = without_module(id)
     ours = own_id(id)
     if ours not in registry:
         _register(gymnasium.spec(id), ours)
@@ -52,6 +53,7 @@ def make_env(id: Any, **kwargs: Any) -> gymnasium.Env[Any, Any]:
         id: of a kernel or a MuJoCo task, or of any Gymnasium env; or the class of a task.
         **kwargs: constructor arguments, `render_mode` and `max_episode_steps` among them.
     """
+    id = without_module(id)
     task = find_task(id)
     if task is not None:
         return gymnasium.make(find_spec(task_source(task)), **kwargs)

@@ -14,6 +14,7 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from vecenv._make.options import check_names
 from vecenv._util.checks import positive_int
+from vecenv._util.specs import without_module
 from vecenv.atari._games import AtariGames
 from vecenv.atari._ids import GAME_IDS, find_game, is_game, load_ale
 from vecenv.engines.native.options import SHARED, STRUCTURE, is_installed
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from vecenv.mujoco._task import Task
 
 NAMESPACE = "vecenv"
-_OLDER_GAMES = re.compile(r"\w+-v[04]$")
-"""Ids of older games, but of others' envs as well."""
+_OTHER_GAMES = re.compile(r"\w+-v[045]$")
+"""Ids of older games, and newer ones without "ALE/", but of others' envs as well."""
 
 
 def resolve(
@@ -40,6 +41,7 @@ def resolve(
 ) -> Source:
     """Find what runs the env that a user passes to `make`; `kwargs` are more constructor arguments, for all envs."""
     num_envs = positive_int("num_envs", num_envs)
+    env = [without_module(each) for each in env] if isinstance(env, (list, tuple)) else without_module(env)
     register_games(env)
     if preprocessing is not None or _are_games(env):
         check_names(kwargs)
@@ -80,7 +82,8 @@ def find_build(env: Any) -> tuple[Kernel | None, Any]:
         return kernel, kernel_spec(kernel)
     if not isinstance(env, str):
         return None, env
-    id = env.removeprefix(f"{NAMESPACE}:").removeprefix(f"{NAMESPACE}/")
+    env = without_module(env)
+    id = env.removeprefix(f"{NAMESPACE}/")
     kernel_or_none = find_kernel(id)
     if kernel_or_none is None:
         return None, env
@@ -204,7 +207,7 @@ def register_games(env: Any) -> None:
             continue
         if GAME_IDS.match(id):
             load_ale(id)
-        elif _OLDER_GAMES.match(id) and find_kernel(id) is None and find_task(id) is None:
+        elif _OTHER_GAMES.match(id) and find_kernel(id) is None and find_task(id) is None:
             with contextlib.suppress(MissingExtra):  # then it is an unknown id
                 load_ale(id)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from typing import Any
 
 from vecenv.errors import MissingExtra
@@ -14,3 +15,22 @@ def load_extra(module: str, missing: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtra(missing) from error
+
+
+def load_client(module: str, package: str, supported: str) -> Any:
+    """Import a library that a face of vecenv is for.
+
+    Args:
+        module: what to import.
+        package: its name in the package index.
+        supported: the versions that the face knows begin so, for instance "2." or "0.14.".
+
+    Raises:
+        MissingExtra: it is not installed, or another version is. The message has the pip line that installs it.
+    """
+    wanted = f"pip install '{package}=={supported}*'"
+    loaded = load_extra(module, f"this needs {package}: {wanted}")
+    installed = importlib.metadata.version(package)
+    if not installed.startswith(supported):
+        raise MissingExtra(f"vecenv knows {package} {supported}*, and {installed} is installed: {wanted}")
+    return loaded

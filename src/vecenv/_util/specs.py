@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, registry
 
 from vecenv.errors import UnknownEnv
+
+
+def without_module(env: Any) -> Any:
+    """The id of "module:id", after its module was imported, which registers it. Anything else is returned unchanged.
+
+    Raises:
+        UnknownEnv: there is no such module.
+    """
+    if not isinstance(env, str) or ":" not in env:
+        return env
+    module, _, id = env.partition(":")
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UnknownEnv(f"{env!r}: there is no module {error.name!r}; install the package that has it") from error
+    return id
 
 
 def find_spec(env: str | EnvSpec) -> EnvSpec:
     """Gymnasium's spec for an id, with its own "did you mean" if there is none."""
     if isinstance(env, EnvSpec):
         return env
+    id = without_module(env)
     try:
-        return gymnasium.spec(env)
+        return gymnasium.spec(id)
     except gymnasium.error.UnregisteredEnv as error:
+        namesake = next((known for known in registry if known.partition("/")[2] == id), None)
+        if namesake is not None:
+            raise UnknownEnv(f"there is no env {id!r}; did you mean {namesake!r}?") from error
         raise UnknownEnv(f"{error} Import the package that registers it first, or pass a function.") from error
     except gymnasium.error.Error as error:
         raise UnknownEnv(str(error)) from error

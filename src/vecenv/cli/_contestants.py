@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import time
 import warnings
@@ -105,7 +106,7 @@ def _reason(module: str, source: EnvSource) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                import envpool  # pyright: ignore[reportMissingImports]  # optional
+                envpool: Any = importlib.import_module("envpool")  # not ours, which has the same name
             except Exception as error:  # installed, but something that it needs is not
                 return f"cannot be imported: {error!s:.60}"
             if source.id not in envpool.list_all_envs():
@@ -154,7 +155,7 @@ def _sb3(source: EnvSource, count: int, kind: str) -> Running:
 
 
 def _envpool(source: EnvSource, count: int) -> Running:
-    import envpool  # pyright: ignore[reportMissingImports]  # optional
+    envpool: Any = importlib.import_module("envpool")  # not ours, which has the same name
 
     envs: Any = envpool.make_gymnasium(str(source.id), num_envs=count, seed=0)
     envs.reset()

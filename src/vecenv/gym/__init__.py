@@ -1,61 +1,15 @@
-"""Interface of `gym.vector` before Gymnasium 1.0: `make`, `SyncVectorEnv`, `AsyncVectorEnv` as in gym 0.21 to 0.26.
+"""Interface of `gym.vector` before Gymnasium 1.0: `make`, `SyncVectorEnv`, `AsyncVectorEnv`.
 
-When an episode ends, the next one begins in the same step. By default results are those of 0.26.2: five values, infos
-as a dict of arrays with "final_observation" and "final_info". `step_tuple=4` and `infos="list"` give those of 0.21,
-with "terminal_observation". The single envs are Gymnasium's.
+When an episode ends, the next one begins in the same step. Results are those of gym 0.21 to 0.25: a step has four
+values and infos are a tuple of one dict per env, with "terminal_observation". The same names in `vecenv.gym.v26` have
+results of gym 0.26 and Gymnasium before 1.0: five values, infos as a dict of arrays with "final_observation" and
+"final_info". The single envs are Gymnasium's.
 """
 
-from __future__ import annotations
+from vecenv.gym import v26
+from vecenv.gym._make import make_of
+from vecenv.gym._vector_env import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 
-from collections.abc import Callable, Sequence
-from typing import Any
+__all__ = ["AsyncVectorEnv", "SyncVectorEnv", "VectorEnv", "make", "v26"]
 
-import gymnasium
-
-from vecenv.engines.python.factories import factories
-from vecenv.gym._vector_env import AsyncVectorEnv, Infos, StepTuple, SyncVectorEnv, VectorEnv
-
-__all__ = ["AsyncVectorEnv", "SyncVectorEnv", "VectorEnv", "make"]
-
-_Wrapper = Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]
-
-
-def make(
-    id: str,
-    num_envs: int = 1,
-    asynchronous: bool = True,
-    wrappers: _Wrapper | Sequence[_Wrapper] | None = None,
-    disable_env_checker: bool | None = None,
-    *,
-    step_tuple: StepTuple = 5,
-    infos: Infos = "dict",
-    new_step_api: bool | None = None,
-    context: Any = None,
-    check_finite: Any = "off",
-    **kwargs: Any,
-) -> VectorEnv:
-    """Make a vector env of a registered environment, as `gym.vector.make` did.
-
-    Args:
-        id: a Gymnasium id.
-        num_envs: number of envs.
-        asynchronous: True runs them in worker processes, False in this one.
-        wrappers: one or several wrappers, applied to each env.
-        disable_env_checker: whether env 0 runs without Gymnasium's checker; None: as its spec says. Other envs have
-            none.
-        step_tuple: 5: `step` returns (obs, rewards, terminateds, truncateds, infos) and `reset` (obs, infos);
-            4: `step` returns (obs, rewards, dones, infos) and `reset` obs alone, unless `return_info=True`.
-        infos: "dict": one dict of arrays, as in 0.24 and later; "list": one dict per env, as before.
-        new_step_api: the argument of 0.25 for `step_tuple`: True is 5, False is 4.
-        context: start method of the worker processes.
-        check_finite: as in `vecenv.make`; gym had no such check.
-        **kwargs: constructor arguments of the envs.
-    """
-    if new_step_api is not None:
-        step_tuple = 5 if new_step_api else 4
-    env_kwargs = [{**kwargs, "disable_env_checker": True if row else disable_env_checker} for row in range(num_envs)]
-    env_fns, spec = factories(id, num_envs, env_kwargs, wrappers)  # type: ignore[arg-type]  # or one wrapper
-    asked: Any = {"step_tuple": step_tuple, "infos": infos, "check_finite": check_finite}
-    envs = AsyncVectorEnv(env_fns, context=context, **asked) if asynchronous else SyncVectorEnv(env_fns, **asked)
-    envs.spec = spec
-    return envs
+make = make_of(SyncVectorEnv, AsyncVectorEnv)

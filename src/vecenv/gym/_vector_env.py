@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vecenv.engines.python.sync import SyncEngine
 
 StepTuple = Literal[4, 5]
-Infos = Literal["dict", "list"]
+Infos = Literal["tuple", "list", "dict"]
 Call = Literal["reset", "step", "call"]
 Seeds = int | Sequence[int | None] | None
 _EnvFns = Iterable[Callable[[], gymnasium.Env[Any, Any]]]
@@ -33,29 +33,41 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     """Base class of both vector envs of `gym.vector`.
 
     When an episode ends, the next one begins in the same step: `obs` is then its first observation. With
-    `infos="dict"`, `infos["final_observation"]` and `infos["final_info"]` are object arrays with the last results of
-    the ended episode (None elsewhere; the bool masks have the same names with "_" in front), and the other infos are
-    those of the reset. With `infos="list"`, `infos[i]` is env i's info of the step, with "terminal_observation" and
-    "TimeLimit.truncated" where its episode ended.
+    `infos="tuple"` or `"list"`, `infos[i]` is env i's info of the step, with "terminal_observation" and
+    "TimeLimit.truncated" where its episode ended. With `infos="dict"`, `infos["final_observation"]` and
+    `infos["final_info"]` are object arrays with the last results of the ended episode (None elsewhere; the bool masks
+    have the same names with "_" in front), and the other infos are those of the reset.
 
     With `step_tuple=4` a step is (obs, rewards, dones, infos); "TimeLimit.truncated" in infos marks truncation.
+
+    Attributes:
+        step_tuple, infos: see `vecenv.gym.make`. Those of the class hold where none are given.
     """
+
+    step_tuple: StepTuple = 4
+    infos: Infos = "tuple"
 
     is_vector_env = True
     reward_range = (-math.inf, math.inf)
 
     def __init__(
-        self, env_fns: _EnvFns, spaces: tuple[Any, Any], *, step_tuple: StepTuple, infos: Infos, **options: Any
+        self,
+        env_fns: _EnvFns,
+        spaces: tuple[Any, Any],
+        *,
+        step_tuple: StepTuple | None,
+        infos: Infos | None,
+        **options: Any,
     ) -> None:
-        if step_tuple not in (4, 5):
+        if step_tuple not in (None, 4, 5):
             raise ConfigError(f"step_tuple must be 4 or 5, got {step_tuple!r}")
-        if infos not in ("dict", "list"):
-            raise ConfigError(f"infos must be 'dict' or 'list', got {infos!r}")
+        if infos not in (None, "tuple", "list", "dict"):
+            raise ConfigError(f"infos must be 'tuple', 'list' or 'dict', got {infos!r}")
         self.env_fns = list(env_fns)
         self._front = front = make(self.env_fns, autoreset="same-step", **options)
         check_given_spaces(front, *spaces)
-        self.step_tuple = step_tuple
-        self.infos = infos
+        self.step_tuple = self.step_tuple if step_tuple is None else step_tuple
+        self.infos = self.infos if infos is None else infos
         self.num_envs = front.num_envs
         self.single_observation_space, self.observation_space = front.single_observation_space, front.observation_space
         self.single_action_space, self.action_space = front.single_action_space, front.action_space
@@ -96,7 +108,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         step, infos, _ = self._receive("reset", timeout)
         if return_info is None:
             return_info = self.step_tuple == 5
-        return (step.obs, flat_arrays(infos) if self.infos == "dict" else infos) if return_info else step.obs
+        return (step.obs, self._in_form(infos)) if return_info else step.obs
 
     def seed(self, seed: Seeds = None) -> list[int | None]:
         """Set the seeds of the next reset, unless that has its own; returns one seed per env.
@@ -180,13 +192,16 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """Nothing to do: the vector env inside closes itself."""
 
     def _render_infos(self, step: Step, infos: _Dicts, final_infos: _Dicts) -> Any:
-        if self.infos == "list":
-            return transition_dicts(step, infos, final_infos)
+        if self.infos != "dict":
+            return self._in_form(transition_dicts(step, infos, final_infos))
         rendered = flat_arrays(with_final(step, infos, final_infos))
         if self.step_tuple == 4 and step.rolled.any():
             rendered["TimeLimit.truncated"] = step.truncated & ~step.terminated
             rendered["_TimeLimit.truncated"] = step.rolled
         return rendered
+
+    def _in_form(self, infos: _Dicts) -> Any:
+        return flat_arrays(infos) if self.infos == "dict" else tuple(infos) if self.infos == "tuple" else infos
 
     def _receive(self, call: Call, timeout: float | None) -> tuple[Step, _Dicts, _Dicts]:
         self._check_pending(call)
@@ -224,8 +239,8 @@ class SyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
         action_space: Space[Any] | None = None,
         copy: bool = True,
         *,
-        step_tuple: StepTuple = 5,
-        infos: Infos = "dict",
+        step_tuple: StepTuple | None = None,
+        infos: Infos | None = None,
         check_finite: Any = "off",
     ) -> None:
         spaces = (observation_space, action_space)
@@ -262,8 +277,8 @@ class AsyncVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):
         daemon: bool = True,
         worker: None = None,
         *,
-        step_tuple: StepTuple = 5,
-        infos: Infos = "dict",
+        step_tuple: StepTuple | None = None,
+        infos: Infos | None = None,
         check_finite: Any = "off",
     ) -> None:
         if worker is not None:

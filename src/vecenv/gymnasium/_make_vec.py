@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import gymnasium
 from gymnasium import VectorizeMode
 from gymnasium.envs.registration import EnvSpec
 
+from vecenv._util.specs import without_module
 from vecenv.engines.python.factories import MakeEnv, importable
 from vecenv.gymnasium._async import AsyncVectorEnv
 from vecenv.gymnasium._sync import SyncVectorEnv
@@ -37,7 +37,7 @@ def make_vec(
         wrappers: applied to every single env.
         **kwargs: constructor arguments of the envs.
     """
-    spec = copy.deepcopy(id if isinstance(id, EnvSpec) else gymnasium.spec(_without_module(id)))
+    spec = copy.deepcopy(id if isinstance(id, EnvSpec) else gymnasium.spec(without_module(id)))
     mode = spec.kwargs.pop("vectorization_mode", vectorization_mode)
     if mode is None and spec.vector_entry_point is None:
         mode = VectorizeMode.SYNC
@@ -55,15 +55,6 @@ def make_vec(
     spec.kwargs = {**env_kwargs, **_recreating(num_envs, mode, vector_kwargs, wrappers)}
     envs.spec = spec
     return envs
-
-
-def _without_module(id: str) -> str:
-    """Import the module of a "module:id" and return the id."""
-    module, colon, name = id.partition(":")
-    if not colon:
-        return id
-    importlib.import_module(module)
-    return name
 
 
 def _recreating(num_envs: int, mode: VectorizeMode, vector_kwargs: Any, wrappers: Any) -> dict[str, Any]:

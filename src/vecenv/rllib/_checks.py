@@ -36,12 +36,23 @@ def check_batch(config: Any) -> None:
         )
 
 
-def check_untouched(config: Any, mode: str, normalize: bool) -> None:
+def check_untouched(config: Any, env: Any, mode: str, normalize: bool) -> None:
     """Raise ConfigError if a setting of the user's would be replaced by `configure` or never used."""
-    if config.env_config:
+    if not config.enable_rl_module_and_learner or not config.enable_env_runner_and_connector_v2:
         raise ConfigError(
-            f"the config has env_config={config.env_config}: pass these as keyword arguments of configure() instead, "
-            "and configure a config once"
+            "the config is of RLlib's old API stack, which vecenv does not support; leave out "
+            "api_stack(enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False)"
+        )
+    if config.is_multi_agent:
+        raise ConfigError("the config has several policies (multi_agent()), and vecenv's modes are for one agent")
+    if "creator" in config.env_config:
+        raise ConfigError(
+            "this config was configured before: configure a config once, and make a new one for other envs"
+        )
+    if config.env is not None and config.env is not env and config.env != env:
+        raise ConfigError(
+            f"the config has environment({config.env!r:.60}), and configure() was given {env!r:.60}: leave out one of "
+            "them, or give the same"
         )
     if normalize and mode == "vec" and config._env_to_module_connector is not None:
         raise ConfigError(

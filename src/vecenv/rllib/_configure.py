@@ -20,6 +20,7 @@ from vecenv.rllib._envs import ENV_ID, EnvCreator, as_floats, needs_floats, prob
 from vecenv.rllib._episodes import STATS
 from vecenv.rllib._learner import PackedPPOLearner
 from vecenv.rllib._normalizer import ObservationNormalizer, copy_statistics_to_evaluation, resume_statistics
+from vecenv.rllib._of_tune import of_tune
 from vecenv.rllib._runners import NativeEnvRunner, PackedEnvRunner
 
 Mode = Literal["vec", "packed_vec", "native"]
@@ -29,7 +30,7 @@ Config = TypeVar("Config", bound=AlgorithmConfig)
 
 def register(
     id: str,
-    mode: Mode = "native",
+    mode: Mode = "vec",
     *,
     env: Any = None,
     num_envs: int | None = None,
@@ -43,13 +44,15 @@ def register(
 
     Args:
         id: id of a Gymnasium env or a kernel; or any name, if `env` is given.
-        mode: "vec", "packed_vec" or "native".
+        mode: "vec", or "packed_vec" for a config that has the rest of that mode. "native" is a runner, not an env.
         env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that returns a VectorEnv.
         num_envs: number of envs that are packed into one; only for packed_vec, elsewhere RLlib's config sets it.
         floats: whether to return observations as one array of floats.
         **options: arguments of `vecenv.make`, or of that function.
     """
     _check_mode(mode)
+    if mode == "native":
+        raise ConfigError("native is a runner, which a name of an env cannot set; use configure(config, env, num_envs)")
     if (num_envs is None) is (mode == "packed_vec"):
         raise ConfigError(
             "packed_vec needs num_envs, the number of envs that are packed into one"
@@ -82,7 +85,9 @@ def configure(
 
     Args:
         config: for example PPOConfig(). It is changed and returned. "packed_vec" and "native" need PPO.
-        env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that returns a VectorEnv.
+        env: what `vecenv.make` takes; a function or class with a parameter `num_envs` that returns a VectorEnv; a name
+            of Tune's `register_env`; or a class with `__init__(self, config)`. The last two get the config's
+            `env_config`.
         num_envs: number of envs of each runner.
         mode: "vec", "packed_vec" or "native".
         train_batch: env steps per iteration; default: the config's.
@@ -104,7 +109,8 @@ def configure(
     num_envs = positive_int("num_envs", num_envs)
     if batch_units not in ("steps", "packed"):
         raise ConfigError(f"batch_units must be 'steps' or 'packed', got {batch_units!r}")
-    check_untouched(config, mode, normalize_observations)
+    check_untouched(config, env, mode, normalize_observations)
+    env = of_tune(env, config.env_config)
     observation, action = probe(EnvCreator(env, options=options), num_envs)
     floats = config._rl_module_spec is None and needs_floats(observation)
     if normalize_observations:

@@ -11,12 +11,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from vecenv._make.make import make
 from vecenv._util.checks import positive_int
 from vecenv.engines.registry import EngineName
-from vecenv.errors import ConfigError, MissingExtra
+from vecenv.errors import ConfigError, MissingExtra, VecenvError
 
 Mode = Literal["vec", "packed_vec", "native"]
 MODES: tuple[Mode, ...] = ("vec", "packed_vec", "native")
@@ -35,6 +35,8 @@ examples:
       the three modes one after another: a table and comparison.png of them side by side
   {PROGRAM} --env Pendulum-v1 --num-envs 256 --normalize-observations --lr 3e-4 --iterations 200
       continuous actions
+  {PROGRAM} --env ALE/Pong-v5 --preprocessing dqn --num-envs 32 --train-batch 4096 --minibatch 512 --clip 0.1
+      an Atari game
   {PROGRAM} --env-runners 2 --num-envs 512
       two actors of 512 environments each
   {PROGRAM} --train-batch 32 --batch-units packed
@@ -79,14 +81,28 @@ class Arguments:
     """Learning rate of Adam."""
     gamma: float = 0.99
     """Discount."""
+    gae_lambda: float = 0.95
+    """Lambda of generalised advantage estimation."""
+    clip: float = 0.2
+    """How far a gradient step may change the ratio of probabilities: PPO's clip parameter."""
+    entropy: float = 0.0
+    """Weight of the policy's entropy in the loss."""
     hidden: tuple[int, ...] = (64, 64)
     """Units of each hidden layer of policy and value function."""
     normalize_observations: bool = False
     """Scale observations to mean zero and variance one, by running statistics."""
+    preprocessing: Literal["none", "gymnasium", "dqn"] = "none"
+    """Atari games: gymnasium is Gymnasium's AtariPreprocessing with four frames; dqn also clips rewards and ends
+    episodes with a life."""
     engine: EngineName = "auto"
     """The engine that runs the environments; auto is the fastest one with exact results."""
     torch_threads: int = 1
     """Torch threads of the update. More are faster only for large networks, on an idle machine."""
+    num_gpus_per_learner: int = 0
+    """GPUs of the learner; 0 learns on the processor."""
+    resume: Path | None = None
+    """A checkpoint of an earlier run, <out>/<mode>/checkpoint: training goes on from its weights, optimiser and
+    counts."""
     out: Path = Path("runs/{env}-{mode}-{time}")
     """Directory of the results, a sub-directory per mode."""
 
@@ -94,6 +110,12 @@ class Arguments:
     def modes(self) -> tuple[Mode, ...]:
         """The modes to run."""
         return MODES if self.mode == "all" else (self.mode,)
+
+    @property
+    def env_options(self) -> dict[str, Any]:
+        """Arguments of `vecenv.make`."""
+        chosen = {"none": None, "gymnasium": True, "dqn": "dqn"}[self.preprocessing]
+        return {"engine": self.engine} | ({} if chosen is None else {"preprocessing": chosen})
 
     @property
     def batch_steps(self) -> int:
@@ -154,13 +176,39 @@ def check(arguments: Arguments) -> None:
             raise ConfigError(f"{_option(name)} must be an int from 0 to {highest}, got {getattr(arguments, name)}")
     if not 0 < arguments.lr < math.inf:
         raise ConfigError(f"--lr must be a finite number > 0, got {arguments.lr}")
-    if not 0 <= arguments.gamma <= 1:
-        raise ConfigError(f"--gamma must be from 0 to 1, got {arguments.gamma}")
+    for name in ("gamma", "gae_lambda"):
+        if not 0 <= getattr(arguments, name) <= 1:
+            raise ConfigError(f"{_option(name)} must be from 0 to 1, got {getattr(arguments, name)}")
+    if not 0 < arguments.clip < math.inf:
+        raise ConfigError(f"--clip must be a finite number > 0, got {arguments.clip}")
+    if not 0 <= arguments.entropy < math.inf:
+        raise ConfigError(f"--entropy must be a finite number >= 0, got {arguments.entropy}")
     if not arguments.hidden:
         raise ConfigError("--hidden needs at least one layer, for example --hidden 64 64")
     for units in arguments.hidden:
         positive_int("--hidden", units)
-    make(arguments.env, 1, engine=arguments.engine).close()
+    if arguments.resume is not None and not arguments.resume.joinpath("rllib_checkpoint.json").is_file():
+        raise ConfigError(f"--resume {arguments.resume} is no checkpoint of RLlib; name <out>/<mode>/checkpoint")
+    _check_gpus(arguments.num_gpus_per_learner)
+    try:
+        make(arguments.env, 1, **arguments.env_options).close()
+    except ConfigError:
+        raise
+    except VecenvError as error:  # an env that cannot be made is a wrong argument too
+        raise ConfigError(f"--env {arguments.env}: {error}") from error
+
+
+def _check_gpus(count: int) -> None:
+    if count < 0:
+        raise ConfigError(f"--num-gpus-per-learner must be an int >= 0, got {count}")
+    if count:
+        import torch
+
+        if torch.cuda.device_count() < count:
+            raise ConfigError(
+                f"--num-gpus-per-learner {count}: torch finds {torch.cuda.device_count()} GPUs; use 0, or install a "
+                "torch for your GPU"
+            )
 
 
 def _option(name: str) -> str:

@@ -40,8 +40,9 @@ def config(arguments: Arguments, mode: Mode) -> PPOConfig:
     ppo.training(
         lr=arguments.lr,
         gamma=arguments.gamma,
-        lambda_=0.95,
-        clip_param=0.2,
+        lambda_=arguments.gae_lambda,
+        clip_param=arguments.clip,
+        entropy_coeff=arguments.entropy,
         num_epochs=arguments.epochs,
         use_kl_loss=False,
         vf_loss_coeff=0.5,
@@ -67,8 +68,9 @@ def config(arguments: Arguments, mode: Mode) -> PPOConfig:
         batch_check=not arguments.no_batch_check,
         env_runners=arguments.env_runners,
         normalize_observations=arguments.normalize_observations,
-        engine=arguments.engine,
+        **arguments.env_options,
     )
+    ppo.learners(num_gpus_per_learner=arguments.num_gpus_per_learner)
     stats: dict[str, Any] = ppo.stats_cls_lookup  # type: ignore[assignment]  # declared as None, but a dict
     return ppo.reporting(
         metrics_num_episodes_for_smoothing=arguments.batch_steps,  # all episodes of the iteration, in every mode
@@ -86,7 +88,7 @@ def running_ray(arguments: Arguments) -> Iterator[None]:
     ray.init(
         address="local",
         num_cpus=arguments.env_runners + 1,
-        num_gpus=0,
+        num_gpus=arguments.num_gpus_per_learner,
         include_dashboard=False,
         object_store_memory=_STORE_BYTES_OF_ACTORS if arguments.env_runners else _STORE_BYTES,
         logging_level=logging.ERROR,
@@ -106,6 +108,8 @@ def train(
     show.begin(run)
     try:
         with _algorithm(ppo) as algorithm:
+            if arguments.resume is not None:
+                algorithm.restore_from_path(str(arguments.resume.absolute()))
             started = time.perf_counter()
             while len(run.rows) < arguments.iterations and not interrupt.asked:
                 before = time.perf_counter()

@@ -174,13 +174,16 @@ class VecNormalize(VecEnvWrapper):
 
     # --- files -------------------------------------------------------------------------------------------------------
 
-    def save(self, save_path: str | os.PathLike[str], format: files.Format = "vecenv") -> None:
+    def save(self, save_path: str | os.PathLike[str], format: files.Format | None = None) -> None:
         """Write settings and statistics to a file.
 
         Args:
             save_path: exactly this path, no suffix is added. An existing file is replaced.
-            format: "vecenv" is data only and can be loaded from anyone. "sb3" is a pickle for Stable-Baselines3.
+            format: "vecenv" is data only and can be loaded from anyone. "sb3" is a pickle for Stable-Baselines3. None:
+                "sb3" if the path ends in ".pkl", as those of SB3's `CheckpointCallback` do, else "vecenv".
         """
+        if format is None:
+            format = "sb3" if os.fsdecode(save_path).endswith(".pkl") else "vecenv"
         if format == "vecenv":
             files.write(save_path, self._contents())
         elif format == "sb3":

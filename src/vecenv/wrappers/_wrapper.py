@@ -94,6 +94,10 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         rows = self._rows(env_ids)
         self._ours("send").send(self.transform.actions(actions, rows), env_ids)
 
+    def send_reset(self, env_ids: Any = None, *, seed: Any = None, options: Any = None) -> None:
+        """As of the env inside."""
+        self._ours("send_reset").send_reset(env_ids, seed=seed, options=options)
+
     def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
         """As of the env inside."""
         return Step.of_exchange(self._exchange_recv(min_envs, timeout))

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 
 from vecenv._batch.faults import ENV_RAISED, Fault
+from vecenv._util.foreign import advice_about
 from vecenv._util.text import type_name
 from vecenv.engines.python.copies import NoCopies
 from vecenv.errors import SpaceError
@@ -34,7 +35,7 @@ def build_envs(
             except failures as error:
                 raise Fault.of(error, "make").to_error(row) from error
             if not isinstance(env, gymnasium.Env):
-                raise SpaceError(f"env_fns[{row}]() returned {type_name(env)}, need a gymnasium.Env")
+                raise SpaceError(f"env_fns[{row}]() returned {type_name(env)}, need a gymnasium.Env{advice_about(env)}")
             if id(env) in envs:
                 twin = first + list(envs).index(id(env))
                 raise SpaceError(f"env_fns[{twin}] and [{row}] returned the same object; build a new env in each call")

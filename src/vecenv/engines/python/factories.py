@@ -11,6 +11,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from vecenv._util.checks import brief
+from vecenv._util.foreign import advice_about
 from vecenv._util.specs import find_spec
 from vecenv.engines.python.envs import Factory, close_quietly
 from vecenv.errors import ConfigError, ConfigTypeError, SpaceError
@@ -87,14 +88,13 @@ def _sources(env: Any, num_envs: int) -> tuple[Sequence[Any], EnvSpec | None]:
     if isinstance(env, (str, EnvSpec)):
         spec = find_spec(env)
         return [importable(spec)] * num_envs, spec
-    if isinstance(env, gymnasium.Env):
-        kind = type(env).__name__
-        raise ConfigTypeError(f"got an Env object ({kind}); pass a function that makes one, e.g. lambda: {kind}(...)")
     if isinstance(env, (list, tuple)):
         return _check_list(env, num_envs), None
-    if callable(env):
+    if callable(env) and not isinstance(env, gymnasium.Env):
         return [env] * num_envs, None
-    raise ConfigTypeError(f"env must be a Gymnasium id, EnvSpec, callable or list of callables; got {brief(env)}")
+    raise ConfigTypeError(
+        f"env must be a Gymnasium id, EnvSpec, callable or list of callables; got {brief(env)}{advice_about(env)}"
+    )
 
 
 def _check_list(env_fns: Sequence[Any], num_envs: int) -> Sequence[Factory]:
@@ -102,8 +102,7 @@ def _check_list(env_fns: Sequence[Any], num_envs: int) -> Sequence[Factory]:
         raise ConfigError("the list of env functions is empty; at least one env factory is needed")
     for row, env_fn in enumerate(env_fns):
         if not callable(env_fn):
-            hint = "; got an Env object, pass a function that makes one" if isinstance(env_fn, gymnasium.Env) else ""
-            raise ConfigTypeError(f"env_fns[{row}] is not callable (got {type(env_fn).__name__}){hint}")
+            raise ConfigTypeError(f"env_fns[{row}] is not callable (got {type(env_fn).__name__}){advice_about(env_fn)}")
     if num_envs not in (1, len(env_fns)):
         raise ConfigError(f"num_envs={num_envs}, but the list has {len(env_fns)} env functions; leave num_envs out")
     return env_fns

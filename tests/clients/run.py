@@ -1,0 +1,76 @@
+"""Run the tests with real client libraries, each library in an environment of its own.
+
+    python tests/clients/run.py             # all libraries
+    python tests/clients/run.py skrl envpool
+
+An environment is made once, in `.venv-clients/<library>` (or under $VECENV_CLIENTS), and made again when the list of
+its packages changes. `make test` does not collect the tests here: none of these libraries is installed there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = Path(os.environ.get("VECENV_CLIENTS", ROOT / ".venv-clients"))
+TORCH = "torch==2.13.0"  # first and by its exact version: a range would bring several gigabytes of CUDA
+LIBRARIES = {
+    "skrl": (TORCH, "skrl==2.1.1"),
+    "tianshou": (TORCH, "tianshou==2.0.1"),
+    "rsl_rl": (TORCH, "rsl-rl-lib==5.5.1"),
+    "torchrl": (TORCH, "torchrl==0.14.1"),
+    "envpool": ("envpool==1.2.5",),
+    "jax": (TORCH, "jax", "gymnax==1.0.1"),
+}
+"""What each environment has besides vecenv and pytest; `tests/clients/test_<name>.py` are its tests."""
+
+
+def prepare(library: str) -> Path:
+    """Python of the library's environment, made if it is not there or its list has changed."""
+    folder, packages = FOLDER / library, LIBRARIES[library]
+    python, listed = folder / "bin" / "python", folder / ".packages"
+    wanted = "\n".join(packages)
+    if listed.exists() and listed.read_text() == wanted:
+        return python
+    print(f"Installing {', '.join(packages)} into {folder} ...", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    venv.create(folder, with_pip=True)
+    pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-compile"]
+    constraints = ["--constraint", ROOT / "constraints.txt"]
+    first = [TORCH, "uv"] if TORCH in packages else ["uv"]
+    subprocess.run([*pip, *constraints, *first], check=True)
+    uv = [python, "-m", "uv", "pip", "install", "-q"]
+    tools = ["pytest", "pytest-timeout", "hypothesis", "--editable", f"{ROOT}[mujoco]"]
+    subprocess.run([*uv, *constraints, *packages, *tools], check=True)
+    listed.write_text(wanted)
+    return python
+
+
+def main(names: list[str]) -> int:
+    """Run the tests of these libraries (default: all); the number of libraries whose tests failed."""
+    unknown = set(names) - set(LIBRARIES)
+    if unknown:
+        print(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(LIBRARIES)}", file=sys.stderr)
+        return 2
+    failed = []
+    for library in names or LIBRARIES:
+        tests = ROOT / "tests" / "clients" / f"test_{library}.py"
+        environment = {**os.environ, "VECENV_CLIENT": library}
+        if subprocess.run(
+            [prepare(library), "-m", "pytest", "-q", "-W", "default", "-o", "timeout=600", tests],
+            cwd=ROOT,
+            env=environment,
+        ).returncode:
+            failed.append(library)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

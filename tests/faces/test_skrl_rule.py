@@ -1,0 +1,40 @@
+"""skrl's rule for detecting envs, written down here: names of direct base classes. tests/clients has the real skrl."""
+
+from __future__ import annotations
+
+import gymnasium
+import pytest
+
+import vecenv
+import vecenv.gymnasium
+from vecenv.gym import v26
+from vecenv.wrappers import FlattenObservation, NormalizeObservation, RecordEpisodeStatistics
+
+
+def skrl_detects(env) -> bool:
+    bases = [*type(env).__bases__, *type(env.unwrapped).__bases__]
+    return any(base.__module__.startswith("gymnasium.") for base in bases)
+
+
+@pytest.mark.parametrize("engine", ["auto", "sync", "thread", "process", "compiled"])
+def test_every_engine_is_detected(engine):
+    with vecenv.make("CartPole-v1", 2, engine=engine) as envs:
+        assert skrl_detects(envs)
+
+
+@pytest.mark.parametrize("wrapper", [FlattenObservation, NormalizeObservation, RecordEpisodeStatistics])
+def test_wrappers_are_detected(wrapper):
+    with wrapper(vecenv.make("CartPole-v1", 2, engine="sync")) as envs:
+        assert skrl_detects(envs)
+
+
+@pytest.mark.parametrize("kind", [vecenv.gymnasium.SyncVectorEnv, vecenv.gym.SyncVectorEnv, v26.SyncVectorEnv])
+def test_faces_of_gymnasium_and_gym_are_detected(kind):
+    envs = kind([lambda: gymnasium.make("CartPole-v1")])
+    assert skrl_detects(envs)
+    envs.close()
+
+
+def test_envpools_face_is_detected():
+    with vecenv.make("CartPole-v1", 2, engine="sync") as envs:
+        assert skrl_detects(vecenv.envpool.EnvPool(envs, 0, {}))
