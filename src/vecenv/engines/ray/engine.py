@@ -137,6 +137,17 @@ class RayEngine:
     def pending(self) -> Rows:
         return self._pending.rows()
 
+    def gather(self, count: int, seconds: float) -> int:
+        self._resume()
+        deadline = time.monotonic() + seconds
+        while self._pending.missing(count):
+            ready = self._pool.wait(list(self._sent), max(0.0, deadline - time.monotonic()))
+            for reference in ready:
+                self._complete(reference)
+            if not ready:
+                break
+        return self._pending.count_ready()
+
     def gone(self) -> Rows:
         dead = [actor.number for actor in self._pool.actors if actor.error is not None]
         return np.flatnonzero(np.isin(self._worker_of, dead))
