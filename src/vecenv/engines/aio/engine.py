@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import inspect
 import threading
 import time
 import weakref
@@ -18,11 +19,12 @@ from vecenv._batch.batch import Batch, Mail, Op, Rows
 from vecenv._batch.clocks import Clocks
 from vecenv._batch.faults import Fault, OnError
 from vecenv._util.text import text_of
+from vecenv.engines.aio.building import Raised, build_env, build_envs
 from vecenv.engines.aio.faults import Classify
 from vecenv.engines.aio.homes import Home
 from vecenv.engines.aio.limits import Limits
 from vecenv.engines.aio.loop import EnvLoop, LoopChoice
-from vecenv.engines.aio.rows import AwaitedRows, EnvBuilder, Raised
+from vecenv.engines.aio.rows import AwaitedRows
 from vecenv.engines.facts import EnvFacts, check_observation_mode, merge_facts
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.local import hand_over, results_or_raise, warn_of
@@ -77,9 +79,7 @@ class AsyncioEngine(QueuedEngine):
         self._closing: asyncio.Task[None] | None = None
         self._rows: AwaitedRows | None = None
         self._loop = EnvLoop(loop)
-        self._builder = EnvBuilder(self._loop.loop)
         self._limits = Limits(self._loop.loop, concurrency, rate)
-        self._build_limits = Limits(self._loop.loop, concurrency or _BUILT_AT_ONCE, rate)
         try:
             envs, homes = self._build_all(start_timeout)
             self._rows = AwaitedRows(
@@ -87,7 +87,7 @@ class AsyncioEngine(QueuedEngine):
                 self._factories,
                 envs,
                 homes,
-                self._builder,
+                self._loop.loop,
                 origin=origin,
                 on_error=on_error,
                 classify=classify,
@@ -187,41 +187,47 @@ class AsyncioEngine(QueuedEngine):
 
     def _build_all(self, seconds: float) -> tuple[list[gymnasium.Env[Any, Any]], list[Home]]:
         """Build all envs, many at once. If one fails, those already built are closed and its EnvError is raised."""
-        count = len(self._factories)
+        deadline = time.monotonic() + seconds
         found: dict[int, Any] = {}
-        if self._loop.is_here:
-            at_once = self._build_limits.concurrency or count
-            deadline = time.monotonic() + seconds
-            for first in range(0, count, at_once):
-                part = self._factories[first : first + at_once]
-                built = self._builder.build_here(part, deadline - time.monotonic())
-                found.update((first + row, what) for row, what in built.items())
-            if len(found) < count:
-                raise self._late_start(min(set(range(count)) - set(found)), seconds)
-            return self._checked(found)
-        building = self._loop.submit(self._gather(self._building(found), self._build_limits, count))
         try:
-            building.result(seconds)
-        except concurrent.futures.TimeoutError:
-            late = [row for row in range(count) if row not in found]
-            self._abandon(building, found)
-            raise self._late_start(late[0] if late else 0, seconds) from None
+            loop, limits = self._loop.loop, self._limits
+            found = build_envs(loop, self._factories, limits.concurrency or _BUILT_AT_ONCE, limits.rate, seconds)
+            awaited = [row for row, what in found.items() if inspect.isawaitable(what)]
+            if awaited:
+                self._await_built(found, awaited, deadline - time.monotonic())
+            missing = [row for row in range(len(self._factories)) if row not in found]
+            if missing:
+                raise self._late_start(missing[0], seconds)
+            return self._checked(found)
         except BaseException:
-            self._abandon(building, found)
+            self._leave_built(found)
             raise
-        return self._checked(found)
 
-    def _building(self, found: dict[int, Any]) -> Callable[[int], Coroutine[Any, Any, None]]:
-        async def build(row: int) -> None:
+    def _await_built(self, found: dict[int, Any], rows: list[int], seconds: float) -> None:
+        """Await what factories returned that are `async def`; rows are removed that do not come in time."""
+        works = [found.pop(row) for row in rows]
+        if self._loop.is_here:
+            for work in works:
+                work.close()
+            raise SpaceError(
+                f"env_fns[{rows[0]}] is an async def and cannot be awaited: make() is called in the event loop itself; "
+                "make the envs with loop='own'"
+            )
+
+        async def build(place: int) -> None:
             try:
-                found[row] = await self._builder.build(self._factories[row], row)
+                found[rows[place]] = await build_env(self._loop.loop, lambda: works[place], rows[place])
             except Raised as raised:
-                found[row] = raised.error
+                found[rows[place]] = raised.error
 
-        return build
+        limits = Limits(self._loop.loop, self._limits.concurrency or _BUILT_AT_ONCE, self._limits.rate)
+        building = self._loop.submit(self._gather(build, limits, len(rows)))
+        try:
+            building.result(max(0.0, seconds))
+        except concurrent.futures.TimeoutError:
+            building.cancel()
 
     def _checked(self, found: dict[int, Any]) -> tuple[list[gymnasium.Env[Any, Any]], list[Home]]:
-        self._loop.soon(self._builder.end_spare)
         known: dict[int, int] = {}
         error: BaseException | None = None
         for row in range(len(self._factories)):
@@ -235,7 +241,6 @@ class AsyncioEngine(QueuedEngine):
                 error = SpaceError(text)
                 break
         if error is not None:
-            self._leave_built(found)
             raise error
         return [found[row][0] for row in range(len(found))], [found[row][1] for row in range(len(found))]
 
@@ -245,16 +250,14 @@ class AsyncioEngine(QueuedEngine):
         self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, len(envs))
         return self.batch.rows(0, len(envs))
 
-    def _abandon(self, building: concurrent.futures.Future[Any], found: dict[int, Any]) -> None:
-        building.cancel()
-        self._leave_built(found)
-
     def _leave_built(self, found: dict[int, Any]) -> None:
         """Close envs that were built in vain, as far as that is done within a second."""
         homes = [entry for entry in found.values() if isinstance(entry, tuple)]
+        for entry in found.values():
+            if inspect.iscoroutine(entry):
+                entry.close()
 
         async def leave() -> None:
-            self._builder.end_spare()
             works = [home.start(env.close) for env, home in homes]
             if works:
                 await asyncio.wait(works, timeout=1.0)
@@ -358,7 +361,6 @@ class AsyncioEngine(QueuedEngine):
         complaints.sort()
         for home in rows.homes:
             home.leave()
-        self._builder.end_spare()
 
     # --- how ---------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ class Limits:
     def __init__(self, loop: asyncio.AbstractEventLoop, concurrency: int | None, rate: float | None) -> None:
         self._loop = loop
         self.concurrency = concurrency
-        self._rate = rate
+        self.rate = rate
         self._waiting: deque[Callable[[], object]] = deque()
         self._running = 0
         self._next_start = 0.0
@@ -47,7 +47,7 @@ class Limits:
 
     def _pump(self) -> None:
         while self._waiting and (self.concurrency is None or self._running < self.concurrency):
-            if self._rate is not None and not self._may_start(self._rate):
+            if self.rate is not None and not self._may_start(self.rate):
                 return
             self._running += 1
             self._waiting.popleft()()

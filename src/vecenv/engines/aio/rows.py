@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import functools
-import inspect
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,10 +19,11 @@ from vecenv._batch.own import own, own_info
 from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED, Starts
 from vecenv._util.text import type_name
+from vecenv.engines.aio.building import Raised, build_env, close_env
 from vecenv.engines.aio.faults import Classify, Restarts
-from vecenv.engines.aio.homes import Home, LoopHome, ThreadHome, is_awaited
+from vecenv.engines.aio.homes import Home
 from vecenv.engines.python.calls import BOOLS, as_number, checked_info, copied_info, wrong_flags, wrong_result
-from vecenv.engines.python.envs import Factory, close_quietly
+from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.factories import Renewal
 from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
 from vecenv.errors import EnvTimeout, Phase, RestartLimit, SpaceError
@@ -34,102 +33,6 @@ _NOTHING = object()
 _clock = time.perf_counter_ns
 
 
-class Raised(Exception):
-    """What an env raised, in a wrapping: its exception may be one of the event loop's own, such as CancelledError."""
-
-    def __init__(self, error: BaseException, phase: Phase | None = None) -> None:
-        self.error, self.phase = error, phase
-
-
-class EnvBuilder:
-    """Builds envs, each where its calls will run.
-
-    Args:
-        loop: the event loop, in which all methods are called.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._spare: list[ThreadHome] = []
-        """Threads whose env turned out to need none."""
-
-    async def build(self, factory: Factory, row: int) -> tuple[gymnasium.Env[Any, Any], Home]:
-        """An env and where it runs: an `async def` factory is awaited, others are called on a thread.
-
-        Raises:
-            Raised: what the factory raised, or a SpaceError about what it returned.
-        """
-        home: Home = LoopHome(self._loop)
-        if not inspect.iscoroutinefunction(factory):
-            home = self._thread(row)
-        work = home.start(factory)
-        try:
-            env, error = await asyncio.shield(work)
-            if error is None and inspect.isawaitable(env):  # a function that is no `async def` and calls one
-                work = LoopHome(self._loop).start(functools.partial(_itself, env))
-                env, error = await asyncio.shield(work)
-        except asyncio.CancelledError:
-            if home.in_loop:
-                work.cancel()
-            work.add_done_callback(lambda work: _close_late(work, home))
-            raise
-        return self._settled(row, env, error, home)
-
-    def build_here(self, factories: Sequence[Factory], seconds: float) -> dict[int, Any]:
-        """Build envs while the loop's own thread waits, so nothing is awaited; by row what `build` returns or raises.
-
-        Rows are missing that were not built within these seconds.
-        """
-        deadline = time.monotonic() + seconds
-        homes = [self._thread(row) for row in range(len(factories))]
-        works = [home.start_outside(factory) for home, factory in zip(homes, factories, strict=True)]
-        found: dict[int, Any] = {}
-        for row, (home, work) in enumerate(zip(homes, works, strict=True)):
-            try:
-                env, error = work.result(max(0.0, deadline - time.monotonic()))
-            except concurrent.futures.TimeoutError:
-                home.leave()
-                continue
-            if inspect.iscoroutine(env):
-                env.close()
-                env, error = None, SpaceError(
-                    f"env_fns[{row}] is an async def and cannot be awaited: make() is called in the event loop itself; "
-                    "make the envs with loop='own'"
-                )  # fmt: skip
-            try:
-                found[row] = self._settled(row, env, error, home)
-            except Raised as raised:
-                found[row] = raised.error
-        return found
-
-    def _thread(self, row: int) -> ThreadHome:
-        return self._spare.pop() if self._spare else ThreadHome(self._loop, f"vecenv-env-{row}")
-
-    def _settled(
-        self, row: int, env: Any, error: BaseException | None, home: Home
-    ) -> tuple[gymnasium.Env[Any, Any], Home]:
-        """An env that was built, and where it runs from now on."""
-        if error is None and not isinstance(env, gymnasium.Env):
-            error = SpaceError(f"env_fns[{row}]() returned {type_name(env)}, need a gymnasium.Env")
-        if error is None and not is_awaited(env) and is_awaited(env.unwrapped):
-            error = SpaceError(
-                f"env {row}: {type_name(env)} calls step() of {type_name(env.unwrapped)} and does not await it; pass a "
-                "function that makes the env without wrappers of Gymnasium (gymnasium.make adds some)"
-            )
-        if error is not None:
-            home.leave()
-            raise Raised(error)
-        if isinstance(home, ThreadHome) and is_awaited(env):
-            self._spare.append(home)
-            home = LoopHome(self._loop)
-        return env, home
-
-    def end_spare(self) -> None:
-        """End the threads that no env needs."""
-        while self._spare:
-            self._spare.pop().leave()
-
-
 class AwaitedRows:
     """Runs ops on envs whose calls are awaited, many rows at once. All methods are called in the event loop.
 
@@ -137,6 +40,7 @@ class AwaitedRows:
         batch: the columns of all rows, with mailboxes that only the event loop uses.
         factories: of the envs.
         envs, homes: the envs, and where each of them runs.
+        loop: the event loop.
         origin: index of the first row among all envs, for names and seeds.
         on_error: "raise" leaves a failed env alone until it is reset; "restart" builds it again.
         classify: the user's classes of faults.
@@ -149,7 +53,7 @@ class AwaitedRows:
         factories: Sequence[Factory],
         envs: list[gymnasium.Env[Any, Any]],
         homes: list[Home],
-        builder: EnvBuilder,
+        loop: asyncio.AbstractEventLoop,
         *,
         origin: int,
         on_error: OnError,
@@ -161,7 +65,7 @@ class AwaitedRows:
         self.rebuilding: dict[int, asyncio.Task[None]] = {}
         """Envs that are being built again since their last op."""
         self._factories = factories
-        self._builder = builder
+        self._loop = loop
         self._origin = origin
         self._on_error = on_error
         self._restarts = Restarts(classify)
@@ -419,14 +323,14 @@ class AwaitedRows:
         self._retire(row)
         if pause:
             await asyncio.sleep(pause)
-        self._install(row, *await self._within_start(self._builder.build(factory, row), row))
+        self._install(row, *await self._within_start(build_env(self._loop, factory, row), row))
         self._built_with.pop(row, None)
 
     async def _renew(self, row: int, wanted: Renewal) -> dict[str, Any] | None:
         """Build the row's env again unless it was built with these arguments; the options that its reset gets."""
         if wanted.is_met_by(self._built_with.get(row, {})):
             return wanted.options
-        building = self._builder.build(wanted.factory(self._factories[row]), row)
+        building = build_env(self._loop, wanted.factory(self._factories[row]), row)
         env, home = await self._within_start(building, row)
         if not self._checked(row, wanted.fits, env, self.envs[row]):
             home.leave(functools.partial(close_env, env))
@@ -466,18 +370,3 @@ def _step(env: Any, action: Any) -> Any:
 
 def _reset(env: Any, given: dict[str, Any]) -> Any:
     return env.reset(**given)
-
-
-def close_env(env: Any) -> Any:
-    """Close an env that is replaced. Nobody looks at what it raises."""
-    return env.close() if is_awaited(env) else close_quietly(env)
-
-
-def _close_late(work: asyncio.Future[Any], home: Home) -> None:
-    """Close an env that nobody waits for any more, once it is built."""
-    env = None if work.cancelled() else work.result()[0]
-    home.leave(functools.partial(close_env, env) if isinstance(env, gymnasium.Env) else None)
-
-
-def _itself(value: Any) -> Any:
-    return value
