@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 NEXT ?= .venv-gymnasium-next
+CLIENTS ?= .venv-clients
 BIN = $(VENV)/bin
 PIP = -m pip install -qq --disable-pip-version-check --no-compile
 UV = -m uv pip install -q
@@ -15,7 +16,7 @@ NOT_NEXT += test_native_calls.py
 NEXT_TESTS = tests $(foreach path,$(NOT_NEXT),--ignore tests/$(path)) tests/kernels/test_envs.py tests/kernels/test_native.py
 NEXT_ONLY = -k "not mujoco and not games and not [ale- and not Taxi and not curves"
 
-.PHONY: run test test-all test-next test-next-all lint style types tests format bench clean
+.PHONY: run test test-all test-next test-next-all test-clients lint style types tests format bench clean
 
 run: $(VENV)/.ready  ## train an agent in seconds and watch it: runs/cartpole has the curve and a GIF
 	$(BIN)/vecenv train CartPole-v1 --name cartpole --overwrite --gif
@@ -31,6 +32,9 @@ test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
 
 test-next-all: $(NEXT)/.ready
 	$(NEXT)/bin/python $(PYTEST) -m "" $(NEXT_TESTS) $(NEXT_ONLY)
+
+test-clients: $(CLIENTS)/.ready  ## clients of environment servers (OpenEnv) as envs, with servers on the loopback
+	$(CLIENTS)/bin/python -m pytest -q tests/clients
 
 lint: style types
 
@@ -62,9 +66,10 @@ bench: $(VENV)/.ready-for-tests  ## speed next to Gymnasium, Stable-Baselines3 a
 	$(BIN)/python benchmarks/atari.py
 	$(BIN)/python benchmarks/checks.py
 	$(BIN)/python benchmarks/recorder.py
+	$(BIN)/python benchmarks/slow_envs.py --seconds 120
 
 clean:
-	rm -rf $(VENV) $(NEXT) dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(NEXT) $(CLIENTS) dist .pytest_cache .ruff_cache
 
 # A file says that an environment is complete. It is written last and removed first: a failed install leaves none.
 # torch comes first and by its exact version: a range would bring several gigabytes of CUDA. uv installs the rest three
@@ -89,4 +94,12 @@ $(NEXT)/.ready: pyproject.toml
 	@$(NEXT)/bin/python $(PIP) --constraint constraints.txt uv
 	@$(NEXT)/bin/python $(UV) --editable . gymnasium==1.4.0 pytest pytest-timeout pytest-xdist hypothesis psutil pygame \
 		opencv-python-headless
+	@touch $@
+
+$(CLIENTS)/.ready: pyproject.toml
+	@rm -f $@
+	@echo "Installing clients of environment servers into $(CLIENTS) ..."
+	@$(PYTHON) -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/python $(PIP) --constraint constraints.txt uv
+	@$(CLIENTS)/bin/python $(UV) --editable . openenv-core==0.3.0 pytest pytest-timeout pytest-xdist hypothesis
 	@touch $@

@@ -38,6 +38,7 @@ OPTIONS: dict[str, Any] = {
     "ray_address": "auto",
     "num_cpus": 2.0,
     "local_engine": "sync",
+    "local": Sync(),
     "order": "fixed",
     "concurrency": 2,
     "rate": 100.0,
