@@ -228,20 +228,17 @@ class AsyncioEngine(QueuedEngine):
             building.cancel()
 
     def _checked(self, found: dict[int, Any]) -> tuple[list[gymnasium.Env[Any, Any]], list[Home]]:
+        """The envs and their homes; raises what is wrong with the first row that has no env of its own."""
         known: dict[int, int] = {}
-        error: BaseException | None = None
         for row in range(len(self._factories)):
-            if isinstance(found[row], BaseException):
-                error = found[row]
-                error = error if isinstance(error, SpaceError) else Fault.of(error, "make").to_error(row)
-                break
-            twin = known.setdefault(id(found[row][0]), row)
+            built = found[row]
+            if isinstance(built, SpaceError):
+                raise built
+            if isinstance(built, BaseException):
+                raise Fault.of(built, "make").to_error(row)
+            twin = known.setdefault(id(built[0]), row)
             if twin != row:
-                text = f"env_fns[{twin}] and [{row}] returned the same object; build a new env in each call"
-                error = SpaceError(text)
-                break
-        if error is not None:
-            raise error
+                raise SpaceError(f"env_fns[{twin}] and [{row}] returned the same object; build a new env in each call")
         return [found[row][0] for row in range(len(found))], [found[row][1] for row in range(len(found))]
 
     def _allocate(self, envs: list[gymnasium.Env[Any, Any]], observation_mode: Any) -> Batch:

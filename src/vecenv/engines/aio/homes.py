@@ -86,8 +86,7 @@ class ThreadHome(Home):
     def start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> asyncio.Future[Outcome]:
         self.work = self._loop.create_future()
         self._running += 1
-        settle = functools.partial(self._loop.call_soon_threadsafe, self._settle, self.work)
-        self._calls.put((settle, function, args, kwargs))
+        self._calls.put((functools.partial(self._settle_soon, self.work), function, args, kwargs))
         return self.work
 
     def start_outside(self, function: Callable[..., Any]) -> concurrent.futures.Future[Outcome]:
@@ -117,6 +116,9 @@ class ThreadHome(Home):
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 settle(outcome)
             del call, settle, outcome  # what they hold may be large, and the thread may wait for long
+
+    def _settle_soon(self, work: asyncio.Future[Outcome], outcome: Outcome) -> None:
+        self._loop.call_soon_threadsafe(self._settle, work, outcome)
 
     def _settle(self, work: asyncio.Future[Outcome], outcome: Outcome) -> None:
         self._running -= 1

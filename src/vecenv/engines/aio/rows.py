@@ -101,8 +101,8 @@ class AwaitedRows:
                 if ended and op == _ROLL:
                     await self._begin_next(row)
         except Raised as raised:
-            phase: Phase = "reset" if op == _RESET or ended else "step"
-            fault = self._fault(row, raised.error, raised.phase or phase, action, started)
+            phase: Phase = raised.phase or ("reset" if op == _RESET or ended else "step")
+            fault = self._fault(row, raised.error, phase, action, started)
             await self._failed(row, op, fault, ended)
         self._time(row, _clock() - started)
         return batch.mail.pop(row, None)
