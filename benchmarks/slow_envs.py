@@ -45,7 +45,7 @@ class Account:
 
     def total(self) -> float:
         now = _clock()
-        return self.work + sum(min(seconds, now - began) for began, seconds in self.running.values())
+        return self.work + sum(min(seconds, now - began) for began, seconds in list(self.running.values()))
 
 
 ACCOUNT = Account()

@@ -30,7 +30,7 @@ _INFRASTRUCTURE = (EnvTimeout, ConnectionError, EOFError, TimeoutError, asyncio.
 def class_of(raised: BaseException | None, phase: str = "step") -> FaultClass:
     """The class of a fault unless the user's function says another: "infrastructure" if time was up or a connection
     was lost, else "retry"."""
-    return "infrastructure" if isinstance(raised, _INFRASTRUCTURE) else "retry"
+    return "infrastructure" if issubclass(type(raised), _INFRASTRUCTURE) else "retry"  # `isinstance` asks the object
 
 
 class Restarts:

@@ -253,7 +253,7 @@ class AwaitedRows:
     def _fault(self, row: int, error: BaseException, phase: Phase, action: Any, started: int) -> Fault:
         action = None if phase == "reset" or action is _NOTHING else action
         fault = Fault.of(error, phase, action, int(self.batch.last_seed[row]), elapsed=(_clock() - started) / 1e9)
-        if isinstance(error, EnvTimeout):
+        if type(error) is EnvTimeout:  # not by `isinstance`, which asks the object itself
             error.action = action
             fault = replace(fault, kind="timeout", error=error, traceback="")
         return self._restarts.classified(fault)
