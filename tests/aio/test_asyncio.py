@@ -527,3 +527,20 @@ def test_recv_async_has_a_timeout_and_loses_nothing():
             return (await envs.recv_async()).env_ids.tolist()
 
     assert asyncio.run(main()) == [0]
+
+
+def test_nothing_is_left_of_envs_whose_spaces_differ():
+    import threading
+
+    class Other(Ordinary):
+        def __init__(self):
+            super().__init__()
+            self.action_space = gymnasium.spaces.Discrete(3)
+
+    before = threading.active_count()
+    with pytest.raises(SpaceError):
+        vecenv.make([Ordinary, Other], engine="asyncio")
+    deadline = time.monotonic() + 5.0
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before

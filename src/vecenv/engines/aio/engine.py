@@ -83,7 +83,7 @@ class AsyncioEngine(QueuedEngine):
         try:
             envs, homes = self._build_all(start_timeout)
             self._rows = AwaitedRows(
-                self._allocate(envs, observation_mode),
+                self._allocate(envs, homes, observation_mode),
                 self._factories,
                 envs,
                 homes,
@@ -241,10 +241,14 @@ class AsyncioEngine(QueuedEngine):
                 raise SpaceError(f"env_fns[{twin}] and [{row}] returned the same object; build a new env in each call")
         return [found[row][0] for row in range(len(found))], [found[row][1] for row in range(len(found))]
 
-    def _allocate(self, envs: list[gymnasium.Env[Any, Any]], observation_mode: Any) -> Batch:
+    def _allocate(self, envs: list[gymnasium.Env[Any, Any]], homes: list[Home], observation_mode: Any) -> Batch:
         """Reserve the batch; the same columns with other mailboxes, for the event loop."""
-        self.facts = merge_facts([EnvFacts.of(env) for env in envs], observation_mode)
-        self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, len(envs))
+        try:
+            self.facts = merge_facts([EnvFacts.of(env) for env in envs], observation_mode)
+            self.batch = Batch.allocate(self.facts.observation_layout, self.facts.action_layout, len(envs))
+        except BaseException:
+            self._leave_built(dict(enumerate(zip(envs, homes, strict=True))))
+            raise
         return self.batch.rows(0, len(envs))
 
     def _leave_built(self, found: dict[int, Any]) -> None:
