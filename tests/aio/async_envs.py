@@ -134,3 +134,15 @@ class Talk(gymnasium.Env):
     async def step(self, action):
         await asyncio.sleep(0)
         return f"you said {action}", 1.0, action == "bye", False, {"tool": {"name": action}}
+
+
+class Learnable(Waiting):
+    """Episodes of five steps."""
+
+    def __init__(self, number=0):
+        super().__init__(number)
+        self.action_space = spaces.Discrete(2)
+
+    async def step(self, action):
+        obs, reward, _, _, info = await super().step(action)
+        return obs, reward, self.steps >= 5, False, info

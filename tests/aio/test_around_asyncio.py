@@ -6,10 +6,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 
 import vecenv
-from tests.aio.async_envs import AsyncLawEnv, Waiting
+from tests.aio.async_envs import AsyncLawEnv, Learnable, Waiting
 from vecenv.errors import EnvError
 from vecenv.testing._law_env import LawEnv
 
@@ -71,16 +70,6 @@ def test_time_is_explained():
     assert stats.steps == 24
     assert (stats.env_p50 >= 0.01).all()
     assert "engine 'asyncio'" in str(explained)
-
-
-class Learnable(Waiting):
-    def __init__(self, number=0):
-        super().__init__(number)
-        self.action_space = spaces.Discrete(2)
-
-    async def step(self, action):
-        obs, reward, _, _, info = await super().step(action)
-        return obs, reward, self.steps >= 5, False, info
 
 
 def test_it_is_a_vec_env_of_stable_baselines():
