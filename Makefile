@@ -32,7 +32,7 @@ test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
 test-next-all: $(NEXT)/.ready
 	$(NEXT)/bin/python $(PYTEST) -m "" $(NEXT_TESTS) $(NEXT_ONLY)
 
-test-clients: $(VENV)/.ready-for-tests  ## with skrl, Tianshou, rsl_rl, TorchRL and EnvPool, each in an environment of its own
+test-clients: $(VENV)/.ready-for-tests  ## with skrl, Tianshou, TorchRL, OpenEnv, ..., each in an environment of its own
 	$(BIN)/python tests/clients/run.py
 
 lint: style types
@@ -65,6 +65,7 @@ bench: $(VENV)/.ready-for-tests  ## speed next to Gymnasium, Stable-Baselines3 a
 	$(BIN)/python benchmarks/atari.py
 	$(BIN)/python benchmarks/checks.py
 	$(BIN)/python benchmarks/recorder.py
+	$(BIN)/python benchmarks/slow_envs.py --seconds 120
 
 clean:
 	rm -rf $(VENV) $(NEXT) .venv-clients dist .pytest_cache .ruff_cache

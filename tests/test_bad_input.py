@@ -165,7 +165,12 @@ WRONG_ARGUMENTS = {
     "batch_size 0": ({"batch_size": 0}, ConfigError, ValueError, "batch_size must be .* got 0"),
     "batch_size -3": ({"batch_size": -3}, ConfigError, ValueError, "batch_size must be .* got -3"),
     "batch_size float": ({"batch_size": 2.0}, ConfigTypeError, TypeError, "batch_size must be an int.* got float"),
-    "engine": ({"engine": "turbo"}, UnknownEngine, ValueError, "'sync', 'thread', 'process', 'ray'.* got 'turbo'"),
+    "engine": (
+        {"engine": "turbo"},
+        UnknownEngine,
+        ValueError,
+        "'sync', 'thread', 'process', 'asyncio', 'ray'.* got 'turbo'",
+    ),
     "engine near": ({"engine": "proces"}, UnknownEngine, ValueError, "did you mean 'process'"),
     "engine type": ({"engine": 3}, UnknownEngine, ValueError, "got 3"),
     "context": ({"context": "thread"}, ConfigError, ValueError, "context must be one of.*'spawn'.*got 'thread'"),

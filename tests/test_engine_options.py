@@ -41,9 +41,16 @@ OPTIONS: dict[str, Any] = {
     "ray_address": "auto",
     "num_cpus": 2.0,
     "local_engine": "sync",
+    "local": Sync(),
     "order": "fixed",
     "device": "cuda:0",
     "results": "numpy",
+    "concurrency": 2,
+    "rate": 100.0,
+    "step_timeout": 5.0,
+    "reset_timeout": 5.0,
+    "classify": lambda error, phase: None,
+    "loop": "running",
 }
 """Options of engines, with values that are not their defaults."""
 ASKED: dict[str, Any] = {
@@ -163,7 +170,7 @@ def test_options_beside_an_object_fill_what_it_leaves_open():
     [
         ("proces", "did you mean 'process'"),
         ("Sync", "did you mean 'sync'"),
-        ("turbo", "one of 'compiled', 'device', 'mujoco', 'ale', 'sync', 'thread', 'process', 'ray'"),
+        ("turbo", "one of 'compiled', 'device', 'mujoco', 'ale', 'sync', 'thread', 'process', 'asyncio', 'ray'"),
         (3, "an object with name, refuses and build, such as vecenv.engines.Process(workers=4); got 3"),
         (None, "an object with name, refuses and build"),
         (Process, "pass an object of it, Process()"),

@@ -347,7 +347,9 @@ def test_no_env_is_built_in_the_calling_process():
 
 
 def test_a_timeout_is_not_taken_by_an_engine_that_cannot_keep_it():
-    with pytest.raises(EngineRefused, match=r"sync engine .* cannot give up .* engine='thread', 'process' or 'ray'"):
+    with pytest.raises(
+        EngineRefused, match=r"sync engine .* cannot give up .* engine='thread', 'process', 'asyncio' or 'ray'"
+    ):
         vecenv.make(LawEnv, 2, engine="sync", timeout=1.0)
     with vecenv.make(LawEnv, 2, timeout=5.0) as envs:
         assert envs.engine.name == "process"

@@ -19,6 +19,7 @@ VecenvError
 │   └── NothingPendingError             recv() with nothing sent
 ├── EnvError (RuntimeError)             an env raised: .row, .phase, .remote_traceback, the original as __cause__
 │   ├── NotFiniteError (ValueError)     NaN or infinity: .name, .value, .row, .seed, .step
+│   ├── EnvTimeout (TimeoutError)       an env was not done by its step_timeout or reset_timeout, and was cancelled
 │   ├── KernelFault                     check="bounds" found a mistake: .kernel, .function, .file, .line, .field, .value
 │   └── WorkerError
 │       ├── WorkerDied                  .exitcode, .signal, .stack
@@ -151,9 +152,11 @@ class EnvError(VecenvError, RuntimeError):
         remote_traceback: traceback text from where it was raised.
         elapsed: seconds from the start of the failing call to the error, None if unknown.
         recording: path of the file that holds the episode, with `make(record="last-episode")`.
+        fault_class: "retry", "terminal" or "infrastructure", from the asyncio engine; else None.
     """
 
     elapsed: float | None = None
+    fault_class: str | None = None
     recording: str | None = None
     _advice = ""
     """The part of the message that says what to do; left out where the engine has already done it."""
@@ -250,6 +253,13 @@ def _not_finite(fields: dict[str, Any]) -> NotFiniteError:
     error = NotFiniteError.__new__(NotFiniteError, fields["message"])
     error.__dict__.update(fields)
     return error
+
+
+class EnvTimeout(EnvError, TimeoutError):
+    """An environment was not done with a call by its deadline, which counts from the start of the call.
+
+    The call was cancelled. `elapsed` is the limit, in seconds.
+    """
 
 
 class KernelFault(EnvError):

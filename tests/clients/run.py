@@ -25,6 +25,7 @@ LIBRARIES = {
     "rsl_rl": (TORCH, "rsl-rl-lib==5.5.1"),
     "torchrl": (TORCH, "torchrl==0.14.1"),
     "envpool": ("envpool==1.2.5",),
+    "openenv": ("openenv-core==0.3.0",),
     "jax": (TORCH, "jax", "gymnax==1.0.1"),
 }
 """What each environment has besides vecenv and pytest; `tests/clients/test_<name>.py` are its tests."""

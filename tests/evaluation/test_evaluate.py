@@ -36,7 +36,7 @@ def expected():
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("num_envs", [1, 5, 64])
 def test_episodes_are_those_of_a_plain_loop_on_every_engine_and_number_of_envs(engine, num_envs, expected):
-    workers = {} if num_envs == 1 or engine == "sync" else {"workers": 2}
+    workers = {} if num_envs == 1 or engine in ("sync", "asyncio") else {"workers": 2}
     result = run(engine, num_envs, episodes=3, seeds=[4, 7], scenarios=SPEEDS, **workers)
     assert result.returns.tolist() == expected[0]
     assert result.lengths.tolist() == expected[1]
@@ -82,7 +82,7 @@ def test_the_policy_sees_nothing_but_running_episodes():
     assert sum(seen) == result.lengths.sum()
 
 
-@pytest.mark.parametrize("engine", ["sync", "thread", "process"])
+@pytest.mark.parametrize("engine", ["sync", "thread", "asyncio", "process"])
 def test_constructor_arguments_and_reset_options_reach_python_envs(engine):
     context = {"context": "fork"} if engine == "process" else {}
     cases = scenarios.grid(gain=[1.0, 3.0], start=[0.0, 0.5])
@@ -93,7 +93,7 @@ def test_constructor_arguments_and_reset_options_reach_python_envs(engine):
         num_envs=5,
         engine=engine,
         scenarios=cases,
-        workers=2 if engine != "sync" else None,
+        workers=2 if engine in ("thread", "process") else None,
         **context,
     )
     for total, seed, values in zip(result.returns, result.episode_seeds, result.parameters, strict=True):

@@ -71,7 +71,7 @@ def test_every_episode_of_a_kernel_begins_with_its_draw(engine, mode, expected):
         assert now[row] == seen[-1][0]
 
 
-@pytest.mark.parametrize("engine", ["sync", "thread", "process"])
+@pytest.mark.parametrize("engine", ["sync", "thread", "asyncio", "process"])
 @pytest.mark.parametrize("mode", MODES)
 def test_python_envs_get_reset_options_and_constructor_arguments(engine, mode):
     envs = make(engine, Counted, 4, autoreset=mode)

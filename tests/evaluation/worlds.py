@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 import vecenv
 from vecenv.kernel.rng import uniform
 
-ENGINES = ("compiled", "sync", "thread", "process")
+ENGINES = ("compiled", "sync", "thread", "asyncio", "process")
 
 
 @vecenv.kernel("Drift-v0", max_episode_steps=30)

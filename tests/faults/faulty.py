@@ -18,7 +18,7 @@ from tests.sampling import slow
 from vecenv.errors import ClosedError, EnvError
 from vecenv.testing import FaultEnv
 
-ENGINES = ("sync", "thread", "process")
+ENGINES = ("sync", "thread", "asyncio", "process")
 START_METHODS = ("fork", "forkserver", "spawn")
 COUNT = 4
 LONG = 60.0
@@ -35,7 +35,7 @@ def faulty(
 ) -> Iterator[vecenv.VectorEnv]:
     """Four envs on two workers, episodes so long that they never end; env 1 fails as told."""
     fault = {name: options.pop(name) for name in FAULT if name in options}
-    if engine != "sync":
+    if engine in ("thread", "process"):
         options = {"workers": 2, **options}
     if engine == "process":
         options = {"context": "fork", **options}

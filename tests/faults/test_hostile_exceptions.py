@@ -30,7 +30,7 @@ def many(kinds: tuple[str, ...], where: str = "step") -> list[Any]:
 
 
 def on(engine: str) -> dict[str, Any]:
-    one = {"sync": {}, "thread": {"workers": 1}, "process": {"workers": 1, "context": "fork"}}[engine]
+    one = {"sync": {}, "asyncio": {}, "thread": {"workers": 1}, "process": {"workers": 1, "context": "fork"}}[engine]
     return {"engine": engine, **one}
 
 
@@ -100,7 +100,7 @@ def test_a_hostile_exception_in_a_call_is_an_error_of_its_env(engine: str) -> No
         for kind in KINDS:
             with plainly(kind):
                 assert envs.call("poke") == (0, 1, 2, 3, 4)
-                escapes = engine != "process" and kind == "odd"
+                escapes = engine in ("sync", "thread") and kind == "odd"
                 with pytest.raises(Odd if escapes else EnvError) as caught:
                     envs.call("poke")
                 assert escapes or (caught.value.row, caught.value.phase) == (1, "call")  # type: ignore[union-attr]

@@ -36,7 +36,7 @@ from vecenv.errors import EnvError, NothingPendingError, NotResetError, VecenvEr
 from vecenv.testing import FaultEnv
 
 COUNT = 4
-BOUND = {"sync": 15.0, "thread": 15.0, "process": 15.0, "ray": 60.0}
+BOUND = {"sync": 15.0, "thread": 15.0, "asyncio": 15.0, "process": 15.0, "ray": 60.0}
 """Seconds that a call may take on a busy machine. Timeouts of envs are much shorter."""
 TIMEOUT = 0.6
 PATIENCE = 4.0
@@ -45,6 +45,7 @@ SHOWN = [0, 2, 3, 4]
 OPTIONS: dict[str, dict[str, Any]] = {
     "sync": {"engine": "sync"},
     "thread": {"engine": "thread", "workers": 2},
+    "asyncio": {"engine": "asyncio"},
     "process": {"engine": "process", "workers": 2, "context": "fork"},
     "ray": {"engine": "ray", "workers": 2, "num_cpus": 0.5},
 }

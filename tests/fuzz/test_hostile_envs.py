@@ -16,7 +16,7 @@ SECONDS = 60.0
 
 
 @tries(quick=14, many=500, seconds=2.0)
-@pytest.mark.parametrize("engine", ["sync", "thread", "process"])
+@pytest.mark.parametrize("engine", ["sync", "thread", "asyncio", "process"])
 def test_hostile_envs_harm_nobody_else(engine: str, count: int, tried: Counter[str]) -> None:
     failures = []
     with case_server("tests.fuzz.hostile_programs:run") as server:

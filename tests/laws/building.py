@@ -15,6 +15,8 @@ ENGINES: dict[str, dict[str, Any]] = {
     "sync": {"engine": "sync"},
     "thread": {"engine": "thread", "workers": 2},
     "thread-ordered": {"engine": "thread", "workers": 2, "order": "fixed"},
+    "asyncio": {"engine": "asyncio"},
+    "asyncio-ordered": {"engine": "asyncio", "concurrency": 2, "order": "fixed"},
     "fork": {"engine": "process", "workers": 2, "context": "fork"},
     "fork-ordered": {"engine": "process", "workers": 2, "context": "fork", "order": "fixed"},
     "caller": {"engine": "process", "workers": 1, "context": "fork", "caller_works": True},

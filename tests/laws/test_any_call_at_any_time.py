@@ -16,6 +16,8 @@ EXAMPLES = {
     "sync": 30,
     "thread": 20,
     "thread-ordered": 6,
+    "asyncio": 10,
+    "asyncio-ordered": 4,
     "fork": 8,
     "fork-ordered": 4,
     "caller": 4,
@@ -26,7 +28,7 @@ EXAMPLES = {
 MANY = 20
 """How many times as many a long run tries."""
 BOUND = {"spawn": 30.0}
-IN_THIS_PROCESS = ("sync", "thread", "thread-ordered")
+IN_THIS_PROCESS = ("sync", "thread", "thread-ordered", "asyncio", "asyncio-ordered")
 """Interrupts that meet a process that is being started differ from run to run: those are for long runs."""
 
 

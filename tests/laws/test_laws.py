@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from vecenv._batch.batch import Op
+from vecenv.engines.aio.engine import AsyncioEngine
 from vecenv.engines.process.engine import ProcessEngine
 from vecenv.engines.python.sync import SyncEngine
 from vecenv.engines.python.thread import ThreadEngine
@@ -24,6 +25,9 @@ ENGINES = {
     "process-caller": partial(ProcessEngine, workers=1, context="fork", caller_works=True),
     "process-ordered": partial(ProcessEngine, workers=2, context="fork", ordered=True),
     "thread-ordered": partial(ThreadEngine, workers=2, ordered=True),
+    "asyncio": AsyncioEngine,
+    "asyncio-one-at-a-time": partial(AsyncioEngine, concurrency=1, step_timeout=10.0),
+    "asyncio-ordered": partial(AsyncioEngine, ordered=True),
 }
 
 
@@ -80,7 +84,7 @@ def test_an_engine_that_breaks_a_law_is_found_out(law):
 
 
 def test_ordered_engines_return_rows_in_the_order_they_were_sent():
-    for build in (ENGINES["process-ordered"], ENGINES["thread-ordered"]):
+    for build in (ENGINES["process-ordered"], ENGINES["thread-ordered"], ENGINES["asyncio-ordered"]):
         with _laws._opened(build) as engine:
             _laws._reset(engine)
             for rows in ([3], [0, 4], [1], [2]):

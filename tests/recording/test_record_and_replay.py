@@ -79,7 +79,7 @@ def assert_reproduced(error, outcome="reproduced", **options):
 
 
 @pytest.mark.parametrize("autoreset", MODES)
-@pytest.mark.parametrize("engine", ["sync", "thread", "process"])
+@pytest.mark.parametrize("engine", ["sync", "thread", "asyncio", "process"])
 def test_an_error_in_a_later_episode_comes_again_at_its_step(engine, autoreset, tmp_path):
     error = failure(made(functools.partial(Cliff, edge=6.5), tmp_path, engine, autoreset=autoreset), OverflowError)
     told = assert_reproduced(error)
@@ -141,7 +141,7 @@ def test_hidden_randomness_and_state_kept_across_episodes_are_told_by_step_and_f
         assert (told.outcome, told.difference.step, told.difference.field) == ("differs", step, field)
 
 
-@pytest.mark.parametrize("engine", ["sync", "thread", "process"])
+@pytest.mark.parametrize("engine", ["sync", "thread", "asyncio", "process"])
 @pytest.mark.parametrize("steps", [0, 5, 30])
 def test_the_current_episode_is_replayed_on_demand(engine, steps, tmp_path):
     for env in (functools.partial(Walk, length=12), Nested):

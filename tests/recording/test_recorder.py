@@ -45,7 +45,7 @@ from vecenv.recording import Recording
 from vecenv.wrappers import CheckFinite, ClipReward, RecordEpisodeStatistics
 
 COUNT = 5
-ENGINES = ("sync", "thread", "process")
+ENGINES = ("sync", "thread", "asyncio", "process")
 MODES = ("next-step", "same-step", "disabled")
 in_every_mode = pytest.mark.parametrize("autoreset", MODES)
 on_every_engine = pytest.mark.parametrize("engine", ENGINES)
@@ -57,7 +57,7 @@ def no_pauses(monkeypatch):
 
 
 def make(folder, engine="sync", env=Diary, count=COUNT, **options):
-    workers = {} if engine in ("sync", "compiled") else {"workers": 2}
+    workers = {} if engine in ("sync", "asyncio", "compiled") else {"workers": 2}
     if engine == "process":
         workers["context"] = "fork"  # starts in milliseconds
     return vecenv.make(env, count, engine=engine, record="last-episode", record_folder=folder, **{**workers, **options})

@@ -11,6 +11,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 import vecenv.rllib
+from tests.aio.async_envs import Learnable
 from tests.rllib.rllib_helpers import (
     GRID,
     CountingEnv,
@@ -229,6 +230,7 @@ def test_envs_that_fail_are_built_again_if_asked(mode):
 KINDS = {
     "compiled": ("CartPole-v1", {"engine": "compiled"}),
     "process": ("CartPole-v1", {"engine": "process", "workers": 2}),
+    "asyncio": (Learnable, {"engine": "asyncio"}),
     "mujoco": ("InvertedPendulum-v5", {}),
     "own": (OwnVectorEnv, {}),
     "function": (CountingEnv, {"env_kwargs": {"length": 3}}),

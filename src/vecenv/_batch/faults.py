@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -57,6 +57,8 @@ class Fault:
     """Words of the start of the episode (see `_batch/starts.py`), if it was to begin with the op that failed."""
     another: bool = False
     """Whether another row failed, and this one was lost because both had the same worker."""
+    fault_class: str | None = None
+    """"retry", "terminal" or "infrastructure", from an engine that classes faults."""
     interrupt: KeyboardInterrupt | None = None
     """Ctrl-C that came while this was made, to be raised later."""
 
@@ -102,6 +104,7 @@ class Fault:
     def to_error(self, row: int, worker: int | None = None, pid: int | None = None) -> EnvError:
         """The error to raise where the user is waiting."""
         if self.error is not None:
+            self.error.fault_class = self.fault_class
             return self.error
         where = "" if worker is None else f" (worker {worker}, pid {pid})" if pid else f" (thread {worker})"
         context = "" if self.action is None else f"; last action {text_of(self.action, repr):.80}"
@@ -119,14 +122,15 @@ class Fault:
             seed=self.seed,
             remote_traceback=self.traceback,
         )
-        error.elapsed = self.elapsed
+        error.elapsed, error.fault_class = self.elapsed, self.fault_class
         return error
 
     def as_info(self, row: int, restarts: int) -> dict[str, Any]:
         """The value of `info["fault"]` for a row that was restarted."""
         advice = self.error._advice if self.error is not None else ""
         message = self.message.replace(f"; {advice}", "", 1) if advice else self.message
-        return {"kind": self.kind, "message": message, "phase": self.phase, "env": row, "restarts": restarts}
+        info = {"kind": self.kind, "message": message, "phase": self.phase, "env": row, "restarts": restarts}
+        return info if self.fault_class is None else {**info, "class": self.fault_class}
 
 
 @dataclass
@@ -142,18 +146,29 @@ class RestartPolicy:
         self.recent = [(step, cause) for step, cause in self.recent if now - step < WINDOW]
         if len(self.recent) >= RESTARTS:
             causes = [cause for _, cause in self.recent] + [fault]
-            error = RestartLimit(
-                f"env {self.row} failed {len(causes)} times within {WINDOW} of its steps and was restarted {RESTARTS} "
-                f"times; last: {fault.kind} in {fault.phase}: {fault.message}. Fix the env, or make it with "
-                "on_error='raise' to see the first failure",
-                row=self.row,
-                phase=fault.phase,
-                remote_traceback=fault.traceback,
-            )
-            error.causes = tuple(cause.to_error(self.row) for cause in causes)
-            raise error
-        self.pause(min(_FIRST_PAUSE * 2 ** len(self.recent), _LONGEST_PAUSE))
+            said = f"env {self.row} failed {len(causes)} times within {WINDOW} of its steps"
+            raise restart_limit(self.row, f"{said} and was restarted {RESTARTS} times", causes)
+        self.pause(pause_after(len(self.recent)))
         self.recent.append((now, fault))
+
+
+def pause_after(restarts: int) -> float:
+    """Seconds to wait before an env is built again that was built again so often."""
+    return min(_FIRST_PAUSE * 2**restarts, _LONGEST_PAUSE)
+
+
+def restart_limit(row: int, happened: str, causes: Sequence[Fault]) -> RestartLimit:
+    """The error when an env is not built again; `causes` are the faults, the latest last."""
+    fault = causes[-1]
+    error = RestartLimit(
+        f"{happened}; last: {fault.kind} in {fault.phase}: {fault.message}. Fix the env, or make it with "
+        "on_error='raise' to see the first failure",
+        row=row,
+        phase=fault.phase,
+        remote_traceback=fault.traceback,
+    )
+    error.causes = tuple(cause.to_error(row) for cause in causes)
+    return error
 
 
 def restart_seed(seed: int, row: int, restarts: int) -> int:

@@ -168,6 +168,17 @@ class CallOrder:
             raise SpaceError(f"min_envs must be in 1 ... {self.pending_count} (the number pending), got {count}")
         return int(count)
 
+    def check_range(self, least: int | None, most: int | None) -> tuple[int, int]:
+        """How many rows to receive at least (None: 1) and at most (None, or more than are pending: all pending)."""
+        least = self.check_can_receive(1 if least is None else least)
+        if most is None:
+            return least, self.pending_count
+        if isinstance(most, bool) or not isinstance(most, (int, np.integer)):
+            raise SpaceError(f"max_envs must be an int or None, got {brief(most)}")
+        if most < least:
+            raise SpaceError(f"max_envs must be at least min_envs = {least}, got {most}")
+        return least, min(int(most), self.pending_count)
+
     def parse_rows(self, env_ids: object) -> Rows:
         """Check env ids (a sequence of distinct ints or a bool mask) and return them ascending as given."""
         try:

@@ -31,6 +31,7 @@ class Exchange(ResultColumns):
         infos: Gymnasium's dict of arrays, without "final_obs"; "final_info" is in it where episodes rolled.
         episode_return, episode_length: totals of the episodes, complete where they ended; None around envs that are not
             vecenv's.
+        age: seconds since each env was sent; None after a step of all.
     """
 
     rows: np.ndarray
@@ -43,6 +44,7 @@ class Exchange(ResultColumns):
     infos: dict[str, Any] = field(default_factory=dict)
     episode_return: np.ndarray | None = None
     episode_length: np.ndarray | None = None
+    age: np.ndarray | None = None
     by_value: tuple[Any, Any] | None = None
     """`obs` as it came from the envs, and the successor observations that belong to it. Only for spaces with parts that
     have no fixed size, which `next_obs` cannot choose by array."""

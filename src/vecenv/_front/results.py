@@ -17,6 +17,10 @@ GymnasiumStep: TypeAlias = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[s
 """What Gymnasium's `step` returns."""
 
 
+SingleStep: TypeAlias = tuple[Any, float, bool, bool, dict[str, Any]]
+"""What `step` of a single env returns."""
+
+
 class Results:
     """Takes rows out of a batch.
 
@@ -107,6 +111,16 @@ class Results:
             if step.rolled[position]:
                 final_infos[position].update(row_of_columns(self._batch.final_info, row))
         return step, infos, final_infos
+
+    def ones(self, rows: Rows) -> dict[int, SingleStep]:
+        """A step of each of these rows by itself, as a single env returns it."""
+        step, infos, final_infos = self.dicts(rows)
+        read = self._layout.reader([column[rows] for column in self._batch.obs])
+        read_final = self._layout.reader([column[rows] for column in self._batch.final_obs])
+        for position in np.flatnonzero(step.rolled).tolist():
+            infos[position].update(final_obs=read_final(position), final_info=final_infos[position])
+        numbers = zip(step.reward.tolist(), step.terminated.tolist(), step.truncated.tolist(), infos, strict=True)
+        return {row: (read(place), *rest) for place, (row, rest) in enumerate(zip(rows.tolist(), numbers, strict=True))}
 
     # --- how ---------------------------------------------------------------------------------------------------------
 

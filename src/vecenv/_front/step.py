@@ -39,6 +39,8 @@ class Step(ResultColumns):
     episode_length: np.ndarray
     final_obs: Any = None
     """Batched observations that ended an episode, meaningful where `rolled`; None if nowhere."""
+    age: Any = None
+    """Seconds from the `send` of each env to the `recv` that returned it; None in what is not from `recv`."""
     _successors: Any = field(default=None, repr=False)
 
     def __iter__(self) -> Iterator[Any]:
@@ -64,5 +66,6 @@ class Step(ResultColumns):
             episode_return=nothing if exchange.episode_return is None else exchange.episode_return,
             episode_length=nothing if exchange.episode_length is None else exchange.episode_length,
             final_obs=exchange.final_obs,
+            age=exchange.age,
             _successors=exchange.successors,
         )

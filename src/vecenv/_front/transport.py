@@ -23,7 +23,16 @@ from vecenv._front.step import Step
 from vecenv._util.checks import patience, seconds
 from vecenv._util.forks import told_of_forks
 from vecenv._util.warn import warn_user
-from vecenv.engines import Engine, SupportsExchange, SupportsGone, SupportsKill, SupportsStates, SupportsWarnings
+from vecenv.engines import (
+    Engine,
+    SupportsExchange,
+    SupportsGather,
+    SupportsGone,
+    SupportsKill,
+    SupportsStates,
+    SupportsWarnings,
+    registry,
+)
 from vecenv.engines.decorator import Decorator, undecorated
 from vecenv.errors import ClosedError, ConfigError, EnvError, VecenvError, WorkerTimeout
 
@@ -74,6 +83,8 @@ class Transport(gymnasium.vector.VectorEnv):
         """Seconds after which a `recv` timed out; `reset` does not wait longer."""
         self._exchanges = 0
         self._seconds_waiting = 0.0
+        self._sent_at = np.zeros(self.num_envs)
+        """When each row was sent last."""
         self._first_exchange = self._last_exchange = 0.0
         """When the first began and when the latest was received."""
         self._alive_op, self._over_op = ops_of(autoreset)
@@ -108,16 +119,38 @@ class Transport(gymnasium.vector.VectorEnv):
             self._warn()
         return made
 
-    def _receive_some(self, min_envs: int | None, timeout: float | None, results: Callable[[Rows], T]) -> T:
+    def _receive_some(
+        self,
+        min_envs: int | None,
+        timeout: float | None,
+        results: Callable[[Rows], T],
+        max_envs: int | None = None,
+        until: float | None = None,
+    ) -> T:
         """The public call `recv`, with what makes its results."""
+        patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
+        if max_envs is not None or until is not None:
+            until = None if until is None else seconds("until", until)
+            return self._run("recv", self._receive_ready, min_envs, max_envs, until, patient, results)
         if min_envs is None and self._call_order.pending_count > self.batch_size:
             min_envs = self.batch_size
-        patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
         return self._run("recv", self._receive_results, min_envs, patient, results)
 
     def _receive_results(self, count: int | None, timeout: float | None, results: Callable[[Rows], T]) -> T:
         """Receive `count` rows (None: all that are pending) and make results of them."""
         return results(self._receive(self._call_order.check_can_receive(count), timeout))
+
+    def _receive_ready(
+        self,
+        least: int | None,
+        most: int | None,
+        until: float | None,
+        timeout: float | None,
+        results: Callable[[Rows], T],
+    ) -> T:
+        """Receive the rows that are ready: at least, at most, and how long to wait for the most."""
+        least, most = self._call_order.check_range(least, most)
+        return results(self._receive(least, timeout, most, until))
 
     def _warn(self) -> None:
         """Issue the engine's warnings, as the last thing in a call: Python may raise them as errors."""
@@ -197,6 +230,7 @@ class Transport(gymnasium.vector.VectorEnv):
     def _dispatch(self, rows: Rows, ops: Any, call: str) -> None:
         where: Any = ... if rows is self._call_order.all_rows else rows
         self._batch.op[where] = ops
+        self._sent_at[where] = time.perf_counter()
         self._undelivered = None
         if self._timed_out_after is not None and not self._call_order.pending_count:
             self._timed_out_after = None
@@ -259,16 +293,22 @@ class Transport(gymnasium.vector.VectorEnv):
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
-    def _receive(self, count: int, timeout: float | None) -> Rows:
-        started = time.perf_counter()
+    def _receive(self, count: int, timeout: float | None, most: int | None = None, until: float | None = None) -> Rows:
+        """Receive exactly `count` rows; with `most`, those that are ready: between the two."""
+        started, left = time.perf_counter(), timeout
         try:
-            self._undelivered = rows = self._decorated.recv(count, timeout)
+            if most is not None:
+                count = self._wait_for_some(count, most, until, timeout)
+                if timeout is not None:
+                    left = max(0.0, started + max(timeout, until or 0.0) - time.perf_counter())
+            self._undelivered = rows = self._decorated.recv(count, left)
         except BaseException as error:
             failure = error if isinstance(error, EnvError) else error.__context__  # Ctrl-C while it was being recorded
             if isinstance(failure, EnvError):
                 self._call_order.broken = True
                 if isinstance(failure, WorkerTimeout):
                     self._timed_out_after = timeout
+                    failure.message = failure.message.replace(f"within {left} s", f"within {timeout} s", 1)
                 else:
                     self._call_order.failed(np.array(failure.rows))
             raise
@@ -278,6 +318,17 @@ class Transport(gymnasium.vector.VectorEnv):
         self._exchanges += 1
         self._call_order.received(rows)
         return rows
+
+    def _wait_for_some(self, least: int, most: int, until: float | None, timeout: float | None) -> int:
+        """Wait until rows can be received, and return how many: at least, at most; those that are ready."""
+        if not isinstance(self.engine, SupportsGather):
+            return most if registry.declares(self.engine, "native") else least
+        held = self._decorated.held() if isinstance(self._decorated, Decorator) else 0
+        ready = 0 if until is None else held + self.engine.gather(max(0, most - held), until)
+        if ready < least:
+            longest = threading.TIMEOUT_MAX if timeout is None else timeout
+            ready = held + self.engine.gather(max(0, least - held), longest)
+        return min(max(ready, least), most)
 
     def _discard_pending(self) -> None:
         """Wait for what an error left behind and forget it; an env that hangs is killed if the engine can.
@@ -339,8 +390,16 @@ class Transport(gymnasium.vector.VectorEnv):
         received = self._receive(self._call_order.pending_count, self.timeout)
         return self._results.exchange(received if rows is None else rows, ascending=rows is None)
 
-    def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
-        return self._receive_some(min_envs, timeout, self._results.exchange)
+    def _exchange_recv(
+        self, min_envs: int | None, timeout: float | None, max_envs: int | None = None, until: float | None = None
+    ) -> Exchange:
+        return self._receive_some(min_envs, timeout, self._aged, max_envs, until)
+
+    def _aged(self, rows: Rows) -> Exchange:
+        """Results of rows that were received, with their age."""
+        exchange = self._results.exchange(rows)
+        exchange.age = self._last_exchange - self._sent_at[rows]
+        return exchange
 
     def _prime(self, rows: Rows, options: Sequence[Any] = (), seeds: np.ndarray | None = None) -> None:
         """Set how the next episode of these rows begins, also if it begins in a step (a ROLL).

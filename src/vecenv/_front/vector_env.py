@@ -15,11 +15,11 @@ from gymnasium.vector import AutoresetMode
 
 from vecenv._batch.random_state import CLONES, POLICIES, fresh_words
 from vecenv._batch.seeding import Seeding, one_seed
+from vecenv._front.awaiting import Awaiting
 from vecenv._front.explain import Explanation, explain
 from vecenv._front.rollout import Rollout, Snapshot, pack_time, rollout_of
 from vecenv._front.stats import Stats, gather
 from vecenv._front.step import Step
-from vecenv._front.transport import Transport
 from vecenv._front.xla import xla
 from vecenv._util.checks import positive_int
 from vecenv.engines import (
@@ -44,7 +44,7 @@ T = TypeVar("T")
 _NOT_CALLABLE = frozenset({"reset", "step", "close", "_setattr", "_check_spaces"})
 
 
-class VectorEnv(Transport, gymnasium.vector.VectorEnv):
+class VectorEnv(Awaiting, gymnasium.vector.VectorEnv):
     """Many environments as one.
 
     Use `vecenv.make` to build one. `step` and `reset` are Gymnasium's; `send` and `recv` work with the envs that are
@@ -285,18 +285,31 @@ class VectorEnv(Transport, gymnasium.vector.VectorEnv):
         """
         self._run("send_reset", self._send_some_resets, env_ids, seed, options)
 
-    def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
+    def recv(
+        self,
+        min_envs: int | None = None,
+        max_envs: int | None = None,
+        *,
+        until: float | None = None,
+        timeout: float | None = None,
+    ) -> Step:
         """Wait until `min_envs` of the sent envs are finished and return exactly these, named by `env_ids`.
 
+        With `max_envs` or `until`, all envs that are ready are returned, at most `max_envs`, those first that were sent
+        first: a slow env that is done is not passed over for faster ones. `Step.age` says how long each took.
+
         Args:
-            min_envs: default: `batch_size`, or all that are pending if these are fewer.
+            min_envs: default: `batch_size`, or all that are pending if these are fewer; with `max_envs` or `until`: 1.
+            max_envs: return at most this many; default, with `until`: all that are pending.
+            until: wait so many seconds for `max_envs` envs, then return those that are ready. If fewer than `min_envs`
+                are, go on waiting for these.
             timeout: seconds; default: the `timeout` given to `make`.
 
         Raises:
             NothingPendingError: nothing was sent.
             WorkerTimeout: nothing is lost; call again to wait on.
         """
-        return self._receive_some(min_envs, timeout, self._results.step)
+        return Step.of_exchange(self._exchange_recv(min_envs, timeout, max_envs, until))
 
     def xla(self) -> tuple[Any, Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
         """Functions that step the envs inside JAX's `jit` and `lax.scan` on the CPU, as EnvPool has them.

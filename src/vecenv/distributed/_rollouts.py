@@ -109,7 +109,7 @@ class Rollouts:
         if refusal is not None:
             raise EngineRefused(refusal)
         bounds = split(count, actors.count_workers(count))
-        builder, local = actors.part_builder(source, request), actors.local(source, request)
+        builder, local = actors.part_builder(source, request), actors.local_options(source, request)
         if native and not local.native:
             raise EngineRefused(f"native=True needs envs with a kernel; these run on {local.name!r}")
         self._native = native

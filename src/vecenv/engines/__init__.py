@@ -1,6 +1,6 @@
 """Engines: they move rows of a batch forward. The protocols here are the seam between them and the front.
 
-The options of vecenv's own engines are `Sync`, `Thread`, `Process`, `Compiled`, `Device`, `Mujoco`, `Ale` and
+The options of vecenv's own engines are `Sync`, `Thread`, `Process`, `Asyncio`, `Compiled`, `Device`, `Mujoco`, `Ale` and
 `Ray`:
 `vecenv.make(env, 8, engine=vecenv.engines.Process(workers=4))`. `EngineBuilder`, `Source`, `Request` and the building
 blocks (`Batch`, `Op`, `Mail`, `Fault`, `Layout`, `BatchFacts`, `EnvFacts`, `RowRunner`, ...) are for an engine of your
@@ -25,6 +25,7 @@ from vecenv.engines.facts import BatchFacts, EnvFacts, merge_facts
 from vecenv.errors import VecenvError
 
 if TYPE_CHECKING:
+    from vecenv.engines.aio.options import Asyncio
     from vecenv.engines.ale.options import Ale
     from vecenv.engines.device.options import Device
     from vecenv.engines.native.options import Compiled, Mujoco
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ale",
+    "Asyncio",
     "Batch",
     "BatchFacts",
     "Clocks",
@@ -63,6 +65,8 @@ __all__ = [
     "SupportsClocks",
     "SupportsDraw",
     "SupportsExchange",
+    "SupportsGather",
+    "SupportsGatherAsync",
     "SupportsGone",
     "SupportsKill",
     "SupportsRecording",
@@ -162,6 +166,31 @@ class SupportsClocks(Protocol):
 
     def clocks(self) -> list[tuple[slice, Clocks]]:
         """The clocks of each part of the rows."""
+        ...
+
+
+@runtime_checkable
+class SupportsGather(Protocol):
+    """An engine that can wait for rows without receiving them. The rows of native engines need no waiting."""
+
+    def gather(self, count: int, seconds: float) -> int:
+        """Wait until `count` of the sent rows are finished, or until `seconds` have passed.
+
+        Returns:
+            How many rows `recv` can return without waiting; they may be more than `count`.
+
+        Raises:
+            EnvError: a worker died, as in `recv`.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsGatherAsync(Protocol):
+    """An engine that can be waited for in an event loop."""
+
+    async def gather_async(self, count: int, seconds: float | None = None) -> int:
+        """As `gather`; None waits for ever."""
         ...
 
 

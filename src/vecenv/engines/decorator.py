@@ -46,6 +46,10 @@ class Decorator:
         if isinstance(self.inner, Decorator):
             self.inner.discard()
 
+    def held(self) -> int:
+        """How many rows are held here: received from the engine, and still pending for the front."""
+        return self.inner.held() if isinstance(self.inner, Decorator) else 0
+
     def gone(self) -> Rows:
         return self.inner.gone()
 

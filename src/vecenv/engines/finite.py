@@ -115,6 +115,9 @@ class FiniteCheck(Decorator):
         pending = self.inner.pending()
         return np.union1d(pending, self._held) if len(self._held) else pending
 
+    def held(self) -> int:
+        return super().held() + len(self._held)
+
     def discard(self) -> None:
         super().discard()
         self._held = _NO_ROWS

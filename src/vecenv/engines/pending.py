@@ -86,6 +86,14 @@ class PendingRows:
             return count - int(np.count_nonzero(finished[self.oldest(count)]))
         return max(0, count - int(np.count_nonzero(finished)))
 
+    def count_ready(self) -> int:
+        """How many rows `choose` finds: all that are finished; if `ordered`, those before the first that is not."""
+        finished = self.are_finished()
+        if not self.ordered:
+            return int(np.count_nonzero(finished))
+        late = np.flatnonzero(~finished[self._in_order(self.sent_at > 0)])
+        return int(late[0]) if len(late) else self.count
+
     def are_finished(self) -> np.ndarray:
         """Which rows are pending and finished, as a mask."""
         return self.finished

@@ -22,6 +22,7 @@ _MODULES = {
     "sync": "python",
     "thread": "python",
     "process": "process",
+    "asyncio": "aio",
     "ray": "ray",
 }
 """Package in `vecenv.engines` whose module `options` has the class of each engine, which is called like the engine."""

@@ -21,10 +21,10 @@ class GymnasiumFace(VectorEnv):
         """One frame per env; as in Gymnasium, None where an env has no render mode."""
         return self.call("render")
 
-    def _receive(self, count: int, timeout: float | None) -> Rows:
+    def _receive(self, count: int, timeout: float | None, most: int | None = None, until: float | None = None) -> Rows:
         """If envs fail, report each failure, discard the results of the others and raise the last error."""
         try:
-            return super()._receive(count, timeout)
+            return super()._receive(count, timeout, most, until)
         except WorkerTimeout:
             raise
         except EnvError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import pdb
 import traceback
 from typing import Any
@@ -25,19 +27,34 @@ class Stage(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self.recording = recording
         self.stops = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Runs the coroutines of an env that is awaited."""
 
     def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
         """Begin an episode. Arguments that are not given are not passed on."""
         env, recording = self.env, self.recording  # noqa: F841  # for the debugger
         if self._stops_now():
             pdb.set_trace()
-        return env.reset(**how)
+        return self._awaited(env.reset(**how))
 
     def step(self, action: Any) -> Any:
         env, recording = self.env, self.recording  # noqa: F841  # for the debugger
         if self._stops_now():
             pdb.set_trace()
-        return env.step(action)
+        return self._awaited(env.step(action))
+
+    def close(self) -> None:
+        self._awaited(self.env.close())
+        if self._loop is not None:
+            self._loop.close()
+
+    def _awaited(self, result: Any) -> Any:
+        """What a call returns; if it is a coroutine, what that returns."""
+        if not inspect.iscoroutine(result):
+            return result
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(result)
 
     def _stops_now(self) -> bool:
         stops, self.stops = self.stops, False

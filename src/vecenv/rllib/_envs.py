@@ -13,7 +13,7 @@ from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
 
 from vecenv._make.make import make
-from vecenv.engines import Sync, registry
+from vecenv.engines import Asyncio, Sync, registry
 from vecenv.errors import ConfigError
 from vecenv.rllib._checks import check_fresh_arrays, check_vector_env
 from vecenv.rllib._packed_env import PackedVectorEnv
@@ -100,7 +100,10 @@ def probe(creator: EnvCreator, num_envs: int) -> tuple[Space[Any], Space[Any]]:
     """The spaces of one env. Builds and checks some envs, so that mistakes show before Ray starts."""
     options, count = dict(creator.options), min(num_envs, 2)
     if not makes_vector_envs(creator.env):
-        options = {name: value for name, value in options.items() if name not in _ELSEWHERE} | {"engine": Sync()}
+        asked = options.get("engine")
+        awaits = asked == Asyncio.name or isinstance(asked, Asyncio)  # no other engine can reset an async def env
+        options = {name: value for name, value in options.items() if name not in _ELSEWHERE}
+        options["engine"] = Asyncio() if awaits else Sync()
         if any(isinstance(value, (list, tuple, np.ndarray)) for value in (creator.env, *options.values())):
             count = num_envs  # an option has one value per env
     envs = EnvCreator(creator.env, options=options).build(count)

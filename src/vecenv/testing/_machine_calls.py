@@ -130,7 +130,7 @@ class Calls(RuleBasedStateMachine):
     def _recv(self, count: int | None, hurry: bool = False) -> None:
         refusal = self.model.refuse_recv(count)
         timeout = _SOON if hurry else None
-        step, error = self._call("recv", lambda: self.envs.recv(count, timeout), refusal)
+        step, error = self._call("recv", lambda: self.envs.recv(count, timeout=timeout), refusal)
         if refusal is not None or self.closed:
             return
         if error is not None:

@@ -79,9 +79,16 @@ class ArrayConversion(Outermost):
         """As of the env inside."""
         self._ours("send").send(self._inwards(actions), to_numpy(env_ids))
 
-    def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
+    def recv(
+        self,
+        min_envs: int | None = None,
+        max_envs: int | None = None,
+        *,
+        until: float | None = None,
+        timeout: float | None = None,
+    ) -> Step:
         """As of the env inside, converted: `env_ids` and `ops` too."""
-        step = self._ours("recv").recv(min_envs, timeout)
+        step = self._ours("recv").recv(min_envs, max_envs, until=until, timeout=timeout)
         converted = {field.name: self._outwards(getattr(step, field.name)) for field in fields(Step)}
         return ConvertedStep(**converted, source=step, convert=self._outwards)
 
@@ -149,9 +156,16 @@ class DictInfoToList(Outermost):
         obs, reward, terminated, truncated, infos = self._inner_step(actions, env_ids)
         return obs, reward, terminated, truncated, as_list(infos, len(reward))
 
-    def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
+    def recv(
+        self,
+        min_envs: int | None = None,
+        max_envs: int | None = None,
+        *,
+        until: float | None = None,
+        timeout: float | None = None,
+    ) -> Step:
         """As of the env inside, with infos as a list."""
-        step = self._ours("recv").recv(min_envs, timeout)
+        step = self._ours("recv").recv(min_envs, max_envs, until=until, timeout=timeout)
         return replace(step, infos=as_list(step.infos, len(step.env_ids)))
 
 

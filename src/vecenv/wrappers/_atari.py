@@ -86,7 +86,9 @@ class AtariPreprocessing(Wrapper):
         """Not possible: one step of this wrapper is several steps of the envs inside."""
         raise UnsupportedError(_SEVERAL.format("send"))
 
-    def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
+    def _exchange_recv(
+        self, min_envs: int | None, timeout: float | None, max_envs: int | None = None, until: float | None = None
+    ) -> Exchange:
         raise UnsupportedError(_SEVERAL.format("recv"))
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:

@@ -95,8 +95,10 @@ class RecordVideo(Wrapper):
     def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
         return self._recorded(super()._exchange_step, actions, env_ids, step=True)
 
-    def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
-        return self._recorded(super()._exchange_recv, min_envs, timeout, step=True)
+    def _exchange_recv(
+        self, min_envs: int | None, timeout: float | None, max_envs: int | None = None, until: float | None = None
+    ) -> Exchange:
+        return self._recorded(super()._exchange_recv, min_envs, timeout, max_envs, until, step=True)
 
     def _recorded(self, call: Callable[..., Exchange], *arguments: Any, step: bool = False) -> Exchange:
         try:

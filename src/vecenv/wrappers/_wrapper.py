@@ -98,9 +98,16 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         """As of the env inside."""
         self._ours("send_reset").send_reset(env_ids, seed=seed, options=options)
 
-    def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Step:
+    def recv(
+        self,
+        min_envs: int | None = None,
+        max_envs: int | None = None,
+        *,
+        until: float | None = None,
+        timeout: float | None = None,
+    ) -> Step:
         """As of the env inside."""
-        return Step.of_exchange(self._exchange_recv(min_envs, timeout))
+        return Step.of_exchange(self._exchange_recv(min_envs, timeout, max_envs, until))
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of every env, or read an attribute."""
@@ -213,11 +220,13 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         self._apply(exchange)
         return exchange
 
-    def _exchange_recv(self, min_envs: int | None, timeout: float | None) -> Exchange:
+    def _exchange_recv(
+        self, min_envs: int | None, timeout: float | None, max_envs: int | None = None, until: float | None = None
+    ) -> Exchange:
         inner = self.env
         if not isinstance(inner, (Wrapper, VectorEnv)):
             raise self._not_ours("recv")
-        exchange = inner._exchange_recv(min_envs, timeout)
+        exchange = inner._exchange_recv(min_envs, timeout, max_envs, until)
         self._apply(exchange)
         return exchange
 

@@ -156,6 +156,17 @@ class ProcessEngine:
     def pending(self) -> Rows:
         return self._ledger.rows()
 
+    def gather(self, count: int, seconds: float) -> int:
+        if self._caller is not None:
+            self._run_caller(self._caller)
+        if self._pool.needs_recovery:
+            self._share_out_rest()
+            self._pool.finish_recovery()
+        ledger = self._ledger
+        enough = ledger.enough_finished(min(count, ledger.count))
+        self._waiter.gather(enough, seconds)
+        return ledger.count if ledger.all_finished() else ledger.count_ready()
+
     def gone(self) -> Rows:
         return self._pool.gone()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from vecenv._batch.faults import OnError
@@ -51,10 +52,31 @@ class Waiter:
                 self.park(satisfied, timeout, started, lambda: self._pool.late(timeout))
                 return
 
+    def gather(self, satisfied: Callable[[], bool], seconds: float) -> None:
+        """Return once `satisfied`, or after these seconds. Raises if a worker dies, as `on_error` says."""
+        self._words[:, EAGER] = 1
+        started = self._clock()
+        end = started + seconds
+
+        def over() -> bool:
+            return satisfied() or self._clock() >= end
+
+        self.park(over, None, started, lambda: self._pool.late(None), end)
+
     def park(
-        self, satisfied: Callable[[], bool], timeout: float | None, started: float, late: Callable[[], EnvError]
+        self,
+        satisfied: Callable[[], bool],
+        timeout: float | None,
+        started: float,
+        late: Callable[[], EnvError],
+        look_at: float = math.inf,
     ) -> None:
-        """Like `until`, without spinning. `late` makes the error for the time being up."""
+        """Like `until`, without spinning.
+
+        Args:
+            late: makes the error for the time being up.
+            look_at: when `satisfied` will be asked at the latest, whatever workers do.
+        """
         deadline, killed = None if timeout is None else started + timeout, False
         self._words[:, WAITING] = 1
         try:
@@ -66,6 +88,7 @@ class Waiter:
                     self._kill_or_raise(late())
                     deadline, killed = self._clock() + self._start_timeout, True
                     continue
+                left = min(left, max(0.0, look_at - self._clock()))
                 if self._look_up(satisfied, left) and killed and timeout is not None:
                     deadline, killed = self._clock() + timeout, False
         finally:

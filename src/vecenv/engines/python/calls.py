@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -78,7 +79,9 @@ class EnvCalls:
             self._current[0] = row
             try:
                 with NoCopies():
-                    self.envs[row].close()
+                    closing: Any = self.envs[row].close()
+                if inspect.iscoroutine(closing):
+                    closing.close()  # of an env that this engine could not run; Python would warn
             except failures as error:
                 self._complaints.append(f"env {self.first + row} raised in close(): {text_of(error, repr):.1000}")
             self._closed = max(self._closed, row + 1)  # a signal handler may have closed more of them
@@ -144,8 +147,16 @@ def wrong_flags(terminated: Any, truncated: Any) -> str:
     return f"{name} must be a bool, got {brief(value)}"
 
 
+def not_awaited(call: str, coroutine: Any) -> str:
+    """What is wrong with an env whose call is a coroutine."""
+    coroutine.close()
+    return f"{call}() is an async def, which this engine does not await; engine='asyncio' awaits it"
+
+
 def wrong_result(result: Any) -> str:
     """What is wrong with what `step` returned."""
+    if inspect.iscoroutine(result):
+        return not_awaited("step", result)
     if not issubclass(type(result), tuple):  # not by `isinstance`, which asks the object itself
         return f"step() must return 5 values (obs, reward, terminated, truncated, info), got {type_name(result)}"
     count = tuple.__len__(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -51,15 +52,33 @@ class Renewal:
 
     def rebuild(self, factory: Factory, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
         """Close `env` and return the env that replaces it. Raises SpaceError if its spaces differ."""
-        if isinstance(factory, MakeEnv):
-            built = replace(factory, kwargs={**factory.kwargs, **self.kwargs})()
-        else:
-            built = factory(**self.kwargs)
-        if (built.observation_space, built.action_space) != (env.observation_space, env.action_space):
+        built = self.factory(factory)()
+        if not self.fits(built, env):
             close_quietly(built)
-            raise SpaceError(f"with {self.kwargs!r:.200} the env has other spaces than before; all rows share them")
+            raise self.misfit()
         close_quietly(env)
         return built
+
+    def is_met_by(self, kwargs: dict[str, Any]) -> bool:
+        """Whether an env was built with these arguments; not if their equality has no truth value, as of arrays."""
+        try:
+            return bool(self.kwargs == kwargs)
+        except Exception:
+            return False
+
+    def factory(self, factory: Factory) -> Factory:
+        """What builds the env, given the factory of the env before."""
+        if isinstance(factory, MakeEnv):
+            return replace(factory, kwargs={**factory.kwargs, **self.kwargs})
+        return functools.partial(factory, **self.kwargs)
+
+    def fits(self, built: gymnasium.Env[Any, Any], env: gymnasium.Env[Any, Any]) -> bool:
+        """Whether what was built has the spaces of the env that it replaces."""
+        return (built.observation_space, built.action_space) == (env.observation_space, env.action_space)
+
+    def misfit(self) -> SpaceError:
+        """The error about an env that has other spaces."""
+        return SpaceError(f"with {self.kwargs!r:.200} the env has other spaces than before; all rows share them")
 
 
 def factories(

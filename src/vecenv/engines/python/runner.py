@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import inspect
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from vecenv.engines.python.calls import (
     checked_info,
     copied_info,
     item_view,
+    not_awaited,
     wrong_flags,
     wrong_result,
 )
@@ -415,12 +417,14 @@ class RowRunner(EnvCalls):
                 self._seeds[row] = NO_SEED
                 result = self.envs[row].reset(seed=seed, options=options)
         if type(result) is not tuple or len(result) != 2:
+            if inspect.iscoroutine(result):
+                raise SpaceError(not_awaited("reset", result))
             raise SpaceError(f"reset() must return (observation, info), got {type_name(result)}")
         return result
 
     def _renew(self, row: int, wanted: Renewal) -> dict[str, Any] | None:
         """Build the row's env again unless it was built with these arguments; the options that its reset gets."""
-        if not _equal(wanted.kwargs, self._built_with.get(row, {})):
+        if not wanted.is_met_by(self._built_with.get(row, {})):
             with NoCopies():
                 self.envs[row] = wanted.rebuild(self._factories[row], self.envs[row])
             self._built_with[row] = wanted.kwargs
@@ -496,11 +500,3 @@ def _index(rows: Sequence[int], count: int) -> Any:
     if len(rows) == count:
         return ...
     return slice(rows[0], rows[0] + 1) if len(rows) == 1 else rows
-
-
-def _equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether they are plainly equal; arrays and other things whose equality has no truth value are not."""
-    try:
-        return bool(one == other)
-    except Exception:
-        return False

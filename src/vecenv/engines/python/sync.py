@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +49,12 @@ class SyncEngine(LocalEngine):
 
     def pending(self) -> Rows:
         return self._pending.rows()
+
+    def gather(self, count: int, seconds: float) -> int:
+        pending, deadline = self._pending, time.monotonic() + seconds
+        while pending.missing(count) and time.monotonic() < deadline:
+            self._run([next(row for row in pending.oldest(count).tolist() if not pending.finished[row])])
+        return pending.count_ready()
 
     def close(self, timeout: float = 5.0) -> None:
         warn_of(self._runners[0].close())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import math
 import queue
 import sys
 import threading
@@ -18,20 +17,18 @@ import numpy as np
 
 from vecenv._batch.batch import Mail, Op, Rows
 from vecenv._batch.faults import Fault
-from vecenv.engines.pending import PendingRows
 from vecenv.engines.python.copies import end_copies_of_this_thread
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.local import LocalEngine, hand_over, warn_of
+from vecenv.engines.python.queued import QueuedEngine
 from vecenv.engines.python.runner import RowRunner
-from vecenv.errors import ClosedError, Phase, WorkerDied, WorkerTimeout
+from vecenv.errors import Phase, WorkerDied, WorkerTimeout
 
-_LOOK_UP_SECONDS = 1.0
-"""How often `recv` looks whether the threads that it waits for are there."""
 SentRows: TypeAlias = tuple[int, list[int]]
 """Number of the `send`, and rows local to the runner."""
 
 
-class ThreadEngine(LocalEngine):
+class ThreadEngine(QueuedEngine, LocalEngine):
     """Each thread owns a block of envs and runs their rows one by one, so that `recv` sees the first that are ready.
 
     Args:
@@ -53,10 +50,10 @@ class ThreadEngine(LocalEngine):
         ordered: bool = False,
         origin: int = 0,
     ) -> None:
-        super().__init__(factories, parts=workers, observation_mode=observation_mode, on_error=on_error, origin=origin)
-        self._pending = PendingRows(len(self.envs), ordered=ordered)
-        self._results: queue.SimpleQueue[tuple[int, Mail | None]] = queue.SimpleQueue()
-        """Rows that the threads have run, and their mail. Row -1: nothing follows, see `wake`."""
+        LocalEngine.__init__(
+            self, factories, parts=workers, observation_mode=observation_mode, on_error=on_error, origin=origin
+        )
+        QueuedEngine.__init__(self, len(self.envs), ordered)
         self._complaints: list[str] = []
         self._stopping = self._closed = False
         """Threads are to end; they have, or were left running."""
@@ -104,32 +101,6 @@ class ThreadEngine(LocalEngine):
                 hand_over(self.batch, runner.batch, mine, runner.first)
             self._queues[worker].put((number, mine))
 
-    def recv(self, count: int, timeout: float | None = None) -> Rows:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while missing := self._pending.missing(count):
-            for _ in range(missing):
-                left = math.inf if deadline is None else max(0.0, deadline - time.monotonic())
-                try:
-                    # By `map`: after a call a signal handler may run and raise, and then what was taken would be lost.
-                    ((row, mail),) = map(self._results.get, (True,), (min(_LOOK_UP_SECONDS, left),))
-                except queue.Empty:
-                    if left <= _LOOK_UP_SECONDS:
-                        raise self._late(timeout) from None
-                    self._check_threads()
-                    break
-                if mail is not None:
-                    self.batch.mail[row] = mail
-                if row < 0:
-                    raise ClosedError("close() was called meanwhile")
-                self._pending.finished[row] = True
-        return self._pending.take(count, self.batch, self._home)
-
-    def pending(self) -> Rows:
-        return self._pending.rows()
-
-    def wake(self) -> None:
-        self._results.put((-1, None))
-
     def close(self, timeout: float = 5.0) -> None:
         if self._closed:
             return
@@ -174,9 +145,9 @@ class ThreadEngine(LocalEngine):
             mail = runner.batch.mail.pop(row, None)
         except BaseException as error:  # nothing gets here that is known; but a thread that ends is waited for in vain
             mail = Mail(fault=Fault.of(error, "step"))
-        self._results.put((runner.first + row, mail))
+        self._finish(runner.first + row, mail)
 
-    def _check_threads(self) -> None:
+    def _check_running(self) -> None:
         """Raise WorkerDied if a thread is gone whose rows are waited for."""
         pending = self._pending
         for number, thread in enumerate(self._threads):

@@ -26,7 +26,7 @@ from vecenv.engines.pending import PendingRows
 from vecenv.engines.process.sendable import picklable, sendable, sendable_mail
 from vecenv.engines.python.copies import end_copies_of_this_thread
 from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
-from vecenv.errors import EnvError, SpaceError, WorkerError
+from vecenv.errors import EnvError, EnvTimeout, SpaceError, WorkerError
 
 Build = Callable[[], Engine]
 """Builds the engine of an actor."""
@@ -153,7 +153,7 @@ class RowActor:
         except BaseException as error:  # it cannot be unpickled here, or a kernel cannot be compiled
             return self._first, Fault.of(error, "make")
         if self._last_seen is not None:
-            self._engine = RestartedEngine(engine, self._last_seen, self._first)
+            self._engine = self._restarted(engine, self._last_seen)
         batch, facts = engine.batch, engine.facts
         envs = getattr(engine, "envs", None)
         same = EnvFacts(facts.single_observation_space, facts.single_action_space, facts.metadata, facts.render_mode)
@@ -162,6 +162,9 @@ class RowActor:
             {name: column[:0] for name, column in batch.info.items()},
         )
 
+    def _restarted(self, engine: Engine, last_seen: LastSeen) -> RestartedEngine:
+        return RestartedEngine(engine, last_seen, self._first)
+
     def run(self, request: ActorRequest) -> Answer:
         """Run the ops of some rows. The same request sent twice is run once."""
         if self._answered is None or self._answered[0] != request.number:
@@ -169,6 +172,13 @@ class RowActor:
         return self._answered[1]
 
     def _run(self, request: ActorRequest) -> Answer:
+        started, cpu_started = time.perf_counter(), time.process_time()
+        rows = self._send(request)
+        faults = self._receive(rows)
+        return self._answer(request, rows, faults, time.perf_counter() - started, time.process_time() - cpu_started)
+
+    def _send(self, request: ActorRequest) -> Rows:
+        """Write the columns of a request and send its rows, which are returned."""
         batch: Batch = self._engine.batch
         rows = np.arange(len(batch)) if request.rows is None else request.rows
         where: Any = slice(None) if request.rows is None else rows
@@ -178,14 +188,19 @@ class RowActor:
         batch.options.update(request.options)
         batch.raw_actions.update(request.raw_actions)
         batch.start_kind[where] = WATCHED if request.watched else UNWATCHED
-        started, cpu_started = time.perf_counter(), time.process_time()
         self._engine.send(rows)
-        faults = self._receive(rows)
-        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
+        return rows
+
+    def _answer(
+        self, request: ActorRequest, rows: Rows, faults: dict[int, Fault], seconds: float, cpu_seconds: float
+    ) -> Answer:
+        """What became of a request whose rows were received, or have failed with `faults`."""
+        batch: Batch = self._engine.batch
+        where: Any = slice(None) if request.rows is None else rows
         rolled = (request.op == Op.ROLL) & (batch.terminated[where] | batch.truncated[where])
         ended = np.flatnonzero(rolled)
-        mail = {**batch.mail, **{row: Mail(fault=fault) for row, fault in faults.items()}}
-        batch.mail.clear()
+        mail = {row: batch.mail.pop(row) for row in rows.tolist() if row in batch.mail}
+        mail.update((row, Mail(fault=fault)) for row, fault in faults.items())
         dropped = self._make_sendable(mail)
         return Answer(
             kept={name: getattr(batch, name)[where] for name in TRAVELLING},
@@ -278,13 +293,14 @@ class RowActor:
 def as_fault(error: EnvError, first: int) -> Fault:
     """An error of an actor's engine as data, with rows counted among all envs."""
     rows = tuple(first + row for row in error.rows)
-    if isinstance(error, WorkerError):
+    if isinstance(error, (WorkerError, EnvTimeout)):
         error.row, error.rows = None if error.row is None else first + error.row, rows
         error.message += f" (counted from env {first})" if first else ""
-        return Fault.of(error, error.phase or "step", error=error)
+        return replace(Fault.of(error, error.phase or "step", error=error), fault_class=error.fault_class)
     fault = Fault.of(error if error.__cause__ is None else error.__cause__, error.phase or "step", error.action)
     trace = error.remote_traceback or fault.traceback
-    return replace(fault, seed=error.seed, traceback=trace, rows=rows if len(rows) > 1 else ())
+    rows = rows if len(rows) > 1 else ()
+    return replace(fault, seed=error.seed, traceback=trace, rows=rows, fault_class=error.fault_class)
 
 
 class RestartedEngine:

@@ -20,6 +20,7 @@ from vecenv.engines.pending import PendingRows
 from vecenv.engines.process.sendable import pickled
 from vecenv.engines.python.local import check_resets, hand_over, results_or_raise, split
 from vecenv.engines.ray.actor import ActorRequest, Answer, Build, LastSeen, RowActor, Seen
+from vecenv.engines.ray.concurrent_actor import ConcurrentRowActor
 from vecenv.engines.ray.pool import ActorPool
 from vecenv.engines.ray.remote import ActorLoad, RemoteActor, load_of, summary_of
 from vecenv.errors import EnvError, NotResetError, Phase, RestartLimit, WorkerDied, WorkerTimeout
@@ -48,6 +49,8 @@ class RayEngine:
         ray_address: a running cluster; None uses the one that this process is connected to, or starts one.
         num_cpus: processors that each actor reserves; a fraction is fine.
         local: name of the engine that `build` builds, for `summary`.
+        each_row: every row is a request of its own, which is answered when that row is finished; the engine that
+            `build` builds can be waited for in an event loop (`SupportsGatherAsync`).
     """
 
     name = "ray"
@@ -67,10 +70,12 @@ class RayEngine:
         ray_address: str | None = None,
         num_cpus: float = 1.0,
         local: str | None = None,
+        each_row: bool = False,
     ) -> None:
         check_observation_mode(observation_mode)
         self._on_error: OnError = on_error
         self._local = local
+        self._each_row = each_row
         self._bounds = bounds = split(count, workers)
         self._worker_of = np.repeat(np.arange(workers), [stop - start for start, stop in bounds])
         self._since = 0.0
@@ -85,7 +90,7 @@ class RayEngine:
         self._begun: dict[int, Any] = {}
         builds = [cloudpickle.dumps(build(start, stop)) for start, stop in bounds]
         self._pool = ActorPool(
-            RowActor,
+            ConcurrentRowActor if each_row else RowActor,
             bounds,
             lambda number, last_seen: (builds[number], sys.path, bounds[number][0], last_seen),
             ray_address=ray_address,
@@ -93,6 +98,7 @@ class RayEngine:
             spread=False,
             again="reset",
             start_timeout=start_timeout,
+            concurrent=2 * max(stop - start for start, stop in bounds) + 10 if each_row else None,
         )
         try:
             built = self._pool.start()
@@ -115,7 +121,11 @@ class RayEngine:
                 check_resets(self.batch, mine)
                 self._pool.replace(actor.number, None)
         rows = np.sort(rows)
-        self._unsent = [self._request(int(number), rows) for number in np.unique(self._worker_of[rows])]
+        if self._each_row:
+            workers = self._worker_of[rows]
+            self._unsent = [self._request(int(workers[place]), rows[place : place + 1]) for place in range(len(rows))]
+        else:
+            self._unsent = [self._request(int(number), rows) for number in np.unique(self._worker_of[rows])]
         self._pending.open(rows)  # if an interrupt comes from here on, the next call sends the requests
         self._send_rest()
 
@@ -136,6 +146,17 @@ class RayEngine:
 
     def pending(self) -> Rows:
         return self._pending.rows()
+
+    def gather(self, count: int, seconds: float) -> int:
+        self._resume()
+        deadline = time.monotonic() + seconds
+        while self._pending.missing(count):
+            ready = self._pool.wait(list(self._sent), max(0.0, deadline - time.monotonic()))
+            for reference in ready:
+                self._complete(reference)
+            if not ready:
+                break
+        return self._pending.count_ready()
 
     def gone(self) -> Rows:
         dead = [actor.number for actor in self._pool.actors if actor.error is not None]
@@ -188,7 +209,7 @@ class RayEngine:
     def _request(self, number: int, rows: Rows) -> OpenRequest:
         batch, actor = self.batch, self._pool.actors[number]
         mine = rows[self._worker_of[rows] == number]
-        whole = len(mine) == actor.stop - actor.start
+        whole = len(mine) == actor.stop - actor.start and not self._each_row
         where: Any = slice(actor.start, actor.stop) if whole else mine
         message = ActorRequest(
             rows=None if whole else mine - actor.start,

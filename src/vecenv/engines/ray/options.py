@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from vecenv._util.checks import brief
 from vecenv.engines import Engine, registry
+from vecenv.engines.aio.options import Asyncio
 from vecenv.engines.native.options import Compiled, engine_class, split_kwargs, time_limit
 from vecenv.engines.options import EngineOptions, Order, check_choice
 from vecenv.engines.python.options import Sync
@@ -31,6 +33,8 @@ class Ray(EngineOptions):
             one on this machine that lives until the last user closes.
         num_cpus: processors that each actor reserves; a fraction is fine.
         local_engine: name of the engine inside each actor; "auto" is "compiled" for kernels, else "sync".
+        local: that engine with its options, instead of `local_engine`: `Asyncio(step_timeout=60.0)` runs slow envs,
+            each of which answers by itself. Its limits are those of one actor.
         precision: of kernels inside the actors, see `Compiled`.
         start_timeout: seconds that placing the actors and building the envs may take.
         order: "first-ready", or "fixed": `recv` returns envs in the order of their sends, those of one send by id.
@@ -40,6 +44,7 @@ class Ray(EngineOptions):
     ray_address: str | None = None
     num_cpus: float = 1.0
     local_engine: str = "auto"
+    local: EngineOptions | None = None
     precision: Precision = "exact"
     start_timeout: float = 60.0
     order: Order = "first-ready"
@@ -60,12 +65,21 @@ class Ray(EngineOptions):
         if isinstance(cpus, bool) or not isinstance(cpus, (int, float, np.number)) or not 0 < cpus < float("inf"):
             raise ConfigError(f"num_cpus must be a positive number (a fraction is fine), got {cpus!r}")
         check_choice("local_engine", self.local_engine, ("auto", *(engine.name for engine in local_engines())))
+        if self.local is None:
+            return
+        if type(self.local) not in local_engines():
+            able = ", ".join(engine.__name__ for engine in local_engines())
+            raise ConfigTypeError(f"local must be an object of {able} (vecenv.engines), got {brief(self.local)}")
+        if self.local_engine != "auto":
+            raise ConfigError(f"local_engine={self.local_engine!r} and local= name an engine twice; leave one out")
+        if isinstance(self.local, Asyncio) and self.local.loop != "own":
+            raise ConfigError("local=Asyncio(loop='running') is not possible: actors have no event loop of yours")
 
     def refuses(self, source: Source, request: Request) -> str | None:
         unfit = super().refuses(source, request)
         if unfit is not None:
             return unfit
-        local = self.local(source, request)
+        local = self.local_options(source, request)
         unfit = local.refuses(source, _inside(request))
         if unfit is not None:
             return f"in actors of the ray engine: {unfit}"
@@ -81,6 +95,7 @@ class Ray(EngineOptions):
     def build(self, source: Source, request: Request) -> Engine:
         from vecenv.engines.ray.engine import RayEngine
 
+        local = self.local_options(source, request)
         return RayEngine(
             self.part_builder(source, request),
             request.num_envs,
@@ -91,18 +106,20 @@ class Ray(EngineOptions):
             start_timeout=self.start_timeout,
             ray_address=self.ray_address,
             num_cpus=float(self.num_cpus),
-            local=self.local(source, request).name,
+            local=local.name,
+            each_row=isinstance(local, Asyncio),
         )
 
     def part_builder(self, source: Source, request: Request) -> Callable[[int, int], Callable[[], Engine]]:
         """A function of rows start ... stop - 1 that returns what builds their engine, picklable."""
-        local = self.local(source, request)
+        local = self.local_options(source, request)
         if isinstance(local, Compiled):
             return self._kernel_builder(source, request)
         from vecenv.engines.process.launch import pickled_factories
 
         def builder(start: int, stop: int) -> Callable[[], Engine]:
-            workers = {"workers": min(self._width, stop - start)} if "workers" in local.option_names() else {}
+            counted = "workers" in local.option_names() and getattr(local, "workers", None) is None
+            workers = {"workers": min(self._width, stop - start)} if counted else {}
             inside = replace(request, num_envs=stop - start, wrappers=())
             env_fns = pickled_factories(source.env_fns[start:stop], start)
             return functools.partial(build_part, replace(local, **workers), env_fns, start, inside)
@@ -136,8 +153,10 @@ class Ray(EngineOptions):
         """Threads or processes of each actor."""
         return max(1, int(self.num_cpus))
 
-    def local(self, source: Source, request: Request) -> EngineOptions:
+    def local_options(self, source: Source, request: Request) -> EngineOptions:
         """The engine inside each actor."""
+        if self.local is not None:
+            return self.local
         name = self.local_engine
         if name == "auto":
             name = Sync.name if Compiled().refuses(source, _inside(request)) else Compiled.name

@@ -34,6 +34,7 @@ class ActorPool:
         spread: over the nodes, instead of as Ray likes.
         again: the user's call that starts a dead actor again.
         start_timeout: seconds that placing them and building their envs may take.
+        concurrent: how many methods of an actor may run at once; None: one, or as Ray has it.
 
     Attributes:
         closing: no actor is started any more, and no call waits for one.
@@ -50,6 +51,7 @@ class ActorPool:
         spread: bool,
         again: str,
         start_timeout: float,
+        concurrent: int | None = None,
     ) -> None:
         self._bounds = bounds
         self._arguments = arguments
@@ -70,6 +72,7 @@ class ActorPool:
             max_restarts=0,
             max_task_retries=0,
             scheduling_strategy="SPREAD" if spread else "DEFAULT",
+            **({} if concurrent is None else {"max_concurrency": concurrent}),
         )
 
     def start(self) -> list[Built]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vecenv._batch.faults import Fault
-from vecenv.errors import NotFiniteError, RestartLimit, SpaceError, VecenvError, WorkerDied, WorkerTimeout
+from vecenv.errors import EnvTimeout, NotFiniteError, RestartLimit, SpaceError, VecenvError, WorkerDied, WorkerTimeout
 
 _LONGEST = 10_000
 """Characters of a message."""
@@ -18,7 +18,7 @@ def failure_of(error: VecenvError) -> dict[str, Any]:
     kind = "raised"
     if isinstance(error, NotFiniteError):
         kind = "not-finite"
-    elif isinstance(cause, WorkerTimeout):
+    elif isinstance(cause, (WorkerTimeout, EnvTimeout)):
         kind = "hung"
     elif isinstance(cause, WorkerDied):
         kind = "died"

@@ -1,0 +1,192 @@
+"""The calls of a vector env that are awaited: for programs that own an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+
+from vecenv._batch.batch import Op
+from vecenv._batch.seeding import one_seed
+from vecenv._front.results import SingleStep
+from vecenv._front.step import Step
+from vecenv._front.transport import Transport
+from vecenv._util.checks import brief, patience, seconds
+from vecenv.engines import SupportsGatherAsync
+from vecenv.engines.decorator import Decorator
+from vecenv.errors import (
+    CallOrderError,
+    ConfigTypeError,
+    EnvError,
+    PendingError,
+    UnsupportedError,
+    WorkerTimeout,
+)
+
+
+class Awaiting(Transport):
+    """`recv_async`, an async iterator, and `step_one` for programs with one coroutine per env."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._ones: dict[int, tuple[asyncio.Future[Any], bool]] = {}
+        """Rows that `step_one` and `reset_one` wait for, and whether it is a reset."""
+        self._delivering: asyncio.Task[None] | None = None
+        """Hands their results out."""
+        self._receiving = False
+        """A `recv_async` waits."""
+
+    async def recv_async(
+        self,
+        min_envs: int | None = None,
+        max_envs: int | None = None,
+        *,
+        until: float | None = None,
+        timeout: float | None = None,
+    ) -> Step:
+        """As `recv`, awaited: meanwhile the event loop runs other coroutines, which may `send`.
+
+        With engines other than "asyncio" and "thread" it waits in another thread, and no other call is possible.
+        """
+        envs: Any = self
+        if not isinstance(self.engine, SupportsGatherAsync):
+            return await asyncio.to_thread(envs.recv, min_envs, max_envs, until=until, timeout=timeout)
+        self._check_no_ones("recv_async")
+        order = self._call_order
+        order.check_open("recv_async")
+        patient = self.timeout if timeout is None else patience(seconds("timeout", timeout))
+        exact = max_envs is None and until is None
+        if exact:
+            default = min(self.batch_size, order.pending_count) or None
+            least = most = order.check_can_receive(default if min_envs is None else min_envs)
+        else:
+            least, most = order.check_range(min_envs, max_envs)
+        self._receiving = True
+        try:
+            ready = 0 if until is None else await self._ready(most, seconds("until", until))
+            if ready < least:
+                ready = await self._ready(least, patient)
+        finally:
+            self._receiving = False
+        if ready < least:
+            patient = 0.0 if patient is None else patient
+            raise WorkerTimeout(
+                f"{least - ready} of {least} envs did not answer within {patient} s; await recv_async() to wait on",
+                phase="step",
+            )
+        return envs.recv(least if exact else min(ready, most), timeout=patient)
+
+    async def __aiter__(self) -> AsyncIterator[Step]:
+        """What `recv_async()` returns, as long as anything is pending."""
+        while self._call_order.pending_count:
+            yield await self.recv_async()
+
+    async def step_one(self, env_id: int, action: Any) -> SingleStep:
+        """Step one env and wait for it: what its own `step` returns, with autoreset as in `step`.
+
+        Many coroutines may do this at once, each with an env of its own. Where an episode ended in "same-step" mode,
+        `info` has "final_obs" and "final_info".
+
+        Raises:
+            EnvError: the env failed, and needs `reset_one`.
+        """
+        row = self._one("step_one", env_id)
+        self._run("step_one", self._send_step, [action], np.array([row]), "step_one")
+        return await self._wait_for_one(row, False)
+
+    async def reset_one(
+        self, env_id: int, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin a new episode of one env and wait for it: what its own `reset` returns."""
+        row = self._one("reset_one", env_id)
+        if options is not None and not isinstance(options, dict):
+            raise ConfigTypeError(f"options must be a dict or None, got {brief(options)}")
+        self._run("reset_one", self._send_reset_one, row, one_seed(seed), options)
+        return await self._wait_for_one(row, True)
+
+    async def close_async(self, timeout: float = 5.0) -> None:
+        """As `close`, awaited."""
+        envs: Any = self
+        if getattr(self.engine, "is_here", False):
+            envs.close(timeout)
+            await self.engine.closed()
+        else:
+            await asyncio.to_thread(envs.close, timeout)
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close_async()
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+
+    async def _ready(self, count: int, wait: float | None) -> int:
+        """How many rows are ready, once these are or so many seconds have passed."""
+        held = self._decorated.held() if isinstance(self._decorated, Decorator) else 0
+        return held + await self.engine.gather_async(max(0, count - held), wait)
+
+    def _check_no_ones(self, call: str) -> None:
+        if self._ones:
+            raise PendingError(f"{call}() while step_one() waits for envs {sorted(self._ones)[:8]}", "step_one")
+        if self._receiving:
+            raise CallOrderError(f"{call}() while another coroutine waits in recv_async()")
+
+    def _one(self, call: str, env_id: Any) -> int:
+        if not isinstance(self.engine, SupportsGatherAsync):
+            raise UnsupportedError(f"{call}() needs engine='asyncio' or 'thread'; this is {self.engine.name!r}")
+        if len(self._ones) != self._call_order.pending_count or self._receiving:
+            raise PendingError(f"{call}() while results of send() are pending; recv_async() them first", "send")
+        (row,) = self._call_order.parse_rows([env_id]).tolist()
+        return row
+
+    def _send_reset_one(self, row: int, seed: int | None, options: dict[str, Any] | None) -> None:
+        rows = np.array([row])
+        if row in self.engine.pending():
+            raise PendingError(f"env {row} is still running; wait for it first", "step_one")
+        try:
+            if seed is not None:
+                self._batch.seed[row] = seed
+            if options is not None:
+                self._batch.options[row] = options
+            self._dispatch(rows, int(Op.RESET), "reset_one")
+        except BaseException:
+            self._forget(rows)
+            raise
+
+    async def _wait_for_one(self, row: int, is_reset: bool) -> Any:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._ones[row] = future, is_reset
+        if self._delivering is None or self._delivering.done():
+            self._delivering = loop.create_task(self._deliver())
+        return await future
+
+    async def _deliver(self) -> None:
+        """Receive rows as they become ready, and hand each to the coroutine that waits for it."""
+        while self._ones:
+            try:
+                ready = await self._ready(1, None)
+                results = self._run("step_one", self._receive_results, ready, 0.0, self._results.ones)
+            except EnvError as error:
+                for row in error.rows:
+                    self._answer(row, error)
+            except BaseException as error:
+                for row in list(self._ones):
+                    self._answer(row, error)
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                for row, result in results.items():
+                    self._answer(row, result)
+
+    def _answer(self, row: int, result: Any) -> None:
+        future, is_reset = self._ones.pop(row, (None, False))
+        if future is None or future.done():  # whoever waited was cancelled
+            return
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result((result[0], result[4]) if is_reset else result)

@@ -1,0 +1,546 @@
+"""The asyncio engine: envs that are awaited, threads that stay an env's own, limits, deadlines, faults."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import warnings
+from functools import partial
+
+import gymnasium
+import numpy as np
+import pytest
+
+import vecenv
+from tests.aio.async_envs import AsyncLawEnv, Ordinary, Talk, Waiting
+from tests.twins import SPACES, SampleEnv, assert_same
+from vecenv.engines import Asyncio
+from vecenv.engines.aio.engine import AsyncioEngine
+from vecenv.engines.aio.faults import IN_A_ROW, Restarts, class_of
+from vecenv.errors import (
+    CallOrderError,
+    ClosedError,
+    EngineRefused,
+    EnvError,
+    EnvTimeout,
+    PendingError,
+    RestartLimit,
+    SpaceError,
+    UnsupportedError,
+    WorkerTimeout,
+)
+from vecenv.testing import check_engine
+
+
+def waiting(*fails, seconds=0.0, key="", **options):
+    """Envs with these faults each, by step."""
+    fns = [partial(Waiting, number, seconds, each, key) for number, each in enumerate(fails)]
+    return vecenv.make(fns, engine=Asyncio(**options))
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch):
+    monkeypatch.setattr("vecenv._batch.faults._FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(Waiting, "made", {})
+    monkeypatch.setattr(Waiting, "sent", [])
+
+
+# --- what it runs -----------------------------------------------------------------------------------------------------
+
+
+def test_the_six_laws_hold_for_envs_that_are_awaited():
+    check_engine(lambda fns: AsyncioEngine([partial(AsyncLawEnv, *fn.args) for fn in fns]))
+
+
+def test_the_laws_hold_with_a_limit_and_deadlines():
+    def build(fns):
+        return AsyncioEngine([partial(AsyncLawEnv, *fn.args) for fn in fns], concurrency=2, step_timeout=20.0)
+
+    check_engine(build)
+
+
+@pytest.mark.parametrize("space", ["text", "dict-with-objects", "graph", "dict", "discrete"])
+@pytest.mark.parametrize("autoreset", ["next-step", "same-step"])
+def test_every_kind_of_space_gives_what_the_sync_engine_gives(space, autoreset):
+    env = partial(SampleEnv, SPACES[space], SPACES["text"], 2)
+
+    def run(engine):
+        with vecenv.make(env, 3, engine=engine, autoreset=autoreset) as envs:
+            envs.action_space.seed(0)
+            seen = [envs.reset(seed=1)]
+            seen += [envs.step(envs.action_space.sample()) for _ in range(8)]
+            return seen, envs.episode_return, envs.episode_length
+
+    assert_same(run("asyncio"), run("sync"))
+
+
+def test_ordinary_envs_stay_in_the_thread_that_made_them():
+    with vecenv.make(Ordinary, 4, engine="asyncio") as envs:
+        envs.reset(seed=0)
+        for _ in range(3):
+            envs.step(np.zeros(4, int))
+        assert len(set(envs.call("which"))) == 4
+        assert "0 envs in the event loop, 4 on threads" in envs.engine_reason
+
+
+def test_ordinary_envs_wait_side_by_side():
+    with vecenv.make(partial(Ordinary, 0.2), 20, engine="asyncio") as envs:
+        envs.reset(seed=0)
+        started = time.perf_counter()
+        envs.step(np.zeros(20, int))
+        assert time.perf_counter() - started < 2.0  # in turn: 4 s
+
+
+def test_an_async_function_may_build_an_env_and_an_async_method_may_be_called():
+    class Drawn(Waiting):
+        metadata = {"render_modes": ["rgb_array"]}
+        render_mode = "rgb_array"
+
+        async def render(self):
+            await asyncio.sleep(0)
+            return np.full((2, 2, 3), self.number, np.uint8)
+
+    async def build():
+        asyncio.get_running_loop()
+        await asyncio.sleep(0)
+        return Drawn(7)
+
+    with vecenv.make(build, 2, engine="asyncio") as envs:
+        envs.reset(seed=0)
+        assert [frame[0, 0, 0] for frame in envs.render()] == [7, 7]
+        envs.set_attr("number", [1, 2])
+        assert envs.get_attr("number") == (1, 2)
+        with pytest.raises(EnvError, match="env 0 raised AttributeError in call"):
+            envs.call("nothing_of_that_name")
+        inside = envs.engine.envs
+    assert all(env.closed for env in inside)
+
+
+def test_wrappers_that_do_not_await_are_refused():
+    with pytest.raises(SpaceError, match=r"OrderEnforcing calls step\(\) of Waiting and does not await it"):
+        vecenv.make(lambda: gymnasium.wrappers.OrderEnforcing(Waiting()), 1, engine="asyncio")
+
+
+@pytest.mark.parametrize("engine", ["sync", "thread"])
+def test_other_engines_say_which_engine_awaits(engine):
+    with vecenv.make(Waiting, 1, engine=engine) as envs, pytest.raises(EnvError, match="engine='asyncio' awaits"):
+        envs.reset()
+
+
+def test_an_env_that_cannot_be_built_is_named_and_the_others_are_closed():
+    built = []
+
+    def good():
+        built.append(Waiting())
+        return built[-1]
+
+    def bad():
+        raise OSError("no browser")
+
+    with pytest.raises(EnvError, match="env 1 raised OSError in make: no browser"):
+        vecenv.make([good, bad, good], engine="asyncio")
+    assert all(env.closed for env in built)
+
+
+def test_building_is_bounded_in_time_and_runs_side_by_side():
+    def slow():
+        time.sleep(0.2)
+        return Waiting()
+
+    started = time.perf_counter()
+    vecenv.make(slow, 16, engine="asyncio").close()
+    assert time.perf_counter() - started < 2.5  # in turn: 3.2 s
+
+    with pytest.raises(WorkerTimeout, match=r"env 0 was not built within 0.3 s; start_timeout= gives them longer"):
+        vecenv.make(lambda: time.sleep(2), 2, engine="asyncio", start_timeout=0.3)
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+class Counting(Waiting):
+    running, most, starts = 0, 0, []
+
+    async def step(self, action):
+        Counting.running += 1
+        Counting.most = max(Counting.most, Counting.running)
+        Counting.starts.append(time.perf_counter())
+        try:
+            return await super().step(action)
+        finally:
+            Counting.running -= 1
+
+
+def test_concurrency_limits_what_runs_at_once():
+    Counting.most = 0
+    with vecenv.make(
+        [partial(Counting, number, 0.01) for number in range(20)], engine="asyncio", concurrency=3
+    ) as envs:
+        envs.reset(seed=0)
+        for _ in range(2):
+            envs.step(np.zeros(20, int))
+    assert Counting.most == 3
+
+
+def test_rate_limits_what_starts_per_second():
+    Counting.starts = []
+    with vecenv.make([partial(Counting, number) for number in range(11)], engine="asyncio", rate=50.0) as envs:
+        envs.reset(seed=0)
+        envs.step(np.zeros(11, int))
+    assert Counting.starts[-1] - Counting.starts[0] >= 0.19 - 0.05  # of which 50 ms may be made up for
+
+
+def test_deadlines_count_from_the_start_and_not_from_queueing():
+    with waiting({}, {}, {}, {}, seconds=0.3, concurrency=1, step_timeout=1.0) as envs:
+        envs.reset(seed=0)
+        envs.step(np.zeros(4, int))  # 1.2 s in all
+
+
+# --- deadlines and faults ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["hang", "ignore"])
+def test_a_late_env_is_an_error_of_that_env_and_its_reset_goes_on(how):
+    with waiting({}, {2: how}, {}, step_timeout=0.1) as envs:
+        envs.reset(seed=0)
+        envs.step([1, 1, 1])
+        started = time.perf_counter()
+        with pytest.raises(
+            EnvTimeout, match=r"env 1 was not done with its step within 0.1 s and was cancelled"
+        ) as late:
+            envs.step([2, 3, 4])
+        assert time.perf_counter() - started < 1.0
+        assert (late.value.row, late.value.action, late.value.fault_class) == (1, 3, "infrastructure")
+        assert isinstance(late.value, TimeoutError)
+        assert envs.recv().env_ids.tolist() == [0, 2]
+        obs, _ = envs.reset(options={"reset_mask": np.array([False, True, False])})
+        assert obs[1].tolist() == [1, 0, 2 if how == "ignore" else 1]  # what ignores a cancellation is built again
+        envs.step([1, 1, 1])
+
+
+def test_a_late_env_is_truncated_marked_and_built_again():
+    fns = [partial(Waiting, number, 0.0, fails) for number, fails in enumerate([{}, {2: "hang"}, {}])]
+    with vecenv.make(fns, engine="asyncio", step_timeout=0.2, on_error="restart") as envs:
+        envs.reset(seed=0)
+        envs.step([1, 1, 1])
+        obs, reward, terminated, truncated, infos = envs.step([5, 5, 5])
+        assert (reward.tolist(), terminated.tolist(), truncated.tolist()) == (
+            [5, 0, 5],
+            [False] * 3,
+            [False, True, False],
+        )
+        assert obs[1].tolist() == [1, 1, 1]  # the last good observation
+        fault = {name: values[1] for name, values in infos["fault"].items()}
+        assert (fault["kind"], fault["phase"], fault["class"], fault["restarts"]) == (
+            "timeout",
+            "step",
+            "infrastructure",
+            1,
+        )
+        assert "was cancelled" in fault["message"]
+        assert "gives it longer" not in fault["message"]
+        assert envs.episode_length.tolist() == [2, 1, 2]
+        obs, *_ = envs.step([6, 6, 6])  # an autoreset of env 1
+        assert obs.tolist() == [[0, 3, 1], [1, 0, 2], [2, 3, 1]]
+
+
+def test_in_same_step_mode_the_next_episode_of_the_new_env_begins_at_once():
+    fns = [partial(Waiting, 0, 0.0, {2: "disconnect"})]
+    with vecenv.make(fns, engine="asyncio", on_error="restart", autoreset="same-step") as envs:
+        envs.reset(seed=0)
+        envs.step([1])
+        obs, reward, _, truncated, infos = envs.step([1])
+        assert (obs[0].tolist(), reward[0], truncated[0]) == ([0, 0, 2], 0.0, True)
+        assert infos["final_obs"][0].tolist() == [0, 1, 1]
+        assert infos["fault"]["kind"][0] == "ConnectionResetError"
+
+
+def test_no_step_is_sent_twice():
+    fns = [partial(Waiting, 0, 0.0, {2: "disconnect", 4: "raise"}), partial(Waiting, 1, 0.0, {3: "hang"})]
+    with vecenv.make(fns, engine="asyncio", on_error="restart", step_timeout=0.2) as envs:
+        envs.reset(seed=0)
+        for action in range(8):
+            envs.step([action, action])
+    for env in (0, 1):
+        actions = [action for number, _, action in Waiting.sent if number == env]
+        assert len(actions) == len(set(actions))
+
+
+@pytest.mark.parametrize("how", ["exit", "cancel", "raise"])
+def test_whatever_an_env_raises_is_its_own_failure(how):
+    kind = {"exit": "SystemExit", "cancel": "CancelledError", "raise": "ValueError"}[how]
+    with waiting({}, {1: how}) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(EnvError, match=f"env 1 raised {kind} in step"):
+            envs.step([1, 1])
+        assert envs.recv().env_ids.tolist() == [0]
+        envs.reset(seed=0)
+
+
+def test_an_ordinary_env_that_hangs_gets_a_new_thread():
+    fns = [Ordinary, partial(Ordinary, 0.0, 2)]
+    with vecenv.make(fns, engine="asyncio", step_timeout=0.3, on_error="restart") as envs:
+        envs.reset(seed=0)
+        envs.step([0, 0])
+        threads = envs.call("which")
+        *_, infos = envs.step([0, 0])
+        assert infos["fault"]["kind"][1] == "timeout"
+        envs.step([0, 0])
+        others = envs.call("which")
+        assert threads[0] == others[0]
+        assert threads[1] != others[1]
+
+
+def test_a_slow_reset_has_a_deadline_of_its_own():
+    with waiting({0: "hang"}, reset_timeout=0.1) as envs, pytest.raises(EnvTimeout, match=r"its reset within 0.1 s"):
+        envs.reset()
+
+
+def test_a_fault_that_is_terminal_is_raised():
+    def classify(error, phase):
+        return "terminal" if isinstance(error, ValueError) and phase == "step" else None
+
+    fns = [partial(Waiting, 0, 0.0, {1: "disconnect"}), partial(Waiting, 1, 0.0, {2: "raise"})]
+    with vecenv.make(fns, engine=Asyncio(classify=classify), on_error="restart") as envs:
+        envs.reset(seed=0)
+        *_, infos = envs.step([1, 1])
+        assert infos["fault"]["class"][0] == "infrastructure"
+        with pytest.raises(ValueError, match="on purpose") as raised:
+            envs.step([1, 1])
+        assert raised.value.fault_class == "terminal"
+
+
+def test_a_classification_that_fails_is_terminal_and_says_so():
+    with vecenv.make(
+        [partial(Waiting, 0, 0.0, {1: "raise"})], engine=Asyncio(classify=lambda *_: "whatever"), on_error="restart"
+    ) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(EnvError, match="classify raised ValueError: it returned 'whatever'"):
+            envs.step([1])
+
+
+def test_the_env_is_restarted_three_times_and_infrastructure_is_not_counted():
+    from vecenv._batch.faults import Fault
+
+    restarts = Restarts(None)
+    own, lost = (restarts.classified(Fault.of(error, "step")) for error in (ValueError(), ConnectionError()))
+    assert (class_of(ValueError()), class_of(EOFError()), own.fault_class, lost.fault_class) == (
+        "retry", "infrastructure", "retry", "infrastructure")  # fmt: skip
+    for _ in range(3):
+        restarts.pause(0, own, 1)
+    for _ in range(5 * IN_A_ROW):
+        restarts.pause(0, lost, 1)
+        restarts.good(0)
+    with pytest.raises(RestartLimit, match="env 0 failed 4 times within 1000 of its steps"):
+        restarts.pause(0, own, 1)
+    for _ in range(IN_A_ROW):
+        restarts.pause(1, lost, 1)
+    with pytest.raises(RestartLimit, match=f"env 1 was lost {IN_A_ROW + 1} times in a row"):
+        restarts.pause(1, lost, 1)
+
+
+# --- never hangs ------------------------------------------------------------------------------------------------------
+
+
+class Blocking(Waiting):
+    async def step(self, action):
+        time.sleep(1.0)
+        return await super().step(action)
+
+
+def test_an_env_that_blocks_the_event_loop_is_shown():
+    with vecenv.make(Blocking, 2, engine="asyncio", timeout=0.3) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(WorkerTimeout, match=r"time.sleep\(1.0\)"):
+            envs.step([0, 0])
+        envs.recv(timeout=10.0)
+
+
+class HangsInClose(Waiting):
+    async def close(self):
+        await asyncio.sleep(3600)
+
+
+def test_close_is_bounded_and_complains():
+    envs = vecenv.make([HangsInClose, Waiting], engine="asyncio")
+    envs.reset(seed=0)
+    started = time.perf_counter()
+    with pytest.warns(RuntimeWarning, match="env 0 did not end within 1 s and was left running"):
+        envs.close(timeout=1.0)
+    assert time.perf_counter() - started < 3.0
+    assert envs.engine.envs[1].closed
+
+
+def test_close_ends_what_runs_and_whoever_waits():
+    import threading
+
+    envs = waiting({1: "hang"}, {})
+    envs.reset(seed=0)
+    errors = []
+
+    def wait():
+        try:
+            envs.step([0, 0])
+        except ClosedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not envs._call_order.pending_count:
+        time.sleep(0.01)
+    envs.close()
+    thread.join(10.0)
+    assert len(errors) == 1
+    assert not [each.name for each in threading.enumerate() if each.name.startswith("vecenv-asyncio")]
+
+
+def test_no_task_and_no_thread_is_left():
+    import threading
+
+    before = threading.active_count()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            with vecenv.make([Waiting, partial(Waiting, 1)], engine="asyncio") as envs:
+                envs.reset(seed=0)
+                envs.step([0, 0])
+        with vecenv.make(Ordinary, 3, engine="asyncio") as envs:
+            envs.reset(seed=0)
+    deadline = time.monotonic() + 5.0
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+# --- awaiting ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loop", ["own", "running"])
+def test_one_coroutine_per_env(loop):
+    async def episode(envs, env_id):
+        obs, _ = await envs.reset_one(env_id, seed=env_id)
+        total = 0.0
+        for action in range(5):
+            obs, reward, terminated, _, info = await envs.step_one(env_id, action)
+            assert (type(reward), type(terminated), info) == (float, bool, {})
+            total += reward
+        return obs.tolist(), total
+
+    async def main():
+        fns = [partial(Waiting, number, 0.001 * number) for number in range(10)]
+        async with vecenv.make(fns, engine="asyncio", loop=loop) as envs:
+            return await asyncio.gather(*(episode(envs, env_id) for env_id in range(10)))
+
+    assert asyncio.run(main()) == [([number, 5, 1], 10.0) for number in range(10)]
+
+
+def test_step_one_returns_what_ends_an_episode():
+    async def main():
+        async with vecenv.make(Talk, 2, engine="asyncio", autoreset="same-step") as envs:
+            first = await envs.reset_one(1)
+            await envs.step_one(1, "hi")
+            return first, await envs.step_one(1, "bye")
+
+    first, (obs, reward, terminated, truncated, info) = asyncio.run(main())
+    assert first == ("hello", {"asked": ["nothing"]})
+    assert (obs, reward, terminated, truncated) == ("hello", 1.0, True, False)
+    assert info["final_obs"] == "you said bye"
+    assert info["final_info"]["tool"] == {"name": "bye"}
+
+
+def test_a_failure_reaches_the_coroutine_that_waits_for_it():
+    async def main():
+        async with waiting({1: "raise"}, {}) as envs:
+            await asyncio.gather(envs.reset_one(0), envs.reset_one(1))
+            failed, good = await asyncio.gather(envs.step_one(0, 1), envs.step_one(1, 1), return_exceptions=True)
+            assert isinstance(failed, ValueError)
+            assert failed.row == 0
+            assert good[0].tolist() == [1, 1, 1]
+            await envs.reset_one(0)
+            waits = asyncio.ensure_future(envs.step_one(1, 1))
+            await asyncio.sleep(0)
+            with pytest.raises(PendingError):
+                await envs.recv_async()
+            with pytest.raises(PendingError):
+                await envs.step_one(1, 1)
+            await waits
+
+    asyncio.run(main())
+
+
+def test_steps_may_be_iterated_over():
+    async def main():
+        fns = [partial(Waiting, number, 0.02 * number) for number in range(4)]
+        async with vecenv.make(fns, engine="asyncio", batch_size=1) as envs:
+            envs.reset(seed=0)
+            envs.send([0, 0, 0, 0])
+            counts = dict.fromkeys(range(4), 0)
+            async for step in envs:
+                for env_id in step.env_ids.tolist():
+                    counts[env_id] += 1
+                    if counts[env_id] < 3:
+                        envs.send([1], [env_id])
+            return counts
+
+    assert asyncio.run(main()) == dict.fromkeys(range(4), 3)
+
+
+@pytest.mark.parametrize("engine", ["asyncio", "sync", "process"])
+def test_recv_async_waits_on_every_engine(engine):
+    async def main():
+        options = {"workers": 2, "context": "fork"} if engine == "process" else {}
+        with vecenv.make("CartPole-v1", 4, engine=engine, **options) as envs:
+            envs.reset(seed=0)
+            envs.send([0, 0, 0, 0])
+            step = await envs.recv_async(4)
+            return step.env_ids.tolist(), step.age.shape
+
+    assert asyncio.run(main()) == ([0, 1, 2, 3], (4,))
+
+
+def test_what_would_stop_the_loop_is_refused():
+    async def main():
+        envs = vecenv.make([Waiting, partial(Waiting, 1)], engine="asyncio", loop="running")
+        with pytest.raises(CallOrderError, match=r"recv\(\) would stop the event loop"):
+            envs.reset(seed=0)
+        await envs.recv_async(2)
+        with pytest.raises(CallOrderError, match="this call would stop the event loop"):
+            envs.call("number")
+        envs.close()
+        await asyncio.sleep(0.1)
+        return envs.engine.envs
+
+    assert all(env.closed for env in asyncio.run(main()))
+    with pytest.raises(EngineRefused, match="no event loop runs here"):
+        vecenv.make(Waiting, 1, engine="asyncio", loop="running")
+    with vecenv.make("CartPole-v1", 1, engine="sync") as envs, pytest.raises(UnsupportedError, match="step_one"):
+        asyncio.run(envs.step_one(0, 0))
+
+
+def test_recv_async_has_a_timeout_and_loses_nothing():
+    async def main():
+        async with waiting({}, seconds=0.5) as envs:
+            envs.reset(seed=0)
+            envs.send([0])
+            with pytest.raises(WorkerTimeout, match=r"1 of 1 envs did not answer within 0.05 s"):
+                await envs.recv_async(timeout=0.05)
+            return (await envs.recv_async()).env_ids.tolist()
+
+    assert asyncio.run(main()) == [0]
+
+
+def test_nothing_is_left_of_envs_whose_spaces_differ():
+    import threading
+
+    class Other(Ordinary):
+        def __init__(self):
+            super().__init__()
+            self.action_space = gymnasium.spaces.Discrete(3)
+
+    before = threading.active_count()
+    with pytest.raises(SpaceError):
+        vecenv.make([Ordinary, Other], engine="asyncio")
+    deadline = time.monotonic() + 5.0
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
