@@ -1,0 +1,347 @@
+"""The front of environments with several agents: a vector env of rows, seen with an axis of slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from vecenv._batch.batch import Op
+from vecenv._batch.slots import FLAGS, SlotSpace, Slots
+from vecenv._front.exchange import Exchange
+from vecenv._front.explain import Explanation
+from vecenv._front.infos import as_arrays
+from vecenv._front.stats import Stats
+from vecenv._front.vector_env import VectorEnv
+from vecenv.agents._actions import ActionPacker
+from vecenv.agents._slot_env import SLOT_INFOS, SlotInfos
+from vecenv.agents._step import AgentStep
+from vecenv.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from vecenv.engines.recording.recording import Recording
+
+_RESET = int(Op.RESET)
+_ACTS, _VALID, _ALIVE, _TERMINATED, _TRUNCATED = range(len(FLAGS))
+
+
+def with_agents(envs: VectorEnv) -> VectorEnv | MultiAgentVectorEnv:
+    """The vector env itself, or its view with slots if its rows have several agents."""
+    return MultiAgentVectorEnv(envs) if isinstance(envs.single_observation_space, SlotSpace) else envs
+
+
+class MultiAgentVectorEnv:
+    """Many environments with several agents each, as one.
+
+    Use `vecenv.make` to build one. Arrays have the axes [envs, slots, ...]; if agents have unequal spaces, there is a
+    dict of such arrays by group in the place of each.
+
+    Args:
+        rows: a vector env whose rows have slots.
+
+    Attributes:
+        rows: the vector env that runs the envs, one row per env.
+        num_envs: N.
+        num_slots: A, of all groups together.
+        groups: names of agents by group. Where agents take any free slot (`slots=`), these are names of slots.
+        agents: the same in one tuple, by slot.
+        acts: [N, A] bool, who must act now; by group.
+        valid: [N, A] bool, which entries of the latest results are transitions; by group.
+    """
+
+    def __init__(self, rows: VectorEnv) -> None:
+        space = rows.single_observation_space
+        assert isinstance(space, SlotSpace), "rows without slots"
+        self.rows = rows
+        self.slots: Slots = space.slots
+        self.num_envs, self.num_slots = rows.num_envs, len(self.slots)
+        self.groups = {group.name: group.agents for group in self.slots.groups}
+        self.agents = self.slots.agents
+        self._packer = ActionPacker(self.slots)
+        self._acts = np.zeros((self.num_envs, self.num_slots), np.bool_)
+        self._valid = self._acts.copy()
+        self._names: list[tuple[str, ...]] = [self.agents] * self.num_envs
+
+    # --- what there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def acts(self) -> Any:
+        """[N, A] bool, who must act now; by group."""
+        return self.slots.split(self._acts.copy())
+
+    @property
+    def valid(self) -> Any:
+        """[N, A] bool, which entries of the latest results are transitions; by group."""
+        return self.slots.split(self._valid.copy())
+
+    def agent_names(self, row: int) -> tuple[str, ...]:
+        """The agent in each slot of an env; the name of the slot where no agent is."""
+        return self._names[row]
+
+    @property
+    def single_observation_spaces(self) -> dict[str, Space[Any]]:
+        """Of one agent of each group."""
+        return {group.name: group.observation_space for group in self.slots.groups}
+
+    @property
+    def single_action_spaces(self) -> dict[str, Space[Any]]:
+        """Of one agent of each group."""
+        return {group.name: group.action_space for group in self.slots.groups}
+
+    @property
+    def single_observation_space(self) -> Space[Any]:
+        """Of one agent. Raises UnsupportedError if there are several groups."""
+        return self._only("single_observation_space").observation_space
+
+    @property
+    def single_action_space(self) -> Space[Any]:
+        """Of one agent. Raises UnsupportedError if there are several groups."""
+        return self._only("single_action_space").action_space
+
+    @property
+    def observation_space(self) -> Any:
+        """Of all agents: [N, A, ...]; a dict by group where there are several."""
+        return self.slots.nest(
+            [batch_space(batch_space(group.observation_space, len(group)), self.num_envs) for group in self.slots.groups]
+        )
+
+    @property
+    def action_space(self) -> Space[Any]:
+        """Of all agents: [N, A, ...]; `sample()` has an action for each slot."""
+        return self.rows.action_space
+
+    @property
+    def autoreset_mode(self) -> AutoresetMode:
+        """Gymnasium's enum."""
+        return self.rows.autoreset_mode
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Of the envs."""
+        return self.rows.metadata
+
+    @property
+    def render_mode(self) -> str | None:
+        """Of the envs."""
+        return self.rows.render_mode
+
+    @property
+    def engine(self) -> Any:
+        """That runs the envs."""
+        return self.rows.engine
+
+    @property
+    def engine_reason(self) -> str:
+        """Why this engine was chosen."""
+        return self.rows.engine_reason
+
+    @property
+    def closed(self) -> bool:
+        """Whether everything is closed."""
+        return self.rows.closed
+
+    def _only(self, name: str) -> Any:
+        if len(self.slots.groups) > 1:
+            raise UnsupportedError(
+                f"{name} is for one group; these envs have {list(self.groups)}: use {name}s, a dict by group, or make "
+                "the envs with pad=True"
+            )
+        return self.slots.groups[0]
+
+    # --- stepping ----------------------------------------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | np.ndarray | None = None,
+        options: dict[str, Any] | Sequence[dict[str, Any] | None] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin new episodes, of all envs or of those in `options["reset_mask"]`; see `VectorEnv.reset`."""
+        exchange = self.rows._exchange_reset(seed, options)
+        infos = self._infos(exchange.infos, exchange.rows)
+        began = exchange.ops == _RESET
+        self._acts[began] = exchange.obs["flags"].view(np.bool_)[began, _ACTS]
+        self._valid[began] = False
+        return exchange.obs["obs"], infos
+
+    def step(self, actions: Any, env_ids: Any = None) -> AgentStep:
+        """Step all envs, or those of `env_ids` alone; then position k of every result belongs to `env_ids[k]`.
+
+        Args:
+            actions: an array [N, A, ...], or a dict of them by group where there are several; or a list of one dict by
+                agent per env. Entries of slots that do not act are ignored; a dict must not have them.
+            env_ids: which envs; default: all.
+
+        Raises:
+            InvalidAction: before anything is sent; nothing has changed.
+            EnvError: an env failed. The results of the others wait for `recv()`; `reset()` discards them.
+        """
+        return self._results(self.rows._exchange_step(self._pack(actions, env_ids), env_ids))
+
+    def send(self, actions: Any, env_ids: Any = None) -> None:
+        """Start a step of all envs, or of those of `env_ids`, and return at once."""
+        self.rows.send(self._pack(actions, env_ids), env_ids)
+
+    def recv(self, min_envs: int | None = None, timeout: float | None = None) -> AgentStep:
+        """Wait until `min_envs` of the sent envs are finished and return exactly these, named by `env_ids`."""
+        return self._results(self.rows._exchange_recv(min_envs, timeout))
+
+    def sample_actions(self) -> Any:
+        """A random action for every slot, by group."""
+        return self.rows.action_space.sample()
+
+    def _pack(self, actions: Any, env_ids: Any) -> Any:
+        order = self.rows._call_order
+        rows = order.all_rows if env_ids is None else order.parse_rows(env_ids)
+        return self._packer.pack(actions, rows, self._acts[rows], [self._names[row] for row in rows.tolist()])
+
+    def _results(self, exchange: Exchange) -> AgentStep:
+        """What rows returned, with an axis of slots."""
+        rows, slots, obs = exchange.rows, self.slots, exchange.obs
+        flags, reward = obs["flags"].view(np.bool_), obs["reward"]
+        acts = flags[:, _ACTS].copy()
+        final, rolled = exchange.final_obs, exchange.rolled
+        if final is not None:
+            flags = np.where(rolled[:, None, None], final["flags"].view(np.bool_), flags)
+            reward = np.where(rolled[:, None], final["reward"], reward)
+        done = exchange.done
+        stopped = done & flags[:, _ALIVE].any(axis=1)
+        if stopped.any():
+            flags, reward = flags.copy(), reward.copy()
+            _stop(flags, reward, stopped, exchange.infos.get("_fault"))
+            acts[stopped & ~rolled] = False
+        valid = flags[:, _VALID]
+        self._acts[rows], self._valid[rows] = acts, valid
+        infos = self._infos(exchange.infos, rows)
+        return AgentStep(
+            obs=obs["obs"],
+            reward=slots.split(reward),
+            terminated=slots.split(flags[:, _TERMINATED]),
+            truncated=slots.split(flags[:, _TRUNCATED]),
+            infos=infos,
+            acts=slots.split(acts),
+            valid=slots.split(valid),
+            done=done,
+            env_ids=rows,
+            ops=exchange.ops,
+            episode_return=np.zeros(len(rows)) if exchange.episode_return is None else exchange.episode_return,
+            episode_length=np.zeros(len(rows)) if exchange.episode_length is None else exchange.episode_length,
+            final_obs=None if final is None else final["obs"],
+            rolled=rolled,
+        )
+
+    def _infos(self, infos: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
+        """Infos with an axis of slots; the names of agents that joined are noted."""
+        rendered = self._with_slots(infos, rows)
+        if "final_info" in infos:
+            rendered["final_info"] = self._with_slots(infos["final_info"], None)
+        return rendered
+
+    def _with_slots(self, infos: Mapping[str, Any], rows: np.ndarray | None) -> dict[str, Any]:
+        told = infos.get(SLOT_INFOS)
+        others = {key: value for key, value in infos.items() if key not in (SLOT_INFOS, f"_{SLOT_INFOS}")}
+        if told is None:
+            return others
+        present: list[tuple[int, SlotInfos]] = [
+            (position, told[position]) for position in np.flatnonzero(infos[f"_{SLOT_INFOS}"]).tolist()
+        ]
+        if rows is not None:
+            for position, each in present:
+                if each.names is not None:
+                    self._names[int(rows[position])] = each.names
+        parts = []
+        for part in self.slots.parts():
+            width = part.stop - part.start
+            entries = (
+                (position * width + slot - part.start, info)
+                for position, each in present
+                for slot, info in sorted(each.by_slot.items())
+                if part.start <= slot < part.stop
+            )
+            parts.append(_reshaped(as_arrays(entries, len(told) * width), len(told), width))
+        if len(parts) == 1:
+            return {**parts[0], **others}
+        named = {group.name: part for group, part in zip(self.slots.groups, parts, strict=True) if part}
+        return {**named, **others}
+
+    # --- the same as of any vector env -------------------------------------------------------------------------------
+
+    @property
+    def episode_return(self) -> np.ndarray:
+        """[N]: return so far of each env's episode, of all agents together."""
+        return self.rows.episode_return
+
+    @property
+    def episode_length(self) -> np.ndarray:
+        """[N]: steps so far of each env's episode."""
+        return self.rows.episode_length
+
+    def render(self, env_ids: Any = None) -> tuple[Any, ...] | None:
+        """One frame per env, or per env of `env_ids`."""
+        return self.rows.render(env_ids)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of every env, or read an attribute: of the PettingZoo env, or of any wrapper around it."""
+        return self.rows.call(name, *args, **kwargs)
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Read an attribute of every env. As in Gymnasium, one that is a function is called."""
+        return self.rows.get_attr(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of every env: a list or tuple has one value per env, anything else is for all."""
+        self.rows.set_attr(name, values)
+
+    def stats(self) -> Stats:
+        """Where time goes: in the envs (and which of them), in waiting, in copying."""
+        return self.rows.stats()
+
+    def explain(self, show: Callable[[str], object] = print) -> Explanation:
+        """Say where time goes and which envs are slow, with one line of advice."""
+        return self.rows.explain(show)
+
+    def recording(self, row: int) -> Recording:
+        """The current episode of an env, to be saved or run again (`vecenv.replay`). Needs `make(record=...)`."""
+        return self.rows.recording(row)
+
+    @property
+    def state(self) -> SimpleNamespace:
+        """The kernel's fields of all envs as NumPy views; see `VectorEnv.state`."""
+        return self.rows.state
+
+    def close(self, timeout: float = 5.0) -> None:
+        """End everything within about `timeout` seconds. May be called at any time, from any thread, and again."""
+        self.rows.close(timeout)
+
+    def __enter__(self) -> MultiAgentVectorEnv:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _stop(flags: np.ndarray, reward: np.ndarray, stopped: np.ndarray, faulty: np.ndarray | None) -> None:
+    """Write what agents are told of an episode that ended although they live: they are truncated.
+
+    Where a fault ended it, observation, reward and flags are the last good ones: the reward becomes 0, and those that
+    had to act have a transition. Otherwise a time limit did.
+    """
+    flags[stopped, _TRUNCATED] |= flags[stopped, _ALIVE]
+    if faulty is not None and (lost := stopped & faulty).any():
+        reward[lost] = 0.0
+        flags[lost, _VALID] = flags[lost, _ACTS]
+        flags[lost, _TERMINATED] = False
+        flags[lost, _TRUNCATED] = flags[lost, _ALIVE]
+
+
+def _reshaped(infos: Mapping[str, Any], count: int, width: int) -> dict[str, Any]:
+    """Arrays over all slots of all rows as arrays [rows, slots, ...]."""
+    return {
+        key: _reshaped(value, count, width) if isinstance(value, dict) else value.reshape(count, width, *value.shape[1:])
+        for key, value in infos.items()
+    }
