@@ -21,7 +21,7 @@ _register_all()
 _when_defined(_register_kernel)
 
 _SUBPACKAGES = (
-    *("atari", "baselines", "buffers", "distributed", "engines", "evaluation", "gym", "gymnasium", "mujoco"),
+    *("agents", "atari", "baselines", "buffers", "distributed", "engines", "evaluation", "gym", "gymnasium", "mujoco"),
     *("recording", "rllib", "sb3", "scenarios", "testing", "trainers", "wrappers"),
 )
 _LATE = {"evaluate": "evaluation", "Recording": "recording", "replay": "recording"}

@@ -41,7 +41,9 @@ def check_obs(envs: MultiAgentVectorEnv, obs: Any, position: int, row: int, show
             assert same(got, wanted.get((group, slot), nothing)), (row, group, slot, got, wanted.get((group, slot)))
 
 
-def check_step(envs: MultiAgentVectorEnv, step: AgentStep, position: int, wanted: Result, names: dict[str, Any]) -> None:
+def check_step(
+    envs: MultiAgentVectorEnv, step: AgentStep, position: int, wanted: Result, names: dict[str, Any]
+) -> None:
     """One row of a step is what the model says.
 
     Args:

@@ -14,7 +14,15 @@ from pettingzoo.utils import ParallelEnv
 import vecenv
 from tests.agents.made_up import MadeUpParallel
 from vecenv.agents import MultiAgentVectorEnv
-from vecenv.errors import ConfigError, ConfigTypeError, EnvError, InvalidAction, SpaceError, UnknownEnv, UnsupportedError
+from vecenv.errors import (
+    ConfigError,
+    ConfigTypeError,
+    EnvError,
+    InvalidAction,
+    SpaceError,
+    UnknownEnv,
+    UnsupportedError,
+)
 
 SPREAD = "pettingzoo:mpe2.simple_spread_v3"
 TAG = "pettingzoo:mpe2.simple_tag_v3"

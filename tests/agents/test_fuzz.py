@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
@@ -12,7 +13,7 @@ import vecenv
 from tests.agents.compare import check_obs, check_step, of_group, place_of
 from tests.agents.made_up import MadeUpAEC, MadeUpParallel
 from tests.agents.model import ModelRow
-from vecenv.errors import EnvError
+from vecenv.errors import EnvError, RestartLimit
 
 PROGRAMS = 200
 
@@ -51,13 +52,11 @@ class Program:
             **({"workers": 2} if engine != "sync" and self.rows > 1 else {}),
             **options,
         )
-        self.model = [
-            ModelRow(make, row, self.end, self.mode, self.restart) for row, make in enumerate(self.makes)
-        ]
+        self.model = [ModelRow(make, row, self.end, self.mode, self.restart) for row, make in enumerate(self.makes)]
         self.broken: set[int] = set(range(self.rows))
 
     def run(self, steps: int) -> None:
-        with self.envs:
+        with self.envs, contextlib.suppress(RestartLimit):  # its own tests are elsewhere
             self.reset(int(self.rng.integers(1000)))
             for _ in range(steps):
                 if self.broken:
@@ -79,6 +78,9 @@ class Program:
         options = None if len(rows) == self.rows else {"reset_mask": np.isin(np.arange(self.rows), list(rows))}
         try:
             obs, _ = self.envs.reset(seed=seed, options=options)
+        except RestartLimit as error:
+            assert self.model[error.row].restarts > 3
+            raise
         except EnvError:
             assert raised
             self.broken = set(range(self.rows))
@@ -95,7 +97,11 @@ class Program:
     def step(self) -> None:
         """Step all rows, or some, with actions by agent or as arrays."""
         some = self.rng.random() < 0.3
-        ids = sorted(self.rng.choice(self.rows, int(self.rng.integers(1, self.rows + 1)), replace=False)) if some else None
+        ids = (
+            sorted(self.rng.choice(self.rows, int(self.rng.integers(1, self.rows + 1)), replace=False))
+            if some
+            else None
+        )
         rows = list(map(int, ids)) if some else list(range(self.rows))
         actions = {row: self.actions(row) for row in rows}
         places = {row: self.places(row) for row in rows}
@@ -109,6 +115,9 @@ class Program:
         received = []
         try:
             received.append(self.envs.step(passed, ids))
+        except RestartLimit as error:
+            assert self.model[error.row].restarts > 3
+            raise
         except EnvError as error:
             assert error.row in self.broken
             failed = {error.row}

@@ -237,9 +237,7 @@ class GymnasiumAgents:
         self.possible_agents = [f"agent_{index}" for index in range(int(env.num_agents))]
         self.agents: list[str] = []
         self.metadata, self.render_mode = env.metadata, env.render_mode
-        self._spaces = {
-            kind: self._per_agent(getattr(env, kind)) for kind in ("observation_space", "action_space")
-        }
+        self._spaces = {kind: self._per_agent(getattr(env, kind)) for kind in ("observation_space", "action_space")}
 
     def observation_space(self, agent: str) -> Space[Any]:
         """Of one agent."""
@@ -257,7 +255,9 @@ class GymnasiumAgents:
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
         """Step; an agent whose episode is over acts with the first action of its space, which the env ignores."""
-        given = [actions[name] if name in actions else _any_action(self.action_space(name)) for name in self.possible_agents]
+        given = [
+            actions[name] if name in actions else _any_action(self.action_space(name)) for name in self.possible_agents
+        ]
         obs, rewards, terminated, truncated, infos = self.env.step(given)
         named = [self._by_name("observation", obs), self._by_name("reward", rewards)]
         named += [self._flags("terminated", terminated), self._flags("truncated", truncated)]
@@ -303,7 +303,9 @@ def _of(values: Any, name: str, what: str) -> Any:
         return values[name]
     except (KeyError, TypeError, IndexError):
         given = sorted(map(str, values)) if isinstance(values, Mapping) else brief(values)
-        raise SpaceError(f"the env returned no {what} for agent {name!r}, which is in `agents`; it has {given}") from None
+        raise SpaceError(
+            f"the env returned no {what} for agent {name!r}, which is in `agents`; it has {given}"
+        ) from None
 
 
 def _flag(values: Any, name: str, what: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from gymnasium import Space
@@ -19,8 +19,10 @@ from vecenv._front.infos import as_arrays
 from vecenv._front.stats import Stats
 from vecenv._front.vector_env import VectorEnv
 from vecenv.agents._actions import ActionPacker
+from vecenv.agents._flat import FlatVectorEnv
 from vecenv.agents._slot_env import SLOT_INFOS, SlotInfos
 from vecenv.agents._step import AgentStep
+from vecenv.agents._versus import VersusVectorEnv
 from vecenv.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -28,6 +30,20 @@ if TYPE_CHECKING:
 
 _RESET = int(Op.RESET)
 _ACTS, _VALID, _ALIVE, _TERMINATED, _TRUNCATED = range(len(FLAGS))
+
+
+class InfoParts(NamedTuple):
+    """Infos of agents, whose arrays have an axis of slots, and infos of envs. Both may have a "final_info"."""
+
+    agents: dict[str, Any]
+    envs: dict[str, Any]
+
+    def merged(self) -> dict[str, Any]:
+        """All of them."""
+        merged = {**self.agents, **self.envs}
+        if "final_info" in merged:
+            merged["final_info"] = {**self.agents["final_info"], **self.envs["final_info"]}
+        return merged
 
 
 def with_agents(envs: VectorEnv) -> VectorEnv | MultiAgentVectorEnv:
@@ -107,7 +123,10 @@ class MultiAgentVectorEnv:
     def observation_space(self) -> Any:
         """Of all agents: [N, A, ...]; a dict by group where there are several."""
         return self.slots.nest(
-            [batch_space(batch_space(group.observation_space, len(group)), self.num_envs) for group in self.slots.groups]
+            [
+                batch_space(batch_space(group.observation_space, len(group)), self.num_envs)
+                for group in self.slots.groups
+            ]
         )
 
     @property
@@ -162,12 +181,15 @@ class MultiAgentVectorEnv:
         options: dict[str, Any] | Sequence[dict[str, Any] | None] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
         """Begin new episodes, of all envs or of those in `options["reset_mask"]`; see `VectorEnv.reset`."""
+        obs, infos = self._reset(seed, options)
+        return obs, infos.merged()
+
+    def _reset(self, seed: Any, options: Any) -> tuple[Any, InfoParts]:
         exchange = self.rows._exchange_reset(seed, options)
-        infos = self._infos(exchange.infos, exchange.rows)
         began = exchange.ops == _RESET
         self._acts[began] = exchange.obs["flags"].view(np.bool_)[began, _ACTS]
         self._valid[began] = False
-        return exchange.obs["obs"], infos
+        return exchange.obs["obs"], self._infos(exchange.infos, exchange.rows)
 
     def step(self, actions: Any, env_ids: Any = None) -> AgentStep:
         """Step all envs, or those of `env_ids` alone; then position k of every result belongs to `env_ids[k]`.
@@ -181,6 +203,9 @@ class MultiAgentVectorEnv:
             InvalidAction: before anything is sent; nothing has changed.
             EnvError: an env failed. The results of the others wait for `recv()`; `reset()` discards them.
         """
+        return self._step(actions, env_ids)[0]
+
+    def _step(self, actions: Any, env_ids: Any = None) -> tuple[AgentStep, InfoParts]:
         return self._results(self.rows._exchange_step(self._pack(actions, env_ids), env_ids))
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
@@ -189,7 +214,7 @@ class MultiAgentVectorEnv:
 
     def recv(self, min_envs: int | None = None, timeout: float | None = None) -> AgentStep:
         """Wait until `min_envs` of the sent envs are finished and return exactly these, named by `env_ids`."""
-        return self._results(self.rows._exchange_recv(min_envs, timeout))
+        return self._results(self.rows._exchange_recv(min_envs, timeout))[0]
 
     def sample_actions(self) -> Any:
         """A random action for every slot, by group."""
@@ -200,8 +225,8 @@ class MultiAgentVectorEnv:
         rows = order.all_rows if env_ids is None else order.parse_rows(env_ids)
         return self._packer.pack(actions, rows, self._acts[rows], [self._names[row] for row in rows.tolist()])
 
-    def _results(self, exchange: Exchange) -> AgentStep:
-        """What rows returned, with an axis of slots."""
+    def _results(self, exchange: Exchange) -> tuple[AgentStep, InfoParts]:
+        """What rows returned, with an axis of slots; and its infos in parts."""
         rows, slots, obs = exchange.rows, self.slots, exchange.obs
         flags, reward = obs["flags"].view(np.bool_), obs["reward"]
         acts = flags[:, _ACTS].copy()
@@ -218,12 +243,12 @@ class MultiAgentVectorEnv:
         valid = flags[:, _VALID]
         self._acts[rows], self._valid[rows] = acts, valid
         infos = self._infos(exchange.infos, rows)
-        return AgentStep(
+        results = AgentStep(
             obs=obs["obs"],
             reward=slots.split(reward),
             terminated=slots.split(flags[:, _TERMINATED]),
             truncated=slots.split(flags[:, _TRUNCATED]),
-            infos=infos,
+            infos=infos.merged(),
             acts=slots.split(acts),
             valid=slots.split(valid),
             done=done,
@@ -234,27 +259,26 @@ class MultiAgentVectorEnv:
             final_obs=None if final is None else final["obs"],
             rolled=rolled,
         )
+        return results, infos
 
-    def _infos(self, infos: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
-        """Infos with an axis of slots; the names of agents that joined are noted."""
-        rendered = self._with_slots(infos, rows)
-        if "final_info" in infos:
-            rendered["final_info"] = self._with_slots(infos["final_info"], None)
-        return rendered
-
-    def _with_slots(self, infos: Mapping[str, Any], rows: np.ndarray | None) -> dict[str, Any]:
-        told = infos.get(SLOT_INFOS)
-        others = {key: value for key, value in infos.items() if key not in (SLOT_INFOS, f"_{SLOT_INFOS}")}
-        if told is None:
-            return others
-        present: list[tuple[int, SlotInfos]] = [
-            (position, told[position]) for position in np.flatnonzero(infos[f"_{SLOT_INFOS}"]).tolist()
-        ]
-        if rows is not None:
-            for position, each in present:
+    def _infos(self, infos: Mapping[str, Any], rows: np.ndarray | None) -> InfoParts:
+        """Infos of agents, with an axis of slots, and those of envs. The names of agents that joined are noted."""
+        told, final = infos.get(SLOT_INFOS), infos.get("final_info")
+        skipped = (SLOT_INFOS, f"_{SLOT_INFOS}", "final_info")
+        parts = InfoParts({}, {key: value for key, value in infos.items() if key not in skipped})
+        if told is not None:
+            present = [(position, told[position]) for position in np.flatnonzero(infos[f"_{SLOT_INFOS}"]).tolist()]
+            parts.agents.update(self._with_slots(present, len(told)))
+            for position, each in present if rows is not None else ():
                 if each.names is not None:
-                    self._names[int(rows[position])] = each.names
-        parts = []
+                    self._names[int(rows[position])] = each.names  # type: ignore[index]  # not None here
+        if final is not None:
+            parts.agents["final_info"], parts.envs["final_info"] = self._infos(final, None)
+        return parts
+
+    def _with_slots(self, present: list[tuple[int, SlotInfos]], count: int) -> dict[str, Any]:
+        """Infos of agents as arrays [rows, slots, ...], by group where there are several."""
+        rendered = []
         for part in self.slots.parts():
             width = part.stop - part.start
             entries = (
@@ -263,11 +287,34 @@ class MultiAgentVectorEnv:
                 for slot, info in sorted(each.by_slot.items())
                 if part.start <= slot < part.stop
             )
-            parts.append(_reshaped(as_arrays(entries, len(told) * width), len(told), width))
-        if len(parts) == 1:
-            return {**parts[0], **others}
-        named = {group.name: part for group, part in zip(self.slots.groups, parts, strict=True) if part}
-        return {**named, **others}
+            rendered.append(_reshaped(as_arrays(entries, count * width), count, width))
+        if len(rendered) == 1:
+            return rendered[0]
+        return {group.name: part for group, part in zip(self.slots.groups, rendered, strict=True) if part}
+
+    # --- views -------------------------------------------------------------------------------------------------------
+
+    def flat(self) -> FlatVectorEnv:
+        """All slots of all envs as rows of one `gymnasium.vector.VectorEnv`, for a policy that all agents share.
+
+        Raises:
+            UnsupportedError: agents have unequal spaces.
+        """
+        return FlatVectorEnv(self)
+
+    def versus(self, policy: Any, slots: Any = "rotate") -> VersusVectorEnv:
+        """Self-play: one agent per env learns, and `policy` plays the others.
+
+        Args:
+            policy: a function of a batch of observations that returns a batch of actions; or a `League`, from which
+                every episode gets an opponent.
+            slots: which slots the policy plays: names or numbers of all but one; or "rotate": the learner sits on slot
+                n % A of env n.
+
+        Returns:
+            A `gymnasium.vector.VectorEnv` with one row per env.
+        """
+        return VersusVectorEnv(self, policy, slots)
 
     # --- the same as of any vector env -------------------------------------------------------------------------------
 
@@ -342,6 +389,8 @@ def _stop(flags: np.ndarray, reward: np.ndarray, stopped: np.ndarray, faulty: np
 def _reshaped(infos: Mapping[str, Any], count: int, width: int) -> dict[str, Any]:
     """Arrays over all slots of all rows as arrays [rows, slots, ...]."""
     return {
-        key: _reshaped(value, count, width) if isinstance(value, dict) else value.reshape(count, width, *value.shape[1:])
+        key: _reshaped(value, count, width)
+        if isinstance(value, dict)
+        else value.reshape(count, width, *value.shape[1:])
         for key, value in infos.items()
     }
