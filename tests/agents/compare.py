@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tests.agents.model import Result, Told, same, zeros_like
-from vecenv.agents import AgentStep, MultiAgentVectorEnv
 from vecenv._batch.layout import map_tree
+from vecenv.agents import AgentStep, MultiAgentVectorEnv
 
 
 def place_of(envs: MultiAgentVectorEnv, row: int, name: str) -> tuple[str, int]:

@@ -271,7 +271,7 @@ def test_pad_refuses_what_it_cannot_pad() -> None:
         def action_space(self, agent: str) -> Any:
             return Discrete(4) if agent == "big" else MultiDiscrete([2, 2])
 
-    with pytest.raises(SpaceError, match="pad=True cannot make one action space of .*'big'.*'small'"):
+    with pytest.raises(SpaceError, match=r"pad=True cannot make one action space of .*'big'.*'small'"):
         vecenv.make(Odd, 1, engine="sync", pad=True)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import vecenv
-from tests.agents.compare import check_obs, check_step, of_group, place_of
+from tests.agents.compare import check_obs, check_step, place_of
 from tests.agents.made_up import MadeUpAEC, MadeUpParallel
 from tests.agents.model import ModelRow
 from vecenv.errors import EnvError, RestartLimit
@@ -39,7 +39,7 @@ class Program:
         options: dict[str, Any] = {}
         if dynamic:
             first = vecenv.make(functools.partial(kind, 0, count, several), 1, engine="sync")
-            options["slots"] = {group: 2 * count for group in first.groups} if several else 2 * count
+            options["slots"] = dict.fromkeys(first.groups, 2 * count) if several else 2 * count
             if several and len(first.groups) == 1:
                 options["slots"] = 2 * count
             first.close()
@@ -79,7 +79,7 @@ class Program:
         try:
             obs, _ = self.envs.reset(seed=seed, options=options)
         except RestartLimit as error:
-            assert self.model[error.row].restarts > 3
+            self.check_limit(error)
             raise
         except EnvError:
             assert raised
@@ -116,10 +116,10 @@ class Program:
         try:
             received.append(self.envs.step(passed, ids))
         except RestartLimit as error:
-            assert self.model[error.row].restarts > 3
+            self.check_limit(error)
             raise
         except EnvError as error:
-            assert error.row in self.broken
+            self.check_failed(error)
             failed = {error.row}
             while len(self.envs.rows.engine.pending()):
                 try:
@@ -142,6 +142,12 @@ class Program:
                     assert step.episode_return[position] == model.total
                 if wanted[row].done:
                     model.length = -1
+
+    def check_limit(self, error: RestartLimit) -> None:
+        assert self.model[error.row].restarts > 3
+
+    def check_failed(self, error: EnvError) -> None:
+        assert error.row in self.broken
 
     def actions(self, row: int) -> dict[str, Any]:
         """A random action for each agent that must act."""

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import vecenv
-from tests.agents.made_up import MadeUpParallel
 from tests.agents.test_agents import Swarm, Unequal
 from vecenv.agents import League
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, NotResetError, UnsafeFile, UnsupportedError
@@ -186,7 +185,7 @@ def test_versus_of_agents_that_act_at_once() -> None:
             assert np.array_equal(obs, expected[:, 1])
             for _ in range(7):
                 actions = game.action_space.sample()
-                obs, reward, terminated, truncated, infos = game.step(actions)
+                obs, reward, _, truncated, infos = game.step(actions)
                 step = plain.step(np.stack([np.full(2, 2), actions, np.full(2, 2)], axis=1))
                 assert np.array_equal(obs, step.obs[:, 1])
                 assert np.array_equal(reward, step.reward[:, 1])
@@ -222,7 +221,7 @@ def test_wrong_moves_and_calls_are_refused() -> None:
         game = envs.versus(lambda obs: np.full(len(obs["action_mask"]), 99), [0])
         with pytest.raises(NotResetError):
             game.step([0, 0])
-        with pytest.raises(InvalidAction, match="the policy of the opponents: .*99"):
+        with pytest.raises(InvalidAction, match=r"the policy of the opponents: .*99"):
             game.reset(seed=0)
         game = envs.versus(legal, [1])
         game.reset(seed=0)

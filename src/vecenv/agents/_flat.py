@@ -109,7 +109,7 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
 
     def _with_slots(self, actions: Any) -> Any:
         envs, slots = self.agents.num_envs, self.agents.num_slots
-        if isinstance(actions, Mapping) or (isinstance(actions, tuple) and not self._actions.leaves[0].path == ""):
+        if isinstance(actions, Mapping) or (isinstance(actions, tuple) and self._actions.leaves[0].path):
             return map_tree(lambda leaf: np.asarray(leaf).reshape(envs, slots, *np.shape(leaf)[1:]), actions)
         array = np.asarray(actions)
         if len(array) != self.num_envs:

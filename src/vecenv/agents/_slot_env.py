@@ -11,7 +11,7 @@ from gymnasium.vector.utils import iterate
 
 from vecenv._batch.layout import Layout
 from vecenv._batch.own import own_info
-from vecenv._batch.slots import FLAGS, SlotSpace, Slots
+from vecenv._batch.slots import FLAGS, SlotSpace
 from vecenv._util.text import type_name
 from vecenv.agents._groups import SlotOptions, Spaces, cropper, find_slots, padder
 from vecenv.agents._turns import Entry, GymnasiumAgents, Turn, is_multi_agent, rules_of
@@ -190,8 +190,8 @@ class SlotEnv(gymnasium.Env[Any, Any]):
             return slot
         if self.slots.named:
             raise SpaceError(
-                f"agent {name!r} is in `agents`, but not in possible_agents {list(self.slots.agents)}; pass slots=, the "
-                "largest number of agents that live at once"
+                f"agent {name!r} is in `agents`, but not in possible_agents {list(self.slots.agents)}; pass slots=, "
+                "the largest number of agents that live at once"
             )
         place = self._place_of(name)
         taken = set(self._slot_of.values())
@@ -219,8 +219,8 @@ class SlotEnv(gymnasium.Env[Any, Any]):
             if (group.observation_space, group.action_space) == spaces:
                 return place
         raise SpaceError(
-            f"agent {name!r} has observations {spaces[0]} and actions {spaces[1]}, which no group has; make the env with "
-            "an agent of that kind in its first episode, or with possible_agents"
+            f"agent {name!r} has observations {spaces[0]} and actions {spaces[1]}, which no group has; make the env "
+            "with an agent of that kind in its first episode, or with possible_agents"
         )
 
     # --- actions -----------------------------------------------------------------------------------------------------

@@ -108,8 +108,8 @@ def _find(path: str) -> Any:
 
 def _missing(path: str, error: ModuleNotFoundError) -> MissingExtra:
     return MissingExtra(
-        f"{path} needs {error.name}, which is not installed; pip install 'vecenv[agents]', and what PettingZoo's page of "
-        "that env names (pip install 'pettingzoo[classic]', ...)"
+        f"{path} needs {error.name}, which is not installed; pip install 'vecenv[agents]', and what PettingZoo's page "
+        "of that env names (pip install 'pettingzoo[classic]', ...)"
     )
 
 

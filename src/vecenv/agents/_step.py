@@ -15,12 +15,13 @@ from vecenv._batch.layout import map_tree
 class AgentStep:
     """Results of some or all envs. Position k of every array belongs to env `env_ids[k]`.
 
-    Unpacks like Gymnasium's step: `obs, reward, terminated, truncated, infos = envs.step(actions)`. Arrays have the axes
-    [envs, slots, ...]. If agents have unequal spaces, there is a dict of such arrays by group in the place of each.
+    Unpacks like Gymnasium's step: `obs, reward, terminated, truncated, infos = envs.step(actions)`. Arrays have the
+    axes [envs, slots, ...]. If agents have unequal spaces, there is a dict of such arrays by group in the place of
+    each.
 
     Attributes:
-        obs: to act on next; of an agent whose episode is over, its last observation. Zeros of slots that neither act nor
-            have a transition.
+        obs: to act on next; of an agent whose episode is over, its last observation. Zeros of slots that neither act
+            nor have a transition.
         reward: float64, since the agent last acted.
         terminated, truncated: bool, whose episode ended. Each agent's end is reported once.
         infos: Gymnasium's dict of arrays with an axis of slots, in a dict by group where there are several. "fault" and

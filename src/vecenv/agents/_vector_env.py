@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from vecenv._batch.batch import Op
-from vecenv._batch.slots import FLAGS, SlotSpace, Slots
+from vecenv._batch.slots import FLAGS, Slots, SlotSpace
 from vecenv._front.exchange import Exchange
 from vecenv._front.explain import Explanation
 from vecenv._front.infos import as_arrays

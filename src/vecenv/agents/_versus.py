@@ -1,4 +1,4 @@
-"""Self-play: one agent of each env as a single-agent vector env; a policy, or a league of policies, plays the others."""
+"""Self-play: one agent of each env as a single-agent vector env; a policy, or a league, plays the others."""
 
 from __future__ import annotations
 
