@@ -16,6 +16,8 @@ from gymnasium.vector.utils import batch_space
 
 FLAGS = ("acts", "valid", "alive", "terminated", "truncated")
 """The rows of the leaf "flags": who must act now, which entries are transitions, who lives, whose episode ended."""
+SLOT_MASK = "slot_mask"
+"""The info of a kernel's row that has the action masks of its agents: [slots, actions]."""
 
 
 @dataclass(frozen=True)

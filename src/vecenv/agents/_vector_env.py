@@ -12,10 +12,11 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from vecenv._batch.batch import Op
-from vecenv._batch.slots import FLAGS, Slots, SlotSpace
+from vecenv._batch.slots import FLAGS, SLOT_MASK, Slots, SlotSpace
 from vecenv._front.exchange import Exchange
 from vecenv._front.explain import Explanation
 from vecenv._front.infos import as_arrays
+from vecenv._front.rollout import Rollout, Snapshot
 from vecenv._front.stats import Stats
 from vecenv._front.vector_env import VectorEnv
 from vecenv.agents._actions import ActionPacker
@@ -272,6 +273,10 @@ class MultiAgentVectorEnv:
             for position, each in present if rows is not None else ():
                 if each.names is not None:
                     self._names[int(rows[position])] = each.names  # type: ignore[index]  # not None here
+        if SLOT_MASK in parts.envs:
+            parts.agents["action_mask"] = parts.envs.pop(SLOT_MASK)
+            has = parts.envs.pop(f"_{SLOT_MASK}")
+            parts.agents["_action_mask"] = np.repeat(has[:, None], self.num_slots, axis=1)
         if final is not None:
             parts.agents["final_info"], parts.envs["final_info"] = self._infos(final, None)
         return parts
@@ -360,6 +365,36 @@ class MultiAgentVectorEnv:
     def state(self) -> SimpleNamespace:
         """The kernel's fields of all envs as NumPy views; see `VectorEnv.state`."""
         return self.rows.state
+
+    def get_state(self, env_ids: Any = None) -> Snapshot:
+        """Everything that envs consist of; see `VectorEnv.get_state`."""
+        return self.rows.get_state(env_ids)
+
+    def set_state(self, state: Snapshot, env_ids: Any = None) -> None:
+        """Make envs what they were in `get_state`; see `VectorEnv.set_state`."""
+        self.rows.set_state(state, env_ids)
+        self._look_again()
+
+    def clone(self, source: Any, target: Any, *, seed: int | None = None) -> None:
+        """Make the envs `target` copies of the envs `source`; see `VectorEnv.clone`."""
+        self.rows.clone(source, target, seed=seed)
+        self._look_again()
+
+    def rollout(self, actions: Any, *, steps: int | None = None) -> Rollout:
+        """Run many steps of all envs in one native call, with `actions[T, N, A, ...]`; see `VectorEnv.rollout`.
+
+        Returns:
+            A rollout of rows: `obs["obs"]`, `obs["reward"]` and `obs["flags"]` have the axes [T, N, ..., A].
+        """
+        rollout = self.rows.rollout(actions, steps=steps)
+        self._look_again()
+        return rollout
+
+    def _look_again(self) -> None:
+        """Read who must act, and what is a transition, from what envs show now."""
+        batch = self.rows._batch
+        flags = batch.observation_layout.nest(batch.obs)["flags"].view(np.bool_)
+        self._acts[...], self._valid[...] = flags[:, _ACTS] & ~batch.done[:, None], flags[:, _VALID]
 
     def close(self, timeout: float = 5.0) -> None:
         """End everything within about `timeout` seconds. May be called at any time, from any thread, and again."""
