@@ -66,11 +66,12 @@ class Relay:
 
 @pytest.mark.parametrize("id", [*IDS, "Relay-v0"])
 def test_native_code_has_the_bits_of_python(id: str) -> None:
-    report = vecenv.testing.check_kernel(id, steps=120, num_envs=4)
+    report = vecenv.testing.check_kernel(id, steps=205 if id == "Battle-v0" else 100, num_envs=2)
     assert report.episodes
 
 
 @pytest.mark.parametrize("id", IDS)
+@pytest.mark.filterwarnings("ignore:.* ignores the reset option 'options'")  # which the test passes
 def test_pettingzoos_own_tests_pass(id: str) -> None:
     parallel_api_test(vecenv.make_env(id), num_cycles=60)
     seed_test(lambda: parallel_to_aec(vecenv.make_env(id)), num_cycles=10)
