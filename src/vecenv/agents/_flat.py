@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from vecenv._batch.batch import Op
 from vecenv._batch.layout import Layout, map_tree
 from vecenv._front.autoreset import rolls
+from vecenv._front.exchange import Exchange
 from vecenv._front.infos import objects
 from vecenv._front.reset_options import ResetOptions
-from vecenv.errors import SpaceError
+from vecenv.errors import SpaceError, UnsupportedError
 
 if TYPE_CHECKING:
     from vecenv.agents._vector_env import InfoParts, MultiAgentVectorEnv
@@ -40,6 +43,8 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
         self.render_mode = agents.render_mode
         self._may_roll = rolls(agents.autoreset_mode)
         self._actions = Layout(self.single_action_space)
+        self._acted = np.zeros(self.num_envs, np.bool_)
+        """Which rows act with the next actions."""
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin new episodes.
@@ -78,6 +83,54 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
             values = (map_tree(lambda leaf, at=place: _plain(leaf[at]), final) for place in places)
             infos["final_obs"], infos["_final_obs"] = objects(places, values, self.num_envs), ended
         return self._joined(step.obs), step.reward.reshape(-1), terminated, truncated, infos
+
+    # --- for trainers: the same with what is a transition -------------------------------------------------------------
+
+    @property
+    def autoreset_mode(self) -> AutoresetMode:
+        """Gymnasium's enum."""
+        return self.agents.autoreset_mode
+
+    def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
+        obs, infos = self.reset(seed=seed, options=options)
+        self._acted = infos["acts"]
+        self._allow_idle(infos)
+        return Exchange.of_reset(obs, infos, None, self.num_envs)
+
+    def _exchange_step(self, actions: Any, env_ids: Any = None) -> Exchange:
+        """A step in which each row that ended an episode has begun another, and a row that is no transition was reset.
+
+        Raises:
+            UnsupportedError: agents act by turns, so that the results of an action do not come with the next step.
+        """
+        acted = self._acted
+        step, parts = self.agents._step(self._with_slots(actions))
+        infos = self._infos(parts)
+        valid, self._acted = infos["valid"], infos["acts"]
+        self._allow_idle(infos)
+        terminated, truncated = step.terminated.reshape(-1), step.truncated.reshape(-1)
+        if (valid != acted).any():
+            raise UnsupportedError(
+                "these agents act by turns: what an action leads to is not known in the next step, which trainers of "
+                "flat rows need; use envs.versus(policy), or a parallel env"
+            )
+        ended = terminated | truncated
+        return Exchange(
+            rows=np.arange(self.num_envs),
+            obs=self._joined(step.obs),
+            final_obs=self._joined(step.next_obs) if ended.any() else None,
+            reward=step.reward.reshape(-1),
+            terminated=terminated,
+            truncated=truncated,
+            ops=np.where(valid, np.uint8(Op.ROLL), np.uint8(Op.RESET)),
+            infos=infos,
+        )
+
+    def _allow_idle(self, infos: dict[str, Any]) -> None:
+        """Rows that do not act may do anything: masks that allow nothing are for those that act."""
+        if "action_mask" in infos and infos["action_mask"].dtype != object:
+            infos["action_mask"] = infos["action_mask"].copy()
+            infos["action_mask"][~infos["acts"]] = 1
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the envs."""

@@ -171,21 +171,27 @@ def _padded(kind: str, each: Mapping[str, Space[Any]]) -> Space[Any]:
     if all(space == first for space in each.values()):
         return first
     for name, space in each.items():
-        discrete = isinstance(space, spaces.Discrete) and isinstance(first, spaces.Discrete)
-        boxes = isinstance(space, spaces.Box) and isinstance(first, spaces.Box)
-        if not (discrete and space.start == 0 == first.start) and not (boxes and len(space.shape) == len(first.shape)):
+        if _form(space) is None or _form(space) != _form(first):
             raise SpaceError(
                 f"pad=True cannot make one {kind} space of {first} (agent {first_name!r}) and {space} (agent "
                 f"{name!r}); it pads Box spaces with as many axes, and Discrete spaces that start at 0"
             )
     if isinstance(first, spaces.Discrete):
-        return spaces.Discrete(max(int(space.n) for space in each.values()))  # type: ignore[attr-defined]  # checked above
+        discrete: list[Any] = list(each.values())
+        return spaces.Discrete(max(int(space.n) for space in discrete))
     boxes_of: list[Any] = list(each.values())
     shape = tuple(np.max([space.shape for space in boxes_of], axis=0).tolist())
     dtype = np.result_type(*[space.dtype for space in boxes_of])
     lows = [_grown(space.low, shape, dtype) for space in boxes_of]
     highs = [_grown(space.high, shape, dtype) for space in boxes_of]
     return spaces.Box(np.min(lows, axis=0), np.max(highs, axis=0), shape, dtype.type)
+
+
+def _form(space: Space[Any]) -> tuple[str, int] | None:
+    """What spaces have in common that can be padded to one; None of one that cannot be padded."""
+    if isinstance(space, spaces.Discrete):
+        return ("discrete", 0) if space.start == 0 else None
+    return ("box", len(space.shape)) if isinstance(space, spaces.Box) else None
 
 
 def _grown(values: np.ndarray, shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -98,14 +98,7 @@ class SlotEnv(gymnasium.Env[Any, Any]):
             for layout, count in zip(self._layouts, counts, strict=True)
         ]
         self._writers = [layout.writer(columns) for layout, columns in zip(self._layouts, self._columns, strict=True)]
-        self._action_spaces = (
-            slots.flat(self.action_space)
-            if len(counts) == 1
-            else [
-                self.action_space[group.name]
-                for group in slots.groups  # type: ignore[index]  # a Dict
-            ]
-        )
+        self._action_spaces = slots.flat(self.action_space)
         self._slot_of: dict[str, int] = {name: slot for slot, name in enumerate(slots.agents)} if slots.named else {}
         """The slot of each agent."""
         self._names: tuple[str, ...] | None = None

@@ -171,7 +171,7 @@ class MultiAgentVectorEnv:
                 f"{name} is for one group; these envs have {list(self.groups)}: use {name}s, a dict by group, or make "
                 "the envs with pad=True"
             )
-        return self.slots.groups[0]
+        return next(iter(self.slots.groups))
 
     # --- stepping ----------------------------------------------------------------------------------------------------
 
@@ -311,8 +311,9 @@ class MultiAgentVectorEnv:
         """Self-play: one agent per env learns, and `policy` plays the others.
 
         Args:
-            policy: a function of a batch of observations that returns a batch of actions; or a `League`, from which
-                every episode gets an opponent.
+            policy: a function of a batch of observations that returns a batch of actions; if it has a parameter
+                `mask`, it gets the actions that are allowed, as infos have them. Or a `League`, from which every
+                episode gets an opponent.
             slots: which slots the policy plays: names or numbers of all but one; or "rotate": the learner sits on slot
                 n % A of env n.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,8 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
         self._rows = np.arange(count)
         self._obs: Any = None
         """What every agent saw last: [N, A, ...]."""
+        self._masks: np.ndarray | None = None
+        """Which actions every agent may take, [N, A, actions], if infos say so."""
         self._returns = np.zeros((count, width))
         """Of every agent's episode so far."""
         self._over = np.ones(count, np.bool_)
@@ -152,6 +155,7 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
         obs, parts = self.agents._reset(seed, {**others, "reset_mask": mask})
         self._obs = map_tree(np.copy, obs) if self._obs is None else self._obs
         map_tree(lambda kept, leaf: kept.__setitem__(rows, leaf[rows]), self._obs, obs)
+        self._note_masks(rows, parts, rows)
         infos = {row: picked(parts, row, int(self.learner[row])) for row in rows.tolist()}
         infos.update(self._open(rows))
         return infos
@@ -195,18 +199,33 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
         for chosen, policy in self._policies(rows[positions]):
             places = positions[chosen], slots[chosen]
             seen = map_tree(lambda leaf, at=places: leaf[rows[at[0]], at[1]], self._obs)
+            masks = (
+                {}
+                if self._masks is None or not takes_mask(policy)
+                else {"mask": self._masks[rows[places[0]], places[1]]}
+            )
             try:
-                packed = self._layout.pack(policy(seen), int(np.count_nonzero(chosen)))
+                packed = self._layout.pack(policy(seen, **masks), int(np.count_nonzero(chosen)))
             except InvalidAction as error:
                 raise InvalidAction(f"the policy of the opponents: {error}") from None
             for leaf, column in zip(full, packed, strict=True):
                 leaf[places] = column
         step, parts = self.agents._step(self._layout.nest(full), rows)
         map_tree(lambda kept, leaf: kept.__setitem__(rows, leaf), self._obs, step.obs)
+        self._note_masks(rows, parts, ...)
         self._returns[rows] += step.reward
         return step, parts
 
-    def _policies(self, rows: np.ndarray) -> list[tuple[np.ndarray, Callable[[Any], Any]]]:
+    def _note_masks(self, rows: np.ndarray, parts: InfoParts, at: Any) -> None:
+        """Keep the action masks of these envs, which are `at` these positions of the infos."""
+        masks = parts.agents.get("action_mask")
+        if masks is None or masks.dtype == object:
+            return
+        if self._masks is None:
+            self._masks = np.zeros((self.num_envs, *masks.shape[1:]), np.bool_)
+        self._masks[rows] = masks[at] != 0
+
+    def _policies(self, rows: np.ndarray) -> list[tuple[np.ndarray, Callable[..., Any]]]:
         """Which of these moves each policy makes; `rows` has the env of each."""
         if not len(rows):
             return []
@@ -257,6 +276,14 @@ def picked(parts: InfoParts, position: int, seat: int, final: bool = False) -> d
     """The infos of one agent and of its env; `final`: of the episode that ended."""
     agents, envs = (part.get("final_info", {}) if final else part for part in parts)
     return {**_entries(envs, (position,)), **_entries(agents, (position, seat))}
+
+
+def takes_mask(policy: Callable[..., Any]) -> bool:
+    """Whether a policy has a parameter `mask`, for the actions that are allowed."""
+    try:
+        return "mask" in inspect.signature(policy).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def _entries(infos: Mapping[str, Any], place: tuple[int, ...]) -> dict[str, Any]:

@@ -46,8 +46,9 @@ def try_out(env: KernelEnv) -> None:
     deadline = time.perf_counter() + _TRIAL_SECONDS
     for _ in range(_TRIAL_STEPS):
         mask = info.get("action_mask", info.get(SLOT_MASK))
-        usable = mask is not None and mask.any()
-        action = env.action_space.sample((tuple(mask) if SLOT_MASK in info else mask) if usable else None)
+        if mask is not None and not mask.any():
+            mask = None
+        action = env.action_space.sample(tuple(mask) if mask is not None and SLOT_MASK in info else mask)
         _, _, terminated, truncated, info = env.step(action)
         if terminated or truncated:
             _, info = env.reset()
