@@ -11,9 +11,12 @@ PYTEST = -m pytest -n 3 -q
 # Left out on the newest Gymnasium: what needs packages that do not support it yet, or has nothing to do with Gymnasium.
 NOT_NEXT = distributed rllib run_training faults test_docs.py test_running.py kernels sb3 buffers trainers evaluation cli
 NOT_NEXT += mujoco atari fuzz bad_input protocol wrappers/test_video.py laws/test_programs_find_faults.py test_promises.py
-NOT_NEXT += test_native_calls.py
+NOT_NEXT += test_native_calls.py agents
 NEXT_TESTS = tests $(foreach path,$(NOT_NEXT),--ignore tests/$(path)) tests/kernels/test_envs.py tests/kernels/test_native.py
 NEXT_ONLY = -k "not mujoco and not games and not [ale- and not Taxi and not curves"
+
+# What PettingZoo's envs need, without pygame-ce, which would overwrite pygame.
+ZOO = mpe2==1.1.1 chess==1.11.2 rlcard==1.2.0 termcolor==3.3.0 pymunk==7.3.1 cffi==2.1.1 pycparser==3.12 box2d==2.3.10
 
 .PHONY: run test test-all test-next test-next-all test-clients lint style types tests format bench clean
 
@@ -84,6 +87,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 $(VENV)/.ready-for-tests: $(VENV)/.ready
 	@echo "Installing what tests need into $(VENV): Ray, JAX, MuJoCo, Stable-Baselines3, ... (2 GB more) ..."
 	@$(BIN)/python $(UV) --constraint constraints.txt --editable ".[dev]"
+	@$(BIN)/python $(UV) --no-deps $(ZOO)
 	@touch $@
 
 $(NEXT)/.ready: pyproject.toml

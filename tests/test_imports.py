@@ -18,6 +18,7 @@ LAYERS = (
     {"envs", "mujoco", "atari"},
     {"engines"},
     {"_front"},
+    {"agents"},
     {"recording", "_make"},
 )
 """From below. A package imports packages of lower layers and itself, and replaying (in `recording`) makes envs.

@@ -17,6 +17,7 @@ from vecenv._make.choose import choose
 from vecenv._make.decorate import decorate
 from vecenv._make.options import check_request, of_rows, split_options
 from vecenv._make.source import resolve
+from vecenv.agents._vector_env import with_agents
 from vecenv.engines import Engine, SupportsSummary
 from vecenv.engines.device.options import Device
 from vecenv.engines.native.options import Compiled
@@ -46,6 +47,11 @@ def make(
     record: Literal["last-episode"] | None = None,
     record_folder: str | os.PathLike[str] = "recordings",
     record_limit: int = 256 * 2**20,
+    agents: bool | None = None,
+    end: Literal["all", "any"] = "all",
+    slots: int | Mapping[str, int] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    pad: bool = False,
     **kwargs: Any,
 ) -> VectorEnv:
     """Make `num_envs` environments and run them as one.
@@ -54,7 +60,9 @@ def make(
 
     Args:
         env: an id of a kernel or a Gymnasium env, the class of a kernel or of a MuJoCo task, an EnvSpec, a callable
-            that makes an env, or a list of such callables (one per env) or of ids of Atari games.
+            that makes an env, or a list of such callables (one per env) or of ids of Atari games. A PettingZoo env (a
+            callable that makes one, or a name such as "pettingzoo:mpe2.simple_spread_v3") gives a
+            `vecenv.agents.MultiAgentVectorEnv`, see docs/agents.md.
         num_envs: how many; left out with a list.
         engine: the name of an engine ("sync", "thread", "process", ...), an object of `vecenv.engines` such as
             `Process(workers=4)`, an engine object of your own (docs/engines.md), or "auto": the fastest on this machine
@@ -85,6 +93,14 @@ def make(
         record_folder: where those files go. At most 100 of a vector env are kept, readable by their owner alone.
         record_limit: bytes to keep in memory. When there is more, the oldest steps are forgotten, and episodes that are
             longer are marked as not complete: they cannot be replayed.
+        agents: True: the env has several agents; of a Gymnasium env, `num_agents` says how many. None: PettingZoo envs
+            have. False: none has.
+        end: several agents: the episode of an env ends when "all" of its agents are done, or when "any" is.
+        slots: several agents: how many may live at once, for agents that join later, vary in number or are not known
+            beforehand; by group if there are several. They take the first free slot. None: one slot per possible agent.
+        groups: several agents: names of agents by group. None: agents with equal spaces are a group.
+        pad: several agents: True makes one group of agents with unequal spaces. Observations are padded with zeros; a
+            Discrete action that an agent does not have becomes 0.
         **kwargs: options of the engine by name, the short form of its fields: `engine="process", context="fork"` is
             `engine=vecenv.engines.Process(context="fork")`; `device="cuda:0"` is
             `engine=vecenv.engines.Device(device="cuda:0")`, whose results are torch tensors (docs/gpu.md). With "auto",
@@ -112,7 +128,8 @@ def make(
         "record_limit": record_limit,
     }
     request = check_request(Request(num_envs, **given))
-    source = resolve(env, num_envs, env_kwargs, wrappers, kwargs, preprocessing)
+    asked = {"agents": agents, "end": end, "slots": slots, "groups": groups, "pad": pad}
+    source = resolve(env, num_envs, env_kwargs, wrappers, kwargs, preprocessing, asked)
     request = of_rows(request, len(source.env_fns))
     chosen, reason = choose(engine, options, source, request)
     if source.kernel is not None and not isinstance(chosen, (Compiled, Device)):
@@ -131,7 +148,7 @@ def make(
         shared_params=frozenset() if source.kernel is None else source.kernel.shared_params,
     )
     envs.spec = source.spec
-    return envs
+    return with_agents(envs)  # type: ignore[return-value]  # several agents are known only when the envs are made
 
 
 def _checked(asked: object, built: Any) -> Engine:

@@ -12,6 +12,7 @@ from vecenv._batch.finite import Policies
 from vecenv._front.autoreset import parse_mode
 from vecenv._util.checks import brief, patience, positive_int, positive_seconds
 from vecenv._util.suggest import nearest
+from vecenv.agents._sources import NO_SLOTS
 from vecenv.engines import registry
 from vecenv.engines.facts import check_observation_mode
 from vecenv.engines.options import check_choice
@@ -38,7 +39,7 @@ _NOT_HERE = {
 def keyword_names() -> list[str]:
     """Every keyword of `make` that is not a constructor argument of the env."""
     of_requests = [field.name for field in dataclasses.fields(Request)]
-    return ["env", "engine", "env_kwargs", "preprocessing", *of_requests, *registry.option_defaults()]
+    return ["env", "engine", "env_kwargs", "preprocessing", *NO_SLOTS, *of_requests, *registry.option_defaults()]
 
 
 def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -14,8 +14,10 @@ from vecenv._front.vector_env import VectorEnv
 from vecenv._make.make import make
 from vecenv._make.source import NAMESPACE, kernel_spec, own_id, task_source
 from vecenv._util.specs import find_spec, without_module
+from vecenv.errors import MissingExtra
+from vecenv.kernel.language.agents import has_agents
 from vecenv.kernel.language.define import Kernel
-from vecenv.kernel.language.registry import GAMES, OF_OTHERS, SHIPPED, find_kernel
+from vecenv.kernel.language.registry import GAMES, OF_OTHERS, SHIPPED, find_kernel, kernel_of
 from vecenv.mujoco._registry import find_task
 
 
@@ -34,8 +36,8 @@ def register(id: str) -> str:
 
 def register_kernel(kernel: Kernel) -> None:
     """Make a kernel available as `vecenv/<id>`: a Python env by `gymnasium.make`, native code by `make_vec`."""
-    if kernel.id in SHIPPED:
-        return  # `register_all` did so
+    if kernel.id in SHIPPED or has_agents(kernel.definition):
+        return  # `register_all` did so; Gymnasium's envs have one agent
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "Overriding environment ... already in registry", in a notebook cell
         gymnasium.register(
@@ -46,8 +48,10 @@ def register_kernel(kernel: Kernel) -> None:
         )
 
 
-def make_env(id: Any, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+def make_env(id: Any, **kwargs: Any) -> Any:
     """One env in plain Python: a kernel as the class that was written, with breakpoints; any other as Gymnasium's.
+
+    A kernel with `agents` is a PettingZoo parallel env, any other a `gymnasium.Env`.
 
     Args:
         id: of a kernel or a MuJoCo task, or of any Gymnasium env; or the class of a task.
@@ -57,10 +61,20 @@ def make_env(id: Any, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     task = find_task(id)
     if task is not None:
         return gymnasium.make(find_spec(task_source(task)), **kwargs)
-    kernel = find_kernel(id)
+    kernel = kernel_of(id) or find_kernel(id)
+    if kernel is not None and has_agents(kernel.definition):
+        return _make_agents(kernel, kwargs)
     if kernel is None or (id in OF_OTHERS and id in registry):
         return gymnasium.make(find_spec(id), **kwargs)
     return gymnasium.make(own_id(id), **kwargs)
+
+
+def _make_agents(kernel: Kernel, kwargs: dict[str, Any]) -> Any:
+    try:
+        from vecenv.agents._kernel_env import KernelParallelEnv
+    except ImportError as error:
+        raise MissingExtra("a kernel with agents is a PettingZoo env; pip install 'vecenv[agents]'") from error
+    return KernelParallelEnv(gymnasium.make(kernel_spec(kernel), disable_env_checker=True, **kwargs), kernel.id)
 
 
 def _make_kernel_env(id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:

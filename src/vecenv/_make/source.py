@@ -15,6 +15,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from vecenv._make.options import check_names
 from vecenv._util.checks import positive_int
 from vecenv._util.specs import without_module
+from vecenv.agents._sources import NO_SLOTS, agent_env, refuse_slots
 from vecenv.atari._games import AtariGames
 from vecenv.atari._ids import GAME_IDS, find_game, is_game, load_ale
 from vecenv.engines.native.options import SHARED, STRUCTURE, is_installed
@@ -37,17 +38,35 @@ _OTHER_GAMES = re.compile(r"\w+-v[045]$")
 
 
 def resolve(
-    env: Any, num_envs: int, env_kwargs: Any, wrappers: Any, kwargs: dict[str, Any], preprocessing: Any = None
+    env: Any,
+    num_envs: int,
+    env_kwargs: Any,
+    wrappers: Any,
+    kwargs: dict[str, Any],
+    preprocessing: Any = None,
+    asked: Mapping[str, Any] = NO_SLOTS,
 ) -> Source:
-    """Find what runs the env that a user passes to `make`; `kwargs` are more constructor arguments, for all envs."""
+    """Find what runs the env that a user passes to `make`.
+
+    Args:
+        env, num_envs, env_kwargs, wrappers, preprocessing: as in `make`.
+        kwargs: more constructor arguments, for all envs.
+        asked: `agents`, `end`, `slots`, `groups` and `pad` of `make`.
+    """
     num_envs = positive_int("num_envs", num_envs)
     env = [without_module(each) for each in env] if isinstance(env, (list, tuple)) else without_module(env)
     register_games(env)
     if preprocessing is not None or _are_games(env):
         check_names(kwargs)
+        refuse_slots(asked, "Atari games have one player")
         return _find_games(env, num_envs, _merge(env_kwargs, kwargs), wrappers, preprocessing)
     task = find_task(env)
     kernel, env = find_build(env) if task is None else (None, task_source(task))
+    if kernel is None and task is None:
+        env, with_slots = agent_env(env, asked)
+        wrappers = wrappers if with_slots is None else (*check_wrappers(wrappers), with_slots)
+    else:
+        refuse_slots(asked, "a kernel has its agents by its definition, and a MuJoCo task has one")
     check_names(kwargs, kernel.params if kernel else ())
     if kwargs:
         env_kwargs = _merge(env_kwargs, kwargs)

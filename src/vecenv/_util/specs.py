@@ -10,6 +10,9 @@ from gymnasium.envs.registration import EnvSpec, registry
 
 from vecenv.errors import UnknownEnv
 
+PETTINGZOO = "pettingzoo:"
+"""Before the name of a module of PettingZoo's, which is no id."""
+
 
 def without_module(env: Any) -> Any:
     """The id of "module:id", after its module was imported, which registers it. Anything else is returned unchanged.
@@ -17,7 +20,7 @@ def without_module(env: Any) -> Any:
     Raises:
         UnknownEnv: there is no such module.
     """
-    if not isinstance(env, str) or ":" not in env:
+    if not isinstance(env, str) or ":" not in env or env.startswith(PETTINGZOO):
         return env
     module, _, id = env.partition(":")
     try:

@@ -14,6 +14,7 @@ import numpy as np
 from vecenv._front.vector_env import VectorEnv
 from vecenv._make.make import make
 from vecenv._make.source import find_build, kernel_spec, split_parameters
+from vecenv.agents._vector_env import MultiAgentVectorEnv
 from vecenv.errors import ConfigTypeError, EnvError
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Field
@@ -99,7 +100,7 @@ def check_kernel(
             ) as native,
         ):
             try:
-                tried += _compare(reference, native, steps, seed, tolerance, lines)
+                tried += _compare(_rows(reference), _rows(native), steps, seed, tolerance, lines)
             except (AssertionError, EnvError) as error:
                 if not parameters:
                     raise
@@ -107,6 +108,11 @@ def check_kernel(
                 raise AssertionError(f"with parameters within their bounds, {shown}: {error}") from error
     fixed = tuple(name for name in kernel.params if name not in drawn)
     return KernelReport(tried.steps * num_envs, tried.episodes, tuple(drawn), fixed, lines.missed())
+
+
+def _rows(envs: Any) -> VectorEnv:
+    """The vector env of rows, also of envs with several agents."""
+    return envs.rows if isinstance(envs, MultiAgentVectorEnv) else envs
 
 
 @dataclass(frozen=True)

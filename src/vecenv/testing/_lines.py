@@ -10,8 +10,12 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from vecenv.kernel.language.agents import members
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.source import FunctionSource, read_helpers, read_source
+
+AGENTS = members.__code__.co_filename
+"""Where the methods of kernels with agents are written that are not the user's."""
 
 
 class Lines:
@@ -21,7 +25,7 @@ class Lines:
         called: set[Any] = set()
         for source in kernel.methods.values():
             read_helpers(source, called)
-        sources = [*kernel.methods.values(), *_sources(called)]
+        sources = [source for source in (*kernel.methods.values(), *_sources(called)) if source.file != AGENTS]
         self._sources = {code: source for source in sources if (code := _code(source)) is not None}
         self._left = {(code, line) for code in self._sources for _, _, line in code.co_lines() if line is not None}
         self._of_code = set(self._left)

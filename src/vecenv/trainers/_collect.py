@@ -18,6 +18,7 @@ from vecenv._front.step import Step
 from vecenv._front.vector_env import VectorEnv
 from vecenv._make.make import make
 from vecenv._util.cpus import usable_cpus
+from vecenv.agents import FlatVectorEnv, MultiAgentVectorEnv
 from vecenv.errors import ConfigError, EnvError, NothingPendingError, UnsupportedError
 from vecenv.trainers._progress import Episodes
 from vecenv.wrappers import Transform, Wrapper
@@ -26,15 +27,16 @@ from vecenv.wrappers._rewards import RewardScale
 
 _MANY = 1 << 21
 """From about this much work on, a second torch thread is faster."""
-Envs = str | gymnasium.vector.VectorEnv | Sequence[gymnasium.vector.VectorEnv]
+Envs = str | gymnasium.vector.VectorEnv | MultiAgentVectorEnv | Sequence[gymnasium.vector.VectorEnv]
 
 
 class Collector:
     """Steps groups of envs and returns `Step`s, whose env ids count within their group.
 
     Args:
-        envs: an id; a vector env; or several, which are stepped in turn: while one group steps, the policy acts for
-            another. That is faster with engines that run in other processes ("process").
+        envs: an id; a vector env, or one with several agents, which share the policy: a row per agent; or several
+            vector envs, which are stepped in turn: while one group steps, the policy acts for another. That is faster
+            with engines that run in other processes ("process").
         num_envs, groups: with an id, the number of envs and the number of groups they are split into.
         normalize_obs, normalize_reward: whether to normalize by running statistics.
         gamma: discount factor of the returns; rewards are divided by their standard deviation.
@@ -66,9 +68,13 @@ class Collector:
             if num_envs % groups:
                 raise ConfigError(f"{num_envs} envs cannot be split into {groups} equal groups")
             envs = [make(envs, num_envs // groups, autoreset="same-step", copy=False) for _ in range(groups)]
-        elif isinstance(envs, gymnasium.vector.VectorEnv):
+        elif isinstance(envs, (gymnasium.vector.VectorEnv, MultiAgentVectorEnv)):
             envs = [envs]
-        self.envs = [env if isinstance(env, (VectorEnv, Wrapper)) else Wrapper(env, Transform()) for env in envs]
+        flat = [env.flat() if isinstance(env, MultiAgentVectorEnv) else env for env in envs]
+        if len(flat) > 1 and any(isinstance(env, FlatVectorEnv) for env in flat):
+            raise ConfigError("envs with several agents are stepped as one group; pass one vector env, and groups=1")
+        known = (VectorEnv, Wrapper, FlatVectorEnv)
+        self.envs: list[Any] = [env if isinstance(env, known) else Wrapper(env, Transform()) for env in flat]
         if any(env.autoreset_mode == AutoresetMode.DISABLED for env in self.envs):
             raise ConfigError('trainers need envs with autoreset; make them with autoreset="same-step", not "disabled"')
         counts = [env.num_envs for env in self.envs]

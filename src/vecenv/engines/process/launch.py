@@ -23,6 +23,7 @@ import cloudpickle
 from vecenv._util.checks import brief
 from vecenv._util.forks import FORK_LOCK
 from vecenv.engines.python.envs import Factory
+from vecenv.engines.python.factories import MakeEnv
 from vecenv.errors import ConfigError, ConfigTypeError
 
 _OWN_DESCRIPTORS = "/proc/self/fd"
@@ -75,8 +76,9 @@ def pickled_factories(factories: Sequence[Factory], first: int) -> bytes:
 
 def _culprit(factory: Factory) -> str:
     """The closure variables of a factory that cannot be pickled, in words."""
+    function: Any = factory.source if isinstance(factory, MakeEnv) else factory
     try:
-        variables = inspect.getclosurevars(factory).nonlocals
+        variables = inspect.getclosurevars(function).nonlocals
     except TypeError:  # not a Python function
         return ""
     for name, value in variables.items():

@@ -17,6 +17,7 @@ from vecenv._util.checks import positive_int
 from vecenv._util.forks import cached_property
 from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
+from vecenv.kernel.language.agents import members
 from vecenv.kernel.language.declared import (
     check_members,
     per_env,
@@ -145,7 +146,7 @@ class Kernel:
         return self._space("observation_space", params), self._space("action_space", params)
 
     def _space(self, name: str, params: Record) -> Space[Any]:
-        declared = getattr(self.definition, name)
+        declared = getattr(members(self.definition), name)
         if isinstance(declared, Space):
             return copy.deepcopy(declared)  # a space has a random stream, and one env's must not be another's
         if not callable(declared):
@@ -206,7 +207,7 @@ class Kernel:
     @cached_property
     def _leaves(self) -> dict[str, tuple[Leaf, ...]]:
         """Leaves of the spaces, except of those that depend on Params."""
-        declared = {role: getattr(self.definition, name) for role, name in _SPACES.items()}
+        declared = {role: getattr(members(self.definition), name) for role, name in _SPACES.items()}
         return {role: Layout(space).leaves for role, space in declared.items() if isinstance(space, Space)}
 
     def __deepcopy__(self, memo: Any) -> Kernel:
@@ -270,14 +271,14 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
             "decorator on top of it",
             str(getattr(definition, "__name__", id)),
         )
-    found = Found()
-    check_members(definition, found)
-    state, info = read_fields(definition, "state", found), read_fields(definition, "info", found)
+    found, own = Found(), members(definition)
+    check_members(own, found)
+    state, info = read_fields(own, "state", found), read_fields(own, "info", found)
     for both in sorted(state.keys() & info.keys()):
         rule = f"field {both!r} is both in state and in info; declare it once"
         found.add(KernelError(rule, definition.__name__))
     params, defaults = read_params(definition, found)
-    methods = read_methods(definition, found)
+    methods = read_methods(own, found)
     with found.noting():
         read_render(definition)
     if not found.errors:

@@ -65,6 +65,14 @@ GAMES: dict[str, int | None] = {
 }
 """Those that Gymnasium does not have, with their time limits."""
 
+WITH_AGENTS = {
+    "SimpleSpread-v0": "simple_spread",
+    "ConnectFourDuel-v0": "connect_four_duel",
+    "Pursuit-v0": "pursuit",
+    "Battle-v0": "battle",
+}
+"""Module in `vecenv.envs` of each id with several agents. They are PettingZoo envs, and not in Gymnasium's registry."""
+
 _WITHOUT_SLASH = {id.replace("/", "-"): id for id in SHIPPED if "/" in id}
 
 _kernels: dict[str, Kernel] = {}
@@ -99,8 +107,9 @@ def kernel_of(definition: Any) -> Kernel | None:
 def find_kernel(id: str) -> Kernel | None:
     """The kernel of an id, None if there is none. In Gymnasium's registry an id has no second slash."""
     id = _WITHOUT_SLASH.get(id, id)
-    if id not in _kernels and id in SHIPPED:
-        importlib.import_module(f"vecenv.envs.{SHIPPED[id]}")
+    module = SHIPPED.get(id) or WITH_AGENTS.get(id)
+    if id not in _kernels and module is not None:
+        importlib.import_module(f"vecenv.envs.{module}")
     return _kernels.get(id)
 
 

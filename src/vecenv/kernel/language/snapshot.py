@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from vecenv._batch.random_state import set_words
+from vecenv._batch.slots import SLOT_MASK
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Record
 from vecenv.kernel.language.python import KernelEnv
@@ -44,8 +45,10 @@ def try_out(env: KernelEnv) -> None:
     _, info = env.reset(seed=0)
     deadline = time.perf_counter() + _TRIAL_SECONDS
     for _ in range(_TRIAL_STEPS):
-        mask = info.get("action_mask")
-        action = env.action_space.sample(mask if mask is not None and mask.any() else None)
+        mask = info.get("action_mask", info.get(SLOT_MASK))
+        if mask is not None and not mask.any():
+            mask = None
+        action = env.action_space.sample(tuple(mask) if mask is not None and SLOT_MASK in info else mask)
         _, _, terminated, truncated, info = env.step(action)
         if terminated or truncated:
             _, info = env.reset()

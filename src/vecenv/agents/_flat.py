@@ -1,0 +1,196 @@
+"""All slots of all envs as rows of one Gymnasium vector env, for one policy that all agents share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from vecenv._batch.batch import Op
+from vecenv._batch.layout import Layout, map_tree
+from vecenv._front.autoreset import rolls
+from vecenv._front.exchange import Exchange
+from vecenv._front.infos import objects
+from vecenv._front.reset_options import ResetOptions
+from vecenv.errors import SpaceError, UnsupportedError
+
+if TYPE_CHECKING:
+    from vecenv.agents._vector_env import InfoParts, MultiAgentVectorEnv
+
+
+class FlatVectorEnv(gymnasium.vector.VectorEnv):
+    """N x A rows: row n * A + a is slot a of env n. Use `MultiAgentVectorEnv.flat` to build one.
+
+    Agents of an env begin their episodes together, and each ends its own. `infos["acts"]` says which rows must act, and
+    `infos["valid"]` which rows are transitions; the others read zero and are to be left out of what is learned from.
+
+    Args:
+        agents: envs whose agents have equal spaces.
+    """
+
+    def __init__(self, agents: MultiAgentVectorEnv) -> None:
+        self.agents = agents
+        self.num_envs = agents.num_envs * agents.num_slots
+        self.single_observation_space = agents.single_observation_space
+        self.single_action_space = agents.single_action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.metadata = dict(agents.metadata)
+        self.render_mode = agents.render_mode
+        self._may_roll = rolls(agents.autoreset_mode)
+        self._actions = Layout(self.single_action_space)
+        self._acted = np.zeros(self.num_envs, np.bool_)
+        """Which rows act with the next actions."""
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin new episodes.
+
+        Args:
+            seed: None; an int, from which every env gets a seed of its own; or one int or None per env (not per row).
+            options: of the envs. `options["reset_mask"]` has one entry per row; an env is reset if all of its rows are.
+        """
+        obs, infos = self.agents._reset(seed, self._by_env(options))
+        return self._joined(obs), self._infos(infos)
+
+    def _by_env(self, options: Any) -> Any:
+        """Options with a mask of envs in the place of one of rows."""
+        if not isinstance(options, Mapping) or "reset_mask" not in options:
+            return options
+        mask = ResetOptions.parse(dict(options), self.num_envs).mask
+        assert mask is not None
+        slots = mask.reshape(self.agents.num_envs, -1)
+        partly = slots.any(axis=1) & ~slots.all(axis=1)
+        if partly.any():
+            raise SpaceError(
+                f"reset_mask has some slots of env {int(np.flatnonzero(partly)[0])} and not all; the agents of an env "
+                "begin an episode together"
+            )
+        return {**options, "reset_mask": slots.all(axis=1)}
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Step all envs; the actions of rows that do not act are ignored."""
+        step, parts = self.agents._step(self._with_slots(actions))
+        infos = self._infos(parts)
+        terminated, truncated = step.terminated.reshape(-1), step.truncated.reshape(-1)
+        ended = terminated | truncated
+        if self._may_roll and ended.any():
+            final = self._joined(step.next_obs)
+            places = np.flatnonzero(ended).tolist()
+            values = (map_tree(lambda leaf, at=place: _plain(leaf[at]), final) for place in places)
+            infos["final_obs"], infos["_final_obs"] = objects(places, values, self.num_envs), ended
+        return self._joined(step.obs), step.reward.reshape(-1), terminated, truncated, infos
+
+    # --- for trainers: the same with what is a transition -------------------------------------------------------------
+
+    @property
+    def autoreset_mode(self) -> AutoresetMode:
+        """Gymnasium's enum."""
+        return self.agents.autoreset_mode
+
+    def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
+        obs, infos = self.reset(seed=seed, options=options)
+        self._acted = infos["acts"]
+        self._allow_idle(infos)
+        return Exchange.of_reset(obs, infos, None, self.num_envs)
+
+    def _exchange_step(self, actions: Any, env_ids: Any = None) -> Exchange:
+        """A step in which each row that ended an episode has begun another, and a row that is no transition was reset.
+
+        Raises:
+            UnsupportedError: agents act by turns, so that the results of an action do not come with the next step.
+        """
+        acted = self._acted
+        step, parts = self.agents._step(self._with_slots(actions))
+        infos = self._infos(parts)
+        valid, self._acted = infos["valid"], infos["acts"]
+        self._allow_idle(infos)
+        terminated, truncated = step.terminated.reshape(-1), step.truncated.reshape(-1)
+        if (valid != acted).any():
+            raise UnsupportedError(
+                "these agents act by turns: what an action leads to is not known in the next step, which trainers of "
+                "flat rows need; use envs.versus(policy), or a parallel env"
+            )
+        ended = terminated | truncated
+        return Exchange(
+            rows=np.arange(self.num_envs),
+            obs=self._joined(step.obs),
+            final_obs=self._joined(step.next_obs) if ended.any() else None,
+            reward=step.reward.reshape(-1),
+            terminated=terminated,
+            truncated=truncated,
+            ops=np.where(valid, np.uint8(Op.ROLL), np.uint8(Op.RESET)),
+            infos=infos,
+        )
+
+    def _allow_idle(self, infos: dict[str, Any]) -> None:
+        """Rows that do not act may do anything: masks that allow nothing are for those that act."""
+        if "action_mask" in infos and infos["action_mask"].dtype != object:
+            infos["action_mask"] = infos["action_mask"].copy()
+            infos["action_mask"][~infos["acts"]] = 1
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the envs."""
+        self.agents.close()
+
+    def __del__(self) -> None:
+        """Nothing: a view that is dropped does not close the envs, as Gymnasium's `__del__` would."""
+
+    def render(self) -> tuple[Any, ...] | None:
+        """One frame per env, not per row."""
+        return self.agents.render()
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of every env, not of every row."""
+        return self.agents.call(name, *args, **kwargs)
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Read an attribute of every env, not of every row."""
+        return self.agents.get_attr(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of every env: a list or tuple has one value per env, not per row."""
+        self.agents.set_attr(name, values)
+
+    # --- between rows and slots --------------------------------------------------------------------------------------
+
+    def _joined(self, tree: Any) -> Any:
+        return map_tree(lambda leaf: leaf.reshape(self.num_envs, *leaf.shape[2:]), tree)
+
+    def _with_slots(self, actions: Any) -> Any:
+        envs, slots = self.agents.num_envs, self.agents.num_slots
+        if isinstance(actions, Mapping) or (isinstance(actions, tuple) and self._actions.leaves[0].path):
+            return map_tree(lambda leaf: np.asarray(leaf).reshape(envs, slots, *np.shape(leaf)[1:]), actions)
+        array = np.asarray(actions)
+        if len(array) != self.num_envs:
+            raise SpaceError(
+                f"actions have {len(array)} rows, this env has {self.num_envs} ({envs} envs x {slots} slots)"
+            )
+        return array.reshape(envs, slots, *array.shape[1:])
+
+    def _infos(self, infos: InfoParts) -> dict[str, Any]:
+        """Infos of agents by row; those of an env are repeated for each of its rows."""
+        slots = self.agents.num_slots
+        flat = {
+            **_mapped(lambda array: np.repeat(array, slots, axis=0), infos.envs),
+            **_mapped(lambda array: array.reshape(self.num_envs, *array.shape[2:]), infos.agents),
+        }
+        if "final_info" in infos.envs:
+            of_envs = _mapped(lambda array: np.repeat(array, slots, axis=0), infos.envs["final_info"])
+            flat["final_info"] = {**of_envs, **flat["final_info"]}
+        flat["acts"], flat["valid"] = self.agents._acts.reshape(-1).copy(), self.agents._valid.reshape(-1).copy()
+        return flat
+
+
+def _mapped(function: Callable[[Any], Any], infos: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _mapped(function, value) if isinstance(value, dict) else function(value) for key, value in infos.items()
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A single integer as envs return it, anything else as it is."""
+    return int(value) if isinstance(value, np.integer) else value
