@@ -24,8 +24,8 @@ def advice_about(env: Any) -> str:
         )
     if "pettingzoo" in packages or _has(env, "possible_agents", "step"):
         return (
-            "; it has several agents (PettingZoo), and make() takes envs with one: write a gymnasium.Env around it, in "
-            "which one agent learns and the others follow a policy"
+            "; it is an env with several agents (PettingZoo): pass a function that makes one, e.g. "
+            f"lambda: {type(env).__name__}(...), or its name, e.g. 'pettingzoo:mpe2.simple_spread_v3'"
         )
     if "gym" in packages:
         return (

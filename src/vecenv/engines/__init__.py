@@ -1,7 +1,7 @@
 """Engines: they move rows of a batch forward. The protocols here are the seam between them and the front.
 
-The options of vecenv's own engines are `Sync`, `Thread`, `Process`, `Asyncio`, `Compiled`, `Device`, `Mujoco`, `Ale` and
-`Ray`:
+The options of vecenv's own engines are `Sync`, `Thread`, `Process`, `Asyncio`, `Compiled`, `Device`, `Mujoco`, `Ale`
+and `Ray`:
 `vecenv.make(env, 8, engine=vecenv.engines.Process(workers=4))`. `EngineBuilder`, `Source`, `Request` and the building
 blocks (`Batch`, `Op`, `Mail`, `Fault`, `Layout`, `BatchFacts`, `EnvFacts`, `RowRunner`, ...) are for an engine of your
 own, see docs/engines.md.
