@@ -26,7 +26,7 @@ from vecenv.kernel import kernel_of
 from vecenv.kernel.language.define import build as kernel_build
 from vecenv.testing import check_engine
 from vecenv.testing._law_kernel import LawKernel
-from vecenv.trainers import DevicePPO, PPOConfig
+from vecenv.trainers import PPO, PPOConfig
 from vecenv.trainers._collect import torch_threads
 
 one_thread = functools.partial(torch_threads, 1, 0)
@@ -336,8 +336,8 @@ def test_ppo_learns_on_the_device_and_touches_the_host_never():
     config = PPOConfig(rollout_steps=32, epochs=8, minibatch=512, learning_rate=2e-3, gamma=0.98, lam=0.9)
     returns = []
     with tensors(count=32, autoreset="same-step") as envs, one_thread():
-        trainer = DevicePPO(envs, config, seed=1)
-        trainer.learn(30_000, callback=lambda trainer: returns.append(trainer.episode_return))
+        trainer = PPO(envs, config, seed=1)
+        trainer.learn(30_000, callback=lambda progress: returns.append(progress.mean_return))
         assert envs.engine.columns_apart.transfers == 0
         envs.check()
     assert returns[-1] > 60 > 30 > returns[2]
@@ -346,15 +346,13 @@ def test_ppo_learns_on_the_device_and_touches_the_host_never():
 def test_ppo_on_the_device_takes_continuous_actions_and_masks():
     config = PPOConfig(rollout_steps=8, epochs=1, minibatch=0)
     with tensors("Pendulum-v1", 4, autoreset="same-step") as envs:
-        DevicePPO(envs, config).learn(64)
+        PPO(envs, config).learn(64)
         envs.check()
     with tensors("Taxi-v3", 4, autoreset="same-step") as envs:
-        DevicePPO(envs, dataclasses.replace(config, mask="action_mask")).learn(64)
+        PPO(envs, dataclasses.replace(config, mask="action_mask")).learn(64)
         assert envs.engine.columns_apart.transfers == 0
 
 
-def test_ppo_on_the_device_refuses_what_it_has_not():
+def test_ppo_on_the_device_refuses_other_modes():
     with tensors() as envs, pytest.raises(ConfigError, match="same-step"):
-        DevicePPO(envs)
-    with tensors(autoreset="same-step") as envs, pytest.raises(ConfigError, match="lstm"):
-        DevicePPO(envs, PPOConfig(lstm=8))
+        PPO(envs)

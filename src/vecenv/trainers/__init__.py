@@ -14,7 +14,6 @@ from vecenv.trainers._ppo_config import PPOConfig, a2c
 from vecenv.trainers._progress import Progress
 from vecenv.trainers._settings import Settings
 from vecenv.trainers._trainer import Trainer
-from vecenv.trainers.device_ppo import DevicePPO
 from vecenv.trainers.dqn import DQN, DQNConfig
 from vecenv.trainers.loggers import CSV, Logger, TensorBoard, WandB
 from vecenv.trainers.ppo import PPO
@@ -26,7 +25,6 @@ __all__ = [
     "PPO",
     "SAC",
     "DQNConfig",
-    "DevicePPO",
     "Logger",
     "Network",
     "PPOConfig",

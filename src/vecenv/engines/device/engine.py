@@ -22,6 +22,7 @@ from vecenv.kernel.cpp.host import poller
 from vecenv.kernel.cpp.rows import NO_ROW
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.lower.columns import POLICY
+from vecenv.kernel.lower.transition import UNFIT
 
 _GIVEN = ("OP", "SEED", "DONE", "FINISHED")
 """Columns that the host writes before an exchange, besides the actions."""
@@ -155,7 +156,8 @@ class DeviceEngine(CompiledEngine):
             self._rotate(1)
         ended = self._exchange(None, alive, over)
         self._rows_run += self._count
-        return ended
+        self.rewards_are_finite = ended < UNFIT
+        return ended % UNFIT
 
     def _run_some(self, rows: Rows) -> None:
         if self.columns_apart is None:
