@@ -332,7 +332,8 @@ class RowProgram:
 
 
 _OPERATORS: dict[type, str] = {
-    ast.BitAnd: "&", ast.BitOr: "|", ast.Add: "+", ast.Sub: "-", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+    ast.BitAnd: "&", ast.BitOr: "|", ast.Add: "+", ast.Sub: "-",
+    ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
 _IS_STOPPED = """  // Loops that may not end ask every million turns: on the CPU the host, on a GPU a limit says no.
   CUDA_CALLABLE bool is_stopped() {
