@@ -63,7 +63,7 @@ _CLASSIC: dict[str, dict[str, Preset]] = {
             "learning_rate": 2e-3, "hidden": (64, 64), "gamma": 0.98, "tau": 0.01}),
         **_ppo(600_000, 16, 256, epochs=10, minibatch=512, learning_rate=1e-3, gamma=0.9, normalize_obs=True,
                normalize_reward=True)},
-    "Taxi-v3": _ppo(400_000, 32, 64, minibatch=512, learning_rate=3e-3, anneal=True, entropy=0.01, gamma=0.98, lam=0.9,
+    "Taxi-v3": _ppo(200_000, 32, 64, minibatch=512, learning_rate=3e-3, anneal=True, entropy=0.01, gamma=0.98, lam=0.9,
                     normalize_reward=True, mask="action_mask"),
     "FrozenLake-v1": _ppo(300_000, 32, 64, **_LAKE),
     "FrozenLake8x8-v1": _ppo(800_000, 64, 64, **_LAKE),
@@ -102,8 +102,9 @@ _GAMES = {
 }  # fmt: skip
 
 # --- MuJoCo and Box2D ------------------------------------------------------------------------------------------------
-# CleanRL's ppo_continuous_action.py (2,048 steps between updates, ten epochs of minibatches of 64, everything
-# normalized), with the steps spread over eight envs; SAC as in Stable-Baselines3 (its defaults are CleanRL's too).
+# Settings of others, not measured here yet. PPO: those of CleanRL's ppo_continuous_action.py (2,048 steps between
+# updates, ten epochs of minibatches of 64, everything normalized) without clipped values, the steps spread over eight
+# envs. SAC: those of RL Baselines3 Zoo, the defaults after 10,000 random steps.
 
 _MUJOCO_PPO: dict[str, Any] = {
     "epochs": 10, "minibatch": 64, "learning_rate": 3e-4, "anneal": True, "normalize_obs": True,
@@ -128,9 +129,10 @@ PRESETS: dict[str, dict[str, Preset]] = {**_CLASSIC, **_GAMES, **_MUJOCO, **_BOX
 """By env id, then by algorithm."""
 
 ATARI: dict[str, Preset] = {
-    **_ppo(10_000_000, 8, 128, minibatch=256, learning_rate=2.5e-4, anneal=True, clip_range=0.1, entropy=0.01),
+    **_ppo(10_000_000, 8, 128, minibatch=256, learning_rate=2.5e-4, anneal=True, clip_range=0.1, entropy=0.01,
+           hidden=()),
     "dqn": Preset(10_000_000, {
         "num_envs": 1, "capacity": 1_000_000, "warmup": 80_000, "minibatch": 32, "learning_rate": 1e-4,
         "target_every": 250, "exploration_share": 0.1, "final_exploration": 0.01, "hidden": (), "stack": 4}),
 }  # fmt: skip
-"""For every Atari game, with `preprocessing="dqn"`: PPO of Schulman et al. 2017, DQN of CleanRL's dqn_atari.py."""
+"""For every Atari game, with `preprocessing="dqn"`: the settings of CleanRL's ppo_atari.py and dqn_atari.py."""
