@@ -67,10 +67,12 @@ class Collector:
         if isinstance(envs, str):
             if num_envs % groups:
                 raise ConfigError(f"{num_envs} envs cannot be split into {groups} equal groups")
-            envs = [make(envs, num_envs // groups, autoreset="same-step", copy=False) for _ in range(groups)]
+            several = [make(envs, num_envs // groups, autoreset="same-step", copy=False) for _ in range(groups)]
         elif isinstance(envs, (gymnasium.vector.VectorEnv, MultiAgentVectorEnv)):
-            envs = [envs]
-        flat = [env.flat() if isinstance(env, MultiAgentVectorEnv) else env for env in envs]
+            several = [envs]
+        else:
+            several = list(envs)
+        flat = [env.flat() if isinstance(env, MultiAgentVectorEnv) else env for env in several]
         if len(flat) > 1 and any(isinstance(env, FlatVectorEnv) for env in flat):
             raise ConfigError("envs with several agents are stepped as one group; pass one vector env, and groups=1")
         known = (VectorEnv, Wrapper, FlatVectorEnv)

@@ -417,7 +417,9 @@ def _check_arguments(cls: Any, envs: Any, config: Any, seed: Any, optimizer: Any
             f"{name}(vecenv.make(lambda: make_my_env(), 8))"
         )
     several = envs if isinstance(envs, (list, tuple)) else [envs]
-    if not several or not all(isinstance(one, (str, gymnasium.vector.VectorEnv)) for one in several):
+    if not several or not all(
+        isinstance(one, (str, gymnasium.vector.VectorEnv, MultiAgentVectorEnv)) for one in several
+    ):
         raise ConfigTypeError(f"envs must be an env id, a vector env or a list of vector envs, got {brief(envs)}")
     if config is not None and not isinstance(config, cls.Config):
         raise ConfigTypeError(
