@@ -2,6 +2,7 @@
 
     python benchmarks/clients.py torchrl    # in an environment with torchrl
     python benchmarks/clients.py jax        # in an environment with jax and gymnax
+    python benchmarks/clients.py ppo        # the same
     python benchmarks/clients.py ant        # in an environment with jax, mujoco and envpool
 
 Turns alternate, and the best of several counts. Times are processor seconds of this process and all of its threads.
@@ -55,9 +56,10 @@ def torchrl(num_envs: int = 8, steps: int = 60) -> None:
             roots["action"] = ours.action_spec.rand((len(roots),))
             send(roots)
         seconds = time.process_time() - started
-        while received < steps * num_envs + num_envs:  # what is still running
-            received += len(recv(min_get=1)[1])
-        return seconds / (steps * num_envs) * 1e6
+        running = num_envs
+        while running:
+            running -= len(recv(min_get=1)[1])
+        return seconds / received * 1e6
 
     def with_actions(roots):
         roots["action"] = ours.action_spec.rand((len(roots),))
@@ -148,6 +150,115 @@ def jax(num_envs: int = 1024, steps: int = 200) -> None:
     )
 
 
+def ppo(num_envs: int = 256, steps: int = 32, updates: int = 10) -> None:
+    """Microseconds per env step of PPO in one lax.scan over updates, the same code around gymnax and around xla()."""
+    import gymnax
+    import jax
+    import jax.numpy as jnp
+
+    env, parameters = gymnax.make("CartPole-v1")
+    envs = vecenv.make("CartPole-v1", num_envs, autoreset="same-step")
+    first, _ = envs.reset(seed=0)
+    handle, _, _, xla_step = envs.xla()
+
+    def gymnax_step(state, key, actions):
+        keys = jax.random.split(key, num_envs)
+        step = jax.vmap(env.step, (0, 0, 0, None))
+        obs, state, reward, terminated, truncated, _ = step(keys, state, actions, parameters)
+        return state, obs, reward, terminated | truncated
+
+    def vecenv_step(handle, key, actions):
+        handle, (obs, reward, terminated, truncated, _) = xla_step(handle, actions)
+        return handle, obs, reward, terminated | truncated
+
+    obs, state = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.PRNGKey(0), num_envs), parameters)
+    programs = {
+        "PPO, gymnax": (jax.jit(_ppo(gymnax_step, steps, updates)), [state, obs]),
+        "PPO, vecenv xla()": (jax.jit(_ppo(vecenv_step, steps, updates)), [handle, jnp.asarray(first)]),
+    }
+    returns: dict[str, float] = {}
+
+    def measure(name: str) -> Callable[[], float]:
+        program, begin = programs[name]
+
+        def run() -> None:
+            begin[:], learnt = jax.block_until_ready(program(begin[0], begin[1], jax.random.PRNGKey(1)))
+            returns[name] = float(learnt)
+
+        return lambda: _cpu_nanoseconds(run, num_envs * steps * updates) / 1000
+
+    contestants = {name: measure(name) for name in programs}
+    for run in contestants.values():  # compile
+        run()
+    report(
+        f"JAX: PPO on CartPole, {num_envs} envs, {updates} updates of {steps} steps, CPU time per env step",
+        best(contestants),
+        "us",
+    )
+    print("  steps per ended episode in the last update:", {name: round(value, 1) for name, value in returns.items()})
+
+
+def _ppo(env_step: Callable, steps: int, updates: int) -> Callable:
+    """PPO with one minibatch and four epochs; returns the state, and steps per ended episode in the last update."""
+    import jax
+    import jax.numpy as jnp
+
+    def forward(weights, obs):
+        hidden = jnp.tanh(obs @ weights[0])
+        return hidden @ weights[1], (hidden @ weights[2])[..., 0]
+
+    def loss(weights, obs, actions, old, advantages, targets):
+        logits, values = forward(weights, obs)
+        logp = jnp.take_along_axis(jax.nn.log_softmax(logits), actions[..., None], -1)[..., 0]
+        ratio = jnp.exp(logp - old)
+        clipped = jnp.minimum(ratio * advantages, jnp.clip(ratio, 0.8, 1.2) * advantages)
+        return -clipped.mean() + 0.5 * ((values - targets) ** 2).mean()
+
+    def update(carry, key):
+        weights, state, obs = carry
+
+        def act(carry, key):
+            state, obs = carry
+            draw, move = jax.random.split(key)
+            logits, value = forward(weights, obs)
+            actions = jax.random.categorical(draw, logits)
+            logp = jnp.take_along_axis(jax.nn.log_softmax(logits), actions[:, None], 1)[:, 0]
+            state, following, reward, done = env_step(state, move, actions)
+            return (state, following), (obs, actions, logp, value, reward.astype(jnp.float32), done)
+
+        (state, last), (seen, actions, old, values, rewards, dones) = jax.lax.scan(
+            act, (state, obs), jax.random.split(key, steps)
+        )
+
+        def back(carry, step):
+            advantage, following = carry
+            value, reward, done = step
+            delta = reward + 0.99 * following * ~done - value
+            advantage = delta + 0.99 * 0.95 * advantage * ~done
+            return (advantage, value), advantage
+
+        begin = jnp.zeros(last.shape[0]), forward(weights, last)[1]
+        advantages = jax.lax.scan(back, begin, (values, rewards, dones), reverse=True)[1]
+        normal = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+        def descend(weights, _):
+            gradients = jax.grad(loss)(weights, seen, actions, old, normal, advantages + values)
+            return jax.tree.map(lambda weight, gradient: weight - 0.05 * gradient, weights, gradients), None
+
+        weights = jax.lax.scan(descend, weights, None, length=4)[0]
+        return (weights, state, last), dones.size / jnp.maximum(dones.sum(), 1)
+
+    def program(state, obs, key):
+        keys = jax.random.split(key, 3)
+        weights = [
+            jax.random.normal(key, shape) * 0.1 for key, shape in zip(keys, ((4, 64), (64, 2), (64, 1)), strict=True)
+        ]
+        (_, state, obs), lengths = jax.lax.scan(update, (weights, state, obs), jax.random.split(key, updates))
+        return [state, obs], lengths[-1]
+
+    return program
+
+
 def ant(num_envs: int = 16, steps: int = 50) -> None:
     """Microseconds per env step of Ant-v5 in one lax.scan: EnvPool's XLA and ours."""
     import envpool
@@ -193,5 +304,5 @@ def _cpu_nanoseconds(run: Callable[[], None], count: int) -> float:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or ["torchrl", "jax", "ant"]:
-        {"torchrl": torchrl, "jax": jax, "ant": ant}[name]()
+    for name in sys.argv[1:] or ["torchrl", "jax", "ppo", "ant"]:
+        {"torchrl": torchrl, "jax": jax, "ppo": ppo, "ant": ant}[name]()

@@ -10,6 +10,7 @@ its packages changes. `make test` does not collect the tests here: none of these
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,12 +22,11 @@ FOLDER = Path(os.environ.get("VECENV_CLIENTS", ROOT / ".venv-clients"))
 TORCH = "torch==2.13.0"  # first and by its exact version: a range would bring several gigabytes of CUDA
 LIBRARIES = {
     "skrl": (TORCH, "skrl==2.1.1"),
-    "tianshou": (TORCH, "tianshou==2.0.1"),
-    "rsl_rl": (TORCH, "rsl-rl-lib==5.5.1"),
+    "tianshou": (TORCH, "tianshou==2.0.1", "pandas==2.3.3", "filelock<4"),
+    "rsl_rl": (TORCH, "rsl-rl-lib==5.5.1", "tensordict==0.14.3"),
     "torchrl": (TORCH, "torchrl==0.14.1"),
     "envpool": ("envpool==1.2.5",),
     "openenv": ("openenv-core==0.3.0",),
-    "jax": (TORCH, "jax", "gymnax==1.0.1"),
 }
 """What each environment has besides vecenv and pytest; `tests/clients/test_<name>.py` are its tests."""
 
@@ -42,7 +42,7 @@ def prepare(library: str) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
     pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-compile"]
-    constraints = ["--constraint", ROOT / "constraints.txt"]
+    constraints = ["--constraint", _write_constraints(folder / "constraints.txt", packages)]
     first = [TORCH, "uv"] if TORCH in packages else ["uv"]
     subprocess.run([*pip, *constraints, *first], check=True)
     uv = [python, "-m", "uv", "pip", "install", "-q"]
@@ -50,6 +50,14 @@ def prepare(library: str) -> Path:
     subprocess.run([*uv, *constraints, *packages, *tools], check=True)
     listed.write_text(wanted)
     return python
+
+
+def _write_constraints(path: Path, packages: tuple[str, ...]) -> Path:
+    """Write the versions that vecenv is tested with, except of packages that the library's list names; the path."""
+    named = {re.split("[<=>]", package)[0] for package in packages}
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    path.write_text("\n".join(line for line in lines if line.partition("==")[0] not in named))
+    return path
 
 
 def main(names: list[str]) -> int:

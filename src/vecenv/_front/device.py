@@ -393,7 +393,14 @@ class DeviceVectorEnv(VectorEnv):
         """Not on a device: a step does not wait for it anyway."""
         raise Unsupported("a device steps all envs at once, and step() does not wait for it; use step()")
 
-    def recv(self, min_envs: int | None = None, timeout: float | None = None) -> Any:
+    def recv(
+        self,
+        min_envs: int | None = None,
+        max_envs: int | None = None,
+        *,
+        until: float | None = None,
+        timeout: float | None = None,
+    ) -> Any:
         """Not on a device, see `send`."""
         raise Unsupported("a device steps all envs at once, and step() does not wait for it; use step()")
 

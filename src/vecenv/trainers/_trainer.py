@@ -13,6 +13,7 @@ import torch
 from gymnasium.vector.utils import create_empty_array
 
 from vecenv._util.checks import brief, positive_int
+from vecenv.agents import MultiAgentVectorEnv
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError, UnsafeFile, VecenvError
 from vecenv.presets import find_preset
 from vecenv.trainers._actor_critic import NetworkLike
