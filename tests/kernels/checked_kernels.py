@@ -11,13 +11,18 @@ from vecenv.kernel import Queue
 TABLE = np.array([1, 2, 3, 4], np.int8)
 TOLLS = (0.5, 1.5, 2.5)
 COSTS = {1: 10, 2: 20, 5: 50}
-MISTAKES = 22
+ROWS = (np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+MISTAKES = 23
 GOOD = MISTAKES
 """The action of a step without a mistake."""
 
 
 def looked_up(row, k):
     return row[k]
+
+
+def first_row(board):
+    return board[0]
 
 
 @vecenv.kernel("vecenv-Mistakes-v0", max_episode_steps=50)
@@ -101,6 +106,8 @@ class Mistakes:
             rest = [s.t]
             s.x = rest.pop()
             s.x = rest.pop()
+        if k == 22:
+            s.x = first_row(s.board)[0] + int(ROWS[1][s.t + 1])
         return 1.0, False
 
     def observe(s, obs, p):
@@ -132,6 +139,7 @@ EXPECTED = {
     19: ("empty", "pairs", 0, 0, "pairs.popleft()"),
     20: ("index", "items", 2, 2, "items[s.t + 1]"),
     21: ("empty", "rest", 0, 0, "s.x = rest.pop()"),
+    22: ("index", "ROWS", 2, 2, "ROWS[1][s.t + 1]"),
 }
 """Problem, field, value, limit and a part of the line of each mistake."""
 

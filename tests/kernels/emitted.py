@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import math
 from typing import Any
 
@@ -31,8 +32,8 @@ class EmittedEnv:
         self.emitted = emit(self.program)
         self.names = _namespace(self.program)
         self.text = self.emitted.text
-        nodes = [function.node for function in self.emitted.functions.values()]
-        exec(compile(ast.Module(nodes, []), "<emitted>", "exec"), self.names)
+        nodes = [_PlainBools().visit(copy.deepcopy(function.node)) for function in self.emitted.functions.values()]
+        exec(compile(ast.fix_missing_locations(ast.Module(nodes, [])), "<emitted>", "exec"), self.names)
         self.state = {name: np.zeros(field.shape or (1,), field.dtype) for name, field in kernel.state.items()}
         self.rng: Any = None
 
@@ -69,6 +70,14 @@ class EmittedEnv:
         for its, value in zip(one.assigned, values[own:], strict=True):
             self.state[its][0] = value
         return values[:own]
+
+
+class _PlainBools(ast.NodeTransformer):
+    """Comparisons give Python's bools, which are ints to compute with, as in native code; NumPy's refuse `-`."""
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        return ast.Call(ast.Name("as_bool__", ast.Load()), [node], [])
 
 
 def _namespace(program: Program) -> dict[str, Any]:

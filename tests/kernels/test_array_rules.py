@@ -21,6 +21,7 @@ REFUSED = {
     "float-into-ints": ("s.c = s.x  #!", "int8 array.*is assigned a float64 array.*astype"),
     "float-added-to-ints": ("s.c += 0.5  #!", "is assigned a float"),
     "int-into-bools": ("s.q = s.c  #!", "a bool array is assigned.*comparison"),
+    "iterator-for-a-range": ("for i in range(enumerate(s.x)):  #!\n    s.a = 1.0", r"range\(\) is given an iterator"),
     "array-for-a-number": ("s.a = s.x  #!", "a number is assigned a float64 array.*take one element"),
     "array-for-an-element": ("s.x[0] = s.y  #!", "one element is assigned a float64 array"),
     "truth": ("if s.x > 0:  #!\n    s.n = 1", "neither true nor false; use np.any"),

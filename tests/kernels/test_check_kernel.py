@@ -95,6 +95,9 @@ def test_a_part_that_is_not_in_its_space_is_named():
     wrong = {**good, "pose": np.array([0.0, 1.5])}
     assert _outside(space, wrong, "obs") == "obs['pose'][1] is 1.5, outside of -1.0 ... 1.0"
     assert "nan, outside of" in str(_outside(space, {**good, "pose": np.array([0.0, np.nan])}, "obs"))
+    number = Box(-1.0, 1.0, (), np.float64)
+    assert _outside(number, np.float64(0.5), "obs") is None
+    assert _outside(number, np.float64(1.5), "obs") == "obs is 1.5, outside of -1.0 ... 1.0"
 
 
 @pytest.mark.timeout(240)  # Numba compiles the kernel

@@ -1,13 +1,26 @@
 """The fast functions, against the C library's in extended precision."""
 
 import functools
+import importlib
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from numba import njit
+from numba.core.dispatcher import Dispatcher
 
 from vecenv.kernel.numba import math as native_math
+
+FAST_FIRST = """
+import vecenv
+from vecenv.testing import check_kernel
+
+vecenv.make("Pendulum-v1", 2, precision="fast").close()
+check_kernel("Pendulum-v1", steps=5)
+"""
 
 
 @functools.cache
@@ -70,3 +83,20 @@ def test_special_values_are_the_c_librarys():
     assert fast("tanh")(math.inf) == 1.0
     assert fast("sin")(0.0) == 0.0
     assert math.isnan(fast("sin")(math.inf))
+
+
+@pytest.mark.timeout(180)
+def test_exact_code_is_exact_after_the_same_kernel_was_compiled_in_fast_precision(tmp_path):
+    environment = {**os.environ, "VECENV_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", FAST_FIRST], env=environment, stderr=subprocess.PIPE, text=True, timeout=170
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("module", ["math", "draws", "distributions", "pcg64", "checks"])
+def test_no_function_is_compiled_with_the_precision_of_its_first_caller(module):
+    found = vars(importlib.import_module(f"vecenv.kernel.numba.{module}"))
+    functions = {name: value for name, value in found.items() if isinstance(value, Dispatcher)}
+    assert functions
+    assert [name for name, one in functions.items() if "fastmath" not in one.targetoptions] == []

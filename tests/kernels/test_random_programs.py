@@ -50,6 +50,7 @@ def test_careless_programs_that_are_not_refused_can_be_compiled(count, tmp_path,
 FOUND = {
     "draws for the shape alone": "s.x = np.zeros_like(s.y + rng.random())\ns.y = np.full_like(s.x * rng.random(), 2.0)",
     "ints beside floats": "s.q = np.floor(-np.clip(p.curve, 0, 2))\ns.x = -np.where(s.d, s.c, s.x)",
+    "bools beside ints": "s.b = np.where((TABLE >= 1) ^ s.d, TABLE, s.d) - np.logical_and(s.y, s.r)",
     "a division by zero without np": "s.m = s.f / (s.y * 0.0) + s.m",
 }
 """What random programs have found."""

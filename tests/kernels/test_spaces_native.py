@@ -7,7 +7,10 @@ import vecenv
 from tests.kernels.defining import imported, written
 from tests.sampling import quick
 from vecenv.errors import InvalidAction
+from vecenv.kernel import kernel_of
+from vecenv.kernel.language.python import KernelEnv
 from vecenv.testing import check_kernel
+from vecenv.testing._check_kernel import _outside
 
 OBSERVATIONS = {
     "int8": ("Box(-100, 100, (2, 3), np.int8)", "obs[1, 2] = s.n % 100"),
@@ -19,7 +22,7 @@ OBSERVATIONS = {
     "MultiDiscrete": ("MultiDiscrete([3, 5], start=[1, -1])", "obs[0] = 1 + s.n % 3\n    obs[1] = s.n % 5 - 1"),
     "MultiBinary": ("MultiBinary((2, 2))", "obs[s.n % 2, 1] = 1"),
     "Dict": (
-        'Dict({"a": Discrete(4), "b": Dict({"c": Box(0, 1, (2,)), "d": Box(-1, 1, (), np.float64)}), '
+        'Dict({"a": Discrete(4), "b": Dict({"c": Box(0, 1, (2,)), "d": Box(-2, 2, (), np.float64)}), '
         '"e": Tuple([MultiBinary(3), Discrete(3, start=1)])})',
         'obs["a"] = s.n % 4\n    obs["b"]["c"][0] = s.x\n    obs["b"]["d"] = s.x * 2\n    obs["e"][0][1] = 1\n'
         '    obs["e"][1] = 1 + s.n % 3',
@@ -41,11 +44,10 @@ STATE = 'state = {"x": float, "n": int}'
 RESET = "def reset(s, rng, p):\n    s.x, s.n = rng.random(), s.n + 1"
 
 
-@pytest.mark.parametrize("name", quick(OBSERVATIONS, "int8", "Dict"))
-def test_observations(name, tmp_path):
+def with_observation(name, path):
     space, body = OBSERVATIONS[name]
-    file = written(
-        tmp_path,
+    return written(
+        path,
         f"observation_space = {space}",
         STATE,
         RESET,
@@ -53,15 +55,13 @@ def test_observations(name, tmp_path):
         f"def observe(s, obs, p):\n    {body}",
         "info = {}",
     )
-    with imported(file) as module:
-        check_kernel(module.Wrong, num_envs=3, steps=40)
 
 
-@pytest.mark.parametrize("name", quick(ACTIONS, "Box", "Dict"))
-def test_actions(name, tmp_path):
+def with_action(name, path):
     space, value = ACTIONS[name]
-    file = written(
-        tmp_path,
+    return written(
+        path,
+        "observation_space = Box(-np.inf, np.inf, (2,), np.float64)",
         f"action_space = {space}",
         STATE,
         RESET,
@@ -69,7 +69,34 @@ def test_actions(name, tmp_path):
         "def observe(s, obs, p):\n    obs[0] = s.x",
         "info = {}",
     )
-    with imported(file) as module:
+
+
+SPACES = [
+    *((with_observation, name) for name in OBSERVATIONS),
+    *((with_action, name) for name in ACTIONS),
+]
+
+
+@pytest.mark.parametrize(("write", "name"), SPACES)
+def test_kernels_of_every_space_break_no_rule_of_native_code(write, name, tmp_path):
+    """Nothing is compiled: an env in Python refuses what native code would."""
+    with imported(write(name, tmp_path)) as module:
+        env = KernelEnv(kernel_of(module.Wrong))
+        env.reset(seed=0)
+        for _ in range(20):
+            observed = env.step(env.action_space.sample())[0]
+            assert _outside(env.observation_space, observed, "obs") is None
+
+
+@pytest.mark.parametrize("name", quick(OBSERVATIONS, "int8", "Dict"))
+def test_observations(name, tmp_path):
+    with imported(with_observation(name, tmp_path)) as module:
+        check_kernel(module.Wrong, num_envs=3, steps=40)
+
+
+@pytest.mark.parametrize("name", quick(ACTIONS, "Box", "Dict"))
+def test_actions(name, tmp_path):
+    with imported(with_action(name, tmp_path)) as module:
         check_kernel(module.Wrong, num_envs=3, steps=40)
 
 

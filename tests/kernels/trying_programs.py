@@ -13,8 +13,11 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -32,7 +35,7 @@ STATES = 6
 """With how many states each program runs."""
 NOT_OURS = re.compile(
     r"(?i:numba|llvm|nopython)|\bCells\b|\w__\b|\bRef\b|\bOrigins\b|\bNumber\(|\bArray\(|\bBound\(|\bOther\(|local:\d|"
-    r"field:|argument:\d|\bwiden\b|0x[0-9a-f]{6}|\bTyping|\bast\.|<class|_missing|temporary"
+    r"\bIterator\(|\bItems\(|field:|argument:\d|\bwiden\b|0x[0-9a-f]{6}|\bTyping|\bast\.|<class|_missing|temporary"
 )
 """What no message may hold: text of the compiler and names of our own code."""
 
@@ -79,12 +82,19 @@ def try_careless(seeds: range, path: Path, *, native: bool, batch: int = 40) -> 
     return result
 
 
+@contextmanager
+def _careless(file: Path) -> Iterator[ModuleType]:
+    """The module in a file, without Python's own remarks on it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        with imported(file) as held:
+            yield held
+
+
 def _is_accepted(seed: int, text: str, path: Path, result: Result) -> bool:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # Python's own remarks
-            with imported(_written(path, f"careless_{seed}", [text])) as held:
-                EmittedEnv(_kernel(held))
+        with _careless(_written(path, f"careless_{seed}", [text])) as held:
+            EmittedEnv(_kernel(held))
     except KernelError as error:
         result.tried["refused"] += 1
         for one in error.errors:
@@ -102,7 +112,7 @@ def _is_accepted(seed: int, text: str, path: Path, result: Result) -> bool:
 def _try_to_compile(programs: list[str], path: Path, result: Result) -> None:
     """Compile programs together; those that the compiler refuses are found by halves. They are not run."""
     name = f"compiled_{re.sub(r'[^0-9]', '', programs[0].split('(')[0])}_{len(programs)}"
-    with imported(_written(path, name, programs)) as held:
+    with _careless(_written(path, name, programs)) as held:
         try:
             vecenv.make(held.Programs, 1, engine="compiled", workers=1).close()
         except Exception as error:

@@ -208,14 +208,14 @@ def _outside(space: gymnasium.Space[Any], value: Any, path: str) -> str | None:
     if isinstance(space, (gymnasium.spaces.Dict, gymnasium.spaces.Tuple)):
         parts = space.spaces.items() if isinstance(space, gymnasium.spaces.Dict) else enumerate(space.spaces)
         return next((w for key, part in parts if (w := _outside(part, value[key], f"{path}[{key!r}]"))), None)
-    if space.contains(value):
+    is_box, array = isinstance(space, gymnasium.spaces.Box), np.asarray(value)
+    if space.contains(array if is_box else value):  # Box warns of numbers that are no arrays, which shape () gives
         return None
-    array = np.asarray(value)
-    if isinstance(space, gymnasium.spaces.Box) and array.shape == space.shape:
+    if is_box and array.shape == space.shape:
         wrong = np.argwhere(~((array >= space.low) & (array <= space.high)))
         if len(wrong):
             place = tuple(wrong[0].tolist())
-            shown = ", ".join(map(str, place))
+            shown = f"[{', '.join(map(str, place))}]" if place else ""
             low, high = space.low[place], space.high[place]
-            return f"{path}[{shown}] is {array[place]}, outside of {low} ... {high}"
+            return f"{path}{shown} is {array[place]}, outside of {low} ... {high}"
     return f"{path} is {value!r:.100}, which is not in {space!s:.100}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from vecenv._util.suggest import did_you_mean
 from vecenv.kernel import rng as random_numbers
 from vecenv.kernel.language.scope import Scope, number, root
-from vecenv.kernel.language.source import MISSING
 
 _FROM_TABLE = "draw from a table that you compute beforehand: rng.choice(VALUES, p=WEIGHTS)"
 _ONE_BY_ONE = "draw one by one and count, with rng.random() < p"
@@ -172,7 +170,7 @@ def _shape(scope: Scope, argument: ast.expr) -> tuple[int, ...] | None:
     if field is not None:
         return field.shape
     value = scope.source.evaluate(argument)
-    if value is MISSING or isinstance(value, (str, Mapping)):
+    if not isinstance(value, (int, float, tuple, list, np.generic, np.ndarray)):
         return None
     try:
         return np.shape(value)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 
 from vecenv.errors import KernelError
 from vecenv.kernel.language.array_functions import ATTRIBUTES, METHODS, function_of
@@ -206,7 +207,8 @@ class _Typing(ListTyping):
         return names
 
     def _actions(self) -> int:
-        return int(getattr(self.program.layouts["action"].space, "n", 0))
+        space = self.program.layouts["action"].space
+        return int(space.n) if isinstance(space, Discrete) else 0
 
     # --- statements --------------------------------------------------------------------------------------------------
 

@@ -90,6 +90,9 @@ class Iterator:
     item: Type
     most: int | None = None
 
+    def __str__(self) -> str:
+        return "an iterator"
+
 
 @dataclass(frozen=True)
 class Items:

@@ -149,20 +149,20 @@ def size(array, axis):  # type: ignore[no-untyped-def]  # as above
 
 @overloaded(prefer_literal=True)
 def element(fault, site, array, index):  # type: ignore[no-untyped-def]  # as above
-    """`array[index]` with a constant index."""
+    """`array[index]` with a constant index, which may be an array: as a tuple of one value (see `emit.py`)."""
     known = getattr(index, "literal_value", None)
     if isinstance(array, types.BaseTuple):
         if known is None:
             raise TypingError("vecenv: a tuple of different values needs a constant index")
-        return eval(f"lambda fault, site, array, index: array[{known}]")
+        return eval(f"lambda fault, site, array, index: (array[{known}],)")
     many = array.ndim > 1
 
     def checked(fault, site, array, index):  # type: ignore[no-untyped-def]  # as above
-        return array[_inside(fault, site, array.shape[0], index)]
+        return (array[_inside(fault, site, array.shape[0], index)],)
 
     def checked_number(fault, site, array, index):  # type: ignore[no-untyped-def]  # as above
         found = _inside(fault, site, array.shape[0], index)
-        return array[found] if array.shape[0] > 0 else array.dtype.type(0)
+        return (array[found] if array.shape[0] > 0 else array.dtype.type(0),)
 
     return checked if many else checked_number
 

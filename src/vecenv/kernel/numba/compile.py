@@ -56,7 +56,7 @@ def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tup
     inlined = {"step", "observe", "policy"} & {
         name for name, one in emitted.functions.items() if not one.function.guarded
     }
-    flags, apart = sorted(options.get("fastmath", ())), not emitted.program.kernel.shared
+    flags, apart = sorted(options["fastmath"] or ()), not emitted.program.kernel.shared
     for name, address in interrupts.symbols().items():
         llvm.add_symbol(name, address)  # Numba links parts that others use, although they are not run from there
     with parts_of_one_module():

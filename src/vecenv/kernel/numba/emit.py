@@ -218,10 +218,15 @@ class _Emitter(ast.NodeTransformer):
         return at(node, ast.While(node.test, [at(node, poll), *node.body], node.orelse))
 
     def _gives_array(self, function: ast.expr) -> bool:
-        """Whether a call returns a tuple of one array: Numba returns no arrays by themselves without its allocator."""
-        return (
-            isinstance(function, Ref) and function.kind is Kind.HELPER and self.functions[function.name].returns_array
-        )
+        """Whether a call returns a tuple of one value, usually an array.
+
+        Numba returns no arrays by themselves without its allocator.
+        """
+        if not isinstance(function, Ref):
+            return False
+        if function.kind is Kind.OPERATION:
+            return function.name == "element"
+        return function.kind is Kind.HELPER and self.functions[function.name].returns_array
 
     def visit_List(self, node: ast.List) -> ast.expr:
         """Options of a draw, which are a constant; Numba would allocate a list."""

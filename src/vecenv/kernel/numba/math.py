@@ -29,7 +29,8 @@ from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.np import arrayobj
 
-EXACT: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
+EXACT: dict[str, Any] = {"error_model": "numpy", "_nrt": False, "fastmath": False}
+"""A function without "fastmath" gets that of its first caller, and keeps it for later ones."""
 FAST: dict[str, Any] = {**EXACT, "fastmath": {"contract", "nsz", "arcp"}}
 """Without "reassoc": it would undo the careful order of the range reductions."""
 ALONE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
