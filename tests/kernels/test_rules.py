@@ -164,6 +164,7 @@ STEP = {
     "list-as-number": ("s.x = rng.normal([0.0])  #!", "given \\[0.0\\] as loc, which is one number"),
     "choice-of-nothing": ("y = rng.choice([])  #!", "rng.choice is given \\[\\], which is empty"),
     "choice-of-a-module": ("y = rng.choice(np, p=[0.5])  #!", "np is a module"),
+    "sample-has-no-result": ("y = numbers.sample(rng, 9, out=s.order)\ns.count = y[0]  #!", "nothing"),
     "list-in-a-list": ("y = rng.choice([1, [2]])  #!", "2 values; it must be numbers and arrays"),
     "draw-to-int-2": ("s.count = rng.standard_normal()  #!", "assigned a float"),
     "draw-to-bool-2": ("s.flag = rng.poisson(2.0)  #!", "'flag' is bool"),
