@@ -195,9 +195,9 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         self._check_no_call(call)
         super()._send_step(actions, rows, call)
 
-    def _receive(self, count: int, timeout: float | None) -> Rows:
+    def _receive(self, count: int, timeout: float | None, most: int | None = None, until: float | None = None) -> Rows:
         try:
-            return super()._receive(count, timeout)
+            return super()._receive(count, timeout, most, until)
         except WorkerTimeout:
             raise
         except EnvError:

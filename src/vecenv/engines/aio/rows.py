@@ -101,7 +101,8 @@ class AwaitedRows:
                 if ended and op == _ROLL:
                     await self._begin_next(row)
         except Raised as raised:
-            phase: Phase = raised.phase or ("reset" if op == _RESET or ended else "step")
+            doing: Phase = "reset" if op == _RESET or ended else "step"
+            phase = doing if raised.phase is None else raised.phase
             fault = self._fault(row, raised.error, phase, action, started)
             await self._failed(row, op, fault, ended)
         self._time(row, _clock() - started)

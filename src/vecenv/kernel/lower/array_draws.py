@@ -21,10 +21,10 @@ def of_draw(typing: Typing, node: ast.Call, name: str) -> Type:
         if isinstance(made, Number):
             return INT
         return made.element if len(made.shape) == 1 else Array(made.dtype, made.shape[1:])
-    if "out" in keywords:
-        return typing.type_of(keywords["out"])
     if name in random_numbers.IN_PLACE:
         return NOTHING
+    if "out" in keywords:
+        return typing.type_of(keywords["out"])
     return INT if random_numbers.NUMBERS[name] is int else FLOAT
 
 
