@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import threading
+import time
 from functools import partial
 from typing import Any
 
@@ -97,3 +100,32 @@ def test_a_restarted_actor_reports_the_lost_episodes_row_by_row() -> None:
     assert (rolled.kept["truncated"].tolist(), rolled.ended.tolist()) == ([True], [0])
     assert rolled.obs[0][0][2] == 0
     assert again.kept["done"].tolist() == [False]
+
+
+def test_a_request_that_comes_while_the_last_answer_is_given_is_not_forgotten() -> None:
+    """Requests come from another thread, at any moment, as Ray's do."""
+    made, loop, chance = (
+        actor([partial(AsyncLawEnv, row) for row in range(2)]),
+        asyncio.new_event_loop(),
+        random.Random(0),
+    )
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def begin(row: int, op: Op, number: int) -> Any:
+        return asyncio.run_coroutine_threadsafe(made.run(request(row, op, number)), loop)
+
+    try:
+        for number in range(1, 100):
+            op = Op.RESET if number == 1 else Op.ROLL
+            first = begin(0, op, number)
+            moment = time.perf_counter() + 0.0015 * chance.random()
+            while time.perf_counter() < moment:
+                pass
+            second = begin(1, op, number)
+            assert len(first.result(20.0).obs) == len(second.result(20.0).obs) == 1
+    finally:
+        made.close()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -17,7 +17,7 @@ from vecenv.engines import Asyncio, Ray, Sync
 from vecenv.errors import ConfigError, EnvTimeout
 from vecenv.testing import LawEnv
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.slow]  # test_concurrent_actor.py tries the actor itself
 
 
 def actors(**options: Any) -> Ray:

@@ -101,8 +101,8 @@ class AwaitedRows:
                 if ended and op == _ROLL:
                     await self._begin_next(row)
         except Raised as raised:
-            usual: Phase = "reset" if op == _RESET or ended else "step"
-            phase = raised.phase or usual
+            doing: Phase = "reset" if op == _RESET or ended else "step"
+            phase = doing if raised.phase is None else raised.phase
             fault = self._fault(row, raised.error, phase, action, started)
             await self._failed(row, op, fault, ended)
         self._time(row, _clock() - started)

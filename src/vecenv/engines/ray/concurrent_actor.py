@@ -17,26 +17,25 @@ from vecenv.errors import EnvError
 class ConcurrentRowActor(RowActor):
     """As RowActor, with requests of one row each. Ray runs `run` as a coroutine for each of them, in one event loop."""
 
-    _runs: dict[int, tuple[int, asyncio.Task[Answer]]]
-    """The latest request of each row, by number, and its answer."""
-    _waiting: dict[int, asyncio.Future[Fault | None]]
-    _receiver: asyncio.Task[None] | None = None
+    def __init__(self, build: bytes, path: list[str], first: int, last_seen: LastSeen | None = None) -> None:
+        super().__init__(build, path, first, last_seen)
+        self._runs: dict[int, tuple[int, asyncio.Task[Answer]]] = {}
+        """The latest request of each row, by number, and its answer."""
+        self._waiting: dict[int, asyncio.Future[Fault | None]] = {}
+        """Rows that were sent; the future has why the row failed."""
+        self._receiver: asyncio.Task[None] | None = None
 
     def _restarted(self, engine: Engine, last_seen: LastSeen) -> RestartedEngine:
         return ConcurrentRestartedEngine(engine, last_seen, self._first)
 
     async def run(self, request: ActorRequest) -> Answer:  # type: ignore[override]  # for Ray both are methods
         """Run the op of a row. The same request sent twice is run once."""
-        if self._receiver is None:
-            self._runs, self._waiting = {}, {}
         assert request.rows is not None
         (row,) = request.rows.tolist()
         number, task = self._runs.get(row, (None, None))
         if task is None or number != request.number:
             task = asyncio.ensure_future(self._run_row(row, request))
             self._runs[row] = request.number, task
-            if self._receiver is None or self._receiver.done():
-                self._receiver = asyncio.ensure_future(self._receive_all())
         return await asyncio.shield(task)
 
     async def _run_row(self, row: int, request: ActorRequest) -> Answer:
@@ -47,13 +46,14 @@ class ConcurrentRowActor(RowActor):
         except BaseException:
             del self._waiting[row]
             raise
+        if self._receiver is None or self._receiver.done():  # only now: it ends when nothing is pending
+            self._receiver = asyncio.ensure_future(self._receive_all())
         fault = await self._waiting[row]
         del self._waiting[row]
         return self._answer(request, rows, {} if fault is None else {row: fault}, time.perf_counter() - started, 0.0)
 
     async def _receive_all(self) -> None:
         """Receive rows as they are finished, and wake whoever waits for them."""
-        await asyncio.sleep(0)  # the first row is sent meanwhile
         while len(self._engine.pending()):
             ready = await self._engine.gather_async(1, 1.0)
             if not ready:
