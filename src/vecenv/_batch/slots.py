@@ -60,8 +60,11 @@ class Slots:
 
     def parts(self) -> list[slice]:
         """The slots of each group."""
-        ends = np.cumsum([len(group) for group in self.groups]).tolist()
-        return [slice(end - len(group), end) for group, end in zip(self.groups, ends, strict=True)]
+        found, start = [], 0
+        for group in self.groups:
+            found.append(slice(start, start + len(group)))
+            start += len(group)
+        return found
 
     def nest(self, per_group: Sequence[Any]) -> Any:
         """One value per group as users see it: the value itself of a single group, else a dict by group."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,14 @@ class Record:
         return (self.wins + 0.5 * self.draws) / self.games if self.games else 0.5
 
 
+def takes_mask(policy: Callable[..., Any]) -> bool:
+    """Whether a policy has a parameter `mask`, for the actions that are allowed."""
+    try:
+        return "mask" in inspect.signature(policy).parameters
+    except (TypeError, ValueError):
+        return False
+
+
 class League:
     """Policies by name, each a function of a batch of observations that returns a batch of actions.
 
@@ -64,6 +73,7 @@ class League:
         self.power, self.floor, self.limit = power, floor, limit
         self.records: dict[str, Record] = {}
         self._policies: dict[str, Callable[[Any], Any]] = {}
+        self._masked: dict[str, bool] = {}
         self._rng = np.random.default_rng(seed)
         for name, policy in (policies or {}).items():
             self.add(name, policy)
@@ -80,11 +90,11 @@ class League:
             raise ConfigTypeError(f"policy {name!r} must be a function of observations, got {policy!r:.60}")
         if name in self._policies:
             raise ConfigError(f"the league has a policy {name!r} already; give this one another name")
-        self._policies[name], self.records[name] = policy, Record()
+        self._policies[name], self._masked[name], self.records[name] = policy, takes_mask(policy), Record()
         if self.limit is not None and len(self) > self.limit:
             others = [each for each in self._policies if each != name]
             weakest = max(others, key=lambda each: self.records[each].win_rate) if others else name
-            del self._policies[weakest], self.records[weakest]
+            del self._policies[weakest], self._masked[weakest], self.records[weakest]
 
     def sample(self, count: int) -> list[str]:
         """Names of opponents, each drawn by its win rate.
@@ -109,6 +119,10 @@ class League:
             record.losses += 1
         else:
             record.draws += 1
+
+    def takes_mask(self, name: str) -> bool:
+        """Whether a policy has a parameter `mask`, for the actions that are allowed."""
+        return self._masked[name]
 
     def __getitem__(self, name: str) -> Callable[[Any], Any]:
         return self._policies[name]

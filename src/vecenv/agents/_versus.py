@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from vecenv._front.autoreset import plan, rolls
 from vecenv._front.infos import as_arrays, objects
 from vecenv._front.reset_options import ResetOptions
 from vecenv.agents._actions import neutral
-from vecenv.agents._league import League
+from vecenv.agents._league import League, takes_mask
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, NotResetError, SpaceError
 
 if TYPE_CHECKING:
@@ -54,6 +53,7 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
         self.metadata = dict(agents.metadata)
         self.render_mode = agents.render_mode
         self.learner = _learners(agents, slots)
+        self._masked = not isinstance(policy, League) and takes_mask(policy)
         self.opponents: list[str] = [""] * self.num_envs
         self._layout = Layout(self.single_action_space)
         self._neutral = [np.asarray(leaf) for leaf in self._layout.flat(neutral(self.single_action_space))]
@@ -196,14 +196,10 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
         others = acts.copy()
         others[seats] = False
         positions, slots = np.nonzero(others)
-        for chosen, policy in self._policies(rows[positions]):
+        for chosen, policy, masked in self._policies(rows[positions]):
             places = positions[chosen], slots[chosen]
             seen = map_tree(lambda leaf, at=places: leaf[rows[at[0]], at[1]], self._obs)
-            masks = (
-                {}
-                if self._masks is None or not takes_mask(policy)
-                else {"mask": self._masks[rows[places[0]], places[1]]}
-            )
+            masks = {} if self._masks is None or not masked else {"mask": self._masks[rows[places[0]], places[1]]}
             try:
                 packed = self._layout.pack(policy(seen, **masks), int(np.count_nonzero(chosen)))
             except InvalidAction as error:
@@ -225,14 +221,15 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
             self._masks = np.zeros((self.num_envs, *masks.shape[1:]), np.bool_)
         self._masks[rows] = masks[at] != 0
 
-    def _policies(self, rows: np.ndarray) -> list[tuple[np.ndarray, Callable[..., Any]]]:
-        """Which of these moves each policy makes; `rows` has the env of each."""
+    def _policies(self, rows: np.ndarray) -> list[tuple[np.ndarray, Callable[..., Any], bool]]:
+        """Which of these moves each policy makes, and whether it wants masks; `rows` has the env of each."""
         if not len(rows):
             return []
         if not isinstance(self.policy, League):
-            return [(np.ones(len(rows), np.bool_), self.policy)]
+            return [(np.ones(len(rows), np.bool_), self.policy, self._masked)]
         names = np.array([self.opponents[row] for row in rows.tolist()])
-        return [(names == name, self.policy[str(name)]) for name in np.unique(names)]
+        league = self.policy
+        return [(names == name, league[name], league.takes_mask(name)) for name in np.unique(names).tolist()]
 
     def _report(self, rows: np.ndarray) -> None:
         """Tell the league how episodes ended: a learner wins if its return is larger than that of every other."""
@@ -276,14 +273,6 @@ def picked(parts: InfoParts, position: int, seat: int, final: bool = False) -> d
     """The infos of one agent and of its env; `final`: of the episode that ended."""
     agents, envs = (part.get("final_info", {}) if final else part for part in parts)
     return {**_entries(envs, (position,)), **_entries(agents, (position, seat))}
-
-
-def takes_mask(policy: Callable[..., Any]) -> bool:
-    """Whether a policy has a parameter `mask`, for the actions that are allowed."""
-    try:
-        return "mask" in inspect.signature(policy).parameters
-    except (TypeError, ValueError):
-        return False
 
 
 def _entries(infos: Mapping[str, Any], place: tuple[int, ...]) -> dict[str, Any]:

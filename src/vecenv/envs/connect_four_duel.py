@@ -20,7 +20,7 @@ class ConnectFourDuel:
     """
 
     agents = ("first", "second")
-    observation_space = spaces.Box(0, 1, (2, HEIGHT, WIDTH), np.uint8)
+    observation_space = spaces.Box(0.0, 1.0, (2, HEIGHT, WIDTH), np.float32)
     action_space = spaces.Discrete(WIDTH)
     metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 2}
     state: ClassVar = {"board": (np.int8, (HEIGHT, WIDTH)), "turn": int}
