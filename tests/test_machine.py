@@ -99,6 +99,16 @@ def test_a_shared_block_holds_the_arrays_that_were_measured():
     memory.close_descriptor()
 
 
+def test_what_an_env_writes_into_every_open_file_does_not_change_a_shared_block():
+    memory = SharedMemory.create(4096)
+    array, copy = memory.array((512,), np.dtype(np.int64)), os.dup(memory.descriptor)
+    for descriptor in (memory.descriptor, copy):
+        os.write(descriptor, b"x" * 5000)
+    assert not array.any()
+    os.close(copy)
+    memory.close_descriptor()
+
+
 def test_counts_are_integers_from_one_on():
     assert positive_int("count", np.int64(3)) == 3
     with pytest.raises(ConfigError, match="count must be an int >= 1, got 0"):

@@ -160,6 +160,37 @@ def test_a_child_forked_while_another_thread_starts_a_worker_finds_multiprocessi
     assert in_a_fork_beside(lambda wait: launch.start(Process(wait), get_context("spawn")), attempt) == "True"
 
 
+BESIDE_A_LOGGER = """
+import warnings
+from vecenv._util.forks import FORK_LOCK
+warnings.simplefilter("ignore")
+held, forking = threading.Event(), threading.Event()
+
+def compile():
+    with FORK_LOCK:
+        held.set()
+        forking.wait()
+        import logging
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:  # meanwhile the fork waits for the lock
+            logging.getLogger("made while a fork waits")
+
+thread = threading.Thread(target=compile)
+thread.start()
+held.wait()
+os.register_at_fork(before=forking.set)
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_fork_does_not_hold_the_lock_of_logging_while_it_waits_for_a_thread_that_compiles(tmp_path: Path) -> None:
+    with program(BESIDE_A_LOGGER, tmp_path) as running:  # where vecenv is imported first, and logging by it
+        assert running.end(40.0) == 0, running.stderr
+
+
 class Slow:
     """An object with a property that takes its time."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
-from multiprocessing import get_context, spawn
+from multiprocessing import forkserver, get_context, reduction, spawn
 from typing import Any
 
 import pytest
@@ -94,3 +96,31 @@ class Main(FaultEnv):
 def test_a_forked_worker_has_the_users_main_module() -> None:
     with vecenv.make(Main.many(2), engine="process", workers=1, context="fork") as envs:
         assert set(envs.call("main")) == {id(sys.modules["__main__"])}
+
+
+def test_an_interrupt_while_a_worker_is_started_leaves_other_workers_and_the_fork_server_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def make() -> vecenv.VectorEnv:
+        return vecenv.make(FaultEnv.many(2), engine="process", workers=2, context="forkserver")
+
+    sendfds, servers = reduction.sendfds, []
+
+    def interrupted(*arguments: Any) -> Any:
+        """Ctrl-C after the connection to the fork server, before anything is sent."""
+        servers.append(forkserver._forkserver._forkserver_pid)  # type: ignore[attr-defined]
+        os.kill(os.getpid(), signal.SIGINT)
+        return sendfds(*arguments)
+
+    with make() as others:
+        others.reset(seed=0)
+        with monkeypatch.context() as patched:
+            patched.setattr(reduction, "sendfds", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                make()
+        assert others.step([1, 2])[0][:, 3].tolist() == [1.0, 2.0]
+        with make() as more:
+            more.reset(seed=0)
+            assert more.step([3, 4])[0][:, 3].tolist() == [3.0, 4.0]
+        assert forkserver._forkserver._forkserver_pid == servers[0]  # type: ignore[attr-defined]
+        assert others.step([5, 6])[0][:, 3].tolist() == [5.0, 6.0]

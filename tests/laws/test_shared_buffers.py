@@ -148,6 +148,18 @@ def test_an_info_that_contains_itself_is_copied_with_its_arrays() -> None:
     assert_same(owned["array"], np.zeros(2))
 
 
+def test_an_info_may_be_nested_deeper_than_python_calls_functions() -> None:
+    innermost = np.zeros(2)
+    info: dict[str, Any] = {"array": innermost}
+    for _ in range(10_000):
+        info = {"deeper": info}
+    owned = own_info(info)
+    innermost[:] = 1
+    for _ in range(10_000):
+        owned = owned["deeper"]
+    assert_same(owned["array"], np.zeros(2))
+
+
 def test_only_arrays_that_others_hold_are_copied() -> None:
     fresh, held = {"one": np.zeros(2), "two": (np.zeros(3), np.zeros(4))}, np.zeros(5)
     places = [array.__array_interface__["data"][0] for array in (fresh["one"], *fresh["two"])]

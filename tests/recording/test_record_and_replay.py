@@ -27,6 +27,8 @@ class Slope:
     class Params:
         top = 1e9
 
+    bounds = {"top": (0.0, None)}  # so that `make` does not try a low one in Python, where it would be an error at once
+
     def reset(s, rng, p):
         s.height = p.top + rng.uniform(0.0, 1.0)
 

@@ -69,6 +69,7 @@ class SharedMemory:
                 os.posix_fallocate(descriptor, 0, size)
             else:
                 os.ftruncate(descriptor, size)
+            os.lseek(descriptor, 0, os.SEEK_END)  # an env that writes into every open file writes behind the batch
             return cls(descriptor, size)
         except OSError as error:
             os.close(descriptor)

@@ -79,18 +79,24 @@ def _are_unshared(parts: Iterable[Any]) -> bool:
     return True
 
 
-def own_info(info: Any, copies: dict[int, Any] | None = None) -> Any:
+def own_info(info: Any) -> Any:
     """A copy of an info, with copies of the arrays and dicts in it. What is not a plain dict is returned as it is.
 
-    `copies` has those that were made already, by identity: an info may contain itself.
+    An info may contain itself, and may be nested deeper than Python calls functions.
     """
     if type(info) is not dict:
         return info
-    copies = {} if copies is None else copies
-    if id(info) in copies:
-        return copies[id(info)]
-    owned = copies[id(info)] = {}
-    for key, value in info.items():
-        kind = type(value)
-        owned[key] = _copy(value) if kind is ndarray else own_info(value, copies) if kind is dict else value
+    owned: dict[Any, Any] = {}
+    copies, unfinished = {id(info): owned}, [(info, owned)]
+    while unfinished:
+        source, target = unfinished.pop()
+        for key, value in source.items():
+            kind = type(value)
+            if kind is dict:
+                if id(value) not in copies:
+                    copies[id(value)] = {}
+                    unfinished.append((value, copies[id(value)]))
+                target[key] = copies[id(value)]
+            else:
+                target[key] = _copy(value) if kind is ndarray else value
     return owned

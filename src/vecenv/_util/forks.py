@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging  # noqa: F401  # before FORK_LOCK is registered, see there
 import os
 import threading
 import weakref
@@ -38,7 +39,11 @@ def _tell() -> None:
 
 FORK_LOCK = renewed_at_fork(threading.RLock())
 """Held by a fork, and by a thread that does what a forked child must not find half done: it compiles, or it starts a
-process. A fork waits for it, at most a minute. There is one for all, so that no two are taken in different orders."""
+process. A fork waits for it, at most a minute. There is one for all, so that no two are taken in different orders.
+
+logging has a lock that forks take, too. A thread that compiles imports modules, and these make loggers; so a fork must
+take this lock first. Python calls what is registered last first, which is why logging is imported above.
+"""
 if hasattr(os, "register_at_fork"):
     # C functions again: else the lock could be held for ever. After a minute in vain Python reports the release.
     os.register_at_fork(

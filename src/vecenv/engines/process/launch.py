@@ -12,7 +12,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from multiprocessing import forkserver, spawn
 from multiprocessing.context import BaseContext
@@ -26,6 +26,8 @@ from vecenv.engines.python.envs import Factory
 from vecenv.errors import ConfigError, ConfigTypeError
 
 _OWN_DESCRIPTORS = "/proc/self/fd"
+_START_SECONDS = 10.0
+"""How long an interrupted start is waited for."""
 
 
 def start_context(context: Any) -> Any:
@@ -98,13 +100,20 @@ def start(process: Any, context: Any) -> None:
 
     The child does not run the user's script again: factories travel by cloudpickle, which carries what a script
     defines. So a script needs no `__main__` guard.
+
+    A fork server ends, and its workers with it, if somebody connects and leaves before sending anything. Therefore no
+    interrupt may fall into that exchange: a thread of its own makes it, which signal handlers never run in.
     """
-    if threading.current_thread() is threading.main_thread():
+    if context.get_start_method() != "forkserver" and threading.current_thread() is threading.main_thread():
         _start(process, context)
-    else:
-        started: Future[None] = Future()
-        _lasting_thread(os.getpid()).put((partial(_start, process, context), started))
+        return
+    started: Future[None] = Future()
+    _lasting_thread(os.getpid()).put((partial(_start, process, context), started))
+    try:
         started.result()
+    except BaseException:  # of a signal handler, perhaps: then the process is on its way, and its owner ends it
+        wait([started], _START_SECONDS)
+        raise
 
 
 def _start(process: Any, context: Any) -> None:
