@@ -3,6 +3,9 @@
 import dataclasses
 import functools
 import gc
+import pickle
+import signal
+import threading
 import weakref
 
 import numpy as np
@@ -11,6 +14,7 @@ import torch
 
 import vecenv
 from tests.device.zoo import Zoo
+from tests.kernels.defining import imported
 from vecenv._front.autoreset import parse_mode
 from vecenv._front.vector_env import VectorEnv
 from vecenv.engines.device.engine import DeviceEngine
@@ -356,3 +360,52 @@ def test_ppo_on_the_device_takes_continuous_actions_and_masks():
 def test_ppo_on_the_device_refuses_other_modes():
     with tensors() as envs, pytest.raises(ConfigError, match="same-step"):
         PPO(envs)
+
+
+# --- processes and signals -------------------------------------------------------------------------------------------
+
+ENDLESS = """
+from gymnasium.spaces import Box, Discrete
+import vecenv
+
+@vecenv.kernel("DeviceEndless-v0")
+class Endless:
+    observation_space, action_space, state = Box(0, 1, (1,)), Discrete(2), {"n": int, "spins": int}
+
+    def reset(s, rng, p):
+        s.n, s.spins = 0, 0
+
+    def step(s, action, rng, p):
+        while s.spins == 1:
+            s.n += 1
+        return 0.0, False
+
+    def observe(s, obs, p):
+        obs[0] = 0.0
+"""
+
+
+@pytest.mark.parametrize("results", ["torch", "numpy"])
+def test_ctrl_c_ends_a_loop_that_does_not_end(results, tmp_path):
+    path = tmp_path / "endless.py"
+    path.write_text(ENDLESS)
+    with imported(path) as module, vecenv.make(module.Endless, 2, device="cpu", results=results) as envs:
+        envs.reset(seed=0)
+        envs.step(np.zeros(2, int))
+        timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+        timer.start()
+        envs.state.spins[:] = 1
+        with pytest.raises(KeyboardInterrupt):
+            envs.step(np.ones(2, int))
+        timer.join()
+        envs.reset(seed=0)
+        envs.step(np.zeros(2, int))
+
+
+def test_an_env_on_a_device_is_pickled_with_its_state():
+    actions = torch.ones(8, dtype=torch.int64)
+    with tensors() as envs:
+        envs.reset(seed=0)
+        envs.step(actions)
+        with pickle.loads(pickle.dumps(envs)) as copied:
+            assert torch.equal(copied.step(actions)[0], envs.step(actions)[0])

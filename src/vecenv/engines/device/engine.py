@@ -18,7 +18,7 @@ from vecenv.engines.device.memory import DeviceMemory, in_ring
 from vecenv.engines.native.compiled import BUFFERS, CompiledEngine
 from vecenv.kernel.backend import Precision, load_kernel
 from vecenv.kernel.cpp.backend import CHUNK, CppBackend, CppCode
-from vecenv.kernel.cpp.host import poller
+from vecenv.kernel.cpp.host import INTERRUPTS, raise_if_stopped
 from vecenv.kernel.cpp.rows import NO_ROW
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.lower.columns import POLICY
@@ -78,7 +78,6 @@ class DeviceEngine(CompiledEngine):
     def _set_apart(self) -> None:
         assert isinstance(self._native, CppCode)
         slots = self._native.slots
-        self._poll = poller()
         self.columns_apart = DeviceMemory(
             slots,
             self._host_columns,
@@ -86,7 +85,7 @@ class DeviceEngine(CompiledEngine):
             single=self.precision == "fast",
             layers=BUFFERS,
             limit=self.max_episode_steps,
-            poll=self._poll[1] if self.device == "cpu" else 0,
+            poll=INTERRUPTS if self.device == "cpu" else 0,
         )
         self._launcher = self._native.launcher()
         self._chunk = CHUNK if self.device == "cpu" else 1
@@ -215,9 +214,11 @@ class DeviceEngine(CompiledEngine):
         assert memory is not None
         stop, chunk = self._count if count is None else count, self._chunk
         words = (memory.table_at, rows, 0, stop, alive, over, 1, check, chunk, memory.notes.ptr, action)
+        if self.device == "cpu":
+            memory.stopped_row()  # of a launch that a handler of signals has raised after
         self._launcher(-(-stop // chunk), words, stream)
         if self.device == "cpu":
-            self._poll[2]()
+            raise_if_stopped(memory.stopped_row(), NO_ROW)
 
     def _rotate(self, by: int) -> None:
         if self.columns_apart is None:

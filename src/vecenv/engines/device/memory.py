@@ -59,7 +59,7 @@ class DeviceMemory:
         single: whether floats of 64 bits are 32 bits wide on the device.
         layers: of the ring.
         limit: of steps of an episode, None for none.
-        poll: address of a function that loops ask, on the CPU.
+        poll: what loops ask, on the CPU (`host.INTERRUPTS`).
 
     Attributes:
         in_ring: names of the columns in the ring.
@@ -159,6 +159,12 @@ class DeviceMemory:
         for name in names:
             columns[name][...] = self.part(name).numpy().reshape(columns[name].shape)
             self.transfers += 1
+
+    def stopped_row(self) -> int:
+        """Take note of the row whose loop was stopped, on the CPU, where notes are in the host's memory."""
+        notes, place = self.notes.numpy(), NOTES.index("stopped_row")
+        row, notes[place] = int(notes[place]), NO_ROW
+        return row
 
     def take_notes(self) -> dict[str, int]:
         """What threads have noted since the last time. It waits until the device is done."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from vecenv.errors import KernelError
 from vecenv.kernel.cpp.emit import source
-from vecenv.kernel.cpp.host import Launcher, find_device, kernel_of, poller
+from vecenv.kernel.cpp.host import INTERRUPTS, Launcher, find_device, kernel_of, raise_if_stopped
 from vecenv.kernel.cpp.rows import NO_ROW, NOTES, refused
 from vecenv.kernel.lower.columns import ORDERS, Slot
 from vecenv.kernel.lower.program import Program, Site
@@ -63,16 +63,15 @@ class CppCode:
 
     def caller(self) -> Callable[[int], int]:
         launch, notes = self.launcher(), np.zeros(len(NOTES), np.int64)
-        function, address, settle = poller()
         notes_at = notes.ctypes.data
         orders_type = ctypes.c_int64 * len(ORDERS)
 
-        def call(orders: int, _keep: object = function) -> int:
+        def call(orders: int) -> int:
             table, rows, start, stop, alive, over, steps, check = orders_type.from_address(orders)
-            notes[:] = 0, NO_ROW, address, NO_ROW, NO_ROW, NO_ROW
+            notes[:] = 0, NO_ROW, INTERRUPTS, NO_ROW, NO_ROW, NO_ROW
             words = (table, rows, start, stop, alive, over, steps, check, CHUNK, notes_at, 0)
             launch(-(-(stop - start) // CHUNK), words)
-            settle()
+            raise_if_stopped(int(notes[4]), NO_ROW)
             return int(notes[0]) if notes[1] == NO_ROW else -1 - int(notes[3])
 
         return call

@@ -12,14 +12,16 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from vecenv._util.forks import FORK_LOCK
 from vecenv.errors import ConfigError, KernelError, MissingExtra
 from vecenv.kernel.cpp.emit import ARGUMENTS
-from vecenv.kernel.numba import cache
+from vecenv.kernel.numba import cache, interrupts
 
 WORDS = tuple(ARGUMENTS)[1:]
 """The arguments of a launch."""
@@ -162,26 +164,12 @@ def compiled_for(kernel: Any, architecture: int, folder: Path, ptx: bool = True)
     return Path(found)
 
 
-def poller() -> tuple[Any, int, Callable[[], None]]:
-    """What loops on the CPU call now and then: an object to keep, its address, and what to call after a launch.
+_interrupts = np.array([interrupts.symbols()[name] for name in interrupts.PYTHON], np.int64)
+INTERRUPTS = int(_interrupts.ctypes.data)
+"""Where the addresses of Python's functions are that loops on the CPU ask whether to stop (`numba/interrupts.py`)."""
 
-    Python runs handlers of signals in the call. What they raise is kept, the loops stop, and it is raised after them.
-    """
-    raised: list[BaseException] = []
 
-    def ask() -> int:
-        try:
-            for _ in range(2):  # signals are looked at between turns
-                pass
-        except BaseException as error:
-            raised.append(error)
-        return 1 if raised else 0
-
-    def settle() -> None:
-        if raised:
-            raise raised.pop()
-
-    function = ctypes.CFUNCTYPE(ctypes.c_int64)(ask)
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    assert address is not None
-    return function, address, settle
+def raise_if_stopped(stopped_row: int, no_row: int) -> None:
+    """Raise for loops that were stopped on the CPU. Usually the handler of the signal has raised before."""
+    if stopped_row != no_row:
+        raise KeyboardInterrupt("a loop of native code that did not end was interrupted; reset the envs")

@@ -27,7 +27,7 @@ from vecenv.kernel.lower.types import Array
 
 NOTES = ("ended", "wrong_row", "poll", "wrong_step", "stopped_row", "over_row")
 """Words of 64 bits that all threads write to: episodes that ended; the first row with an action that is not in its
-space (NO_ROW: none) and the step of that; the address of a function that says whether loops are to stop, on the CPU;
+space (NO_ROW: none) and the step of that; what loops on the CPU ask whether to stop (`host.INTERRUPTS`);
 the first row whose loop was stopped; the first row that was to be stepped although its episode is over."""
 NO_ROW = 2**62
 _LOCALS = {
@@ -342,7 +342,12 @@ _IS_STOPPED = """  // Loops that may not end ask every million turns: on the CPU
 #ifdef VECENV_GPU
     stopped = turns >= (1LL << 31);
 #else
-    stopped = notes[2] != 0 && ((i64 (*)())notes[2])() != 0;
+    if (!notes[2]) return false;
+    const i64* python = (const i64*)notes[2];
+    const i64 held = ((i64 (*)())python[0])();
+    stopped = (((i64 (*)())python[2])() & 0xFFFFFFFF) != 0;
+    if (stopped) ((void (*)())python[3])();
+    ((void (*)(i64))python[1])(held);
 #endif
     return stopped;
   }"""
