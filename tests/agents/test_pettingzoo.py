@@ -31,7 +31,10 @@ LONG = ("classic.chess_v6",)
 BY_TURNS = [name for name in ENVS if name.startswith("classic") and name != "classic.rps_v2"]
 BOTH = [(name, kind) for name in ENVS for kind in ("parallel_env", "env") if kind == "env" or name not in BY_TURNS]
 SHORT = [(name, kind) for name, kind in BOTH if name not in LONG]
-pytestmark = pytest.mark.filterwarnings("ignore:.*precision lowered by casting")  # of texas_holdem_no_limit itself
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*precision lowered by casting"),  # of texas_holdem_no_limit itself
+    pytest.mark.filterwarnings("ignore:.*render method without"),  # cooperative_pong draws in its own reset
+]
 
 
 def factory(name: str, kind: str) -> Any:

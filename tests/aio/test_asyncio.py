@@ -409,7 +409,7 @@ def test_no_task_and_no_thread_is_left():
     deadline = time.monotonic() + 5.0
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 # --- awaiting ---------------------------------------------------------------------------------------------------------
@@ -543,4 +543,4 @@ def test_nothing_is_left_of_envs_whose_spaces_differ():
     deadline = time.monotonic() + 5.0
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before

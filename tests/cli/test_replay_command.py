@@ -193,7 +193,7 @@ def test_the_debugger_stops_one_step_before_the_failure(broken):
         "--pdb",
         lines=["p ('steps', env.unwrapped.steps, int(action), recording.steps)", "env.step(action)", "q"],
     )
-    assert "-> return env.step(action)" in out
+    assert "-> return self._awaited(env.step(action))" in out
     assert "('steps', 6, 0, 7)" in out
     assert "*** ZeroDivisionError: the walk broke at 7" in out
     assert "reproduced" not in out
