@@ -57,7 +57,7 @@ def test_updates_see_transitions_of_living_agents_alone(mode: Any) -> None:
         rows = trainer._rows
 
         def spied(columns: Any, size: int) -> Any:
-            seen.append((torch.from_numpy(trainer.buffer.valid.copy()), columns["obs"].clone()))
+            seen.append((torch.from_numpy(trainer.buffer.valid.flatten()), columns["obs"].clone()))
             for batch in rows(columns, size):
                 assert (batch["obs"][:, 4] == 1.0).all(), "a dead agent's row is in the update"
                 yield batch

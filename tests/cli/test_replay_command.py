@@ -215,7 +215,7 @@ def test_the_debugger_stops_as_many_steps_before_as_asked(broken, tmp_path):
     build = reference(FaultEnv, index=1, kind="raise", where="reset")
     made = replace(made, build=build, steps=0, obs=(made.obs[0][:0],), actions=(made.actions[0][:0],), **nothing)
     out = typed(made.save(tmp_path / "reset.npz"), "--trust", "--pdb", lines=["p how", "env.reset(**how)", "q"])
-    assert "-> return env.reset(**how)" in out
+    assert "-> return self._awaited(env.reset(**how))" in out
     assert "{'seed': 4" in out
     assert "*** ValueError: boom in env 1" in out
 
