@@ -33,7 +33,8 @@ class Raised(Exception):
     """
 
     def __init__(self, error: BaseException, phase: Phase | None = None) -> None:
-        self.error, self.phase = error, phase
+        self.error = error
+        self.phase: Phase | None = phase
 
 
 async def build_env(loop: asyncio.AbstractEventLoop, factory: Factory, row: int) -> Built:

@@ -41,7 +41,8 @@ def make_kernel(name: str, text: str) -> Any:
         notes: wp.uint64,
         action: wp.uint64,
     ):
-        run(wp.int64(wp.tid()), table, rows, start, stop, alive, over, steps, check, chunk, notes, action)
+        thread = wp.int64(wp.tid())  # type: ignore[arg-type]  # launches have one dimension: it is an int
+        run(thread, table, rows, start, stop, alive, over, steps, check, chunk, notes, action)
 
     launched.__name__ = launched.__qualname__ = f"vecenv_rows_{name}"
     options = {"fuse_fp": False, "cpu_compiler_flags": "-march=native"}
