@@ -145,7 +145,7 @@ class ActionPacker:
             self._check_names(given, int(rows[position]), acts[position], names[position])
             for place, (part, group) in enumerate(zip(slots.parts(), slots.groups, strict=True)):
                 for slot in np.flatnonzero(acts[position, part]).tolist():
-                    name = names[position][int(part.start) + slot]
+                    name = names[position][int(part.start + slot)]
                     self._store(packed[place], place, position, slot, given[name], int(rows[position]), name, group)
         return packed
 
