@@ -20,14 +20,19 @@ def plot(arguments: Arguments, runs: Sequence[Run], path: Path) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     figure, (speed, learning, sample_use) = new_figure((15, 4.5), columns=3)
-    for run in runs:
+    for below, run in enumerate(runs):  # modes may learn the same: lines drawn first are wider, so that all are seen
         times = [row.total_seconds for row in run.rows]
         style: Any = {"color": _COLORS[run.mode], "marker": _MARKERS[run.mode], "markersize": 4, "linewidth": 1.6}
         rate = f"{run.mode}: {run.typical('samples_per_second'):,.0f} samples/s"
         speed.plot(times, [row.samples_per_second for row in run.rows], label=rate, **style)
         returns = [math.nan if row.return_mean is None else row.return_mean for row in run.rows]
         learning.plot(times, returns, **style)
-        sample_use.plot([row.total_steps for row in run.rows], returns, **style)
+        wider = 2.2 * (len(runs) - 1 - below)
+        sample_use.plot(
+            [row.total_steps for row in run.rows],
+            returns,
+            **{**style, "linewidth": 1.6 + wider, "markersize": 4 + 2 * wider},
+        )
     speed.set(title="Speed", ylabel="samples per second", yscale="log")
     learning.set(title="Return over time", ylabel="mean return of the iteration's episodes")
     sample_use.set(title="Return over env steps", xlabel="env steps", xscale="log")

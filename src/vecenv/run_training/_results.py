@@ -111,4 +111,5 @@ class RunWriter:
             "summary": run.summary(),
             "rows": [asdict(row) for row in run.rows],
         }
-        write_file(self._path / "results.json", json.dumps(content, indent=2, allow_nan=False) + "\n")
+        text = json.dumps(content, indent=2, allow_nan=False, default=str)  # paths as text
+        write_file(self._path / "results.json", f"{text}\n")
