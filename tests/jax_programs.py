@@ -1,4 +1,4 @@
-"""Vector envs inside JAX's compiled programs give what they give outside. Run by test_xla.py, in a process of its own."""
+"""Vector envs inside JAX's compiled programs give what they give outside. Run by test_xla.py in its own process."""
 
 from __future__ import annotations
 
