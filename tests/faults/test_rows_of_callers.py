@@ -133,7 +133,7 @@ def test_a_reset_after_an_interrupt_begins_anew_with_nothing_stale(twins: Twins)
     for turn in range(turns):
         try:
             with interrupt_after(chance.uniform(1e-6, 1e-3)):
-                for _ in range(20):
+                for _ in range(100_000):  # until it comes, however fast steps are
                     twins.one.step(twins.actions())
         except (KeyboardInterrupt, NotResetError):
             interrupted += 1
