@@ -54,7 +54,7 @@ def is_alive(pid: int) -> bool:
         return True
     try:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter: it ended after its file was opened
         return not _PROC.is_dir()
 
 
