@@ -43,6 +43,8 @@ def factory(name: str, kind: str) -> Any:
     try:
         make().close()
     except ImportError as error:
+        if name != "classic.hanabi_v5":  # the only one whose package cannot be installed beside the others
+            raise
         pytest.skip(str(error))
     return make
 

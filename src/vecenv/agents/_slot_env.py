@@ -127,7 +127,7 @@ class SlotEnv(gymnasium.Env[Any, Any]):
         if turn.is_cut:
             for name in turn.alive:
                 entry = turn.entries.pop(name)
-                if entry.valid:  # one that has not acted yet has nothing to be told
+                if entry.valid:  # an agent that has not acted yet has no transition
                     turn.entries[name] = entry._replace(truncated=True)
             turn.alive = turn.acts = ()
         obs, reward, infos = self._tell(turn)

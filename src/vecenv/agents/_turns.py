@@ -1,4 +1,4 @@
-"""What the agents of one env are told after each step, by PettingZoo's two sets of rules."""
+"""The results of each agent of one env after each step, by PettingZoo's two sets of rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ End: TypeAlias = Literal["all", "any"]
 
 
 class Entry(NamedTuple):
-    """What one agent is told.
+    """Results of one agent.
 
     Attributes:
         obs: to act on next, or the last of its episode.
@@ -45,7 +45,7 @@ class Turn:
     """What a reset or step led to.
 
     Attributes:
-        entries: agents that are told something, by name.
+        entries: results by agent, of those that have any.
         acts: agents that must act now.
         alive: agents that live; the episode is over if there are none.
         infos: of no single agent.
@@ -166,7 +166,7 @@ class ParallelRules:
 
 
 class AECRules:
-    """One agent acts at a time. It is told what happened since it last acted when it is its turn again."""
+    """One agent acts at a time. It gets its results since it last acted when it is its turn again."""
 
     def __init__(self, env: Any, end: End) -> None:
         self._env = env
@@ -190,7 +190,7 @@ class AECRules:
         return self._cut() if over else self._until_one_acts()
 
     def _cut(self) -> Turn:
-        """The episode ends here, because an agent is done: every agent is told what it has not been told yet."""
+        """The episode ends here, because an agent is done: every agent gets the results it has not had yet."""
         env = self._env
         entries = {
             name: Entry(
@@ -206,7 +206,7 @@ class AECRules:
         return Turn(entries, (), [name for name, entry in entries.items() if not entry.over], is_cut=True)
 
     def _until_one_acts(self) -> Turn:
-        """Go on to the next living agent. Those before it whose episode is over are told so, and leave the env."""
+        """Go on to the next living agent. Those before it whose episode is over get their results and leave the env."""
         env, entries = self._env, {}
         while env.agents:
             name = env.agent_selection

@@ -264,12 +264,12 @@ class MultiAgentVectorEnv:
 
     def _infos(self, infos: Mapping[str, Any], rows: np.ndarray | None) -> InfoParts:
         """Infos of agents, with an axis of slots, and those of envs. The names of agents that joined are noted."""
-        told, final = infos.get(SLOT_INFOS), infos.get("final_info")
+        by_row, final = infos.get(SLOT_INFOS), infos.get("final_info")
         skipped = (SLOT_INFOS, f"_{SLOT_INFOS}", "final_info")
         parts = InfoParts({}, {key: value for key, value in infos.items() if key not in skipped})
-        if told is not None:
-            present = [(position, told[position]) for position in np.flatnonzero(infos[f"_{SLOT_INFOS}"]).tolist()]
-            parts.agents.update(self._with_slots(present, len(told)))
+        if by_row is not None:
+            present = [(position, by_row[position]) for position in np.flatnonzero(infos[f"_{SLOT_INFOS}"]).tolist()]
+            parts.agents.update(self._with_slots(present, len(by_row)))
             for position, each in present if rows is not None else ():
                 if each.names is not None:
                     self._names[int(rows[position])] = each.names  # type: ignore[index]  # not None here
@@ -409,7 +409,7 @@ class MultiAgentVectorEnv:
 
 
 def _stop(flags: np.ndarray, reward: np.ndarray, stopped: np.ndarray, faulty: np.ndarray | None) -> None:
-    """Write what agents are told of an episode that ended although they live: they are truncated.
+    """Write the results of agents that live when their episode ends: they are truncated.
 
     Where a fault ended it, observation, reward and flags are the last good ones: the reward becomes 0, and those that
     had to act have a transition. Otherwise a time limit did.

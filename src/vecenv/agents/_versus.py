@@ -242,7 +242,7 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
 
 
 class _Turn:
-    """What learners are told of one step of theirs, which may be several of the envs."""
+    """Results of one step of the learners, which may be several steps of the envs."""
 
     def __init__(self, count: int) -> None:
         self.reward = np.zeros(count)

@@ -149,11 +149,11 @@ def check_env(row: int, env: Any) -> SpaceError | None:
 
 
 def close_env(env: Any) -> Any:
-    """Close an env that is replaced. Nobody looks at what it raises."""
+    """Close an env that is replaced. What it raises is ignored."""
     return env.close() if is_awaited(env) else close_quietly(env)
 
 
 def _close_late(work: asyncio.Future[Any], home: Home) -> None:
-    """Close an env that nobody waits for any more, once it is built."""
+    """Close an env whose `make` has failed meanwhile, once it is built."""
     env = None if work.cancelled() else work.result()[0]
     home.leave(functools.partial(close_env, env) if isinstance(env, gymnasium.Env) else None)

@@ -125,7 +125,7 @@ class AsyncioEngine(QueuedEngine):
             return
         self._stopping = True
         deadline = time.monotonic() + timeout
-        if self._loop.is_here:  # nobody can wait for it: the loop closes the envs when it runs on
+        if self._loop.is_here:  # it cannot be waited for here: the loop closes the envs when it runs on
             self._closing = self._keep(self._close_all(timeout, []))
             self._closed = True
             return

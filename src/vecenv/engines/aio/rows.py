@@ -348,7 +348,7 @@ class AwaitedRows:
             raise Raised(self._late(row, "make", self._seconds["make"] or 0.0)) from None
 
     def _retire(self, row: int) -> None:
-        """Close an env that is replaced, where it ran and when its last call has ended; nobody waits for that."""
+        """Close an env that is replaced, where it ran and when its last call has ended, without waiting for it."""
         if row not in self.retired:
             self.retired.add(row)
             self.homes[row].leave(functools.partial(close_env, self.envs[row]))
