@@ -131,6 +131,7 @@ def cluster() -> Iterator[None]:
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))  # actors import the tests' envs
+        patch.setenv("RAY_worker_niceness", "0")  # Ray's default, 15, starves actors beside two busy tests
         warnings.simplefilter("ignore")
         ray.init(
             address="local",
