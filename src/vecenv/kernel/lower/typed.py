@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vecenv.errors import KernelError
-from vecenv.kernel.lower.infer import Inference, Instance, Names, _Typing
+from vecenv.kernel.lower.infer import Inference, _Typing
+from vecenv.kernel.lower.instance import Instance, Names
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.lower.types import FLOAT, STREAM, Array, Conflict, Number, Tuple, Type, join, plain
