@@ -3,8 +3,8 @@
     python examples/cleanrl_ppo.py
 
 CartPole-v1 has a kernel, so `vecenv.make` steps all 64 environments in one native call. Everything else is plain
-PyTorch and the Gymnasium API. Prints the mean return of the episodes that ended in each iteration; it rises from about 20
-to several hundred in about 100,000 steps.
+PyTorch and the Gymnasium API. Prints the mean return of the episodes that ended in each iteration; it rises from
+about 20 to several hundred in about 100,000 steps.
 """
 
 import argparse

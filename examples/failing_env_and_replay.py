@@ -2,10 +2,10 @@
 
     python examples/failing_env_and_replay.py
 
-A robot arm has a bug that it meets about once in 5,000 steps. Eight arms run in two processes. `on_error="restart"` ends
-the episode of the arm that fails and begins another; `record="last-episode"` writes what led to the failure to a small
-file. `vecenv.replay` runs that episode again, in this process, and it fails in the same step with the same error. Prints
-the fault, what the other arms did meanwhile, and the result of the replay. Needs Linux or macOS.
+A robot arm has a bug that it meets about once in 5,000 steps. Eight arms run in two processes. `on_error="restart"`
+ends the episode of the arm that fails and begins another; `record="last-episode"` writes what led to the failure to a
+small file. `vecenv.replay` runs that episode again, in this process, and it fails in the same step with the same
+error. Prints the fault, what the other arms did meanwhile, and the result of the replay. Needs Linux or macOS.
 """
 
 import tempfile

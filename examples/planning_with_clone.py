@@ -2,10 +2,10 @@
 
     python examples/planning_with_clone.py
 
-Environment 0 is the real one. Before each of its steps, `clone` makes the 200 others copies of it, with random numbers
-of their own, and `rollout` plays 40 random actions in each of them, in one native call. The action is taken whose copies
-survived longer on average. Nothing is learnt. Prints how long CartPole's pole stays up with random actions and with the
-planner.
+Environment 0 is the real one. Before each of its steps, `clone` makes the 200 others copies of it, with random
+numbers of their own, and `rollout` plays 40 random actions in each of them, in one native call. The action is taken
+whose copies survived longer on average. Nothing is learnt. Prints how long CartPole's pole stays up with random
+actions and with the planner.
 """
 
 import numpy as np
@@ -40,11 +40,11 @@ def steps_until_the_pole_falls(envs, choose, seed, limit=500):
 
 
 def main():
-    """Play five episodes with each."""
+    """Play three episodes with each."""
     envs = vecenv.make("CartPole-v1", 1 + len(COPIES))
     rng = np.random.default_rng(0)
-    at_random = [steps_until_the_pole_falls(envs, lambda step: int(rng.integers(2)), seed) for seed in range(5)]
-    planned = [steps_until_the_pole_falls(envs, lambda step: plan(envs, rng, step), seed) for seed in range(5)]
+    at_random = [steps_until_the_pole_falls(envs, lambda step: int(rng.integers(2)), seed) for seed in range(3)]
+    planned = [steps_until_the_pole_falls(envs, lambda step: plan(envs, rng, step), seed) for seed in range(3)]
     print(f"random actions: {at_random} steps, mean {np.mean(at_random):.0f}")
     print(f"planned:        {planned} steps, mean {np.mean(planned):.0f}")
     envs.close()

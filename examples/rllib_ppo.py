@@ -4,8 +4,8 @@
     python examples/rllib_ppo.py
 
 RLlib's own runner spends about 50 us of Python on every step of every environment. In mode "native" there is no such
-code per environment: 256 environments give one rollout to RLlib's learner. Prints the mean return and the steps of each
-iteration; the return rises.
+code per environment: 256 environments give one rollout to RLlib's learner. Prints the mean return and the steps of
+each iteration; the return rises.
 """
 
 import ray

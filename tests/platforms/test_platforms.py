@@ -17,7 +17,10 @@ import pytest
 
 from tests.platforms.tour import digest
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = [
+    pytest.mark.timeout(150),
+    pytest.mark.skipif(sys.platform != "linux", reason="it takes Linux and makes something else of it"),
+]
 ROOT = Path(__file__).parents[2]
 MAY_LACK = ("torch", "ray", "warp", "pettingzoo", "tianshou", "rsl-rl-lib")
 

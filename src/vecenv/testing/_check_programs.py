@@ -44,7 +44,7 @@ def check_machine(
             once per program.
         native: whether the envs are four kernel versions of LawEnv, with the parameters `index` and `bonus`; they have
             no infos and methods and cannot fail. The factories are not used.
-        interrupts: whether to raise KeyboardInterrupt inside calls; only in the main thread of Python 3.11 or later.
+        interrupts: whether to raise KeyboardInterrupt inside calls; only in the main thread.
             Windows has no timer for this, and no interrupts are tried there.
         modes: autoreset modes to try.
         examples: number of programs.
