@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -117,11 +118,11 @@ END_OF_CELL = "--- end of cell ---"
 
 def test_the_cells_of_the_notebook_print_what_it_shows(tmp_path: Path) -> None:
     """As one script; the workflow runs them in Jupyter's own kernel, too."""
-    cells = [cell for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    code = [f"{''.join(cell['source'])}\nprint({END_OF_CELL!r})\n" for cell in cells]
     script = tmp_path / "cells.py"
-    script.write_text(
-        "".join(f"{''.join(cell['source'])}\nprint({END_OF_CELL!r})\n" for cell in cells), encoding="utf-8"
-    )
+    script.write_text("".join(code), encoding="utf-8")
     *printed, rest = run(str(script)).split(f"{END_OF_CELL}\n")
     shown = ["".join("".join(output["text"]) for output in cell["outputs"]) for cell in cells]
     assert (printed, rest) == (shown, "")

@@ -73,6 +73,7 @@ def pretend(platform: str) -> None:
     import platform as names
 
     names.libc_ver = lambda *arguments, **options: ("", "")
+    names.machine = lambda: "AMD64" if windows else "arm64"  # whose stores are not ordered: workers need fences
     sys.platform = platform
 
 

@@ -47,6 +47,12 @@ def check_what_is_the_same_everywhere(found: dict[str, Any]) -> None:
     assert found["kernel"]["engine"] == "compiled"
     assert found["bits"] == dict.fromkeys(("compiled", "sync", "thread"), bits())
     assert [found["Python bits"][engine] for engine in ("sync", "thread", "asyncio")] == [bits()] * 3
+    fallback = found["no native code"]
+    unfit = f"the compiled engine cannot run here: native code does not run on this platform ({found['platform']})"
+    assert fallback["engine"] == "sync"
+    assert f"(not the compiled engine: {unfit}: a trial ended with code 1" in fallback["reason"]
+    assert fallback["refusal"].startswith(f"EngineRefused: {unfit}")
+    assert fallback["bits"] == bits()
     assert found["recording"] == "reproduced"
     assert found["files"] == {"file": "second"}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import os
 import pkgutil
 import sys
 import tempfile
@@ -78,6 +79,23 @@ def refusal(function: Any, *arguments: Any, **options: Any) -> str:
     return ""
 
 
+def without_native_code() -> dict[str, str]:
+    """What is chosen and said if the trial of native code fails: here because no Python can be started."""
+    import vecenv
+    from vecenv.kernel.numba.trial import native_code_fails
+
+    native_code_fails.cache_clear()
+    really, sys.executable = sys.executable, "/bin/false"
+    try:
+        found = chosen("CartPole-v1")
+        found["refusal"] = refusal(vecenv.make, "CartPole-v1", 4, engine="compiled")
+        found["bits"] = digest("CartPole-v1", 4)
+    finally:
+        sys.executable = really
+        native_code_fails.cache_clear()
+    return found
+
+
 def recording() -> str:
     """Record the episode of an env that raises, run it again from the file; returns how that ended."""
     import vecenv
@@ -110,6 +128,11 @@ def main(platform: str) -> None:
 
     script = "CartPole-v1"
     found: dict[str, Any] = {"platform": sys.platform, "modules that need more": modules()}
+    with tempfile.TemporaryDirectory() as folder:  # the cache says which code was tried
+        os.chmod(folder, 0o700)
+        before, os.environ["VECENV_CACHE_DIR"] = os.environ.get("VECENV_CACHE_DIR", ""), folder
+        found["no native code"] = without_native_code()
+        os.environ["VECENV_CACHE_DIR"] = before
     found["bits"] = {engine: digest(script, 4, engine=engine) for engine in ("compiled", "sync", "thread")}
     python = lambda: gymnasium.make(script)  # noqa: E731
     found["Python bits"] = {engine: digest(python, 4, engine=engine) for engine in ("sync", "thread", "asyncio")}
