@@ -7,13 +7,16 @@ files that Python does not have on the other platform; the list is from the "Ava
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 LINUX_ONLY = {
     "os": [
         *("memfd_create", "MFD_CLOEXEC", "pidfd_open", "eventfd", "posix_fallocate", "sched_getaffinity", "O_PATH"),
-        *("sched_setaffinity", "getrandom", "O_TMPFILE", "copy_file_range", "splice", "setns", "unshare", "getxattr"),
+        *("sched_setaffinity", "getrandom", "copy_file_range", "splice", "setns", "unshare", "getxattr"),
     ],
     "signal": ["SIGRTMIN", "SIGRTMAX", "sigtimedwait", "sigwaitinfo", "SIGSTKFLT", "SIGPWR"],
     "select": ["epoll"],
@@ -63,6 +66,8 @@ def pretend(platform: str) -> None:
         return
     assert not any(name == "vecenv" or name.startswith("vecenv.") for name in sys.modules)
     windows = platform == "win32"
+    subprocess: Any = importlib.import_module("subprocess")  # Python's own; it keeps what it starts processes with
+    subprocess.os, subprocess.signal = (SimpleNamespace(**vars(module)) for module in (os, signal))
     for absent in (LINUX_ONLY, UNIX_ONLY) if windows else (LINUX_ONLY,):
         for module, attributes in absent.items():
             for attribute in attributes:
@@ -79,7 +84,6 @@ def pretend(platform: str) -> None:
 
 def _hide_folders(*folders: str) -> None:
     """Files and folders under these do not exist any more."""
-    import os
 
     def check(path: Any) -> None:
         if isinstance(path, (str, os.PathLike)) and f"{os.fspath(path)}/".startswith(tuple(f"{f}/" for f in folders)):
