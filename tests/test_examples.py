@@ -98,7 +98,7 @@ def test_stable_baselines3_learns() -> None:
 def test_rllib_learns() -> None:
     pytest.importorskip("ray")
     returns = numbers(r"mean return ([\d.]+)", run("rllib_ppo.py", seconds=280, strict=False))  # Ray warns and logs
-    assert len(returns) == 8
+    assert len(returns) == 6
     assert returns[-1] > 2 * returns[0]
 
 
