@@ -48,6 +48,8 @@ UNIX_MODULES = [
 ]
 NOT_INSTALLED = ["torch", "stable_baselines3", "ray", "jax", "mujoco", "ale_py", "warp", "pettingzoo", "psutil"]
 """What a plain `pip install vecenv` does not bring. These packages look at the platform themselves."""
+OPTIONAL = [*NOT_INSTALLED, "rich", "tyro", "matplotlib", "PIL", "pygame", "tianshou", "rsl-rl-lib", "torchrl"]
+"""What modules of vecenv may lack, if it is not installed."""
 FIRST = [
     *("numpy", "numpy.random", "gymnasium", "gymnasium.vector", "gymnasium.vector.async_vector_env", "cloudpickle"),
     *("gymnasium.envs.classic_control", "gymnasium.wrappers", "asyncio", "subprocess", "multiprocessing.util"),

@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium
 import pytest
 
+from tests.platforms.pretend import OPTIONAL
 from tests.platforms.tour import digest
 
 pytestmark = [
@@ -22,7 +23,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="it takes Linux and makes something else of it"),
 ]
 ROOT = Path(__file__).parents[2]
-MAY_LACK = ("torch", "ray", "warp", "pettingzoo", "tianshou", "rsl-rl-lib")
 
 
 def tour(platform: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def check_what_is_the_same_everywhere(found: dict[str, Any]) -> None:
     """Modules are imported, kernels are native code, engines without processes give the same bits, files work."""
     lacking = found["modules that need more"]
     assert "vecenv.trainers" in lacking, "the tour hides torch"
-    assert {name: why for name, why in lacking.items() if not any(package in why for package in MAY_LACK)} == {}
+    assert {name: why for name, why in lacking.items() if not any(package in why for package in OPTIONAL)} == {}
     assert found["kernel"]["engine"] == "compiled"
     assert found["bits"] == dict.fromkeys(("compiled", "sync", "thread"), bits())
     assert [found["Python bits"][engine] for engine in ("sync", "thread", "asyncio")] == [bits()] * 3

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.platforms.pretend import NOT_INSTALLED, pretend
+from tests.platforms.pretend import OPTIONAL, pretend
 
 
 def modules() -> dict[str, str]:
@@ -32,7 +32,7 @@ def modules() -> dict[str, str]:
         except MissingExtra as error:
             lacking[found.name] = str(error)
         except ImportError as error:
-            if str(error.name).partition(".")[0] not in NOT_INSTALLED:
+            if str(error.name).partition(".")[0] not in OPTIONAL:
                 raise
             lacking[found.name] = str(error.name)
     return lacking
