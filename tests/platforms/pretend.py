@@ -68,12 +68,13 @@ def pretend(platform: str) -> None:
         return
     assert not any(name == "vecenv" or name.startswith("vecenv.") for name in sys.modules)
     windows = platform == "win32"
-    subprocess: Any = importlib.import_module("subprocess")  # Python's own; it keeps what it starts processes with
-    subprocess.os, subprocess.signal = (SimpleNamespace(**vars(module)) for module in (os, signal))
+    for name in ("subprocess", "shutil"):  # Python's own; they keep what they start processes and delete folders with
+        module: Any = importlib.import_module(name)
+        module.os, module.signal = (SimpleNamespace(**vars(one)) for one in (os, signal))
     for absent in (LINUX_ONLY, UNIX_ONLY) if windows else (LINUX_ONLY,):
-        for module, attributes in absent.items():
+        for owner, attributes in absent.items():
             for attribute in attributes:
-                vars(importlib.import_module(module)).pop(attribute, None)
+                vars(importlib.import_module(owner)).pop(attribute, None)
     if windows:
         sys.modules.update(dict.fromkeys(UNIX_MODULES))  # type: ignore[arg-type]  # as above
     _hide_folders("/proc", "/sys", "/dev/shm")
