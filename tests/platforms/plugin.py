@@ -9,4 +9,7 @@ import os
 
 from tests.platforms.pretend import pretend
 
-pretend(os.environ["PRETEND"])
+
+def pytest_sessionstart() -> None:
+    """Pretend when pytest itself is ready, and before a test imports vecenv."""
+    pretend(os.environ["PRETEND"])
