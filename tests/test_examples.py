@@ -14,6 +14,7 @@ import pytest
 
 from vecenv.engines import Process
 
+pytestmark = pytest.mark.timeout(150)
 FOLDER = Path(__file__).parents[1] / "examples"
 slow = pytest.mark.slow
 processes = pytest.mark.skipif(Process.unavailable() is not None, reason=str(Process.unavailable()))
@@ -66,10 +67,9 @@ def test_a_planner_on_clones_balances_the_pole() -> None:
 def test_a_controller_tuned_on_many_worlds_is_better_in_new_ones() -> None:
     printed = run("domain_randomisation.py")
     (one,), (many,) = numbers(r"one world (-[\d.]+)", printed), numbers(r"many worlds (-[\d.]+)", printed)
-    assert many > one
+    assert many > 0.7 * one  # returns are negative
 
 
-@pytest.mark.timeout(150)
 def test_ppo_in_one_file_begins_to_learn() -> None:
     pytest.importorskip("torch")
     returns = numbers(r"mean return +([\d.]+)", run("cleanrl_ppo.py", "--iterations", "5", seconds=140))
