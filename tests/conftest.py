@@ -52,7 +52,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     parsed = (line.partition(" 1/")[::2] for line in lines if line and not line.startswith("#"))
     listed = {name: int(share) if share else 0 for name, share in parsed}
     unknown = set(listed)
+    no_processes = _no_processes()
     for item in items:
+        if no_processes is not None and any(str(value).startswith("process") for value in _parameters(item).values()):
+            item.add_marker(pytest.mark.skip(reason=no_processes))
         names = {item.nodeid, item.nodeid.partition("[")[0]}
         if any(_is_left_out(item, listed[name]) for name in names & listed.keys()) or _left_to_sync(item):
             item.add_marker(pytest.mark.slow)
@@ -61,6 +64,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         message = f"tests/long_tests.txt names tests that do not exist: {sorted(unknown)}"
         os.write(_stderr, f"{message}\n".encode())  # xdist does not report what its processes raise here
         raise pytest.UsageError(message)
+
+
+def _no_processes() -> str | None:
+    """Why the process engine cannot run on this platform, None if it can."""
+    from vecenv.engines import Process
+
+    return Process.unavailable()
+
+
+def _parameters(item: Any) -> dict[str, Any]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
 
 
 def _is_left_out(item: pytest.Item, share: int) -> bool:

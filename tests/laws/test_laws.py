@@ -83,12 +83,12 @@ def test_an_engine_that_breaks_a_law_is_found_out(law):
         getattr(_laws, law)(broken)
 
 
-def test_ordered_engines_return_rows_in_the_order_they_were_sent():
-    for build in (ENGINES["process-ordered"], ENGINES["thread-ordered"], ENGINES["asyncio-ordered"]):
-        with _laws._opened(build) as engine:
-            _laws._reset(engine)
-            for rows in ([3], [0, 4], [1], [2]):
-                _laws._write(engine, np.array(rows), Op.STEP)
-                engine.send(np.array(rows))
-            assert [engine.recv(1, 10.0).item() for _ in range(4)] == [3, 0, 4, 1]
-            assert engine.recv(1, 10.0).item() == 2
+@pytest.mark.parametrize("ordered", ["process-ordered", "thread-ordered", "asyncio-ordered"])
+def test_ordered_engines_return_rows_in_the_order_they_were_sent(ordered):
+    with _laws._opened(ENGINES[ordered]) as engine:
+        _laws._reset(engine)
+        for rows in ([3], [0, 4], [1], [2]):
+            _laws._write(engine, np.array(rows), Op.STEP)
+            engine.send(np.array(rows))
+        assert [engine.recv(1, 10.0).item() for _ in range(4)] == [3, 0, 4, 1]
+        assert engine.recv(1, 10.0).item() == 2

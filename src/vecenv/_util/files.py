@@ -15,6 +15,7 @@ import math
 import os
 import secrets
 import stat
+import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -77,7 +78,7 @@ def new_file(path: str | os.PathLike[str], *, replace: bool = True, private: boo
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if os.name == "nt":
+            if sys.platform == "win32":
                 file.close()  # Windows renames no open file
             _publish(Path(file.name), target, replace)  # under the lock: else it looks like a leftover
     except OSError as error:

@@ -75,7 +75,7 @@ def new_job(options: Any) -> Job:
         "engine_reason": envs.engine_reason,
         "make": made_with,
         "config": config.as_data(),
-        "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": versions(),
     }
     try:

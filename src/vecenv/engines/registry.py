@@ -76,7 +76,8 @@ def honouring(name: str) -> list[str]:
 
 def python_engines() -> list[str]:
     """Names of the engines that run any Python env on this machine."""
-    return [engine.name for engine in classes() if not engine.native and engine.automatic]
+    found = (engine for engine in classes() if not engine.native and engine.automatic)
+    return [engine.name for engine in found if engine.unavailable() is None]
 
 
 def declares(engine: Any, fact: str) -> bool:

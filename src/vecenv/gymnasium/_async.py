@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -16,9 +16,12 @@ from vecenv._batch.layout import is_custom
 from vecenv._front.autoreset import parse_mode
 from vecenv._make.decorate import decorate
 from vecenv._util.cpus import usable_cpus
-from vecenv.engines.process.engine import ProcessEngine
-from vecenv.errors import ConfigError, EnvError, NothingPendingError, PendingError, WorkerTimeout
+from vecenv.engines.process.options import Process
+from vecenv.errors import ConfigError, EngineRefused, EnvError, NothingPendingError, PendingError, WorkerTimeout
 from vecenv.gymnasium._face import GymnasiumFace, named
+
+if TYPE_CHECKING:
+    from vecenv.engines.process.engine import ProcessEngine
 
 _CLOSE_SECONDS = 5.0
 
@@ -67,6 +70,10 @@ class AsyncVectorEnv(GymnasiumFace, gymnasium.vector.VectorEnv):  # pyright: ign
         workers: int | None = None,
         check_finite: Any = "off",
     ) -> None:
+        if (unfit := Process.unavailable()) is not None:
+            raise EngineRefused(f"AsyncVectorEnv cannot run here: {unfit}; use SyncVectorEnv")
+        from vecenv.engines.process.engine import ProcessEngine
+
         self.env_fns = list(env_fns)
         self.shared_memory = shared_memory
         self.context = context

@@ -16,7 +16,7 @@ class Script:
     def __init__(self, file: str) -> None:
         path = Path(file)
         self._file = file
-        self._left = ast.parse(path.read_text(), file).body
+        self._left = ast.parse(path.read_text(encoding="utf-8"), file).body
         self._futures = [one for one in self._left if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
         self._module = ModuleType(path.stem)
         self._module.__file__ = file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -43,7 +44,8 @@ def check_machine(
             once per program.
         native: whether the envs are four kernel versions of LawEnv, with the parameters `index` and `bonus`; they have
             no infos and methods and cannot fail. The factories are not used.
-        interrupts: whether to raise KeyboardInterrupt inside calls; only in the main thread of Python 3.11 or later.
+        interrupts: whether to raise KeyboardInterrupt inside calls; only in the main thread.
+            Windows has no timer for this, and no interrupts are tried there.
         modes: autoreset modes to try.
         examples: number of programs.
         steps: number of calls in each.
@@ -59,7 +61,7 @@ def check_machine(
         MissingExtra: Hypothesis is not installed.
     """
     programs = _programs()
-    setting = programs.Setting(build, tuple(modes), native, interrupts, bound)
+    setting = programs.Setting(build, tuple(modes), native, interrupts and hasattr(signal, "setitimer"), bound)
     with errors_in_hooks_printed():
         programs.run_machine(setting, examples=examples, steps=steps, seed=seed, shrink=shrink)
     return setting.tally

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from vecenv.errors import UnsupportedError
 from vecenv.testing._laws import law
 
 _PROC = Path("/proc")
@@ -45,7 +47,9 @@ class Remains:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is running; a zombie is not."""
+    """Whether a process is running; a zombie is not. Raises UnsupportedError on Windows, where signal 0 is Ctrl-C."""
+    if sys.platform == "win32":
+        raise UnsupportedError("envs in other processes cannot be checked on Windows; use Linux or macOS")
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -344,7 +344,7 @@ class AwaitedRows:
     async def _within_start(self, building: Any, row: int) -> Any:
         try:
             return await asyncio.wait_for(building, self._seconds["make"])
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise Raised(self._late(row, "make", self._seconds["make"] or 0.0)) from None
 
     def _retire(self, row: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -46,6 +47,8 @@ def _free_on_host() -> int:
             lines = dict(line.split(":", 1) for line in file)
         return int(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError):
+        if not hasattr(os, "sysconf"):  # Windows: an allocation that fails is an error by itself
+            return sys.maxsize
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

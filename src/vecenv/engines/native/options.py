@@ -62,6 +62,10 @@ class Compiled(EngineOptions):
     in_actors: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = NATIVE_CANNOT
 
+    @classmethod
+    def unavailable(cls) -> str | None:
+        return super().unavailable() or no_native_code()
+
     def reason(self, source: Source) -> str | None:
         """Why `auto` prefers this engine, None without a kernel."""
         if source.kernel is None:
@@ -73,7 +77,7 @@ class Compiled(EngineOptions):
         if kernel is None:
             able = registry.words(registry.python_engines())
             return f"there is no kernel of this env; write one with @vecenv.kernel, or use {able}"
-        unfit = super().refuses(source, request)
+        unfit = super().refuses(source, request) or refuses_platform(self)
         if unfit is not None:
             return unfit
         render_mode = split_kwargs(kernel, source.env_kwargs)[1].get("render_mode")
@@ -120,6 +124,10 @@ class Mujoco(EngineOptions):
     native: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = NATIVE_CANNOT
 
+    @classmethod
+    def unavailable(cls) -> str | None:
+        return super().unavailable() or no_native_code()
+
     def reason(self, source: Source) -> str | None:
         """Why `auto` prefers this engine, None without a task."""
         if source.task is None:
@@ -132,7 +140,7 @@ class Mujoco(EngineOptions):
             return f"there is no MuJoCo task of this env; write one (vecenv.mujoco.Task), or use {able}"
         if source.task_kernel is None:
             return SHARED if is_installed() else "MuJoCo is not installed; pip install 'vecenv[mujoco]'"
-        unfit = super().refuses(source, request)
+        unfit = super().refuses(source, request) or refuses_platform(self)
         if unfit is not None:
             return unfit
         if split_kwargs(source.task_kernel, source.env_kwargs)[1].get("render_mode") == "human":
@@ -155,6 +163,20 @@ class Mujoco(EngineOptions):
             render_mode=theirs.get("render_mode"),
             max_episode_steps=time_limit(source.task_kernel, theirs),
         )
+
+
+def no_native_code() -> str | None:
+    """Why native code cannot run on this platform, None if it can."""
+    from vecenv.kernel.numba.trial import native_code_fails
+
+    return native_code_fails()
+
+
+def refuses_platform(engine: EngineOptions) -> str | None:
+    """The refusal of an engine on a platform where native code cannot run, None elsewhere."""
+    unfit = no_native_code()
+    able = registry.words(registry.python_engines())
+    return None if unfit is None else f"the {engine.name} engine cannot run here: {unfit}; use {able}"
 
 
 def engine_class(kernel: Kernel, render_mode: str | None) -> type[CompiledEngine]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import socket
+import sys
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,6 +15,14 @@ from vecenv.engines import Engine, registry
 from vecenv.engines.options import EngineOptions, Order
 from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigTypeError
+
+_NEEDS = {
+    "Unix sockets": (socket, "send_fds"),
+    "poll": (select, "poll"),
+    "process groups": (os, "killpg"),
+    "signal masks": (signal, "pthread_sigmask"),
+}
+"""What workers are started, woken and ended with. Linux and macOS have all of it, Windows has none."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +52,22 @@ class Process(EngineOptions):
     in_actors: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        from vecenv.engines.process.launch import check_context
-
         super().__post_init__()
-        check_context(self.context)
+        if self.unavailable() is None:
+            from vecenv.engines.process.launch import check_context
+
+            check_context(self.context)
         if not isinstance(self.caller_works, bool):
             raise ConfigTypeError(f"caller_works must be True or False, got {self.caller_works!r:.40}")
 
     @classmethod
     def unavailable(cls) -> str | None:
-        return None if hasattr(socket, "send_fds") else "it needs Unix sockets, which this platform does not have"
+        missing = [name for name, (module, attribute) in _NEEDS.items() if not hasattr(module, attribute)]
+        return f"it needs {', '.join(missing)}, which this platform ({sys.platform}) does not have" if missing else None
 
     def refuses(self, source: Source, request: Request) -> str | None:
-        unfit = self.unavailable()
-        if unfit is not None:
-            others = registry.words(name for name in registry.python_engines() if name != self.name)
-            return f"the process engine cannot run here: {unfit}; use {others}"
+        if (unfit := self.unavailable()) is not None:
+            return f"the process engine cannot run here: {unfit}; use {registry.words(registry.python_engines())}"
         if self.caller_works and request.num_envs < 2:
             return "caller_works shares envs between the caller and workers, and there is only one env"
         return super().refuses(source, request)

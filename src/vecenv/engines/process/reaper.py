@@ -129,4 +129,5 @@ def _start(token: str) -> int:
 
 REAPER = OrphanReaper()
 """The reaper of this process."""
-os.register_at_fork(after_in_child=REAPER.begin)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=REAPER.begin)

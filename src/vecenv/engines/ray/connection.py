@@ -81,7 +81,7 @@ def _print_deaths(ray: Any, wanted: bool) -> None:
 
 
 def _store_bytes() -> int:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):  # AttributeError: Windows
         room = os.statvfs("/dev/shm")
         return max(100 << 20, min(_STORE_BYTES, room.f_bavail * room.f_frsize // 2))
     return _STORE_BYTES

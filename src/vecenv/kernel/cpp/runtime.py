@@ -14,7 +14,7 @@ def runtime(precision: str, draws: Collection[str]) -> str:
     """What stands before a program that draws by these functions."""
     exact, fast = "#undef VECENV_FAST\ntypedef double real;\n", "#define VECENV_FAST 1\ntypedef float real;\n"
     here = Path(__file__)
-    text = here.with_name("runtime.h").read_text()
+    text = here.with_name("runtime.h").read_text(encoding="utf-8")
     others = {draw.removeprefix("fill_") for draw in draws} - PLAIN
     distributions = _distributions(here.with_name("distributions.h")) if others else ""
     return (fast if precision == "fast" else exact) + text.replace("  // DISTRIBUTIONS\n", distributions)
@@ -43,7 +43,7 @@ def _distributions(path: Path) -> str:
         "LOG_2_PI": repr(known._LOG_2_PI),
         "EXACT_FOR_SMALL_P": "true" if known._EXACT_FOR_SMALL_P else "false",
     }
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     for name, value in values.items():
         text = text.replace(name, value)
     return text

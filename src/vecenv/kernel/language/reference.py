@@ -161,4 +161,4 @@ def renewed(text: str) -> str:
 
 if __name__ == "__main__":
     path = Path(sys.argv[1])
-    path.write_text(renewed(path.read_text()))
+    path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")

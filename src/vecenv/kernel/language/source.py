@@ -142,7 +142,7 @@ def _source(function: Callable[..., Any], tree: ast.Module, file: str) -> Functi
 def later_names(source: FunctionSource) -> frozenset[str]:
     """Names that the module of a function binds and that do not exist yet: Python may be in the middle of the file."""
     try:
-        tree = ast.parse(Path(source.file).read_text())
+        tree = ast.parse(Path(source.file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):  # a notebook, or a file that has changed
         return frozenset()
     bound: set[str] = set()

@@ -168,7 +168,7 @@ def _make_room(directory: Path, newest: str) -> None:
     """
     bound, entries = cache_size(), []
     for path in directory.iterdir():
-        with contextlib.suppress(OSError):  # another process may delete it
+        with contextlib.suppress(OSError, ImportError):  # another process may delete it; Windows has no such locks
             status = path.lstat()
             if _KEY.fullmatch(path.name):
                 entries.append((status.st_mtime_ns, status.st_size, path))

@@ -5,6 +5,7 @@ Checks get the address of their row's fault: words of 64 bits, `FAULT_WORDS`.
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from vecenv.kernel.numba.math import NATIVE, assign, intrinsic, overloaded
 POLL_TURNS = 1 << 20
 """Turns of a `while` loop after which it looks whether it was interrupted."""
 _WORD = ir.IntType(64)
+_IDENT = ir.IntType(8 * ctypes.sizeof(ctypes.c_ulong))
+"""Python's idents of threads: 32 bits on Windows."""
 
 
 # --- loops that do not end -------------------------------------------------------------------------------------------
@@ -60,7 +63,7 @@ def _is_interrupted(builder: Any) -> Any:
     stops = builder.module.globals.get(STOPS) or cgutils.add_global_variable(
         builder.module, ir.ArrayType(_WORD, PLACES), STOPS
     )
-    thread = call(THREAD, _WORD)
+    thread = builder.zext(call(THREAD, _IDENT), _WORD)
     for place in range(PLACES):
         one = builder.load(builder.gep(stops, [_WORD(0), _WORD(place)]))
         interrupted = builder.or_(interrupted, builder.icmp_unsigned("==", one, thread))

@@ -22,7 +22,7 @@ def compile_function(function: FunctionType, names: dict[str, Any], views: Seque
     """
     file = function.__code__.co_filename
     scope: dict[str, Any] = {"__name__": function.__module__}
-    exec(compile(Path(file).read_text(), file, "exec"), scope)
+    exec(compile(Path(file).read_text(encoding="utf-8"), file, "exec"), scope)
     scope |= names
     for name, value in list(scope.items()):
         if value in views:

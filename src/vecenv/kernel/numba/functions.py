@@ -54,7 +54,7 @@ def native_function(function: Callable[[int], int], **names: Any) -> Callable[[b
         return compile_function(function, names, VIEWS)
 
     replaced = sorted((name, str(getattr(value, "__name__", value))) for name, value in names.items())
-    parts = (Path(inspect.getfile(function)).read_text(), function.__name__, repr(replaced))
+    parts = (Path(inspect.getfile(function)).read_text(encoding="utf-8"), function.__name__, repr(replaced))
     here = Path(__file__)
     sources = (here, *map(here.with_name, ("function_compiler.py", "compile.py", "one_module.py")))
     run, answers = load_or_compile(parts, sources, function.__name__, build), np.zeros(2, np.int64)

@@ -19,7 +19,9 @@ import numpy as np
 
 from vecenv._util.forks import FORK_LOCK
 from vecenv._util.version import __version__
+from vecenv.errors import UnsupportedError
 from vecenv.kernel.numba import cache, interrupts
+from vecenv.kernel.numba.trial import native_code_fails
 
 NativeFunction = Callable[[int, int, int | bytes], int]
 """Native code as Numba makes it: gets addresses of a result, an error and a table, or the table itself; 0: success."""
@@ -42,7 +44,10 @@ def load_or_compile(
 
     Raises:
         ConfigError: `VECENV_CACHE_SIZE` holds no size.
+        UnsupportedError: native code does not run on this platform.
     """
+    if (failure := native_code_fails()) is not None:
+        raise UnsupportedError(failure)
     key = _key(parts, sources)
     with FORK_LOCK:
         if key not in _loaded:
