@@ -20,6 +20,7 @@ from vecenv._batch.random_state import CLONES, fresh_words
 from vecenv._batch.seeding import NO_SEED, one_seed, spread
 from vecenv._front.vector_env import VectorEnv
 from vecenv._util.checks import positive_int
+from vecenv._util.warn import warn_user
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, KernelFault, NotResetError, SpaceError
 from vecenv.errors import UnsupportedError as Unsupported
 
@@ -126,7 +127,8 @@ class DeviceVectorEnv(VectorEnv):
         else:
             self._run("reset", self._reset_on_device, seed, mask)
         obs, *_, infos = self._results_of[self._memory.layer]
-        return obs, {name: value for name, value in infos.items() if not name.startswith("final")}
+        left_out = {"final_obs", "final_info", *self._batch.step_info}
+        return obs, {name: value for name, value in infos.items() if name not in left_out}
 
     def _reset_on_device(self, seed: Any, mask: Any) -> None:
         torch, tensors = self._torch, self._tensors
@@ -248,6 +250,9 @@ class DeviceVectorEnv(VectorEnv):
             InvalidAction: an action was not in the space; it names the first such env. Those envs were not stepped.
             NotResetError: with autoreset "disabled", an env was to be stepped whose episode is over.
             KernelFault: a loop of an env took more than two billion turns and was stopped.
+
+        Warns:
+            RuntimeWarning: the simulation of a MuJoCo task has diverged; that env's episode was truncated.
         """
         noted = self._memory.take_notes()
         if noted["wrong_row"] != _NO_ROW:
@@ -263,6 +268,11 @@ class DeviceVectorEnv(VectorEnv):
         if noted["stopped_row"] != _NO_ROW:
             row = noted["stopped_row"]
             raise KernelFault(f"a loop of env {row} did not end and was stopped; reset the envs", row=row, phase="step")
+        if noted["diverged_row"] != _NO_ROW:
+            warn_user(
+                f"the simulation of env {noted['diverged_row']} has gone wrong, and maybe those of others, and their "
+                "episodes were truncated; infos['diverged'] of a step says which"
+            )
 
     # --- many steps --------------------------------------------------------------------------------------------------
 
@@ -318,7 +328,7 @@ class DeviceVectorEnv(VectorEnv):
     def state(self) -> SimpleNamespace:
         """The kernel's fields of all envs as tensors. Writing to them changes the envs."""
         self.engine.to_device()
-        return SimpleNamespace(**{name: self._tensors[f"S_{name}"] for name in self.engine.kernel.state})
+        return SimpleNamespace(**{name: self._tensors[f"S_{name}"] for name in self.engine.own_fields})
 
     @property
     def episode_return(self) -> Any:
