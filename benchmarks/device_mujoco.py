@@ -1,7 +1,7 @@
 """How far MuJoCo tasks on a device are from C MuJoCo: `python benchmarks/device_mujoco.py`, a table for docs/gpu.md.
 
-The device computes in floats of 32 bits. Single steps begin from identical states, which C MuJoCo has come to with random
-actions; runs begin with the same seed and get the same actions, and differences grow as the dynamics make them.
+The device computes in floats of 32 bits. Single steps begin from identical states, which C MuJoCo has come to with
+random actions; runs begin with the same seed and get the same actions, and differences grow as the dynamics make them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""C MuJoCo behind the seam of `WarpPhysics`: tests of the task's launches need neither `mujoco_warp` nor its compiler."""
+"""C MuJoCo behind the seam of `WarpPhysics`: tests of a task's launches do not need `mujoco_warp`."""
 
+import copy
 import math
 
 import mujoco
@@ -13,7 +14,8 @@ class HostPhysics:
     def __init__(self, kernel, count, wp, device):
         assert not device.is_cuda
         self._task, self._count = kernel.original, count
-        self._model = self._task.simulator().model
+        self._model = copy.copy(self._task.model)
+        self._model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET  # of simulations that diverge
         self._data = mujoco.MjData(self._model)
         self._fields = kernel.simulation
         sizes = {name: count * math.prod(kernel.state[name].shape) for name in self._fields}

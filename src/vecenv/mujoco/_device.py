@@ -8,7 +8,7 @@ stay as they are, although the simulation moves all of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from vecenv.mujoco._kernel import TaskKernel, generated_functions, own_functions
 from vecenv.mujoco._simulator import STATE_FIELDS, data_fields, initial_data, state_parts
 
 _ALWAYS = ("qpos", "qvel", "act", "qacc_warmstart", "ctrl", "mocap_pos", "mocap_quat")
-"""Parts of a state that the simulation may change, or that a task may have changed; others only if the task uses them."""
+"""Parts of a state that are always written and read; others only if the task uses them."""
 _CONSTANT = "eq_active"
 """The part of a state that no task can change: which equality constraints hold."""
 _TIME, _OVERFLOW = "simulation_time", "simulation_overflow"
@@ -173,41 +173,37 @@ def _moved(
     load, save = [f"s.{_TIME} = s.physics[0]", f"s.{_OVERFLOW} = 0"], [f"s.physics[0] = s.{_TIME}"]
     clear, names = [f"s.{_TIME} = 0.0", f"s.{_OVERFLOW} = 0"], {}
     for name in held:
-        first = parts[name][0]
-        load += _loops(shapes[name], lambda at, place, name=name, first=first: f"s.{name}[{at}] = s.physics[{first} + {place}]")
-        save += _loops(shapes[name], lambda at, place, name=name, first=first: f"s.physics[{first} + {place}] = s.{name}[{at}]")
+        there = f"s.physics[{parts[name][0]} + PLACE]"
+        load += _loops(shapes[name], f"s.{name}[INDEX] = {there}")
+        save += _loops(shapes[name], f"{there} = s.{name}[INDEX]")
     if _CONSTANT in parts:
         first, size = parts[_CONSTANT]
         save += [f"s.physics[{first + k}] = {float(getattr(data, _CONSTANT)[k])!r}" for k in range(size)]
     for name, shape in shapes.items():
         names[f"INITIAL_{name}"] = np.array(getattr(data, name))
-        clear += _loops(shape, lambda at, place, name=name: f"s.{name}[{at}] = INITIAL_{name}[{at}]")
+        clear += _loops(shape, f"s.{name}[INDEX] = INITIAL_{name}[INDEX]")
     return written("load", "s", load), written("save", "s", save), written("clear", "s", clear, names)
 
 
-def _loops(shape: tuple[int, ...], line: Callable[[str, str], str]) -> list[str]:
-    """A loop over all elements around a line, which is given the indices and the place of an element in memory."""
+def _loops(shape: tuple[int, ...], line: str) -> list[str]:
+    """A loop around a line over all elements; INDEX in the line is that of an element, PLACE where it is in memory."""
     if 0 in shape:
         return []
     indices = [f"k{axis}" for axis in range(len(shape))]
     places = [f"{index} * {int(np.prod(shape[axis + 1 :], dtype=int))}" for axis, index in enumerate(indices)]
     heads = ["    " * axis + f"for {index} in range({shape[axis]}):" for axis, index in enumerate(indices)]
-    return [*heads, "    " * len(shape) + line(", ".join(indices), " + ".join(places))]
+    line = line.replace("INDEX", ", ".join(indices)).replace("PLACE", " + ".join(places))
+    return [*heads, "    " * len(shape) + line]
 
 
 def _trouble(shapes: Mapping[str, tuple[int, ...]]) -> Any:
-    """`trouble(s)`: which value is bad if the simulation has diverged, 1 for the first of `_simulator.KINDS`, else 0."""
+    """`trouble(s)`: which value is bad if the simulation has diverged, 1 for the first of `KINDS`, else 0."""
     lines: list[str] = []
     for kind, name in enumerate(("qpos", "qvel", "qacc", "ctrl"), 1):
         if name in shapes:
-            lines += _unless(shapes[name], f"abs(s.{name}[k0]) <= {_HIGHEST!r}", kind)
+            lines += _loops(shapes[name], f"if not abs(s.{name}[INDEX]) <= {_HIGHEST!r}: return {kind}")
     return written("trouble", "s", [*lines, f"return 5 if s.{_OVERFLOW} & {_NO_ROOM} != 0 else 0"])
 
 
-def _unless(shape: Iterable[int], test: str, kind: int) -> list[str]:
-    (size,) = shape
-    return [f"for k0 in range({size}):", f"    if not {test}:", f"        return {kind}"] if size else []
-
-
-_NO_ROOM = 0b11111
+_NO_ROOM = 0b111111
 """Bits of the simulation's word about overflows that mean that contacts or constraints were left out."""

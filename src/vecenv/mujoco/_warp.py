@@ -85,7 +85,7 @@ class WarpPhysics:
             self._library.rne_postconstraint(self._model, self._data)
 
     def _run(self, name: str, work: Callable[[], None], stream: Any) -> None:
-        """Run some of the library's launches: there are hundreds, which on a GPU are one graph from the second time on."""
+        """Run some of the library's launches. They are many: on a GPU, one graph from the second time on."""
         wp = self._warp
         with wp.ScopedDevice(self._device):
             if not self._device.is_cuda:

@@ -39,9 +39,11 @@ class DeviceEngine(CompiledEngine):
 
     Attributes:
         columns_apart: the device's memory, None if it is the host's.
+        can_be_captured: whether launches may be part of somebody's CUDA graph.
     """
 
     name = "device"
+    can_be_captured = True
 
     def __init__(
         self,

@@ -33,6 +33,7 @@ class DeviceMujocoEngine(DeviceEngine):
     """
 
     kernel: DeviceTask
+    can_be_captured = False  # the physics is a graph already, and graphs cannot launch graphs
 
     def __init__(self, kernel: DeviceTask, count: int, *, device: str = "cpu", **options: Any) -> None:
         self._physics = self._make_physics(kernel, count, device)  # refuses what it cannot do before anything compiles

@@ -139,9 +139,7 @@ class MujocoEngine(CompiledEngine):
         report_divergence(self.kernel, self._columns, self.batch, self.warnings)
 
 
-def report_divergence(
-    kernel: TaskKernel, columns: Mapping[str, np.ndarray], batch: Batch, warnings: list[str]
-) -> None:
+def report_divergence(kernel: TaskKernel, columns: Mapping[str, np.ndarray], batch: Batch, warnings: list[str]) -> None:
     """Put what is known about simulations that have gone wrong into infos and warnings, and forget it."""
     diverged = columns["S_diverged"]
     for row in np.flatnonzero(diverged).tolist():
