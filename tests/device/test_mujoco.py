@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from gymnasium.wrappers import TimeLimit
 
 import vecenv
@@ -29,7 +30,7 @@ from vecenv.mujoco._simulator import initial_data, state_parts
 from vecenv.trainers import PPO, PPOConfig
 
 needs_mujoco_warp = pytest.mark.skipif(importlib.util.find_spec("mujoco_warp") is None, reason="needs mujoco_warp")
-QUICK = ("HalfCheetah-v5", "Ant-v5", "Humanoid-v5")
+QUICK = ("HalfCheetah-v5", "Humanoid-v5")
 SINGLE_STEP = 1e-4
 """Of single steps from identical states, relative where numbers are larger than 1: states are rounded to 32 bits."""
 
@@ -251,16 +252,24 @@ def test_a_trainer_never_touches_the_host(on_host):
     trainer.close()
 
 
-def test_fast_code_agrees_too_and_engines_are_built_again(on_host):
-    with vecenv.make("HalfCheetah-v5", 2, device="cpu", results="numpy", precision="fast") as envs:
-        obs, _ = envs.reset(seed=0)
+@pytest.mark.slow
+def test_fast_code_agrees_too(on_host):
+    with (
+        vecenv.make("HalfCheetah-v5", 2, device="cpu", results="numpy", precision="fast") as envs,
+        in_python("HalfCheetah-v5", 2) as host,
+    ):
+        assert apart(host.reset(seed=0)[0], envs.reset(seed=0)[0]) < 1e-6
+        actions = np.full((2, 6), 0.3, np.float32)
+        assert apart(host.step(actions)[0], envs.step(actions)[0]) < 1e-3
+
+
+def test_engines_are_built_again_by_other_processes(on_host):
+    with vecenv.make("HalfCheetah-v5", 2, device="cpu", results="numpy") as envs:
+        envs.reset(seed=0)
         again = pickle.loads(pickle.dumps(envs.engine.factory()))()
         assert again.kernel.own == envs.engine.kernel.own
+        assert again.device == "cpu"
         again.close()
-        with in_python("HalfCheetah-v5", 2) as host:
-            assert apart(host.reset(seed=0)[0], obs) < 1e-6
-            actions = np.full((2, 6), 0.3, np.float32)
-            assert apart(host.step(actions)[0], envs.step(actions)[0]) < 1e-3
 
 
 def test_python_envs_are_copies_of_rows(on_host):
@@ -294,7 +303,7 @@ class Recorder(Task):
 
     model = """<mujoco><size nuserdata="3"/><worldbody><body><joint name="a" type="hinge"/><geom size="0.1"/></body>
     </worldbody><actuator><motor joint="a" ctrlrange="-1 1"/></actuator></mujoco>"""
-    observation_space = vecenv.make("InvertedPendulum-v5", 1, engine="sync").single_observation_space
+    observation_space = Box(-np.inf, np.inf, (1,), np.float64)
 
     def observe(s, obs, p):
         obs[0] = s.qpos[0]
@@ -338,14 +347,22 @@ def test_tasks_compile_for_gpus(precision, tmp_path):
 # --- mujoco_warp itself ----------------------------------------------------------------------------------------------
 
 
-BOUNDS: dict[str, tuple[float, float, float]] = {}
+BOUNDS = {
+    "InvertedPendulum-v5": (1e-6, 1e-6, 3e-5),
+    "InvertedDoublePendulum-v5": (1e-6, 5e-6, 1.0),
+    "Reacher-v5": (1e-6, 1e-6, 1e-5),
+    "Pusher-v5": (1e-6, 2e-6, 1e-5),
+    "Swimmer-v5": (3e-6, 6e-6, 1e-5),
+    "Hopper-v5": (3e-5, 3e-4, 1e-3),
+}
 """Of each task that `mujoco_warp` simulates: observations after 1, 10 and 100 steps, see docs/gpu.md."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.filterwarnings("ignore")  # of mujoco_warp, about models
 @needs_mujoco_warp
-@pytest.mark.parametrize("id", TASKS[:9])
+@pytest.mark.parametrize("id", BOUNDS)
 def test_mujoco_warp_is_as_near_to_c_mujoco_as_the_page_says(id):
     from benchmarks.device_mujoco import runs, single_steps
 

@@ -44,7 +44,7 @@ class Device(EngineOptions):
 
     name: ClassVar[str] = "device"
     where: ClassVar[str] = "on a GPU, or in C++ on the CPU"
-    use_for: ClassVar[str] = "kernels whose observations and actions are torch tensors on that device"
+    use_for: ClassVar[str] = "kernels and MuJoCo tasks whose observations and actions are torch tensors on that device"
     needs: ClassVar[tuple[str, str] | None] = ("warp", "vecenv[gpu]")
     native: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = NATIVE_CANNOT

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from vecenv.errors import KernelError
 from vecenv.kernel.lower.infer import Inference, _Typing
