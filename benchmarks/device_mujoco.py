@@ -100,7 +100,7 @@ def main() -> None:
         except EngineRefused as error:
             print(f"| {id} | {error} | | | | |", flush=True)
             continue
-        print(f"| {id} | {' | '.join(f'{figure:.0e}' for figure in figures)} |", flush=True)
+        print(f"| {id} | {' | '.join(f'{figure:.1e}' for figure in figures)} |", flush=True)
 
 
 if __name__ == "__main__":
