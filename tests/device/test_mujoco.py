@@ -354,6 +354,8 @@ BOUNDS = {
     "Pusher-v5": (1e-6, 2e-6, 1e-5),
     "Swimmer-v5": (3e-6, 6e-6, 1e-5),
     "Hopper-v5": (3e-5, 3e-4, 1e-3),
+    "Walker2d-v5": (2e-5, 1e-4, 3e-3),
+    "HalfCheetah-v5": (1e-5, 1e-4, 1e-4),
 }
 """Of each task that `mujoco_warp` simulates: observations after 1, 10 and 100 steps, see docs/gpu.md."""
 
