@@ -97,7 +97,8 @@ class Card:
     bandwidth: float
     """GB/s."""
     f32: int
-    """Instructions on floats of 32 bits, and on ints, that a processor begins per cycle."""
+    """Instructions on floats of 32 bits that a processor begins per cycle. Ints count as much, which A100 reaches; H100
+    and RTX 4090 have half as many units for them."""
     f64: int
     """The same of 64 bits."""
 
@@ -165,7 +166,7 @@ def on_paper() -> None:
             cells = []
             for card in CARDS:
                 rate, limit = predicted(card, instructions, wide, moved, 65536)
-                cells.append(f"{rate / 1e9:.2f} G ({limit})")
+                cells.append(f"{float(f'{rate / 1e6:.2g}'):,.0f} M ({limit})")
             print(f"| {id} | {precision} | {instructions:,} ({wide}) | {moved:,} | {' | '.join(cells)} |", flush=True)
 
 

@@ -20,6 +20,9 @@ from vecenv.errors import KernelError
 from vecenv.kernel import kernel_ids, kernel_of
 from vecenv.kernel.cpp.backend import CppBackend
 from vecenv.kernel.cpp.emit import source
+from vecenv.kernel.cpp.functions import Functions
+from vecenv.kernel.cpp.host import compiled_for
+from vecenv.kernel.cpp.host import kernel_of as kernel_of_text
 from vecenv.kernel.language.registry import find_kernel
 from vecenv.kernel.lower.resolve import resolve
 from vecenv.kernel.lower.typed import LoweredInference, common, parameters_of
@@ -248,6 +251,9 @@ PITFALLS = {
     "division by zero": "s.k = s.k // (1 - p.wild)\ns.x = s.x / (1 - p.wild) if action > 2 else s.x % 2.0",
     "negative indices": "s.row[-1 - action] = s.x\ns.x = s.row[s.k % 4 - 4] + s.row[::-1][0] + 1.0",
     "min and max with NaN": "y = s.x * math.inf * 0.0\nz = min(y, s.x)\ns.x = (1.0 if z == z else 2.5) + max(s.x, y) * 0.1 + min(1.0, y)",
+    "max with NaN first": "y = s.x * math.inf * 0.0\nz = max(y, s.x)\ns.x = (1.0 if z == z else 2.5) + action",
+    "whole parts": "s.k = int(s.x * 3.7) + round(s.x + 0.5)\ns.x = s.x * -1.3 if abs(s.x) < 9.0 else 0.7",
+    "words of 64 bits": "s.k = integers(rng, 5, 9007199254740993)\ns.x = uniform(rng)",
     "words of C++ as names": "new = s.x\nclass_ = 1.0\ndouble = new + class_\nint64 = action\ns.x = double * 0.5 + int64",
     "ints that overflow": "if p.wild:\n    s.k = s.k * 6364136223846793005 + 1442695040888963407\ns.c = s.k >> 3 & 127",
     "a variable of two types": "y = s.k\nbig = 9007199254740993 + y\ns.k = (big & 255) + y // 2\ny = s.x * 0.5\ns.x = y // 2 + y",
@@ -293,6 +299,13 @@ MUTATIONS = {
     "C's modulo": (r"\(r != 0 && \(\(r < 0\) != \(b < 0\)\)\) \? r \+ b : r", "r", "modulo and floor division"),
     "C's division": (r"\(q \* b != a && .*?\) \? q - 1 : q", "q", "modulo and floor division"),
     "C's indices": (r"return i < 0 \? i \+ n : i;", "return i < 0 ? 0 : i;", "negative indices"),
+    "C's modulo of floats": (r"if \(m != 0\) \{ if \(\(b < 0\) != \(m < 0\)\) m \+= b; \}", "if (m != 0) {}", "modulo and floor division"),
+    "C's division of floats": (r"const real f = M_\(floor\)\(d\); return d - f > \(real\)0.5 \? f \+ 1 : f;", "return a / b;",
+                               "modulo and floor division"),
+    "fmax": (r"real max_f\(real a, real b\) \{.*?\}", "real max_f(real a, real b) { return __builtin_fmax(a, b); }",
+             "max with NaN first"),
+    "the high half of a product": (r"return \(u64\)\(\(\(unsigned __int128\)a \* b\) >> 64\);", "return a * b;", "words of 64 bits"),
+    "rounding half to even": (r"U::rint_\(", "U::floor_(", "whole parts"),
     "fmin": (r"real min_f\(real a, real b\) \{.*?\}", "real min_f(real a, real b) { return __builtin_fmin(a, b); }",
              "min and max with NaN"),
 }  # fmt: skip
@@ -317,11 +330,39 @@ def test_the_programs_notice_if_a_fix_is_missing(fix, small, monkeypatch):
         compared_with_python(small(program), 150, count=16)
 
 
-def test_operands_with_effects_are_computed_in_variables_before_the_expression(small):
-    """What clang does happens to be Python's order; the text must not leave it open."""
-    text, _ = source(program_of(kernel_of(small("order of operands"))), "exact")
+def effects_in_a_line(definition):
+    """The most draws and calls with effects that one line of the text has."""
+    text, _ = source(program_of(kernel_of(definition)), "exact")
     drawn = [line for line in text.splitlines() if "R::uniform(r.rng, " in line or "helper0__note" in line]
-    assert all(line.count("r.rng") + line.count("note_") <= 1 for line in drawn if "static" not in line)
+    return max(line.count("r.rng") + line.count("note_") for line in drawn if "static" not in line)
+
+
+def test_operands_with_effects_are_computed_in_variables_before_the_expression(small, monkeypatch):
+    """What clang does happens to be Python's order; the text must not leave it open."""
+    assert effects_in_a_line(small("order of operands")) == 1
+    monkeypatch.setattr(Functions, "has_effects", lambda self, node: False)  # without the fix
+    assert effects_in_a_line(small("order of operands")) > 1
+
+
+def test_names_of_the_user_that_are_words_of_cpp_would_not_compile(small, monkeypatch):
+    from vecenv.kernel.cpp import backend
+
+    def unprefixed(program, precision):
+        text, slots = source(program, precision)
+        return re.sub(r"\bv_(\w+)", r"\1", text), slots
+
+    monkeypatch.setattr(backend, "source", unprefixed)
+    with pytest.raises(KernelError):
+        compared_with_python(small("words of C++ as names"), 1)
+
+
+def test_integers_of_128_bits_would_not_compile_for_gpus(tmp_path):
+    """NVRTC has none without an option that Warp does not pass."""
+    text, _ = source(program_of(find_kernel("CartPole-v1")), "exact")
+    undone = text.replace("return __umul64hi(a, b);", "return (u64)(((unsigned __int128)a * b) >> 64);")
+    assert undone != text
+    with pytest.raises(Exception, match=r"(?i)error|fail"):
+        compiled_for(kernel_of_text("wide", undone), 80, tmp_path)
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------

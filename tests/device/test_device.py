@@ -221,6 +221,16 @@ def test_a_torch_module_is_a_policy():
         assert again.reward.shape == (40, 8)
 
 
+def test_graphs_are_refused_where_there_are_none():
+    with tensors() as envs:
+        envs.reset(seed=0)
+        policy = torch.nn.Linear(4, 2)
+        with pytest.raises(ConfigError, match="graph=True is for rollouts of kernels with a policy on CUDA"):
+            envs.rollout(policy=policy, steps=2, graph=True)
+        greedy = torch.nn.Sequential(policy, torch.nn.Flatten())
+        envs.rollout(policy=lambda obs: greedy(obs).argmax(1), steps=2, graph=False)
+
+
 def test_numpy_callers_get_numpy_and_the_reason_says_what_it_costs():
     with vecenv.make("CartPole-v1", 4, device="cpu", results="numpy") as envs:
         assert isinstance(envs.reset(seed=0)[0], np.ndarray)

@@ -51,6 +51,39 @@ def test_tensors_stay_on_the_gpu():
             envs.step(torch.zeros(4096, dtype=torch.int64))
 
 
+def test_a_rollout_that_is_a_graph_is_the_rollout_that_is_none():
+    policy = torch.nn.Sequential(torch.nn.Linear(4, 2), Greedy()).to("cuda:0")
+    with (
+        vecenv.make("CartPole-v1", 64, device="cuda:0", autoreset="same-step") as one,
+        vecenv.make("CartPole-v1", 64, device="cuda:0", autoreset="same-step") as other,
+    ):
+        for envs in (one, other):
+            envs.reset(seed=0)
+        for _ in range(9):  # the ring has four layers: some begin at each of them
+            expected, found = one.rollout(policy=policy, steps=5, graph=False), other.rollout(policy=policy, steps=5)
+            for name in ("obs", "actions", "reward", "terminated", "final_obs", "next_obs"):
+                assert torch.equal(getattr(expected, name), getattr(found, name)), name
+        assert other._graphs._captured
+        assert torch.equal(one.episode_return, other.episode_return)
+
+
+class Greedy(torch.nn.Module):
+    def forward(self, scores):
+        return scores.argmax(1)
+
+
+@pytest.mark.timeout(1800)
+def test_a_task_on_the_gpu_is_near_the_task_on_the_cpu():
+    with (
+        vecenv.make("HalfCheetah-v5", 16, device="cuda:0", results="numpy") as one,
+        vecenv.make("HalfCheetah-v5", 16, engine="mujoco") as other,
+    ):
+        np.testing.assert_allclose(one.reset(seed=0)[0], other.reset(seed=0)[0], atol=1e-6)
+        actions = np.full((16, 6), 0.3, np.float32)
+        for _ in range(3):  # the second and third are graphs
+            np.testing.assert_allclose(one.step(actions)[0], other.step(actions)[0], atol=1e-2)
+
+
 def test_fast_code_is_near_exact_code():
     with (
         vecenv.make("Pendulum-v1", 512, device="cuda:0", results="numpy") as one,

@@ -6,6 +6,7 @@ return are the device's own memory: what one step returned stays as it is during
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from vecenv._batch.random_state import CLONES, fresh_words
 from vecenv._batch.seeding import NO_SEED, one_seed, spread
 from vecenv._front.vector_env import VectorEnv
 from vecenv._util.checks import positive_int
+from vecenv._util.warn import warn_user
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, KernelFault, NotResetError, SpaceError
 from vecenv.errors import UnsupportedError as Unsupported
 
@@ -91,6 +93,7 @@ class DeviceVectorEnv(VectorEnv):
         self._leaves = range(len(layout.leaves))
         self._results_of = [self._views(layer) for layer in range(memory.layers)]
         """What a step returns, by the layer that it writes to."""
+        self._graphs = RolloutGraphs(self)
         alive, over = self._alive_op, self._over_op
         self._ops = alive, 0 if self.autoreset_mode is AutoresetMode.DISABLED else over
 
@@ -126,7 +129,8 @@ class DeviceVectorEnv(VectorEnv):
         else:
             self._run("reset", self._reset_on_device, seed, mask)
         obs, *_, infos = self._results_of[self._memory.layer]
-        return obs, {name: value for name, value in infos.items() if not name.startswith("final")}
+        left_out = {"final_obs", "final_info", *self._batch.step_info}
+        return obs, {name: value for name, value in infos.items() if name not in left_out}
 
     def _reset_on_device(self, seed: Any, mask: Any) -> None:
         torch, tensors = self._torch, self._tensors
@@ -248,6 +252,9 @@ class DeviceVectorEnv(VectorEnv):
             InvalidAction: an action was not in the space; it names the first such env. Those envs were not stepped.
             NotResetError: with autoreset "disabled", an env was to be stepped whose episode is over.
             KernelFault: a loop of an env took more than two billion turns and was stopped.
+
+        Warns:
+            RuntimeWarning: the simulation of a MuJoCo task has diverged; that env's episode was truncated.
         """
         noted = self._memory.take_notes()
         if noted["wrong_row"] != _NO_ROW:
@@ -263,10 +270,23 @@ class DeviceVectorEnv(VectorEnv):
         if noted["stopped_row"] != _NO_ROW:
             row = noted["stopped_row"]
             raise KernelFault(f"a loop of env {row} did not end and was stopped; reset the envs", row=row, phase="step")
+        if noted["diverged_row"] != _NO_ROW:
+            warn_user(
+                f"the simulation of env {noted['diverged_row']} has gone wrong, and maybe those of others, and their "
+                "episodes were truncated; infos['diverged'] of a step says which"
+            )
 
     # --- many steps --------------------------------------------------------------------------------------------------
 
-    def rollout(self, actions: Any = None, *, policy: Any = None, steps: int | None = None, seed: Any = None) -> Any:
+    def rollout(
+        self,
+        actions: Any = None,
+        *,
+        policy: Any = None,
+        steps: int | None = None,
+        seed: Any = None,
+        graph: bool | None = None,
+    ) -> Any:
         """Run many steps of all envs, with a torch module or any function of tensors as the policy.
 
         Args:
@@ -275,6 +295,9 @@ class DeviceVectorEnv(VectorEnv):
                 `torch.no_grad`.
             steps: T, with a policy.
             seed: not for tensors; a torch policy draws by torch.
+            graph: on CUDA, whether the second rollout with the same policy and steps is captured as a CUDA graph, which
+                that one and later ones replay: kernels of the policy run again, its Python code does not. Default: if
+                the policy is a torch module. MuJoCo tasks have graphs of their own instead.
 
         Returns:
             A TensorRollout. Begin with `reset`; the next rollout goes on where this one ends.
@@ -285,6 +308,20 @@ class DeviceVectorEnv(VectorEnv):
             raise ConfigError("a torch policy draws by torch; use torch.manual_seed instead of seed")
         count = positive_int("steps", steps if actions is None else len(actions))
         self._call_order.check_can_step(None, "rollout")
+        if self._captures(policy, graph):
+            return self._graphs.rollout(policy, count)
+        return self._roll_out(actions, policy, count)
+
+    def _captures(self, policy: Any, graph: bool | None) -> bool:
+        """Whether a rollout is to be a CUDA graph. Raises ConfigError where there can be none."""
+        possible = self.device.type == "cuda" and policy is not None and self.engine.can_be_captured
+        if graph and not possible:
+            raise ConfigError(
+                "graph=True is for rollouts of kernels with a policy on CUDA; leave it out here: the steps are the same"
+            )
+        return possible and (isinstance(policy, self._torch.nn.Module) if graph is None else graph)
+
+    def _roll_out(self, actions: Any, policy: Any, count: int) -> TensorRollout:
         obs = self._results_of[self._memory.layer][0]
         kept: dict[str, Any] = {}
         filled: dict[str, Any] = {}
@@ -318,7 +355,7 @@ class DeviceVectorEnv(VectorEnv):
     def state(self) -> SimpleNamespace:
         """The kernel's fields of all envs as tensors. Writing to them changes the envs."""
         self.engine.to_device()
-        return SimpleNamespace(**{name: self._tensors[f"S_{name}"] for name in self.engine.kernel.state})
+        return SimpleNamespace(**{name: self._tensors[f"S_{name}"] for name in self.engine.own_fields})
 
     @property
     def episode_return(self) -> Any:
@@ -403,6 +440,52 @@ class DeviceVectorEnv(VectorEnv):
     ) -> Any:
         """Not on a device, see `send`."""
         raise Unsupported("a device steps all envs at once, and step() does not wait for it; use step()")
+
+
+class RolloutGraphs:
+    """Rollouts with one policy as CUDA graphs. A graph writes to the same memory at every replay, its results included.
+
+    Args:
+        envs: on a CUDA device.
+    """
+
+    def __init__(self, envs: DeviceVectorEnv) -> None:
+        self._envs = envs
+        self._policy: Any = None
+        self._captured: dict[tuple[int, int], tuple[Any, TensorRollout]] = {}
+        """Graphs and their results by the number of steps and the layer of the ring that they begin at."""
+        self._tried: set[int] = set()
+        """Numbers of steps that have been run once, which compiles and allocates what no graph can."""
+
+    def rollout(self, policy: Any, steps: int) -> TensorRollout:
+        """As `DeviceVectorEnv.rollout`; the results are copies."""
+        envs, torch = self._envs, self._envs._torch
+        if policy is not self._policy:
+            self._policy, self._captured, self._tried = policy, {}, set()
+        if steps not in self._tried:
+            self._tried.add(steps)
+            return envs._roll_out(None, policy, steps)
+        envs.engine.to_device()  # which no graph may do
+        memory, first = envs._memory, envs._memory.layer
+        if (steps, first) not in self._captured:
+            graph = torch.cuda.CUDAGraph()
+            try:
+                with torch.cuda.graph(graph):  # nothing runs yet
+                    results = envs._roll_out(None, policy, steps)
+            finally:
+                memory.layer = first
+            self._captured[steps, first] = graph, results
+        graph, results = self._captured[steps, first]
+        graph.replay()
+        memory.layer = (first + steps) % memory.layers
+        envs.engine._host_is_old = True
+        parts = {each.name: getattr(results, each.name) for each in dataclasses.fields(results)}
+        return TensorRollout(
+            **{
+                name: None if part is None else map_tree(lambda leaf: leaf.clone(), part)
+                for name, part in parts.items()
+            }
+        )
 
 
 def _slot(info: str) -> str:

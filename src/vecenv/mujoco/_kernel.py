@@ -231,9 +231,8 @@ def _definition(
     task: type[Task], model: Any, frame_skip: int, params: Mapping[str, Field], step_info: Mapping[str, Field]
 ) -> type:
     """The class that is compiled: the task, functions around the user's, and its spaces for this model."""
-    put = [params[name] for name in task.model_params]
-    functions: Any = [_function(task, name) for name in _FUNCTIONS[:-1]]
-    functions += _generated(put, step_info.values())
+    functions: Any = own_functions(task)
+    functions += _generated([params[name] for name in task.model_params], step_info.values())
     reset, step = _kernel_functions(*functions)
     for function, source in zip((reset, step), _FUNCTION_SOURCES, strict=True):
         share_source(function, source)
@@ -276,6 +275,11 @@ def _controls(model: Any) -> Box:
     """The controls within their ranges, as in Gymnasium."""
     low, high = model.actuator_ctrlrange.copy().astype(np.float32).T
     return Box(low=low, high=high, dtype=np.float32)
+
+
+def own_functions(task: type[Task]) -> list[Any]:
+    """The user's functions, in the order of `_FUNCTIONS`, without `observe`."""
+    return [_function(task, name) for name in _FUNCTIONS[:-1]]
 
 
 def _function(task: type[Task], name: str) -> Any:
@@ -334,6 +338,12 @@ _FUNCTION_SOURCES = [read_source(function) for function in _kernel_functions(*_P
 """Text of these functions, read once: the file on disk may have changed when a task is built."""
 
 
+def generated_functions(kernel: TaskKernel) -> tuple[Any, Any]:
+    """As `_generated`, for a kernel that is built."""
+    put = [kernel.params[name] for name in kernel.model_params]
+    return _generated(put, [kernel.state[name] for name in kernel.info if name in kernel.step_info])
+
+
 def _generated(model_params: Iterable[Field], step_info: Iterable[Field]) -> tuple[Any, Any]:
     """`put_model(s, p)` writes the env's parameters to the model, `forget(s)` clears the infos of `step_info`."""
     put = [f"s.model_{field.name}[{_all_of(field)}] = p.{field.name}" for field in model_params]
@@ -342,16 +352,17 @@ def _generated(model_params: Iterable[Field], step_info: Iterable[Field]) -> tup
         f"s.{field.name}{f'[{_all_of(field)}]' if field.shape else ''} = {zero.get(field.dtype.kind, '0')}"
         for field in step_info
     ]
-    return _written("put_model", "s, p", put), _written("forget", "s", forget)
+    return written("put_model", "s, p", put), written("forget", "s", forget)
 
 
 def _all_of(field: Field) -> str:
     return ", ".join(":" * len(field.shape))
 
 
-def _written(name: str, parameters: str, lines: list[str]) -> Any:
+def written(name: str, parameters: str, lines: list[str], values: Mapping[str, Any] | None = None) -> Any:
+    """A function with these lines, which may name `values`."""
     text = f"def {name}({parameters}):\n" + "".join(f"    {line}\n" for line in lines or ["pass"])
-    names: dict[str, Any] = {"__name__": __name__}
+    names: dict[str, Any] = {"__name__": __name__, **(values or {})}
     exec(compile(text, f"<vecenv task: {name}>", "exec"), names)
     remember(names[name], text)
     return names[name]

@@ -20,7 +20,7 @@ mj_resetData, mj_getState, mj_setState, of the model and the data; frame_skip; t
 first counter of the warnings `BAD` and bytes to the next; address and number of positions; address and number of
 velocities."""
 _FUNCTIONS = ("mj_step", "mj_rnePostConstraint", "mj_forward", "mj_resetData", "mj_getState", "mj_setState")
-_AFTERWARDS = frozenset({"cfrc_ext", "cfrc_int", "cacc"})
+AFTERWARDS = frozenset({"cfrc_ext", "cfrc_int", "cacc"})
 """Fields that MuJoCo computes only on request."""
 _MOVING = ("efc_", "iefc_", "iacc", "ifrc_", "efm_")
 """Fields whose address changes with every step."""
@@ -30,6 +30,9 @@ STATE_FIELDS = frozenset(
 """Fields that are part of a state; a step computes all others from them."""
 BAD = ("position", "velocity", "acceleration", "control")
 """MuJoCo's warnings about a diverged simulation: four kinds in a row, from `mjWARN_BADQPOS` on."""
+
+KINDS = (*BAD, "number of contacts, for which a device has no room")
+"""What can be bad about a diverged simulation, by the numbers from 1 on."""
 
 
 def mujoco() -> Any:
@@ -58,6 +61,28 @@ def state_size(model: Any) -> int:
     """Size of a state: everything that the next step depends on, warm start included."""
     bindings = mujoco()
     return int(bindings.mj_stateSize(model, int(bindings.mjtState.mjSTATE_INTEGRATION)))
+
+
+def state_parts(model: Any) -> dict[str, tuple[int, int]]:
+    """Where the parts of a state begin and their sizes, by the names of MuJoCo's fields; empty ones are left out."""
+    bindings, parts, place = mujoco(), {}, 0
+    every = int(bindings.mjtState.mjSTATE_INTEGRATION)
+    names = {int(bit): name for name, bit in bindings.mjtState.__members__.items() if int(bit).bit_count() == 1}
+    for bit in sorted(names):
+        if bit & every:
+            size = int(bindings.mj_stateSize(model, bit))
+            name = names[bit].removeprefix("mjSTATE_").lower()
+            if size:
+                parts[{"warmstart": "qacc_warmstart"}.get(name, name)] = place, size
+            place += size
+    return parts
+
+
+def initial_data(model: Any) -> Any:
+    """A simulation in the model's own initial state, with everything that depends on it."""
+    data = mujoco().MjData(model)
+    mujoco().mj_forward(model, data)
+    return data
 
 
 def data_fields(model: Any) -> dict[str, tuple[int, ...]]:
@@ -112,7 +137,7 @@ class Simulator:
         self.model = copy.copy(model) if own else model
         self.data = self._mujoco.MjData(self.model)
         self.frame_skip = frame_skip
-        self.computes_afterwards = not _AFTERWARDS.isdisjoint(fields)
+        self.computes_afterwards = not AFTERWARDS.isdisjoint(fields)
         self._parts = int(self._mujoco.mjtState.mjSTATE_INTEGRATION)
 
     @cached_property
@@ -166,5 +191,5 @@ class Simulator:
 
 
 def what_is_bad(kind: int) -> str:
-    """The result of `Simulator.trouble` in words."""
-    return BAD[kind - 1]
+    """The kind of a divergence in words."""
+    return KINDS[kind - 1]

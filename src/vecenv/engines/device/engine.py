@@ -18,7 +18,7 @@ from vecenv.engines.device.memory import DeviceMemory, in_ring
 from vecenv.engines.native.compiled import BUFFERS, CompiledEngine
 from vecenv.kernel.backend import Precision, load_kernel
 from vecenv.kernel.cpp.backend import CHUNK, CppBackend, CppCode
-from vecenv.kernel.cpp.host import INTERRUPTS, raise_if_stopped
+from vecenv.kernel.cpp.host import INTERRUPTS, Launcher, raise_if_stopped
 from vecenv.kernel.cpp.rows import NO_ROW
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.lower.columns import POLICY
@@ -39,9 +39,11 @@ class DeviceEngine(CompiledEngine):
 
     Attributes:
         columns_apart: the device's memory, None if it is the host's.
+        can_be_captured: whether launches may be part of somebody's CUDA graph.
     """
 
     name = "device"
+    can_be_captured = True
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class DeviceEngine(CompiledEngine):
         check: bool = False,
     ) -> None:
         self.device, self._tensors = device, tensors
-        self._apart = tensors or device != "cpu" or precision == "fast"
+        self._apart = self._is_apart or tensors or device != "cpu" or precision == "fast"
         self.columns_apart: DeviceMemory | None = None
         self._host_is_old = self._host_is_new = self._host_is_seen = False
         self._host_ring: list[list[np.ndarray]] = []
@@ -86,6 +88,7 @@ class DeviceEngine(CompiledEngine):
             layers=BUFFERS,
             limit=self.max_episode_steps,
             poll=INTERRUPTS if self.device == "cpu" else 0,
+            given=self._given_memory(),
         )
         self._launcher = self._native.launcher()
         self._chunk = CHUNK if self.device == "cpu" else 1
@@ -98,6 +101,15 @@ class DeviceEngine(CompiledEngine):
         self._lasting_names = [
             name for name in self.columns_apart.arrays if name not in orders and not name.startswith("A_")
         ]
+
+    @property
+    def _is_apart(self) -> bool:
+        """Whether columns are never shared with the host."""
+        return False
+
+    def _given_memory(self) -> dict[str, Any]:
+        """Columns on the device that are somebody else's memory, by name."""
+        return {}
 
     # --- columns of the host -----------------------------------------------------------------------------------------
 
@@ -124,6 +136,11 @@ class DeviceEngine(CompiledEngine):
         if self.columns_apart is not None and (self._host_is_new or self._host_is_seen):
             self.columns_apart.push(self._host_columns, self._lasting_names)
             self._host_is_new = False
+
+    @property
+    def own_fields(self) -> list[str]:
+        """Names of the fields that envs consist of."""
+        return list(self.kernel.state)
 
     @property
     def state(self) -> Any:
@@ -216,7 +233,13 @@ class DeviceEngine(CompiledEngine):
         words = (memory.table_at, rows, 0, stop, alive, over, 1, check, chunk, memory.notes.ptr, action)
         if self.device == "cpu":
             memory.stopped_row()  # of a launch that a handler of signals has raised after
-        self._launcher(-(-stop // chunk), words, stream)
+        self._launch(self._launcher, words, stream)
+
+    def _launch(self, launcher: Launcher, words: tuple[int, ...], stream: Any = None) -> None:
+        """Run the rows that these words (`host.WORDS`) say."""
+        memory, chunk = self.columns_apart, self._chunk
+        assert memory is not None
+        launcher(-(-words[3] // chunk), words, stream)
         if self.device == "cpu":
             raise_if_stopped(memory.stopped_row(), NO_ROW)
 
@@ -252,7 +275,7 @@ class DeviceEngine(CompiledEngine):
         table, layers = self._rollout_table(code, steps, alive, actions, streams)
         launcher = self._launcher if policy is None else code.launcher()
         words = (table.ptr, 0, 0, self._count, alive, over, steps, int(policy is not None), self._chunk)
-        launcher(-(-self._count // self._chunk), (*words, memory.notes.ptr, 0))
+        self._launch(launcher, (*words, memory.notes.ptr, 0))
         noted = memory.take_notes()
         if streams is not None:
             streams[...] = layers.pop(POLICY).numpy().reshape(streams.shape)
@@ -332,7 +355,7 @@ class _HostState:
         self._engine = engine
 
     def __getattr__(self, name: str) -> np.ndarray:
-        if name not in self._engine.kernel.state:
+        if name not in self._engine.own_fields:
             raise AttributeError(f"{self._engine.kernel.id} has no field {name!r}")
         return self._engine.seen(name)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from vecenv.errors import ConfigError
 from vecenv.kernel.cpp.host import warp
-from vecenv.kernel.cpp.rows import NO_ROW, NOTES
+from vecenv.kernel.cpp.rows import NO_ROW, NOTES, no_notes
 from vecenv.kernel.lower.columns import Slot, table_size
 
 
@@ -63,6 +63,7 @@ class DeviceMemory:
         layers: of the ring.
         limit: of steps of an episode, None for none.
         poll: what loops ask, on the CPU (`host.INTERRUPTS`).
+        given: arrays by name that are to be columns, flat; others are allocated.
 
     Attributes:
         in_ring: names of the columns in the ring.
@@ -82,8 +83,9 @@ class DeviceMemory:
         layers: int,
         limit: int | None,
         poll: int = 0,
+        given: Mapping[str, Any] | None = None,
     ) -> None:
-        self._no_notes = np.array([0, NO_ROW, poll, NO_ROW, NO_ROW, NO_ROW], np.int64)
+        self._no_notes = np.array(no_notes(poll), np.int64)
         self.slots, self.device, self.layers, self._single = list(slots), device, layers, single
         self.in_ring = {slot.name for slot in slots if in_ring(slot)}
         self.layer = self.transfers = 0
@@ -96,7 +98,8 @@ class DeviceMemory:
                 if not slot.name.startswith("C_"):
                     column = columns[slot.name]
                     self.shapes[slot.name] = (layers, *column.shape) if in_ring(slot) else column.shape
-                    self.arrays[slot.name] = self.empty(self.shapes[slot.name], column.dtype)
+                    held = (given or {}).get(slot.name)
+                    self.arrays[slot.name] = self.empty(self.shapes[slot.name], column.dtype) if held is None else held
             self.notes = warp().array(self._no_notes, dtype=warp().int64, device=device)
             tables = [self.table(layer, limit, columns) for layer in range(layers)]
             self._tables = warp().array(np.stack(tables), dtype=warp().int64, device=device)

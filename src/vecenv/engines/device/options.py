@@ -6,18 +6,19 @@ import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from vecenv._batch.finite import Policies
 from vecenv._batch.layout import Layout
 from vecenv.engines import Engine
-from vecenv.engines.native.options import NATIVE_CANNOT, split_kwargs, time_limit
+from vecenv.engines.native.options import NATIVE_CANNOT, SHARED, is_installed, split_kwargs, task_params, time_limit
 from vecenv.engines.options import EngineOptions, check_choice
 from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from vecenv.kernel.backend import Precision
+    from vecenv.kernel.language.define import Kernel
 
 _TENSORS_CANNOT = {
     "record": "results stay on the device",
@@ -28,7 +29,7 @@ _TENSORS_CANNOT = {
 
 @dataclass(frozen=True)
 class Device(EngineOptions):
-    """Kernels as threads of a GPU, or the same code on the CPU.
+    """Kernels and MuJoCo tasks as threads of a GPU, or the same code on the CPU.
 
     Attributes:
         device: "cpu", "cuda" or "cuda:N"; default: "cpu".
@@ -43,7 +44,7 @@ class Device(EngineOptions):
 
     name: ClassVar[str] = "device"
     where: ClassVar[str] = "on a GPU, or in C++ on the CPU"
-    use_for: ClassVar[str] = "kernels whose observations and actions are torch tensors on that device"
+    use_for: ClassVar[str] = "kernels and MuJoCo tasks whose observations and actions are torch tensors on that device"
     needs: ClassVar[tuple[str, str] | None] = ("warp", "vecenv[gpu]")
     native: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = NATIVE_CANNOT
@@ -63,12 +64,15 @@ class Device(EngineOptions):
 
     def reason(self, source: Source) -> str | None:
         """Why `auto` prefers this engine: a device was asked for."""
-        return None if self.device is None or source.kernel is None else f"device={self.device!r} was asked for"
+        can = source.kernel is not None or source.task is not None
+        return f"device={self.device!r} was asked for" if self.device is not None and can else None
 
     def refuses(self, source: Source, request: Request) -> str | None:
-        if source.kernel is None:
-            of_task = "; MuJoCo tasks run with engine='mujoco'" if source.task is not None else ""
-            return f"devices run kernels, and there is none of this env; write one with @vecenv.kernel{of_task}"
+        kernel = source.kernel if source.task is None else source.task_kernel
+        if source.task is not None and kernel is None:
+            return SHARED if is_installed() else "MuJoCo is not installed; pip install 'vecenv[mujoco]'"
+        if kernel is None:
+            return "devices run kernels and MuJoCo tasks, and there is none of this env; write one with @vecenv.kernel"
         unfit = super().refuses(source, request)
         if unfit is not None:
             return unfit
@@ -77,32 +81,46 @@ class Device(EngineOptions):
                 return f"the device engine cannot honour {name}: {why}; pass results='numpy', or leave {name} out"
         if self.returns_tensors and request.check_finite != Policies.parse(None):
             return "check_finite looks at results on the host; pass results='numpy', or look by torch.isfinite"
-        if split_kwargs(source.kernel, source.env_kwargs)[1].get("render_mode") is not None:
-            return "the device engine draws nothing; use engine='compiled' for frames"
+        if split_kwargs(kernel, source.env_kwargs)[1].get("render_mode") is not None:
+            of_task = source.task is not None
+            return f"the device engine draws nothing; use engine={'mujoco' if of_task else 'compiled'!r} for frames"
         return None
 
     def build(self, source: Source, request: Request) -> Engine:
-        assert source.kernel is not None
         if self.returns_tensors and importlib.util.find_spec("torch") is None:
             raise MissingExtra("results of the device engine are torch tensors: pip install torch, or results='numpy'")
-        from vecenv.engines.device.engine import DeviceEngine
         from vecenv.engines.device.memory import bytes_needed, check_room
         from vecenv.engines.native.compiled import BUFFERS
         from vecenv.kernel.cpp.host import find_device
         from vecenv.kernel.lower.columns import slots_of
 
-        ours, theirs = split_kwargs(source.kernel, source.env_kwargs)
         device = self.device or "cpu"
         found = find_device(device)
-        spaces = source.kernel.spaces(source.kernel.record(source.kernel.parameters({}, 1)))
-        slots = slots_of(source.kernel, Layout(spaces[0]), Layout(spaces[1]))
+        build, kernel, ours, limit = self._engine_of(source)
+        spaces = kernel.spaces(kernel.record(kernel.parameters({}, 1)))
+        slots = slots_of(kernel, Layout(spaces[0]), Layout(spaces[1]))
         check_room(bytes_needed(slots, request.num_envs, BUFFERS), request.num_envs, found)  # before any is taken
-        return DeviceEngine(
-            source.kernel,
+        return build(
+            kernel,
             request.num_envs,
             device=device,
             precision=self.precision,
             tensors=self.returns_tensors,
             kwargs=ours,
-            max_episode_steps=time_limit(source.kernel, theirs),
+            max_episode_steps=limit,
         )
+
+    def _engine_of(self, source: Source) -> tuple[Any, Kernel, Any, int | None]:
+        """The class of the engine, the kernel for it, its constructor arguments and the limit of steps."""
+        if source.task is None:
+            assert source.kernel is not None
+            from vecenv.engines.device.engine import DeviceEngine
+
+            ours, theirs = split_kwargs(source.kernel, source.env_kwargs)
+            return DeviceEngine, source.kernel, ours, time_limit(source.kernel, theirs)
+        from vecenv.engines.device.mujoco import DeviceMujocoEngine
+        from vecenv.mujoco._device import device_task
+
+        ours, theirs = split_kwargs(source.task_kernel, source.env_kwargs)
+        kernel = device_task(source.task_kernel)
+        return DeviceMujocoEngine, kernel, task_params(ours), time_limit(source.task_kernel, theirs)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch.batch import Mail, Rows
+from vecenv._batch.batch import Batch, Mail, Rows
 from vecenv._batch.layout import Columns
 from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.kernel.backend import NativeCode
@@ -136,16 +136,21 @@ class MujocoEngine(CompiledEngine):
             self._report()
 
     def _report(self) -> None:
-        """Put what is known about simulations that have gone wrong into infos and warnings."""
-        for row in np.flatnonzero(self._diverged).tolist():
-            info = divergence_info(self.kernel, self._diverged.item(row), self._columns["S_failed"][row])
-            mail = self.batch.mail.setdefault(row, Mail())
-            if self._columns["ELAPSED"][row]:
-                mail.info["diverged"] = info
-            else:
-                mail.final_info = {**(mail.final_info or {}), "diverged": info}
-            self.warnings.append(
-                f"the simulation of env {row} has gone wrong (bad {info['kind']}) and its episode is truncated; "
-                "infos['diverged'] has the state that it came from"
-            )
-        self._diverged[...] = 0
+        report_divergence(self.kernel, self._columns, self.batch, self.warnings)
+
+
+def report_divergence(kernel: TaskKernel, columns: Mapping[str, np.ndarray], batch: Batch, warnings: list[str]) -> None:
+    """Put what is known about simulations that have gone wrong into infos and warnings, and forget it."""
+    diverged = columns["S_diverged"]
+    for row in np.flatnonzero(diverged).tolist():
+        info = divergence_info(kernel, diverged.item(row), columns["S_failed"][row])
+        mail = batch.mail.setdefault(row, Mail())
+        if columns["ELAPSED"][row]:
+            mail.info["diverged"] = info
+        else:
+            mail.final_info = {**(mail.final_info or {}), "diverged": info}
+        warnings.append(
+            f"the simulation of env {row} has gone wrong (bad {info['kind']}) and its episode is truncated; "
+            "infos['diverged'] has the state that it came from"
+        )
+    diverged[...] = 0

@@ -149,16 +149,12 @@ class Mujoco(EngineOptions):
 
     def build(self, source: Source, request: Request) -> Engine:
         from vecenv.engines.native.mujoco import MujocoEngine
-        from vecenv.mujoco._kernel import CAMERA
 
         ours, theirs = split_kwargs(source.task_kernel, source.env_kwargs)
-        left_out = {*STRUCTURE, *CAMERA}
-        several: list[Mapping[str, Any]] = ours if isinstance(ours, list) else [ours]
-        rows = [{name: value for name, value in row.items() if name not in left_out} for row in several]
         return MujocoEngine(
             source.task_kernel,
             request.num_envs,
-            kwargs=rows if isinstance(ours, list) else rows[0],
+            kwargs=task_params(ours),
             threads=self.count_workers(request.num_envs),
             render_mode=theirs.get("render_mode"),
             max_episode_steps=time_limit(source.task_kernel, theirs),
@@ -185,6 +181,15 @@ def engine_class(kernel: Kernel, render_mode: str | None) -> type[CompiledEngine
     from vecenv.engines.native.drawn import DrawnEngine
 
     return DrawnEngine if render_mode is not None and is_drawn_by_gymnasium(kernel) else CompiledEngine
+
+
+def task_params(kwargs: Any) -> Any:
+    """Of the arguments of a task, one mapping or one per env, those that are its parameters."""
+    from vecenv.mujoco._kernel import CAMERA
+
+    if isinstance(kwargs, list):
+        return [task_params(row) for row in kwargs]
+    return {name: value for name, value in kwargs.items() if name not in {*STRUCTURE, *CAMERA}}
 
 
 def is_installed() -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from vecenv.errors import KernelError
 from vecenv.kernel.cpp.emit import source
 from vecenv.kernel.cpp.host import INTERRUPTS, Launcher, find_device, kernel_of, raise_if_stopped
-from vecenv.kernel.cpp.rows import NO_ROW, NOTES, refused
+from vecenv.kernel.cpp.rows import NO_ROW, no_notes, refused
 from vecenv.kernel.lower.columns import ORDERS, Slot
 from vecenv.kernel.lower.program import Program, Site
 
@@ -62,13 +62,14 @@ class CppCode:
         return Launcher(self._kernel, self.device)
 
     def caller(self) -> Callable[[int], int]:
-        launch, notes = self.launcher(), np.zeros(len(NOTES), np.int64)
+        unnoted = np.array(no_notes(INTERRUPTS), np.int64)
+        launch, notes = self.launcher(), unnoted.copy()
         notes_at = notes.ctypes.data
         orders_type = ctypes.c_int64 * len(ORDERS)
 
         def call(orders: int) -> int:
             table, rows, start, stop, alive, over, steps, check = orders_type.from_address(orders)
-            notes[:] = 0, NO_ROW, INTERRUPTS, NO_ROW, NO_ROW, NO_ROW
+            notes[:] = unnoted
             words = (table, rows, start, stop, alive, over, steps, check, CHUNK, notes_at, 0)
             launch(-(-(stop - start) // CHUNK), words)
             raise_if_stopped(int(notes[4]), NO_ROW)

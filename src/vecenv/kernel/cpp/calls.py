@@ -44,9 +44,6 @@ ONE = [
 TWO = ("atan2", "copysign", "fmod", "pow")
 TO_INT = ("ceil", "floor", "trunc")
 TESTS = ("isnan", "isinf", "isfinite")
-TWINS: dict[str, Callable[[Any, ast.Call], Value]] = {}
-"""How native twins are written, by name. Kernels have none so far. MuJoCo tasks call some, around whose arrays their
-task functions will be written: that is where they are to be added."""
 
 
 class Calls(Draws):
@@ -61,9 +58,7 @@ class Calls(Draws):
         if function.kind is Kind.DRAW:
             return self.draw(node, function.name)
         if function.kind is Kind.TWIN:
-            if function.name not in TWINS:
-                raise self.fail(node, f"the C++ backend has no twin of {function.name}(); engine='compiled' has")
-            return TWINS[function.name](self, node)
+            return self._twin(node, function.name)
         if function.kind is Kind.OPERATION:
             return self._operation(node, function.name)
         if node.keywords:
@@ -170,6 +165,35 @@ class Calls(Draws):
         for _ in places:
             self.depth -= 1
             self.add("}")
+
+    # --- native twins ------------------------------------------------------------------------------------------------
+
+    def _twin(self, node: ast.Call, name: str) -> Value:
+        """Functions of `vecenv.mujoco.numerics`, the only ones with twins that have C++."""
+        values = self.several(node.args)
+        if name == "fused":
+            return Value(f"U::fused({', '.join(self.cast(value, FLOAT).text for value in values)})", FLOAT)
+        if name not in _TERMS:
+            raise self.fail(node, f"the C++ backend has no twin of {name}(); use another engine")
+        array = values[0] if values[0].is_simple else self.temporary(values[0])
+        bounds = [self.temporary(self.cast(value, FLOAT)).text for value in values[1:]]
+        return self.cast(self._summed(node, array, _TERMS[name], bounds), FLOAT)
+
+    def _summed(self, node: ast.Call, array: Value, term: str, bounds: list[str]) -> Value:
+        """The sum of a term over all elements in NumPy's order; NumPy computes all terms before it adds any."""
+        kind = array.kind
+        if not isinstance(kind, Array) or not all(isinstance(size, int) for size in kind.shape):
+            raise self.fail(node, "the C++ backend sums arrays of a known size")
+        size, single = math.prod(kind.shape), kind.dtype == "float32"
+        if size == 0:
+            return Value("((real)0)", FLOAT)
+        terms, turn, number = self.name("x"), self.name("k"), NUMBERS[kind.dtype]
+        self.add(f"{number} {terms}[{size}];")
+        self.add(f"for (i64 {turn} = 0; {turn} < {size}; {turn} += 1) {{")
+        self.add(f"  const {number} x = {array.text}.{f'at({turn})' if len(kind.shape) == 1 else f'p[{turn}]'};")
+        self.add(f"  {terms}[{turn}] = {term.format(*(f'({number}){bound}' for bound in bounds))};")
+        self.add("}")
+        return Value(f"U::pairwise_{'f' if single else 'r'}({terms}, 1, {size})", Number(kind.dtype))
 
     # --- functions of Python -----------------------------------------------------------------------------------------
 
@@ -283,6 +307,12 @@ class Calls(Draws):
         return self.cast(total, kind)
 
 
+_TERMS = {
+    "sum_of": "x",
+    "sum_of_squares": "x * x",
+    "sum_of_squares_clipped": "(x < {0} ? {0} : x > {1} ? {1} : x) * (x < {0} ? {0} : x > {1} ? {1} : x)",
+}
+"""What the twins sum: the term of an element x."""
 _CONVERSIONS = frozenset(f"as_{dtype}" for dtype in NUMBERS)
 _OF_MATH = {
     **{name: name for name in ONE if hasattr(np, name) and name != "fabs"},

@@ -35,16 +35,9 @@ _NOTE = """
   #define VECENV_LEAST(place, value) (*(place) = (value) < *(place) ? (value) : *(place))
 #endif
 """
-_RUN = """
-const i64 first = start + thread * chunk, last = first + chunk < stop ? first + chunk : stop;
-for (i64 t = 0; t < steps; ++t) {
-  const K::Columns c = K::load((const i64*)table, t, action);
-  for (i64 k = first; k < last; ++k) K::row(c, rows ? ((const i64*)rows)[k] : k, t, alive, over, check, (i64*)notes);
-}
-"""
 
 
 def source(program: Program, precision: str) -> tuple[str, list[Slot]]:
     """The text, and the columns that it works on. Raises KernelError for what has no C++."""
     rows = row_program(program)
-    return "\n".join([runtime(precision, program.draws), _NOTE, rows.text, _RUN]), rows.slots
+    return "\n".join([runtime(precision, program.draws), _NOTE, rows.text, rows.run]), rows.slots

@@ -50,6 +50,8 @@ class Functions:
         self._known: dict[tuple[str, str], str] = {}
         """Names of functions by what they were made from and their text: equal ones are written once."""
         self._pure: dict[str, bool] = {}
+        self._effects: dict[int, tuple[ast.AST, bool]] = {}
+        """Whether nodes have effects, by their identity; it holds the nodes, so that no other gets the same."""
 
     def method(self, name: str) -> str:
         """The name of a method's function, which is written."""
@@ -68,7 +70,12 @@ class Functions:
 
     def has_effects(self, node: ast.AST) -> bool:
         """Whether an expression changes anything: it calls something that draws or stores."""
-        return any(isinstance(part, ast.Call) and self._calls_effect(part) for part in ast.walk(node))
+        known = self._effects.get(id(node))
+        if known is None:
+            own = isinstance(node, ast.Call) and self._calls_effect(node)
+            known = node, own or any(map(self.has_effects, ast.iter_child_nodes(node)))
+            self._effects[id(node)] = known
+        return known[1]
 
     def _calls_effect(self, node: ast.Call) -> bool:
         function = node.func

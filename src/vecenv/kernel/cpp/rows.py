@@ -4,8 +4,8 @@
 loaded when a row begins and stored when it ends, so that they are registers meanwhile; arrays stay in the columns. The
 functions of the kernel get the `Row`, whatever part of it they use.
 
-A MuJoCo task is to be written around other arrays: its `Row` is then filled by another `_load`, and `_transition` has
-the physics between two parts of a step. Nothing else here knows where a row's numbers come from.
+A MuJoCo task has the physics of all rows between the parts of a step, so `PhasedRowProgram` writes several launches of
+it. Nothing here knows whose memory the columns are: those of the simulation are columns like any other.
 """
 
 from __future__ import annotations
@@ -25,11 +25,19 @@ from vecenv.kernel.lower.complete import writes_everything
 from vecenv.kernel.lower.program import Program
 from vecenv.kernel.lower.types import Array
 
-NOTES = ("ended", "wrong_row", "poll", "wrong_step", "stopped_row", "over_row")
+NOTES = ("ended", "wrong_row", "poll", "wrong_step", "stopped_row", "over_row", "diverged_row")
 """Words of 64 bits that all threads write to: episodes that ended; the first row with an action that is not in its
 space (NO_ROW: none) and the step of that; what loops on the CPU ask whether to stop (`host.INTERRUPTS`);
-the first row whose loop was stopped; the first row that was to be stepped although its episode is over."""
+the first row whose loop was stopped; the first row that was to be stepped although its episode is over; the first row
+whose simulation has diverged."""
 NO_ROW = 2**62
+_RUN = """
+const i64 first = start + thread * chunk, last = first + chunk < stop ? first + chunk : stop;
+for (i64 t = 0; t < steps; ++t) {
+  const K::Columns c = K::load((const i64*)table, t, action);
+  for (i64 k = first; k < last; ++k) K::row(c, rows ? ((const i64*)rows)[k] : k, t, alive, over, check, (i64*)notes);
+}
+"""
 _LOCALS = {
     **dict.fromkeys(("op", "elapsed", "count"), "i64"),
     **dict.fromkeys(("stepped", "was", "terminated", "truncated", "ended"), "bool"),
@@ -38,10 +46,15 @@ _LOCALS = {
 """Variables of the transition and their types."""
 
 
+def no_notes(poll: int) -> tuple[int, ...]:
+    """What notes are before anything was noted."""
+    return tuple({"ended": 0, "poll": poll}.get(name, NO_ROW) for name in NOTES)
+
+
 def refused(program: Program) -> KernelError | None:
     """Why a program has no C++; None if it has."""
     if program.kernel.shared:
-        return KernelError("kernels of MuJoCo tasks have no C++ so far; use engine='mujoco'", program.kernel.name)
+        return KernelError("a task has C++ around the simulation of a device alone; pass device=", program.kernel.name)
     if program.checked:
         return KernelError("C++ code has no checks; leave check= out, or use engine='compiled'", program.kernel.name)
     try:
@@ -54,7 +67,8 @@ def refused(program: Program) -> KernelError | None:
 def row_program(program: Program) -> RowProgram:
     """The C++ of a program, which is written once. Raises KernelError for what has none."""
     if program not in _written:
-        _written[program] = RowProgram(program)
+        kind = PhasedRowProgram if "control" in program.methods else RowProgram
+        _written[program] = kind(program)
     return _written[program]
 
 
@@ -67,7 +81,10 @@ class RowProgram:
     Attributes:
         slots: the columns that it works on, in the order of the table of addresses.
         text: structs, functions, and a struct K with `load` and `row`.
+        run: what a thread does with it.
     """
+
+    run = _RUN
 
     def __init__(self, program: Program) -> None:
         self.kernel, self._shapes, self._method_of = program.kernel, program.shapes, program.methods
@@ -157,17 +174,10 @@ class RowProgram:
         self._lines += ["  " * depth + line for line in lines]
 
     def _transition(self) -> list[str]:
-        given = "const Columns& c, i64 i, i64 t, i64 alive, i64 over, i64 check, i64* notes"
-        self._add(0, f"  static CUDA_CALLABLE void row({given}) {{", "    EXACT")
-        for name in ("OP", "SEED", "LAST_SEED", "FALLBACK", "ELAPSED", "DONE", "FINISHED", "OVERRIDE", "REWARD"):
-            self._reference(name)
-        for name in ("TERMINATED", "TRUNCATED", "RETURN", "LENGTH"):
-            self._reference(name)
-        for name, kind in _LOCALS.items():
-            self._add(2, f"{kind} {name}{{}};")
-        self._add(2, "bool TODO = false;", "const i64 limit = c.limit;")
+        self._begin("i64 t, i64 alive, i64 over, i64 check, i64* notes")
+        self._add(2, "bool TODO = false;")
         self._write(2, transition.PLAN.statements)
-        self._add(2, "if (OP == 0) { if (alive) VECENV_LEAST(notes + 5, i); return; }")
+        self._add(2, _UNPLANNED)
         self._load()
         if "policy" in self._methods:
             self._policy()
@@ -177,9 +187,24 @@ class RowProgram:
         self._write(3, transition.BEGIN.statements)
         self._add(2, "}")
         self._write(2, [*transition.OBSERVE.statements, *transition.FINISH.statements])
+        self._end()
+        return [*self._lines, "  }"]
+
+    def _begin(self, given: str) -> None:
+        """The head of `row`: the columns of the row that the transition names, and its variables."""
+        self._add(0, f"  static CUDA_CALLABLE void row(const Columns& c, i64 i, {given}) {{", "    EXACT")
+        for name in ("OP", "SEED", "LAST_SEED", "FALLBACK", "ELAPSED", "DONE", "FINISHED", "OVERRIDE", "REWARD"):
+            self._reference(name)
+        for name in ("TERMINATED", "TRUNCATED", "RETURN", "LENGTH"):
+            self._reference(name)
+        for name, kind in _LOCALS.items():
+            self._add(2, f"{kind} {name}{{}};")
+        self._add(2, "const i64 limit = c.limit;")
+
+    def _end(self) -> None:
+        """Store what functions have assigned, and note what the caller is to know."""
         self._store()
         self._add(2, "if (count) VECENV_ADD(notes, count);", "if (r.stopped) VECENV_LEAST(notes + 4, i);")
-        return [*self._lines, "  }"]
 
     def _reference(self, name: str) -> None:
         self._add(2, f"{NUMBERS[self._slots[name].dtype.name]}& {name} = c.{name}[i];")
@@ -331,6 +356,57 @@ class RowProgram:
         self._add(depth, f"for (i64 j = 0; j < {size}; ++j) c.{into}I_{name}[i * {size} + j] = r.M_S_{name}[j];")
 
 
+class PhasedRowProgram(RowProgram):
+    """The C++ of a kernel with a simulation between its parts, which the host runs between launches.
+
+    A step has PHASES launches. PLAN, and `control` for rows that are stepped; then the simulation advances, and `step`
+    looks at what became of it; rows whose episode ended, or that are reset, begin anew, and the simulation computes
+    what depends on their state; `begin` and the observation of those rows come last. Column WHO says which rows run in
+    this exchange, TODO which of them begin an episode.
+    """
+
+    PHASES = 3
+    run = """
+const i64 first = start + thread * chunk, last = first + chunk < stop ? first + chunk : stop;
+const i64 t = steps / 3, phase = steps % 3;
+const K::Columns c = K::load((const i64*)table, t, action);
+for (i64 k = first; k < last; ++k)
+  K::row(c, rows ? ((const i64*)rows)[k] : k, t, phase, alive, over, check, (i64*)notes);
+"""
+    """The word `steps` is the number of the launch: step * PHASES + phase."""
+
+    def _transition(self) -> list[str]:
+        self._begin("i64 t, i64 phase, i64 alive, i64 over, i64 check, i64* notes")
+        self._reference("TODO")
+        self._reference("WHO")
+        self._add(2, "if (phase == 0) {", "  WHO = 0; TODO = false;")
+        self._write(3, transition.PLAN.statements)
+        self._add(3, _UNPLANNED, "if (t == 0) c.S_diverged[i] = 0;")
+        self._add(2, "} else if (!WHO) return;")
+        self._load()
+        self._add(2, "if (phase == 0) {")
+        if "policy" in self._methods:
+            self._policy()
+        self._check_actions()
+        self._add(3, "WHO = 1;", f"if (OP > 1) {self._methods['control']}(r);")
+        self._add(2, "} else if (phase == 1) {")
+        self._write(3, transition.STEP.statements)
+        self._add(3, "if (r.S_diverged) VECENV_LEAST(notes + 6, i);", "if (TODO) {")
+        self._write(4, transition.BEGIN.statements)
+        self._add(3, "} else {")
+        self._write(4, transition.OBSERVE.statements)
+        self._add(3, "}")
+        self._add(2, "} else {")
+        self._add(3, "if (TODO) {", f"  {self._methods['begin']}(r);")
+        self._write(4, transition.OBSERVE.statements)
+        self._add(3, "}")
+        self._write(3, transition.FINISH.statements)
+        self._add(2, "}")
+        self._end()
+        return [*self._lines, "  }"]
+
+
+_UNPLANNED = "if (OP == 0) { if (alive) VECENV_LEAST(notes + 5, i); return; }"
 _OPERATORS: dict[type, str] = {
     ast.BitAnd: "&", ast.BitOr: "|", ast.Add: "+", ast.Sub: "-",
     ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",

@@ -30,6 +30,7 @@ typedef long long i64; typedef unsigned long long u64;
 #endif
 #define F_ static CUDA_CALLABLE
 struct U {
+  F_ real fused(real x, real y, real z) { return M_(fma)(x, y, z); }
   // --- places in arrays
   F_ i64 place(i64 i, i64 n) { return i < 0 ? i + n : i; }
   F_ i64 bound(i64 i, i64 n) { i = i < 0 ? i + n : i; return i < 0 ? 0 : i > n ? n : i; }

@@ -24,6 +24,11 @@ METHODS: dict[str, tuple[str, ...]] = {
     "action_mask": ("state", "mask", "params"),
 }
 """What the parameters of each compiled method stand for, in order."""
+AROUND_PHYSICS: dict[str, tuple[str, ...]] = {
+    "control": ("state", "action", "rng", "params"),
+    "begin": ("state", "params"),
+}
+"""The same of methods that only kernels with a simulation between their parts have (`mujoco/_device.py`)."""
 _WITH_BODIES = (ast.With, ast.Try, ast.Match, ast.ExceptHandler)
 """Statements whose bodies are checked although they are wrong themselves."""
 
@@ -156,7 +161,7 @@ class Scope:
 
 def roles_of(method: str, source: FunctionSource) -> dict[str, str]:
     """What the parameters of a method stand for, by their names."""
-    return dict(zip(source.parameters, METHODS[method], strict=True))
+    return dict(zip(source.parameters, {**METHODS, **AROUND_PHYSICS}[method], strict=True))
 
 
 def root(node: ast.expr) -> ast.expr:

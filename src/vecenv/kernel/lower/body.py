@@ -15,7 +15,7 @@ from vecenv.kernel.language.scope import Roles
 from vecenv.kernel.language.source import returned_values
 from vecenv.kernel.lower.expressions import PURE_BUILTINS, Expressions, is_list, repeated
 from vecenv.kernel.lower.program import Function
-from vecenv.kernel.lower.tree import at, is_slice, loading, local, operation, widened
+from vecenv.kernel.lower.tree import at, copied, is_slice, loading, local, operation, widened
 
 _WITH_HEADS = (ast.If, ast.For, ast.While)
 """Statements whose bodies are looked at although their heads are wrong."""
@@ -28,7 +28,7 @@ class Body(Expressions):
         """The function in which every name is known, to be called by this name."""
         source, node = self.source, self.source.node
         own = [at(node, self._first_of(name)) for name in sorted(self._own_actions)]
-        body = [*own, *self._block(copy.deepcopy(node.body))] or [ast.Pass()]
+        body = [*own, *self._block(copied(node.body))] or [ast.Pass()]
         defaults = source.function.__defaults__ or ()  # type: ignore[attr-defined]  # a function has them
         place: Any = node.args.args[-1] if defaults else None
         assigned = _assigned_fields(node, self.roles)
@@ -56,7 +56,7 @@ class Body(Expressions):
             if self._is_wrong(statement):
                 resolved.extend(self._left_out(statement))
                 continue
-            kept = copy.deepcopy(statement) if isinstance(statement, _WITH_HEADS) else statement
+            kept = copied(statement) if isinstance(statement, _WITH_HEADS) else statement
             try:
                 result = self.visit(statement)
             except KernelError as error:

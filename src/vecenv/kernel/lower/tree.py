@@ -26,7 +26,9 @@ from __future__ import annotations
 import ast
 import copy
 import enum
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Kind(enum.Enum):
@@ -62,6 +64,19 @@ class Ref(ast.expr):
     name: str
     index: int
     ctx: ast.expr_context
+
+
+def copied(node: T) -> T:
+    """A copy of a node, or of a list of nodes, in which every node stands at one place. `copy.deepcopy` is slower."""
+    if isinstance(node, list):
+        return [copied(part) for part in node]  # type: ignore[return-value]  # a list again
+    if not isinstance(node, ast.AST):
+        return node
+    new, fields = node.__class__.__new__(node.__class__), node._fields
+    for name, value in node.__dict__.items():
+        has_nodes = name in fields and isinstance(value, (ast.AST, list))
+        new.__dict__[name] = copied(value) if has_nodes else value
+    return new
 
 
 def ref(kind: Kind, name: str, index: int = 0, context: ast.expr_context | None = None) -> Ref:

@@ -8,16 +8,14 @@ lists.
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from vecenv.errors import KernelError
 from vecenv.kernel.lower.infer import Inference, _Typing
 from vecenv.kernel.lower.instance import Instance, Names
 from vecenv.kernel.lower.program import Function, Program
-from vecenv.kernel.lower.tree import Kind, Ref
+from vecenv.kernel.lower.tree import Kind, Ref, copied
 from vecenv.kernel.lower.types import FLOAT, STREAM, Array, Conflict, Number, Tuple, Type, join, plain
 
 OF_FLOATS = frozenset({"floor", "ceil", "trunc", "rint"})
@@ -55,7 +53,7 @@ class LoweredInference(Inference):
     def instance(self, function: Function, arguments: tuple[Type, ...]) -> Instance:
         key = (function.name, arguments)
         if key not in self.instances:
-            instance = Instance(replace(function, body=list(map(_unshared, function.body))), arguments)
+            instance = Instance(replace(function, body=copied(list(function.body))), arguments)
             _LoweredTyping(self, instance).run()
             self.instances[key] = instance
         return self.instances[key]
@@ -141,18 +139,6 @@ def local_array_of(name: str) -> tuple[str, tuple[int, ...]]:
     """The dtype and the shape that an operation `local_array_int8_3x4` declares."""
     _, dtype, sizes = name.rsplit("_", 2)
     return dtype, tuple(map(int, sizes.split("x")))
-
-
-def _unshared(node: Any) -> Any:
-    """A copy in which every node stands at one place."""
-    if isinstance(node, list):
-        return [_unshared(part) for part in node]
-    if not isinstance(node, ast.AST):
-        return node
-    new = copy.copy(node)
-    for name, value in ast.iter_fields(node):
-        setattr(new, name, _unshared(value))
-    return new
 
 
 def common(kinds: Sequence[Type]) -> Type:
