@@ -127,27 +127,19 @@ def test_pieces_of_another_learner_pipeline(mode):
 
 @pytest.mark.parametrize("mode", PACKED)
 def test_other_settings_that_packed_rollouts_do_not_fit(mode):
-    with pytest.raises(ConfigError, match=r"is for PPO.*DQNConfig needs an episode per env"):
+    with pytest.raises(ConfigError, match=r"is for PPO.*DQNConfig needs an episode per env; use mode='vec'"):
         vecenv.rllib.configure(DQNConfig(), "CartPole-v1", 8, mode=mode)
     with pytest.raises(ConfigError, match="not whole episodes"):
         configured("CartPole-v1", mode=mode, config=ppo().env_runners(batch_mode="complete_episodes"))
-    with pytest.raises(ConfigError, match="num_learners 0 or 1, not 2"):
-        configured("CartPole-v1", mode=mode, config=ppo().learners(num_learners=2))
 
 
-@pytest.mark.parametrize("mode", PACKED)
-def test_a_recurrent_module_is_refused(mode):
-    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
-
-    config = configured("CartPole-v1", mode=mode).rl_module(model_config=DefaultModelConfig(use_lstm=True))
-    with pytest.raises(UnsupportedError, match="recurrent"):
-        runner_of(config)
+def test_callbacks_per_episode_have_no_episodes_in_packed_vec():
+    with pytest.raises(ConfigError, match=r"on_episode_end would never be called .*use mode='native'"):
+        configured("CartPole-v1", mode="packed_vec", config=ppo().callbacks(on_episode_end=print))
 
 
 @pytest.mark.parametrize("mode", PACKED)
 def test_what_would_be_ignored(mode):
-    with pytest.raises(ConfigError, match="on_episode_end would never be called"):
-        configured("CartPole-v1", mode=mode, config=ppo().callbacks(on_episode_end=print))
     with pytest.raises(ConfigError, match="would replace PPOTorchLearner"):
         configured("CartPole-v1", mode=mode, config=ppo().learners(learner_class=PPOTorchLearner))
     with pytest.raises(ConfigError, match="rollout_fragment_length=7 would be ignored"):
