@@ -225,6 +225,18 @@ def test_classes_with_a_config_and_names_of_tune_get_the_env_config(kind, mode):
     envs.close()
 
 
+def test_registered_envs_get_the_env_config_or_refuse_it():
+    register_env("configured", lambda config: Configured(config))
+    wanted = {"num_envs_per_env_runner": 2, "num_env_runners": 0, "gym_env_vectorize_mode": "vector_entry_point"}
+    for name in (vecenv.rllib.register("any", env=Configured), vecenv.rllib.register("configured")):
+        runner = runner_of(ppo().environment(name, env_config={"high": 3.0}).env_runners(**wanted))
+        assert runner.env.single_observation_space.high == 3.0
+        runner.stop()
+    name = vecenv.rllib.register("gymnasium:CartPole-v1")
+    with pytest.raises(ConfigError, match="which str 'gymnasium:CartPole-v1' does not take"):
+        runner_of(ppo().environment(name, env_config={"high": 3.0}).env_runners(**wanted))
+
+
 def test_an_environment_that_was_set_is_not_replaced_in_silence():
     with pytest.raises(
         ConfigError, match=r"has environment\('Acrobot-v1'\), and configure\(\) was given 'CartPole-v1'"

@@ -45,9 +45,9 @@ def register(
     name.
 
     Args:
-        id: id of a Gymnasium env or a kernel; or any name, if `env` is given.
+        id: id of a Gymnasium env or a kernel, or a name of Tune's `register_env`; or any name, if `env` is given.
         mode: "vec", or "packed_vec" for a config that has the rest of that mode. "native" is a runner, not an env.
-        env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that returns a VectorEnv.
+        env: what `configure` takes. Tune's envs and classes with `__init__(self, config)` get the `env_config`.
         num_envs: number of envs that are packed into one; only for packed_vec, elsewhere RLlib's config sets it.
         floats: whether to return observations as one array of floats.
         **options: arguments of `vecenv.make`, or of that function.

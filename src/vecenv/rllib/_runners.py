@@ -19,7 +19,7 @@ from ray.rllib.utils.metrics import (
     WEIGHTS_SEQ_NO,
 )
 from ray.rllib.utils.numpy import convert_to_numpy
-from ray.rllib.utils.spaces.space_utils import clip_action, get_base_struct_from_space, unbatch, unsquash_action
+from ray.rllib.utils.spaces.space_utils import clip_action, get_base_struct_from_space, unsquash_action
 
 from vecenv._batch.layout import map_tree
 from vecenv._util.episodes import EpisodeLog
@@ -149,7 +149,7 @@ class NativeEnvRunner(_VectorRunner):
         self._wrapped = self.env  # keep a reference: it closes the envs when it is garbage-collected
         self.envs = self.env.env  # type: ignore[union-attr]
         self.episodes = EpisodeLog(self.num_envs)
-        self._calls_per_episode = bool(episode_callbacks(self.config))
+        self._calls_per_episode = episode_callbacks(self.config)
         if not self._calls_per_episode:
             self.env = self.envs
 
@@ -211,7 +211,7 @@ class NativeEnvRunner(_VectorRunner):
         self._states = self._initial
         self._observe(obs, explore)
         if self._calls_per_episode:
-            for row, seen in enumerate(unbatch(self._last)):
+            for row, seen in enumerate(_rows(self._last)):
                 self._ongoing_episodes[row].add_env_reset(observation=seen, infos=infos[row])
             for row in range(self.num_envs):
                 self._make_on_episode_callback("on_episode_start", row, self._ongoing_episodes)
@@ -264,8 +264,8 @@ class NativeEnvRunner(_VectorRunner):
     ) -> None:
         """Add a step to every env's episode, or its reset, and make the callbacks in the order of RLlib's runner."""
         episodes, began = self._ongoing_episodes, set()
-        observations, chosen = unbatch(self._last), unbatch(actions)
-        of_rows = unbatch(outputs) if outputs else [{} for _ in episodes]
+        observations, chosen = _rows(self._last), _rows(actions)
+        of_rows = _rows({**outputs, WEIGHTS_SEQ_NO: [self._weights_seq_no] * len(episodes)})
         for row, episode in enumerate(episodes):
             if not episode.is_reset:
                 episode.add_env_reset(observation=observations[row], infos=infos[row])
@@ -278,7 +278,7 @@ class NativeEnvRunner(_VectorRunner):
                 infos=infos[row],
                 terminated=terminated[row],
                 truncated=truncated[row],
-                extra_model_outputs={**of_rows[row], WEIGHTS_SEQ_NO: self._weights_seq_no},
+                extra_model_outputs=of_rows[row],
             )
         for row in range(self.num_envs):
             self._make_on_episode_callback("on_episode_start" if row in began else "on_episode_step", row, episodes)
@@ -286,6 +286,10 @@ class NativeEnvRunner(_VectorRunner):
                 self._make_on_episode_callback("on_episode_end", row, episodes)
                 self._ongoing_episodes_for_metrics.pop(episodes[row].id_, None)
                 self._new_episode(row)
+
+    def _make_on_episode_callback(self, which: str, idx: int, episodes: Any) -> None:
+        if which in self._calls_per_episode:  # RLlib also calls its own, which do nothing
+            super()._make_on_episode_callback(which, idx, episodes)
 
     def _cut_episodes(self) -> None:
         """Begin a new part of every episode, as RLlib does after a sample; `on_episode_end` gets the earlier parts."""
@@ -312,6 +316,14 @@ class NativeEnvRunner(_VectorRunner):
         """Approximate number of steps of all runners, as RLlib counts them for exploration schedules."""
         runners = self.config.num_env_runners or 1
         return (self.num_env_steps_sampled_lifetime // runners + self.episodes.steps) * runners
+
+
+def _rows(tree: Any) -> list[Any]:
+    """A batched tree as a list with one tree per env."""
+    if isinstance(tree, dict):
+        columns = [_rows(part) for part in tree.values()]
+        return [dict(zip(tree, row, strict=True)) for row in zip(*columns, strict=True)]
+    return list(zip(*map(_rows, tree), strict=True)) if isinstance(tree, tuple) else list(tree)
 
 
 def _where(mask: np.ndarray, ones: Any, others: Any) -> Any:
