@@ -151,7 +151,7 @@ def check_sample(config: Any) -> None:
     """Raise ConfigError if the train batch of APPO or IMPALA is smaller than a sample, which RLlib does not divide."""
     if not isinstance(config, IMPALAConfig):
         return
-    steps, envs = config.get_rollout_fragment_length(), config.num_envs_per_env_runner
+    steps, envs = config.get_rollout_fragment_length(), config.num_envs_per_env_runner or 1
     batch = config.total_train_batch_size // (config.num_learners or 1)
     if steps * envs > batch:
         raise ConfigError(

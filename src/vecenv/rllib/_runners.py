@@ -142,6 +142,8 @@ class NativeEnvRunner(_VectorRunner):
     """
 
     packed = False
+    _ongoing_episodes: list[Any]
+    """One per env; of RLlib's class if there are callbacks per episode, else None."""
 
     def make_env(self) -> None:
         """Make the env as RLlib does; infos become a list of N dicts only if callbacks per episode can read them."""
@@ -293,8 +295,9 @@ class NativeEnvRunner(_VectorRunner):
 
     def _cut_episodes(self) -> None:
         """Begin a new part of every episode, as RLlib does after a sample; `on_episode_end` gets the earlier parts."""
+        horizon = self.config.episode_lookback_horizon or 0
         for row, episode in enumerate(self._ongoing_episodes):
-            self._ongoing_episodes[row] = episode.cut(len_lookback_buffer=self.config.episode_lookback_horizon)
+            self._ongoing_episodes[row] = episode.cut(len_lookback_buffer=horizon)
             if episode.t:
                 self._ongoing_episodes_for_metrics[episode.id_].append(episode.to_numpy())
 
