@@ -27,6 +27,7 @@ LIBRARIES = {
     "torchrl": (TORCH, "torchrl==0.14.1"),
     "envpool": ("envpool==1.2.5",),
     "openenv": ("openenv-core==0.3.0",),
+    "sheeprl": (TORCH, "sheeprl==0.8.4", "pillow<12", "imageio<3"),
 }
 """What each environment has besides vecenv and pytest; `tests/clients/test_<name>.py` are its tests."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import gymnasium
 import numpy as np
 import pytest
@@ -139,7 +141,7 @@ def assert_same_objects(one, other):
 
 
 def test_the_async_collector_acts_on_envs_that_are_ready_first():
-    env = ours(4, engine="process", wait_num=2)
+    env = ours(4, partial(gymnasium.make, "CartPole-v1", max_episode_steps=30), engine="process", wait_num=2)
     assert env.is_async
     buffer, statistics = collected(env, AsyncCollector, n_step=200)
     assert statistics.n_collected_steps >= 200

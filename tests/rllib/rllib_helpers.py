@@ -7,6 +7,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
@@ -181,3 +182,15 @@ class SameStepVectorEnv(OwnVectorEnv):
 
 class SilentVectorEnv(OwnVectorEnv):
     metadata = {}
+
+
+def learner_of(config, runner):
+    """A learner alone, with its pipeline."""
+    config = config.copy(copy_frozen=False)
+    return config.build_learner(spaces=runner.get_spaces())
+
+
+def batch_of(learner, samples):
+    """What a learner's pipeline makes of samples."""
+    pipeline = learner._learner_connector
+    return pipeline(rl_module=learner.module, batch={}, episodes=samples, shared_data={})[DEFAULT_MODULE_ID]

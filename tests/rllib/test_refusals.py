@@ -127,27 +127,19 @@ def test_pieces_of_another_learner_pipeline(mode):
 
 @pytest.mark.parametrize("mode", PACKED)
 def test_other_settings_that_packed_rollouts_do_not_fit(mode):
-    with pytest.raises(ConfigError, match=r"is for PPO.*DQNConfig needs an episode per env"):
+    with pytest.raises(ConfigError, match=r"is for PPO.*DQNConfig needs an episode per env; use mode='vec'"):
         vecenv.rllib.configure(DQNConfig(), "CartPole-v1", 8, mode=mode)
     with pytest.raises(ConfigError, match="not whole episodes"):
         configured("CartPole-v1", mode=mode, config=ppo().env_runners(batch_mode="complete_episodes"))
-    with pytest.raises(ConfigError, match="num_learners 0 or 1, not 2"):
-        configured("CartPole-v1", mode=mode, config=ppo().learners(num_learners=2))
 
 
-@pytest.mark.parametrize("mode", PACKED)
-def test_a_recurrent_module_is_refused(mode):
-    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
-
-    config = configured("CartPole-v1", mode=mode).rl_module(model_config=DefaultModelConfig(use_lstm=True))
-    with pytest.raises(UnsupportedError, match="recurrent"):
-        runner_of(config)
+def test_callbacks_per_episode_have_no_episodes_in_packed_vec():
+    with pytest.raises(ConfigError, match=r"on_episode_end would never be called .*use mode='native'"):
+        configured("CartPole-v1", mode="packed_vec", config=ppo().callbacks(on_episode_end=print))
 
 
 @pytest.mark.parametrize("mode", PACKED)
 def test_what_would_be_ignored(mode):
-    with pytest.raises(ConfigError, match="on_episode_end would never be called"):
-        configured("CartPole-v1", mode=mode, config=ppo().callbacks(on_episode_end=print))
     with pytest.raises(ConfigError, match="would replace PPOTorchLearner"):
         configured("CartPole-v1", mode=mode, config=ppo().learners(learner_class=PPOTorchLearner))
     with pytest.raises(ConfigError, match="rollout_fragment_length=7 would be ignored"):
@@ -231,6 +223,18 @@ def test_classes_with_a_config_and_names_of_tune_get_the_env_config(kind, mode):
     assert envs.single_observation_space.high == 7.0
     assert envs.reset(seed=0)[0].tolist() == [[7.0]] * 3
     envs.close()
+
+
+def test_registered_envs_get_the_env_config_or_refuse_it():
+    register_env("configured", lambda config: Configured(config))
+    wanted = {"num_envs_per_env_runner": 2, "num_env_runners": 0, "gym_env_vectorize_mode": "vector_entry_point"}
+    for name in (vecenv.rllib.register("any", env=Configured), vecenv.rllib.register("configured")):
+        runner = runner_of(ppo().environment(name, env_config={"high": 3.0}).env_runners(**wanted))
+        assert runner.env.single_observation_space.high == 3.0
+        runner.stop()
+    name = vecenv.rllib.register("gymnasium:CartPole-v1")
+    with pytest.raises(ConfigError, match="which str 'gymnasium:CartPole-v1' does not take"):
+        runner_of(ppo().environment(name, env_config={"high": 3.0}).env_runners(**wanted))
 
 
 def test_an_environment_that_was_set_is_not_replaced_in_silence():

@@ -122,9 +122,10 @@ class Pool:
         if name == "recv":
             exchange = envs._exchange_recv(None, None)
         else:
-            leaves = len(envs._batch.actions)
-            actions = envs._batch.action_layout.batched(list(inputs[1 : 1 + leaves]))
-            env_ids = inputs[1 + leaves] if len(inputs) > 1 + leaves else None
+            layout = envs._batch.action_layout
+            leaves = [_widened(given, leaf.dtype) for leaf, given in zip(layout.leaves, inputs[1:], strict=False)]
+            actions = layout.batched(leaves)
+            env_ids = inputs[1 + len(leaves)] if len(inputs) > 1 + len(leaves) else None
             if name == "send":
                 envs.send(actions, env_ids)
                 return
@@ -142,6 +143,12 @@ class Pool:
 
     def _leaves(self, obs: Any) -> list[Any]:
         return [obs] if isinstance(obs, np.ndarray) else self._jax.tree.leaves(obs)
+
+
+def _widened(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """JAX's int32 as the integers of the space, which are packed faster; others as they are."""
+    widens = values.dtype.kind == "i" == dtype.kind and values.itemsize < dtype.itemsize
+    return values.astype(dtype) if widens else values
 
 
 def _optional(env_ids: Any) -> tuple[Any, ...]:
@@ -234,11 +241,8 @@ def _handle(name: str, frame_pointer: Any) -> int | None:
 
 def _arrays(buffers: Any) -> list[np.ndarray]:
     """Inputs or outputs as NumPy arrays in their place."""
-    arrays = []
-    for index in range(buffers.size):
-        buffer = buffers.buffers[index].contents
-        arrays.append(_array_at(buffer.data, buffer.dtype, *buffer.dims[: buffer.rank]))
-    return arrays
+    found = [pointer.contents for pointer in buffers.buffers[: buffers.size]]
+    return [_array_at(buffer.data, buffer.dtype, *buffer.dims[: buffer.rank]) for buffer in found]
 
 
 @functools.lru_cache(maxsize=1024)

@@ -7,7 +7,7 @@
   50 us of Python per env. Any algorithm.
 - "packed_vec": RLlib sees one env with N sub-envs; their rewards and flags are part of the observation and are
   unpacked in the learner. PPO.
-- "native": vecenv's EnvRunner, which passes one `PackedRollout` to the learner. PPO, and the fastest.
+- "native": vecenv's EnvRunner, which passes one `PackedRollout` to the learner. PPO, APPO and IMPALA, and the fastest.
 
 All three learn from the same transitions; see docs/rllib.md for the cost of each.
 """
@@ -28,7 +28,7 @@ except ImportError as _error:
 
 from vecenv.rllib._configure import MODES, Mode, configure, register
 from vecenv.rllib._envs import register_env_id as _register_env_id
-from vecenv.rllib._learner import PackedPPOLearner
+from vecenv.rllib._learner import PackedAPPOLearner, PackedIMPALALearner, PackedPPOLearner
 from vecenv.rllib._normalizer import ObservationNormalizer
 from vecenv.rllib._packed_env import PackedVectorEnv
 from vecenv.rllib._rollout import PackedRollout
@@ -39,7 +39,9 @@ __all__ = [
     "Mode",
     "NativeEnvRunner",
     "ObservationNormalizer",
+    "PackedAPPOLearner",
     "PackedEnvRunner",
+    "PackedIMPALALearner",
     "PackedPPOLearner",
     "PackedRollout",
     "PackedVectorEnv",

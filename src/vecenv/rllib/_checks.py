@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
+from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from vecenv._batch.layout import map_tree
-from vecenv.errors import ConfigError, ConfigTypeError
+from vecenv.errors import ConfigError, ConfigTypeError, UnsupportedError
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
 from vecenv.rllib._normalizer import ObservationNormalizer
 
@@ -54,6 +55,11 @@ def check_untouched(config: Any, env: Any, mode: str, normalize: bool) -> None:
             f"the config has environment({config.env!r:.60}), and configure() was given {env!r:.60}: leave out one of "
             "them, or give the same"
         )
+    if normalize and mode != "vec" and isinstance(config, IMPALAConfig):
+        raise ConfigError(
+            "APPO and IMPALA merge the states of runners while they sample, and normalize_observations would count "
+            "samples several times; use a wrapper of vecenv.wrappers around the envs, or mode='vec'"
+        )
     if normalize and mode == "vec" and config._env_to_module_connector is not None:
         raise ConfigError(
             "normalize_observations would replace env_to_module_connector; add MeanStdFilter to it instead"
@@ -68,9 +74,10 @@ def check_untouched(config: Any, env: Any, mode: str, normalize: bool) -> None:
     if config._learner_class is not None:
         raise ConfigError(
             f"mode={mode!r} has its own learner class and would replace {config._learner_class.__name__}; derive "
-            "yours from vecenv.rllib.PackedPPOLearner and set it after configure()"
+            "yours from vecenv.rllib.PackedPPOLearner, PackedAPPOLearner or PackedIMPALALearner and set it after "
+            "configure()"
         )
-    if config.rollout_fragment_length != "auto":
+    if config.rollout_fragment_length != "auto" and not isinstance(config, IMPALAConfig):
         raise ConfigError(
             f"rollout_fragment_length={config.rollout_fragment_length} would be ignored: a sample is the train batch, "
             "divided by the runners; leave it at 'auto'"
@@ -80,29 +87,34 @@ def check_untouched(config: Any, env: Any, mode: str, normalize: bool) -> None:
 _PER_EPISODE = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end")
 
 
-def _check_callbacks(config: Any, mode: str) -> None:
+def episode_callbacks(config: Any) -> list[str]:
+    """The callbacks per episode that a config has."""
     classes = config.callbacks_class if isinstance(config.callbacks_class, (list, tuple)) else [config.callbacks_class]
-    for name in _PER_EPISODE:
-        overridden = any(getattr(one, name, None) is not getattr(RLlibCallback, name) for one in classes)
-        if overridden or getattr(config, f"callbacks_{name}", None) is not None:
-            raise ConfigError(
-                f"{name} would never be called in mode={mode!r}, which has no episode objects; use on_sample_end, "
-                "whose samples contain the same data, or mode='vec'"
-            )
+    return [
+        name
+        for name in _PER_EPISODE
+        if any(getattr(one, name, None) is not getattr(RLlibCallback, name) for one in classes)
+        or getattr(config, f"callbacks_{name}", None)
+    ]
 
 
 def check_config(config: Any, *, packed: bool) -> None:
     """Raise ConfigError for settings that the packed and the native runner do not support, wherever they were set."""
     mode = "packed_vec" if packed else "native"
-    if not isinstance(config, PPOConfig):
+    supported, names = (PPOConfig, "PPO") if packed else ((PPOConfig, IMPALAConfig), "PPO, APPO and IMPALA")
+    if not isinstance(config, supported):
         raise ConfigTypeError(
-            f"mode={mode!r} is for PPO: its learner takes packed rollouts. {type(config).__name__} needs an episode "
-            "per env; use mode='vec'"
+            f"mode={mode!r} is for {names}, whose learners take packed rollouts. {type(config).__name__} needs an "
+            f"episode per env; use {_mode_for(config)}"
         )
     check_batch(config)
-    _check_callbacks(config, mode)
-    if (config.num_learners or 0) > 1:
-        raise ConfigError(f"mode={mode!r} works with num_learners 0 or 1, not {config.num_learners}; use mode='vec'")
+    if packed and (names := episode_callbacks(config)):
+        raise ConfigError(
+            f"{names[0]} would never be called for the envs in mode='packed_vec', where RLlib sees one env whose "
+            "episode never ends; use mode='native' or 'vec'"
+        )
+    if isinstance(config, IMPALAConfig):
+        _check_impala(config)
     if config.batch_mode != "truncate_episodes" and not config.in_evaluation:
         raise ConfigError(
             f"mode={mode!r} samples env steps, not whole episodes: set batch_mode='truncate_episodes', "
@@ -118,6 +130,57 @@ def check_config(config: Any, *, packed: bool) -> None:
             f"mode={mode!r} has its own learner pipeline: RLlib's pieces and your learner_connector expect "
             "an episode per env. Leave learner_connector and add_default_connectors_to_learner_pipeline as configure() "
             "set them"
+        )
+
+
+def _mode_for(config: Any) -> str:
+    return "mode='native' or 'vec'" if isinstance(config, IMPALAConfig) else "mode='vec'"
+
+
+def _check_impala(config: Any) -> None:
+    if config.num_aggregator_actors_per_learner:
+        raise ConfigError(
+            f"num_aggregator_actors_per_learner={config.num_aggregator_actors_per_learner} would be of no use in "
+            "mode='native': a sample is a few arrays already, with no episodes to aggregate; set 0"
+        )
+    if (config.num_learners or 0) > 1:  # RLlib gives whole samples to the learners, and some would get none
+        check_sample(config)
+
+
+def check_sample(config: Any) -> None:
+    """Raise ConfigError if the train batch of APPO or IMPALA is smaller than a sample, which RLlib does not divide."""
+    if not isinstance(config, IMPALAConfig):
+        return
+    steps, envs = config.get_rollout_fragment_length(), config.num_envs_per_env_runner or 1
+    batch = config.total_train_batch_size // (config.num_learners or 1)
+    if steps * envs > batch:
+        raise ConfigError(
+            f"a sample has {steps * envs} env steps ({steps} of each of {envs} envs), and the train batch of a learner "
+            f"{batch}: RLlib does not divide samples. Use a train batch of at least {steps * envs}, or "
+            "config.env_runners(rollout_fragment_length=) of fewer steps"
+        )
+
+
+def check_module(module: Any, config: Any, *, packed: bool) -> None:
+    """Raise an error if a recurrent module does not work with the runner or its batches."""
+    if module is None or not module.is_stateful():
+        return
+    name = type(module).__name__
+    if packed:
+        raise UnsupportedError(
+            f"{name} is recurrent, which needs a state per env, and mode='packed_vec' has one episode for all envs; "
+            "use mode='native' or 'vec'"
+        )
+    length = module.model_config.get("max_seq_len")
+    if length is None:
+        raise ConfigError(
+            f"{name} is recurrent and its model_config has no 'max_seq_len': set "
+            "config.rl_module(model_config={'max_seq_len': 20, ...})"
+        )
+    if config.minibatch_size and config.minibatch_size < length:
+        raise ConfigError(
+            f"a minibatch of {config.minibatch_size} is smaller than a sequence of max_seq_len={length} steps, and "
+            "RLlib's learner would never end: use larger minibatches, or shorter sequences"
         )
 
 

@@ -7,6 +7,8 @@ from typing import Any, Literal, TypeVar, get_args
 
 from gymnasium import Space, spaces
 from ray.rllib.algorithms import AlgorithmConfig
+from ray.rllib.algorithms.appo import APPOConfig
+from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.tune.registry import register_env
@@ -14,11 +16,11 @@ from ray.tune.registry import register_env
 from vecenv._util.checks import positive_int
 from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError
-from vecenv.rllib._checks import check_batch, check_config, check_untouched
+from vecenv.rllib._checks import check_batch, check_config, check_sample, check_untouched
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
 from vecenv.rllib._envs import ENV_ID, EnvCreator, as_floats, needs_floats, probe
 from vecenv.rllib._episodes import STATS
-from vecenv.rllib._learner import PackedPPOLearner
+from vecenv.rllib._learner import PackedAPPOLearner, PackedIMPALALearner, PackedPPOLearner
 from vecenv.rllib._normalizer import ObservationNormalizer, copy_statistics_to_evaluation, resume_statistics
 from vecenv.rllib._of_tune import of_tune
 from vecenv.rllib._runners import NativeEnvRunner, PackedEnvRunner
@@ -43,9 +45,9 @@ def register(
     name.
 
     Args:
-        id: id of a Gymnasium env or a kernel; or any name, if `env` is given.
+        id: id of a Gymnasium env or a kernel, or a name of Tune's `register_env`; or any name, if `env` is given.
         mode: "vec", or "packed_vec" for a config that has the rest of that mode. "native" is a runner, not an env.
-        env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that returns a VectorEnv.
+        env: what `configure` takes. Tune's envs and classes with `__init__(self, config)` get the `env_config`.
         num_envs: number of envs that are packed into one; only for packed_vec, elsewhere RLlib's config sets it.
         floats: whether to return observations as one array of floats.
         **options: arguments of `vecenv.make`, or of that function.
@@ -84,13 +86,15 @@ def configure(
     Call it last: it also checks earlier settings. Some are checked again when the runners are built.
 
     Args:
-        config: for example PPOConfig(). It is changed and returned. "packed_vec" and "native" need PPO.
+        config: for example PPOConfig(). It is changed and returned. "packed_vec" needs PPO; "native" PPO, APPO or
+            IMPALA.
         env: what `vecenv.make` takes; a function or class with a parameter `num_envs` that returns a VectorEnv; a name
             of Tune's `register_env`; or a class with `__init__(self, config)`. The last two get the config's
             `env_config`.
         num_envs: number of envs of each runner.
         mode: "vec", "packed_vec" or "native".
-        train_batch: env steps per iteration; default: the config's.
+        train_batch: env steps per iteration, and per learner if there are several; default: the config's. APPO and
+            IMPALA join whole samples, of `rollout_fragment_length` steps of each env, until a batch is full.
         minibatch: rows per gradient step; default: the config's. It must divide the batch, which RLlib's own defaults
             (128 and 4000) do not.
         batch_units: "steps", or "packed": `train_batch` counts steps of all envs together and is multiplied by
@@ -145,15 +149,22 @@ def configure(
         add_default_connectors_to_env_to_module_pipeline=False,
         add_default_connectors_to_module_to_env_pipeline=False,
     )
-    config.training(add_default_connectors_to_learner_pipeline=False)
-    config.learners(learner_class=PackedPPOLearner)
+    config.learners(learner_class=_learner_class(config), add_default_connectors_to_learner_pipeline=False)
     config.reporting(custom_stats_cls_lookup=STATS)
     config.callbacks(
         on_evaluate_start=[*_listed(config.callbacks_on_evaluate_start), copy_statistics_to_evaluation],
         on_evaluate_end=[*_listed(config.callbacks_on_evaluate_end), resume_statistics],
     )
     check_config(config, packed=packed)
+    if train_batch is not None:
+        check_sample(config)
     return config
+
+
+def _learner_class(config: AlgorithmConfig) -> type:
+    if isinstance(config, APPOConfig):
+        return PackedAPPOLearner
+    return PackedIMPALALearner if isinstance(config, IMPALAConfig) else PackedPPOLearner
 
 
 @dataclass(frozen=True)

@@ -26,17 +26,23 @@ class UnpackObservation(ConnectorV2):
 
 
 class BatchToTensor(ConnectorV2):
-    """Converts arrays to tensors on the module's device; float64 becomes float32. `keep` keeps the arrays as well."""
+    """Converts arrays to tensors on the module's device; float64 becomes float32. `keep` keeps the arrays as well.
+
+    With states of a recurrent module, observations get an axis of time of length one.
+    """
 
     def __init__(self, device: Any = None, keep: bool = False) -> None:
         super().__init__()
         self._device, self._keep = device, keep
 
     def __call__(self, *, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Convert the observations."""
+        """Convert the observations and states."""
         if self._keep:
             batch[SEEN] = batch[Columns.OBS]
         batch[Columns.OBS] = convert_to_torch_tensor(batch[Columns.OBS], device=self._device)
+        if Columns.STATE_IN in batch:
+            batch[Columns.OBS] = map_tree(lambda leaf: leaf.unsqueeze(1), batch[Columns.OBS])
+            batch[Columns.STATE_IN] = convert_to_torch_tensor(batch[Columns.STATE_IN], device=self._device)
         return batch
 
 
@@ -51,6 +57,9 @@ class SampleActions(ConnectorV2):
         self, *, rl_module: Any, batch: dict[str, Any], explore: bool | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         """Sample, or take the most probable actions when not exploring, unless the module chose actions itself."""
+        if Columns.STATE_OUT in batch:
+            states = {Columns.STATE_OUT: batch.pop(Columns.STATE_OUT)}
+            batch = states | map_tree(lambda leaf: leaf.squeeze(1), batch)  # one step: no axis of time
         with torch.no_grad():
             if Columns.ACTIONS not in batch:
                 _sample(rl_module, batch, bool(explore))

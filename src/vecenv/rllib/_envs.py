@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium
@@ -16,6 +16,7 @@ from vecenv._make.make import make
 from vecenv.engines import Asyncio, Sync, registry
 from vecenv.errors import ConfigError
 from vecenv.rllib._checks import check_fresh_arrays, check_vector_env
+from vecenv.rllib._of_tune import of_tune
 from vecenv.rllib._packed_env import PackedVectorEnv
 
 
@@ -43,6 +44,8 @@ class EnvCreator:
                 "vecenv.rllib.configure does"
             )
         count = context["num_envs"]
+        env_config = {name: value for name, value in context.items() if name != "num_envs"}
+        self = replace(self, env=of_tune(self.env, env_config))
         if self.packed is None:
             return self.build(count)
         if count != 1:

@@ -46,7 +46,7 @@ def of_tune(env: Any, env_config: Mapping[str, Any]) -> Any:
         if env_config:
             raise ConfigError(
                 f"the config has env_config={dict(env_config)!r:.200}, which {brief(env)} does not take: pass "
-                "constructor arguments as keyword arguments of configure() instead"
+                "constructor arguments as keyword arguments of configure() or register() instead"
             )
         if isinstance(env, type) and issubclass(env, MultiAgentEnv):
             raise _several_agents(env)

@@ -16,16 +16,19 @@ from ray.rllib.utils.metrics import (
     ENV_TO_MODULE_CONNECTOR,
     MODULE_TO_ENV_CONNECTOR,
     RLMODULE_INFERENCE_TIMER,
+    WEIGHTS_SEQ_NO,
 )
+from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import clip_action, get_base_struct_from_space, unsquash_action
 
+from vecenv._batch.layout import map_tree
 from vecenv._util.episodes import EpisodeLog
 from vecenv.errors import UnsupportedError
-from vecenv.rllib._checks import check_config, check_pipelines
+from vecenv.rllib._checks import check_config, check_module, check_pipelines, episode_callbacks
 from vecenv.rllib._connectors import SEEN
 from vecenv.rllib._episodes import log_episodes
 from vecenv.rllib._normalizer import ObservationNormalizer
-from vecenv.rllib._rollout import PackedEpisode, PackedRollout, stack_in_time
+from vecenv.rllib._rollout import PackedRollout, stack_in_time
 
 
 class _VectorRunner(SingleAgentEnvRunner):
@@ -46,15 +49,14 @@ class _VectorRunner(SingleAgentEnvRunner):
         for piece in self._env_to_module.connectors:  # type: ignore[attr-defined]
             if isinstance(piece, ObservationNormalizer):
                 piece.learning = not config.in_evaluation
-        if self.module is not None and self.module.is_stateful():
-            raise UnsupportedError(
-                f"{type(self.module).__name__} is recurrent, which packed batches do not support; "
-                "use mode='vec', or a module without state"
-            )
+        check_module(self.module, config, packed=self.packed)
 
     def sample(self, *, num_timesteps: int | None = None, num_episodes: int | None = None, **kwargs: Any) -> list[Any]:
-        """As in RLlib; by default this runner's share of the train batch, in env steps."""
-        if num_timesteps is None and num_episodes is None:
+        """As in RLlib; by default this runner's share of the train batch, in env steps.
+
+        With a `rollout_fragment_length`, which APPO and IMPALA have, that many steps of each env.
+        """
+        if num_timesteps is None and num_episodes is None and self.config.rollout_fragment_length == "auto":
             num_timesteps = -(-self.config.total_train_batch_size // (self.config.num_env_runners or 1))
         self._chosen = not kwargs.get("random_actions", False)
         amount: Any = {"num_timesteps": num_timesteps, "num_episodes": num_episodes}
@@ -113,8 +115,7 @@ class PackedEnvRunner(_VectorRunner):
         (episode,) = super()._sample(num_timesteps=_Until(self, num_timesteps), **kwargs)
         # RLlib keeps the chunks of every episode until it ends, which this one never does.
         self._ongoing_episodes_for_metrics.clear()
-        episode.__class__ = PackedEpisode
-        return [episode]
+        return [PackedRollout.of_episode(episode)]
 
 
 class _Until(int):
@@ -134,19 +135,33 @@ class _Until(int):
 
 
 class NativeEnvRunner(_VectorRunner):
-    """Steps a vector env with N envs and returns one PackedRollout: no episode objects, no Python code per env.
+    """Steps a vector env with N envs and returns one PackedRollout, without Python code per env.
 
-    `sample(num_episodes=...)` resets all envs and stops when that many episodes have ended.
+    `sample(num_episodes=...)` resets all envs and stops when that many episodes have ended. Only if there are callbacks
+    per episode, every env has an episode object for them.
     """
 
     packed = False
+    _ongoing_episodes: list[Any]
+    """One per env; of RLlib's class if there are callbacks per episode, else None."""
 
     def make_env(self) -> None:
-        """Make the env as RLlib does, without converting infos into a list of N dicts, which are not used."""
+        """Make the env as RLlib does; infos become a list of N dicts only if callbacks per episode can read them."""
         super().make_env()
         self._wrapped = self.env  # keep a reference: it closes the envs when it is garbage-collected
-        self.envs = self.env = self.env.env  # type: ignore[union-attr]
+        self.envs = self.env.env  # type: ignore[union-attr]
         self.episodes = EpisodeLog(self.num_envs)
+        self._calls_per_episode = episode_callbacks(self.config)
+        if not self._calls_per_episode:
+            self.env = self.envs
+
+    def make_module(self) -> None:
+        """Make the module as RLlib does, and its initial states."""
+        super().make_module()
+        self._initial: Any = None
+        if self.module is not None and self.module.is_stateful():
+            one = convert_to_numpy(self.module.get_initial_state())
+            self._initial = map_tree(lambda leaf: np.repeat(leaf[None], self.num_envs, axis=0), one)
 
     def _sample(
         self,
@@ -161,7 +176,7 @@ class NativeEnvRunner(_VectorRunner):
             self.module.eval()  # type: ignore[attr-defined]
         if force_reset or num_episodes is not None or self._needs_initial_reset:
             self._begin(explore)
-        first, steps = self._last, []
+        first, steps = self._seen(), []
         while (
             self.episodes.steps < num_timesteps
             if num_timesteps is not None
@@ -170,30 +185,48 @@ class NativeEnvRunner(_VectorRunner):
             step = self._step(explore, random_actions)
             if step is None:  # the envs failed and were built again
                 self._begin(explore)
-                first, steps = self._last, []
+                first, steps = self._seen(), []
             else:
                 steps.append(step)
         self._needs_initial_reset = num_episodes is not None
+        if self._calls_per_episode and num_timesteps is not None:
+            self._cut_episodes()
         if not steps:
             return []
-        rollout = _packed(first, steps)
+        rollout = _packed(first, steps, self._weights_seq_no)
         self._log_env_steps(metric=self._metrics_num_env_steps_sampled, num_steps=len(rollout))
         self._increase_sampled_metrics(len(rollout), 0)
         return [rollout]
 
+    def _seen(self) -> dict[str, Any]:
+        return {"obs": self._last} if self._initial is None else {"obs": self._last, "states": self._states}
+
     def _begin(self, explore: bool) -> None:
-        obs, _ = self._try_env_reset(seed=self._seed if self._needs_initial_reset else None)
+        if self._calls_per_episode:
+            self._ongoing_episodes_for_metrics.clear()
+            for row in range(self.num_envs):
+                self._new_episode(row)
+        obs, infos = self._try_env_reset(seed=self._seed if self._needs_initial_reset else None)
         self._needs_initial_reset = False
         self.episodes.begin()
         self._done = np.zeros(self.num_envs, bool)
+        self._states = self._initial
         self._observe(obs, explore)
+        if self._calls_per_episode:
+            for row, seen in enumerate(_rows(self._last)):
+                self._ongoing_episodes[row].add_env_reset(observation=seen, infos=infos[row])
+            for row in range(self.num_envs):
+                self._make_on_episode_callback("on_episode_start", row, self._ongoing_episodes)
 
     def _observe(self, obs: Any, explore: bool) -> None:
         """Store an observation after the pipeline, and the module's input made from it."""
         self._last = obs
         if self.module is None:
             return
-        batch = self._run_pipeline(self._env_to_module, {Columns.OBS: obs}, explore, ENV_TO_MODULE_CONNECTOR)
+        batch = {Columns.OBS: obs}
+        if self._initial is not None:  # like RLlib, the step that resets an env gets the initial state, too
+            batch[Columns.STATE_IN] = self._fed = _where(self._done, self._initial, self._states)
+        batch = self._run_pipeline(self._env_to_module, batch, explore, ENV_TO_MODULE_CONNECTOR)
         self._last, self._to_module = batch.pop(SEEN, obs), batch
 
     def _step(self, explore: bool, random_actions: bool) -> dict[str, Any] | None:
@@ -208,13 +241,18 @@ class NativeEnvRunner(_VectorRunner):
         results = self._try_env_step(actions)
         if results is ENV_STEP_FAILURE:
             return None
-        obs, reward, terminated, truncated, _ = results
+        obs, reward, terminated, truncated, infos = results
         done, valid = terminated | truncated, ~self._done
         self.episodes.add(reward, done, valid)
         self._done = done
+        outputs = dict(extra)
+        if self._initial is not None:
+            self._states = _where(valid, extra.pop(Columns.STATE_OUT, self._fed), self._initial)
         self._observe(obs, explore)
+        if self._calls_per_episode:
+            self._add_to_episodes(actions, reward, terminated, truncated, infos, outputs)
         return {
-            "obs": self._last,
+            **self._seen(),
             "actions": actions,
             "rewards": reward,
             "terminated": terminated,
@@ -222,6 +260,46 @@ class NativeEnvRunner(_VectorRunner):
             "valid": valid,
             "extra": extra,
         }
+
+    def _add_to_episodes(
+        self, actions: Any, reward: Any, terminated: Any, truncated: Any, infos: Any, outputs: dict[str, Any]
+    ) -> None:
+        """Add a step to every env's episode, or its reset, and make the callbacks in the order of RLlib's runner."""
+        episodes, began = self._ongoing_episodes, set()
+        observations, chosen = _rows(self._last), _rows(actions)
+        of_rows = _rows({**outputs, WEIGHTS_SEQ_NO: [self._weights_seq_no] * len(episodes)})
+        for row, episode in enumerate(episodes):
+            if not episode.is_reset:
+                episode.add_env_reset(observation=observations[row], infos=infos[row])
+                began.add(row)
+                continue
+            episode.add_env_step(
+                observation=observations[row],
+                action=chosen[row],
+                reward=reward[row],
+                infos=infos[row],
+                terminated=terminated[row],
+                truncated=truncated[row],
+                extra_model_outputs=of_rows[row],
+            )
+        for row in range(self.num_envs):
+            self._make_on_episode_callback("on_episode_start" if row in began else "on_episode_step", row, episodes)
+            if episodes[row].is_done:
+                self._make_on_episode_callback("on_episode_end", row, episodes)
+                self._ongoing_episodes_for_metrics.pop(episodes[row].id_, None)
+                self._new_episode(row)
+
+    def _make_on_episode_callback(self, which: str, idx: int, episodes: Any) -> None:
+        if which in self._calls_per_episode:  # RLlib also calls its own, which do nothing
+            super()._make_on_episode_callback(which, idx, episodes)
+
+    def _cut_episodes(self) -> None:
+        """Begin a new part of every episode, as RLlib does after a sample; `on_episode_end` gets the earlier parts."""
+        horizon = self.config.episode_lookback_horizon or 0
+        for row, episode in enumerate(self._ongoing_episodes):
+            self._ongoing_episodes[row] = episode.cut(len_lookback_buffer=horizon)
+            if episode.t:
+                self._ongoing_episodes_for_metrics[episode.id_].append(episode.to_numpy())
 
     def _forward(self, explore: bool) -> dict[str, Any]:
         """Like `forward_exploration` and `forward_inference`, which switch all layers to `eval` on every call."""
@@ -243,10 +321,29 @@ class NativeEnvRunner(_VectorRunner):
         return (self.num_env_steps_sampled_lifetime // runners + self.episodes.steps) * runners
 
 
-def _packed(first: Any, steps: list[dict[str, Any]]) -> PackedRollout:
+def _rows(tree: Any) -> list[Any]:
+    """A batched tree as a list with one tree per env."""
+    if isinstance(tree, dict):
+        columns = [_rows(part) for part in tree.values()]
+        return [dict(zip(tree, row, strict=True)) for row in zip(*columns, strict=True)]
+    return list(zip(*map(_rows, tree), strict=True)) if isinstance(tree, tuple) else list(tree)
+
+
+def _where(mask: np.ndarray, ones: Any, others: Any) -> Any:
+    """Rows of one tree where the mask is True, and of the other elsewhere."""
+
+    def chosen(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        return np.where(mask.reshape(-1, *[1] * (one.ndim - 1)), one, other)
+
+    return map_tree(chosen, ones, others)
+
+
+def _packed(first: dict[str, Any], steps: list[dict[str, Any]], weights_seq_no: int) -> PackedRollout:
     columns = {name: [step[name] for step in steps] for name in steps[0]}
+    seen = {name: stack_in_time([one, *columns.pop(name)]) for name, one in first.items()}
     return PackedRollout(
-        obs=stack_in_time([first, *columns.pop("obs")]),
+        **seen,
         rewards=np.stack(columns.pop("rewards")).astype(np.float32),
         **{name: stack_in_time(values) for name, values in columns.items()},
+        weights_seq_no=weights_seq_no,
     )
