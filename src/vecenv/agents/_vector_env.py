@@ -281,9 +281,11 @@ class MultiAgentVectorEnv:
                 if each.names is not None:
                     self._names[int(rows[position])] = each.names  # type: ignore[index]  # not None here
         if SLOT_MASK in parts.envs:
-            parts.agents["action_mask"] = parts.envs.pop(SLOT_MASK)
-            has = parts.envs.pop(f"_{SLOT_MASK}")
-            parts.agents["_action_mask"] = np.repeat(has[:, None], self.num_slots, axis=1)
+            masks, has = parts.envs.pop(SLOT_MASK), parts.envs.pop(f"_{SLOT_MASK}")
+            for group, part in zip(self.slots.groups, self.slots.parts(), strict=True):
+                own = parts.agents if len(self.slots.groups) == 1 else parts.agents.setdefault(group.name, {})
+                own["action_mask"] = masks[:, part, : int(group.action_space.n)]  # type: ignore[attr-defined]  # Discrete
+                own["_action_mask"] = np.repeat(has[:, None], len(group), axis=1)
         if final is not None:
             parts.agents["final_info"], parts.envs["final_info"] = self._infos(final, None)
         return parts
