@@ -64,7 +64,58 @@ class Relay:
         mask[: 2 + agent] = 1
 
 
-@pytest.mark.parametrize("id", [*IDS, "Relay-v0"])
+@vecenv.kernel("Chase-v0", max_episode_steps=15)
+class Chase:
+    """Two groups with unequal spaces, by turns at random; runners that are caught die."""
+
+    agents = {"runner": 2, "chaser": ["tom"]}
+    observation_space = {
+        "runner": Box(-np.inf, np.inf, (2,), np.float32),
+        "chaser": Box(-np.inf, np.inf, (2, 3), np.float64),
+    }
+    action_space = {"runner": Discrete(3), "chaser": Discrete(5)}
+    state = {"x": (float, 3), "rests": (bool, 3)}
+
+    def reset(s, rng, p):
+        s.rests[:] = False
+        for agent in range(3):
+            s.x[agent] = rng.uniform(-3.0, 3.0)
+
+    def step(s, runner, chaser, reward, done, rng, p):
+        if not s.rests[2]:
+            s.x[2] += chaser[0] - 2
+        for agent in range(2):
+            if not done[agent]:
+                if not s.rests[agent]:
+                    s.x[agent] += runner[agent] - 1
+                reward[agent] = 1.0 + agent
+                if abs(s.x[agent] - s.x[2]) < 0.5:
+                    done[agent] = True
+                    reward[2] += 10.0
+        done[2] = done[0] and done[1]
+        for agent in range(3):
+            s.rests[agent] = rng.random() < 0.3
+
+    def acts(s, agent, p):
+        return not s.rests[agent]
+
+    def observe_runner(s, agent, obs, p):
+        obs[0] = s.x[agent]
+        obs[1] = s.x[2]
+
+    def observe_chaser(s, agent, obs, p):
+        obs[0] = s.x
+        obs[1, 0] = agent
+        obs[1, 1] = -1.0
+        obs[1, 2] = 1.0
+
+    def action_mask(s, agent, mask, p):
+        mask[:2] = 1
+        if agent == 2:
+            mask[4] = 1
+
+
+@pytest.mark.parametrize("id", [*IDS, "Relay-v0", "Chase-v0"])
 def test_native_code_has_the_bits_of_python(id: str) -> None:
     report = vecenv.testing.check_kernel(id, steps=205 if id == "Battle-v0" else 100, num_envs=2)
     assert report.episodes
@@ -265,6 +316,8 @@ def test_kernels_are_drawn(id: str) -> None:
         ({"agents": ["a", "a"]}, "a name twice"),
         ({"observation_space": Dict({"x": Box(0, 1, (2,))})}, "a Box with at least one axis"),
         ({"action_space": Box(0, 1, (2,), np.float32)}, "action_mask needs a Discrete"),
+        ({"agents": {}}, "names of groups that are words"),
+        ({"agents": {"a": 2, "b": 1}}, r"define step\(s, a, b, reward, done, rng, p\)"),
         ({"step": None}, r"define step\(s, actions, reward, done, rng, p\)"),
     ],
 )
@@ -281,3 +334,101 @@ def test_options_of_pettingzoo_are_not_for_kernels() -> None:
     env.reset(seed=0)
     with pytest.raises(InvalidAction, match="no action for agent 'agent_1'"):
         env.step({"agent_0": 1})
+
+
+@pytest.mark.filterwarnings("ignore:.* ignores the reset option 'options'")  # which PettingZoo's test passes
+def test_groups_of_a_kernel_are_what_its_python_env_has() -> None:
+    """Rewards, flags, observations and masks of every agent, against the PettingZoo env and a loop of its own."""
+    rows, rng, ends = 3, np.random.default_rng(3), 0
+    with vecenv.make("Chase-v0", rows, autoreset="disabled") as envs:
+        assert envs.engine.name == "compiled"
+        assert envs.groups == {"runner": ("runner_0", "runner_1"), "chaser": ("tom",)}
+        theirs = [vecenv.make_env("Chase-v0") for _ in range(rows)]
+        _, infos = envs.reset(seed=4)
+        expected = [env.reset(seed=4 + row) for row, env in enumerate(theirs)]
+        for _ in range(60):
+            actions = {"runner": rng.integers(3, size=(rows, 2)), "chaser": rng.integers(5, size=(rows, 1))}
+            for group, names in envs.groups.items():
+                for row, env in enumerate(theirs):
+                    for slot, name in enumerate(names):
+                        told = expected[row][-1].get(name, {"acts": False}) if name in env.agents else {"acts": False}
+                        assert envs.acts[group][row, slot] == told["acts"]
+                        if told["acts"]:
+                            assert np.array_equal(infos[group]["action_mask"][row, slot], told["action_mask"])
+            step = envs.step(actions)
+            for row, env in enumerate(theirs):
+                chosen = {
+                    name: actions[group][row, slot]
+                    for group, names in envs.groups.items()
+                    for slot, name in enumerate(names)
+                    if name in env.agents
+                }
+                seen, rewards, terminated, truncated, told = expected[row] = env.step(chosen)
+                for group, names in envs.groups.items():
+                    for slot, name in enumerate(names):
+                        if name not in chosen:
+                            continue
+                        assert step.reward[group][row, slot] == rewards[name]
+                        assert step.terminated[group][row, slot] == terminated[name]
+                        assert step.truncated[group][row, slot] == truncated[name]
+                        assert np.array_equal(step.obs[group][row, slot], seen[name])
+                assert step.done[row] == (not env.agents)
+            infos = step.infos
+            if step.done.any():
+                ends += int(step.done.sum())
+                _, begun = envs.reset(options={"reset_mask": step.done})
+                for group in envs.groups:  # of the others, a reset says nothing
+                    has = begun[group]["_action_mask"][..., None]
+                    infos[group]["action_mask"] = np.where(
+                        has, begun[group]["action_mask"], infos[group]["action_mask"]
+                    )
+                for row in np.flatnonzero(step.done).tolist():
+                    expected[row] = theirs[row].reset()
+        assert ends > 5
+    parallel_api_test(vecenv.make_env("Chase-v0"), num_cycles=60)
+
+
+def test_a_policy_for_each_group_of_a_kernel_goes_on_where_it_stopped(tmp_path: Any) -> None:
+    from vecenv.trainers import GroupPPO, PPOConfig
+
+    config = PPOConfig(num_envs=4, rollout_steps=16, minibatch=64, epochs=1, hidden=(8,), torch_threads=1)
+
+    def weights(trainer: Any) -> np.ndarray:
+        networks = trainer.network.values()
+        return np.concatenate([part.detach().numpy().ravel() for one in networks for part in one.parameters()])
+
+    whole = GroupPPO("Tag-v0", config, seed=0).learn(2 * 16 * 12)
+    first = GroupPPO("Tag-v0", config, seed=0).learn(16 * 12)
+    first.save(tmp_path / "run")
+    again = GroupPPO.load(tmp_path / "run").learn(2 * 16 * 12)
+    assert np.array_equal(weights(again), weights(whole))
+    for trainer in (whole, first, again):
+        trainer.close()
+
+
+@vecenv.kernel("Tag-v0", max_episode_steps=10)
+class Tag:
+    """The smallest kernel with two groups, all of whose agents act."""
+
+    agents = {"a": 2, "b": 1}
+    observation_space = {"a": Box(-np.inf, np.inf, (1,), np.float32), "b": Box(-np.inf, np.inf, (2,), np.float32)}
+    action_space = Discrete(3)
+    state = {"x": (float, 3)}
+
+    def reset(s, rng, p):
+        for agent in range(3):
+            s.x[agent] = rng.uniform(-1.0, 1.0)
+
+    def step(s, a, b, reward, done, rng, p):
+        s.x[0] += a[0] - 1
+        s.x[1] += a[1] - 1
+        s.x[2] += b[0] - 1
+        for agent in range(3):
+            reward[agent] = -abs(s.x[agent])
+
+    def observe_a(s, agent, obs, p):
+        obs[0] = s.x[agent]
+
+    def observe_b(s, agent, obs, p):
+        obs[0] = s.x[0]
+        obs[1] = s.x[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import gymnasium
@@ -12,6 +13,17 @@ from vecenv.errors import UnknownEnv
 
 PETTINGZOO = "pettingzoo:"
 """Before the name of a module of PettingZoo's, which is no id."""
+FAMILIES = ("classic", "butterfly", "sisl", "atari", "mpe", "magent")
+"""Of PettingZoo's own envs; their names need no "pettingzoo." before them."""
+_OWN_ENV = re.compile(rf"{PETTINGZOO}({'|'.join((*FAMILIES, 'mpe2'))})[./]\w+_v\d+([.:](raw_|parallel_)?env)?")
+
+
+def imports_code(env: str) -> bool:
+    """Whether making an env of this name imports what the name says, rather than an env of a known package.
+
+    So a file that may come from anyone must not have it made.
+    """
+    return ":" in env and not _OWN_ENV.fullmatch(env)
 
 
 def without_module(env: Any) -> Any:

@@ -19,6 +19,8 @@ from vecenv._front.reset_options import ResetOptions
 from vecenv.errors import SpaceError, UnsupportedError
 
 if TYPE_CHECKING:
+    from vecenv._front.rollout import Snapshot
+    from vecenv.agents._step import AgentStep
     from vecenv.agents._vector_env import InfoParts, MultiAgentVectorEnv
 
 
@@ -30,13 +32,27 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
 
     Args:
         agents: envs whose agents have equal spaces.
+        group: the rows of one of several groups. They cannot be stepped without the others: a trainer steps the envs
+            and asks every group for its part of the results.
+
+    Attributes:
+        num_slots: A.
+        rolled: [N], in which envs an episode ended and the next began in the latest exchange.
     """
 
-    def __init__(self, agents: MultiAgentVectorEnv) -> None:
+    def __init__(self, agents: MultiAgentVectorEnv, group: str | None = None) -> None:
+        if group is None and len(agents.groups) > 1:
+            raise UnsupportedError(
+                f"flat() is for one group of agents; these envs have {list(agents.groups)}: make them with pad=True"
+            )
+        own = agents.slots.groups[0 if group is None else list(agents.groups).index(group)]
         self.agents = agents
-        self.num_envs = agents.num_envs * agents.num_slots
-        self.single_observation_space = agents.single_observation_space
-        self.single_action_space = agents.single_action_space
+        self._place = agents.slots.groups.index(own)
+        self._part = agents.slots.parts()[self._place]
+        self.num_slots = len(own)
+        self.num_envs = agents.num_envs * self.num_slots
+        self.single_observation_space = own.observation_space
+        self.single_action_space = own.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = dict(agents.metadata)
@@ -45,6 +61,7 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
         self._actions = Layout(self.single_action_space)
         self._acted = np.zeros(self.num_envs, np.bool_)
         """Which rows act with the next actions."""
+        self.rolled = np.zeros(agents.num_envs, np.bool_)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin new episodes.
@@ -53,6 +70,7 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
             seed: None; an int, from which every env gets a seed of its own; or one int or None per env (not per row).
             options: of the envs. `options["reset_mask"]` has one entry per row; an env is reset if all of its rows are.
         """
+        self._check_alone()
         obs, infos = self.agents._reset(seed, self._by_env(options))
         return self._joined(obs), self._infos(infos)
 
@@ -73,6 +91,7 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step all envs; the actions of rows that do not act are ignored."""
+        self._check_alone()
         step, parts = self.agents._step(self._with_slots(actions))
         infos = self._infos(parts)
         terminated, truncated = step.terminated.reshape(-1), step.truncated.reshape(-1)
@@ -91,24 +110,48 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
         """Gymnasium's enum."""
         return self.agents.autoreset_mode
 
+    @property
+    def engine_reason(self) -> str:
+        """Why this engine was chosen."""
+        return self.agents.engine_reason
+
+    def get_state(self) -> Snapshot:
+        """Everything that the envs consist of; see `VectorEnv.get_state`."""
+        return self.agents.get_state()
+
+    def set_state(self, state: Snapshot) -> None:
+        """Make the envs what they were in `get_state`; see `VectorEnv.set_state`."""
+        self.agents.set_state(state)
+        self._acted = self._acts()
+
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
-        obs, infos = self.reset(seed=seed, options=options)
-        self._acted = infos["acts"]
-        self._allow_idle(infos)
-        return Exchange.of_reset(obs, infos, None, self.num_envs)
+        self._check_alone()
+        return self._began(*self.agents._reset(seed, self._by_env(options)))
 
     def _exchange_step(self, actions: Any, env_ids: Any = None) -> Exchange:
-        """A step in which each row that ended an episode has begun another, and a row that is no transition was reset.
+        """As `_stepped`, after a step with these actions."""
+        self._check_alone()
+        return self._stepped(*self.agents._step(self._with_slots(actions)))
+
+    def _began(self, obs: Any, parts: InfoParts) -> Exchange:
+        """What a reset of the envs returned, as rows."""
+        infos = self._infos(parts)
+        self._acted = infos["acts"]
+        self._allow_idle(infos)
+        return Exchange.of_reset(self._joined(self._own(obs)), infos, None, self.num_envs)
+
+    def _stepped(self, step: AgentStep, parts: InfoParts) -> Exchange:
+        """What a step of the envs returned, as rows.
+
+        Each row that ended an episode has begun another, and a row that is no transition was reset.
 
         Raises:
             UnsupportedError: agents act by turns, so that the results of an action do not come with the next step.
         """
-        acted = self._acted
-        step, parts = self.agents._step(self._with_slots(actions))
-        infos = self._infos(parts)
-        valid, self._acted = infos["valid"], infos["acts"]
+        acted, infos = self._acted, self._infos(parts)
+        valid, self._acted, self.rolled = infos["valid"], infos["acts"], step.rolled
         self._allow_idle(infos)
-        terminated, truncated = step.terminated.reshape(-1), step.truncated.reshape(-1)
+        terminated, truncated = self._own(step.terminated).reshape(-1), self._own(step.truncated).reshape(-1)
         if (valid != acted).any():
             raise UnsupportedError(
                 "these agents act by turns: what an action leads to is not known in the next step, which trainers of "
@@ -117,9 +160,9 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
         ended = terminated | truncated
         return Exchange(
             rows=np.arange(self.num_envs),
-            obs=self._joined(step.obs),
-            final_obs=self._joined(step.next_obs) if ended.any() else None,
-            reward=step.reward.reshape(-1),
+            obs=self._joined(self._own(step.obs)),
+            final_obs=self._joined(self._own(step.next_obs)) if ended.any() else None,
+            reward=self._own(step.reward).reshape(-1),
             terminated=terminated,
             truncated=truncated,
             ops=np.where(valid, np.uint8(Op.ROLL), np.uint8(Op.RESET)),
@@ -157,11 +200,25 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
 
     # --- between rows and slots --------------------------------------------------------------------------------------
 
+    def _check_alone(self) -> None:
+        if len(self.agents.groups) > 1:
+            raise UnsupportedError(
+                f"the rows of one of the groups {list(self.agents.groups)} cannot be stepped alone; step the envs, or "
+                "train them by vecenv.trainers.GroupPPO"
+            )
+
+    def _own(self, by_group: Any) -> Any:
+        """The part of this group."""
+        return self.agents.slots.flat(by_group)[self._place]
+
+    def _acts(self) -> np.ndarray:
+        return self.agents._acts[:, self._part].reshape(-1).copy()
+
     def _joined(self, tree: Any) -> Any:
         return map_tree(lambda leaf: leaf.reshape(self.num_envs, *leaf.shape[2:]), tree)
 
     def _with_slots(self, actions: Any) -> Any:
-        envs, slots = self.agents.num_envs, self.agents.num_slots
+        envs, slots = self.agents.num_envs, self.num_slots
         if isinstance(actions, Mapping) or (isinstance(actions, tuple) and self._actions.leaves[0].path):
             return map_tree(lambda leaf: np.asarray(leaf).reshape(envs, slots, *np.shape(leaf)[1:]), actions)
         array = np.asarray(actions)
@@ -173,15 +230,18 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
 
     def _infos(self, infos: InfoParts) -> dict[str, Any]:
         """Infos of agents by row; those of an env are repeated for each of its rows."""
-        slots = self.agents.num_slots
+        slots = self.num_slots
+        of_agents = infos.agents
+        if len(self.agents.groups) > 1:
+            of_agents = infos.agents.get(self.agents.slots.groups[self._place].name, {})
         flat = {
             **_mapped(lambda array: np.repeat(array, slots, axis=0), infos.envs),
-            **_mapped(lambda array: array.reshape(self.num_envs, *array.shape[2:]), infos.agents),
+            **_mapped(lambda array: array.reshape(self.num_envs, *array.shape[2:]), of_agents),
         }
-        if "final_info" in infos.envs:
+        if "final_info" in infos.envs and "final_info" in flat:
             of_envs = _mapped(lambda array: np.repeat(array, slots, axis=0), infos.envs["final_info"])
             flat["final_info"] = {**of_envs, **flat["final_info"]}
-        flat["acts"], flat["valid"] = self.agents._acts.reshape(-1).copy(), self.agents._valid.reshape(-1).copy()
+        flat["acts"], flat["valid"] = self._acts(), self.agents._valid[:, self._part].reshape(-1).copy()
         return flat
 
 

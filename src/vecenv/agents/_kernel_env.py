@@ -32,12 +32,22 @@ class KernelParallelEnv(ParallelEnv[str, Any, Any]):
         self.env = env
         self.metadata = {**env.metadata, "name": name, "is_parallelizable": True}
         self.render_mode = env.render_mode
-        (group,) = env.observation_space.slots.groups
-        self.possible_agents = list(group.agents)
+        self._slots = env.observation_space.slots
+        self.possible_agents = list(self._slots.agents)
         self.agents: list[str] = []
         # One object per agent, always the same: its random stream is the user's to seed.
-        self._spaces = {name: (_copy(group.observation_space), _copy(group.action_space)) for name in group.agents}
-        self._actions = np.stack([neutral(group.action_space)] * len(group))
+        self._spaces = {
+            name: (_copy(group.observation_space), _copy(group.action_space))
+            for group in self._slots.groups
+            for name in group.agents
+        }
+        self._actions = [np.stack([neutral(group.action_space)] * len(group)) for group in self._slots.groups]
+        self._places = [
+            (name, place, inner)
+            for place, group in enumerate(self._slots.groups)
+            for inner, name in enumerate(group.agents)
+        ]
+        """Name, group and slot in the group of every agent."""
 
     def observation_space(self, agent: str) -> Space[Any]:
         """Of one agent."""
@@ -55,13 +65,13 @@ class KernelParallelEnv(ParallelEnv[str, Any, Any]):
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
         """Step with one action per living agent. Raises InvalidAction if one is missing."""
-        full = self._actions.copy()
-        for slot, name in enumerate(self.possible_agents):
+        full = [column.copy() for column in self._actions]
+        for name, place, inner in self._places:
             if name in self.agents:
                 if name not in actions:
                     raise InvalidAction(f"no action for agent {name!r}; pass actions for {self.agents}")
-                full[slot] = actions[name]
-        obs, _, _, truncated, info = self.env.step(full)
+                full[place][inner] = actions[name]
+        obs, _, _, truncated, info = self.env.step(self._slots.nest(full))
         acted, flags = self.agents, obs["flags"]
         slots = {name: self.possible_agents.index(name) for name in acted}
         terminations = {name: bool(flags[_TERMINATED, slot]) for name, slot in slots.items()}
@@ -79,7 +89,8 @@ class KernelParallelEnv(ParallelEnv[str, Any, Any]):
         self.env.close()
 
     def _seen(self, obs: Any, names: list[str]) -> dict[str, Any]:
-        return {name: obs["obs"][self.possible_agents.index(name)].copy() for name in names}
+        shown = self._slots.flat(obs["obs"])
+        return {name: shown[place][inner].copy() for name, place, inner in self._places if name in names}
 
     def _infos(self, obs: Any, info: dict[str, Any], names: list[str]) -> dict[str, Any]:
         masks = info.get(SLOT_MASK)
@@ -89,7 +100,7 @@ class KernelParallelEnv(ParallelEnv[str, Any, Any]):
             slot = self.possible_agents.index(name)
             infos[name] = {**own, "acts": bool(obs["flags"][_ACTS, slot])}
             if masks is not None:
-                infos[name]["action_mask"] = masks[slot].copy()
+                infos[name]["action_mask"] = masks[slot, : self._spaces[name][1].n].copy()  # type: ignore[attr-defined]
         return infos
 
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import gymnasium
 
-from vecenv._util.specs import PETTINGZOO
+from vecenv._util.specs import FAMILIES, PETTINGZOO
 from vecenv._util.suggest import nearest
 from vecenv.agents._groups import SlotOptions
 from vecenv.agents._slot_env import slotted
 from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra, UnknownEnv
 
-_FAMILIES = ("classic", "butterfly", "sisl", "atari", "mpe", "magent")
 NO_SLOTS = {"agents": None, "end": "all", "slots": None, "groups": None, "pad": False}
 
 
@@ -65,7 +64,12 @@ def _makes_one_agent(env: Any) -> bool:
 
 
 def make_pettingzoo(name: str, **kwargs: Any) -> Any:
-    """The PettingZoo env of a name such as "pettingzoo:mpe2.simple_spread_v3".
+    """The PettingZoo env of a name, see `find_pettingzoo`."""
+    return find_pettingzoo(name)(**kwargs)
+
+
+def find_pettingzoo(name: str) -> Callable[..., Any]:
+    """What makes the PettingZoo env of a name such as "pettingzoo:mpe2.simple_spread_v3".
 
     Its `parallel_env` if the module has one, else its `env`; "pettingzoo:mpe2.simple_spread_v3.env" names one of them.
 
@@ -81,12 +85,12 @@ def make_pettingzoo(name: str, **kwargs: Any) -> Any:
         found = getattr(found, "parallel_env", None) or getattr(found, "env", None)
     if not callable(found):
         raise UnknownEnv(f"{name!r} is no PettingZoo env: a module with parallel_env or env, or one of these functions")
-    return found(**kwargs)
+    return found
 
 
 def _find(path: str) -> Any:
     """A module, or something in one; PettingZoo's own families need no "pettingzoo." before them."""
-    if path.partition(".")[0] in _FAMILIES:
+    if path.partition(".")[0] in FAMILIES:
         path = f"pettingzoo.{path}"
     outer, _, last = path.rpartition(".")
     try:

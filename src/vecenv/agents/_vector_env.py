@@ -68,6 +68,7 @@ class MultiAgentVectorEnv:
         groups: names of agents by group. Where agents take any free slot (`slots=`), these are names of slots.
         agents: the same in one tuple, by slot.
         acts: [N, A] bool, who must act now; by group.
+        alive: [N, A] bool, who lives, also those whose turn it is not; by group.
         valid: [N, A] bool, which entries of the latest results are transitions; by group.
     """
 
@@ -81,7 +82,7 @@ class MultiAgentVectorEnv:
         self.agents = self.slots.agents
         self._packer = ActionPacker(self.slots)
         self._acts = np.zeros((self.num_envs, self.num_slots), np.bool_)
-        self._valid = self._acts.copy()
+        self._valid, self._alive = self._acts.copy(), self._acts.copy()
         self._names: list[tuple[str, ...]] = [self.agents] * self.num_envs
 
     # --- what there is -----------------------------------------------------------------------------------------------
@@ -90,6 +91,11 @@ class MultiAgentVectorEnv:
     def acts(self) -> Any:
         """[N, A] bool, who must act now; by group."""
         return self.slots.split(self._acts.copy())
+
+    @property
+    def alive(self) -> Any:
+        """[N, A] bool, who lives: who acts now or later in this episode; by group."""
+        return self.slots.split(self._alive.copy())
 
     @property
     def valid(self) -> Any:
@@ -188,7 +194,8 @@ class MultiAgentVectorEnv:
     def _reset(self, seed: Any, options: Any) -> tuple[Any, InfoParts]:
         exchange = self.rows._exchange_reset(seed, options)
         began = exchange.ops == _RESET
-        self._acts[began] = exchange.obs["flags"].view(np.bool_)[began, _ACTS]
+        flags = exchange.obs["flags"].view(np.bool_)
+        self._acts[began], self._alive[began] = flags[began, _ACTS], flags[began, _ALIVE]
         self._valid[began] = False
         return exchange.obs["obs"], self._infos(exchange.infos, exchange.rows)
 
@@ -230,7 +237,7 @@ class MultiAgentVectorEnv:
         """What rows returned, with an axis of slots; and its infos in parts."""
         rows, slots, obs = exchange.rows, self.slots, exchange.obs
         flags, reward = obs["flags"].view(np.bool_), obs["reward"]
-        acts = flags[:, _ACTS].copy()
+        acts, alive = flags[:, _ACTS].copy(), flags[:, _ALIVE].copy()
         final, rolled = exchange.final_obs, exchange.rolled
         if final is not None:
             flags = np.where(rolled[:, None, None], final["flags"].view(np.bool_), flags)
@@ -240,9 +247,9 @@ class MultiAgentVectorEnv:
         if stopped.any():
             flags, reward = flags.copy(), reward.copy()
             _stop(flags, reward, stopped, exchange.infos.get("_fault"))
-            acts[stopped & ~rolled] = False
+            acts[stopped & ~rolled] = alive[stopped & ~rolled] = False
         valid = flags[:, _VALID]
-        self._acts[rows], self._valid[rows] = acts, valid
+        self._acts[rows], self._alive[rows], self._valid[rows] = acts, alive, valid
         infos = self._infos(exchange.infos, rows)
         results = AgentStep(
             obs=obs["obs"],
@@ -274,9 +281,11 @@ class MultiAgentVectorEnv:
                 if each.names is not None:
                     self._names[int(rows[position])] = each.names  # type: ignore[index]  # not None here
         if SLOT_MASK in parts.envs:
-            parts.agents["action_mask"] = parts.envs.pop(SLOT_MASK)
-            has = parts.envs.pop(f"_{SLOT_MASK}")
-            parts.agents["_action_mask"] = np.repeat(has[:, None], self.num_slots, axis=1)
+            masks, has = parts.envs.pop(SLOT_MASK), parts.envs.pop(f"_{SLOT_MASK}")
+            for group, part in zip(self.slots.groups, self.slots.parts(), strict=True):
+                own = parts.agents if len(self.slots.groups) == 1 else parts.agents.setdefault(group.name, {})
+                own["action_mask"] = masks[:, part, : int(group.action_space.n)]  # type: ignore[attr-defined]  # Discrete
+                own["_action_mask"] = np.repeat(has[:, None], len(group), axis=1)
         if final is not None:
             parts.agents["final_info"], parts.envs["final_info"] = self._infos(final, None)
         return parts
@@ -395,7 +404,9 @@ class MultiAgentVectorEnv:
         """Read who must act, and what is a transition, from what envs show now."""
         batch = self.rows._batch
         flags = batch.observation_layout.nest(batch.obs)["flags"].view(np.bool_)
-        self._acts[...], self._valid[...] = flags[:, _ACTS] & ~batch.done[:, None], flags[:, _VALID]
+        going_on = ~batch.done[:, None]
+        self._acts[...], self._alive[...] = flags[:, _ACTS] & going_on, flags[:, _ALIVE] & going_on
+        self._valid[...] = flags[:, _VALID]
 
     def close(self, timeout: float = 5.0) -> None:
         """End everything within about `timeout` seconds. May be called at any time, from any thread, and again."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import pickle
 import random
 import time
@@ -17,7 +19,11 @@ import gymnasium
 import numpy as np
 
 from vecenv._batch.layout import Layout
+from vecenv._make.registration import make_env
 from vecenv._make.source import find_build
+from vecenv.agents import MultiAgentVectorEnv
+from vecenv.agents._turns import GymnasiumAgents, is_aec
+from vecenv.cli._agents import sample_all, sample_row, slots_of, wrong_entry
 from vecenv.cli._contestants import measure, ours
 from vecenv.cli._screen import short
 from vecenv.cli._sources import EnvSource, space_words
@@ -60,21 +66,22 @@ class Subject:
         """One env, closed afterwards."""
         return closing(self.source.factory()())
 
-    def actions(self, env: Any) -> Iterator[Any]:
-        """Random actions, the same in every call."""
-        space = copy.deepcopy(env.action_space)
-        space.seed(self.seed)
-        for _ in range(self.steps):
-            yield space.sample()
-
     def walk(self, env: Any) -> Iterator[tuple[int, Any, Any]]:
-        """Random episodes: number of the step, the action (None for a reset), and the results."""
-        yield 0, None, env.reset(seed=self.seed)
-        for number, action in enumerate(self.actions(env), 1):
-            answer = env.step(action)
-            yield number, action, answer
-            if answer[2] or answer[3]:
-                yield number, None, env.reset()
+        """Random episodes, the same in every call: number of the step, the action (None for a reset), and the results.
+
+        Actions of several agents are those that their masks allow.
+        """
+        space, slots = copy.deepcopy(env.action_space), slots_of(env)
+        space.seed(self.seed)
+        latest = env.reset(seed=self.seed)
+        yield 0, None, latest
+        for number in range(1, self.steps + 1):
+            action = space.sample() if slots is None else sample_row(space, slots, latest[0], latest[-1])
+            latest = env.step(action)
+            yield number, action, latest
+            if latest[2] or latest[3]:
+                latest = env.reset()
+                yield number, None, latest
 
 
 _ADVICE = {
@@ -112,8 +119,10 @@ def builds(subject: Subject) -> str:
     started = time.perf_counter()
     with subject.env() as env:
         if not isinstance(env, gymnasium.Env):
-            raise _Problem(f"it is a {type(env).__name__}, not a gymnasium.Env", fatal=True)
-        return f"in {1000 * (time.perf_counter() - started):.1f} ms"
+            raise _Problem(f"it is a {type(env).__name__}, not a gymnasium.Env or a PettingZoo env", fatal=True)
+        slots = slots_of(env)
+        agents = "" if slots is None else f"{len(slots)} agents, "
+        return f"{agents}in {1000 * (time.perf_counter() - started):.1f} ms"
 
 
 @_check
@@ -128,6 +137,13 @@ def spaces(subject: Subject) -> str:
         ]
         if missing:
             raise _Problem(*missing, fatal=True)
+        slots = slots_of(env)
+        if slots is not None:
+            return "; ".join(
+                f"{group.name} ({len(group)}): {space_words(group.observation_space)} -> "
+                f"{space_words(group.action_space)}"
+                for group in slots.groups
+            )
         found = []
         for name, space in given.items():
             assert space is not None
@@ -147,12 +163,30 @@ def api(subject: Subject) -> str:
 
     with warnings.catch_warnings(record=True) as caught, subject.env() as env:
         warnings.simplefilter("always")
+        if slots_of(env) is not None:
+            return _pettingzoo_api(subject, env)
         check_env(env.unwrapped, skip_render_check=True)
     found = list(dict.fromkeys(bare(str(one.message)) for one in caught if "WARN" in str(one.message)))
     found = [text for text in found if "infinity" not in text]  # many good envs have unbounded observations
     if found:
         raise _Problem(*found[:3], result="warning")
     return "reset and step follow Gymnasium's API"
+
+
+def _pettingzoo_api(subject: Subject, row: Any) -> str:
+    """PettingZoo's own test on the env in a row, or on a kernel as a PettingZoo env."""
+    from pettingzoo.test import api_test, parallel_api_test
+
+    kernel = find_build(subject.source.env)[0] is not None
+    env: Any = make_env(subject.source.env, **subject.source.kwargs) if kernel else row.unwrapped.env
+    if isinstance(env, GymnasiumAgents):
+        return "an env with num_agents; PettingZoo's tests are for PettingZoo's envs"
+    by_turns = is_aec(env)
+    # Their tests print, and warn of what is unusual but allowed. They fail by assertions.
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        (api_test if by_turns else parallel_api_test)(env, num_cycles=subject.steps)
+    return f"PettingZoo's {'api_test' if by_turns else 'parallel_api_test'} passes"
 
 
 @_check
@@ -163,17 +197,9 @@ def values(subject: Subject) -> str:
         ended = 0
         for number, action, answer in subject.walk(env):
             where = f"after reset, step {number}" if action is None else f"step {number}"
-            obs = answer[0]
-            bad = not_finite(obs)
-            if bad:
-                faults.setdefault(
-                    "finite", f"{where}: the observation has {bad}; look for a division by zero, or clip it"
-                )
-            elif obs not in env.observation_space:
-                wrong = misfit(obs, env.observation_space)
-                faults.setdefault(
-                    "space", f"{where}: {wrong}; return such observations, or declare the space they are in"
-                )
+            wrong = _wrong(env, answer[0])
+            if wrong is not None:
+                faults.setdefault(wrong[0], f"{where}: {wrong[1]}")
             if action is None:
                 continue
             reward, ended = answer[1], ended + bool(answer[2] or answer[3])
@@ -190,6 +216,20 @@ def values(subject: Subject) -> str:
     if not ended:
         raise _Problem(f"{message}; if none ever ends, set max_episode_steps", result="warning")
     return message
+
+
+def _wrong(env: Any, obs: Any) -> tuple[str, str] | None:
+    """What is wrong with an observation, as a kind and words; None: nothing."""
+    slots = slots_of(env)
+    if slots is not None:
+        return wrong_entry(slots, obs)
+    bad = not_finite(obs)
+    if bad:
+        return "finite", f"the observation has {bad}; look for a division by zero, or clip it"
+    if obs not in env.observation_space:
+        wrong = misfit(obs, env.observation_space)
+        return "space", f"{wrong}; return such observations, or declare the space they are in"
+    return None
 
 
 @_check
@@ -217,9 +257,11 @@ def determinism(subject: Subject) -> str:
 
 
 @_check
-def buffer_reuse(subject: Subject) -> str:
+def buffer_reuse(subject: Subject) -> str | list[Finding]:
     """The env changes neither observations that it has returned nor the actions that it gets."""
     with subject.env() as env:
+        if slots_of(env) is not None:
+            return []  # what a row with several agents returns is copied already
         kept: list[tuple[int, Any, bytes]] = []
         for number, _, answer in subject.walk(env):
             kept.append((number, answer[0], bits(answer[0])))
@@ -233,7 +275,7 @@ def buffer_reuse(subject: Subject) -> str:
                     result="warning",
                 )
         env.reset(seed=subject.seed)
-        action = next(subject.actions(env))
+        action = env.action_space.sample()
         before = bits(action)
         env.step(action)
         if bits(action) != before:
@@ -351,11 +393,13 @@ def _exchanges(subject: Subject, engine: str) -> list[bytes]:
     """Bits of all results of a vector env."""
     options: dict[str, Any] = {"workers": 2} if registry.declares(engine, "parallel") else {}
     with subject.source.make(3, engine=engine, **options) as envs:
-        space = copy.deepcopy(envs.action_space)
-        space.seed(subject.seed)
-        found = [bits(envs.reset(seed=subject.seed)[0])]
+        envs.action_space.seed(subject.seed)
+        obs, infos = envs.reset(seed=subject.seed)
+        found = [bits(obs)]
         for _ in range(min(subject.steps, 200)):
-            obs, reward, terminated, truncated, _ = envs.step(space.sample())
+            several = isinstance(envs, MultiAgentVectorEnv)
+            actions = sample_all(envs, obs, infos) if several else envs.action_space.sample()
+            obs, reward, terminated, truncated, infos = envs.step(actions)
             found.append(bits(obs) + bits([reward, terminated, truncated]))
     return found
 

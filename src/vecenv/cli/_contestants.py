@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 
 from vecenv._batch.layout import map_tree
+from vecenv.agents import MultiAgentVectorEnv
 from vecenv.cli._sources import EnvSource
 from vecenv.engines import Compiled, Device, registry
 
@@ -136,7 +137,8 @@ def ours(source: EnvSource, count: int, **options: Any) -> Running:
     """Envs of `vecenv.make`."""
     envs = source.make(count, **options)
     envs.reset(seed=0)
-    return _stepping(envs, envs.single_action_space, count)
+    rows = envs.rows if isinstance(envs, MultiAgentVectorEnv) else envs
+    return _stepping(envs, rows.single_action_space, count)
 
 
 def _gymnasium(source: EnvSource, count: int, kind: Any) -> Running:

@@ -8,9 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from vecenv.agents import AgentStep, MultiAgentVectorEnv
+from vecenv.cli._agents import sample_all
 from vecenv.cli._films import FPS, checked_frame, choose_gl, drawing
 from vecenv.cli._screen import Bar
 from vecenv.cli._sources import EnvSource
+from vecenv.evaluation._agents import AgentActor
 from vecenv.evaluation._policies import Actor
 
 
@@ -55,15 +58,34 @@ def play(
     """
     with closing(_drawn(source)) as envs:
         envs.action_space.seed(seed)
-        actor = Actor(policy or (lambda obs: envs.action_space.sample()), envs, deterministic)
+        actor = _actor(policy, envs, deterministic)
         with closing(open_sink(float(envs.metadata.get("render_fps") or FPS))) as sink:
             return [
                 _episode(envs, actor, sink, seed + number, max_steps, number, progress) for number in range(episodes)
             ]
 
 
+def _actor(policy: Any, envs: Any, deterministic: bool) -> Any:
+    if not isinstance(envs, MultiAgentVectorEnv):
+        return Actor(policy or (lambda obs: envs.action_space.sample()), envs, deterministic)
+    return _RandomAgents(envs) if policy is None else AgentActor(policy, envs, deterministic)
+
+
+class _RandomAgents:
+    """Random actions of agents, those that masks allow. It is called like an `Actor`."""
+
+    def __init__(self, envs: MultiAgentVectorEnv) -> None:
+        self._envs = envs
+
+    def masks(self, infos: dict[str, Any], env_ids: np.ndarray, acting: np.ndarray) -> dict[str, Any]:
+        return infos
+
+    def act(self, obs: Any, rows: np.ndarray, starts: np.ndarray, masks: dict[str, Any]) -> Any:
+        return sample_all(self._envs, obs, masks)
+
+
 def _episode(
-    envs: Any, actor: Actor, sink: Sink, seed: int, max_steps: int, number: int, progress: Bar | None
+    envs: Any, actor: Any, sink: Sink, seed: int, max_steps: int, number: int, progress: Bar | None
 ) -> dict[str, Any]:
     rows, starts = np.zeros(1, np.int64), np.ones(1, np.bool_)
     obs, info = envs.reset(seed=seed)
@@ -72,7 +94,10 @@ def _episode(
     while not done and length < max_steps:
         actions = actor.act(obs, rows, starts, actor.masks(info, rows, np.ones(1, np.bool_)))
         starts = np.zeros(1, np.bool_)
-        obs, reward, terminated, truncated, info = envs.step(actions)
+        obs, reward, terminated, truncated, info = step = envs.step(actions)
+        if isinstance(step, AgentStep):
+            reward, terminated = np.concatenate(envs.slots.flat(reward), axis=1).sum(axis=1), step.done
+            truncated = terminated
         total, length, done = total + float(reward[0]), length + 1, bool(terminated[0] or truncated[0])
         if length % sink.every == 0 or done:
             sink.write(_frame(envs))

@@ -7,21 +7,22 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 
+from vecenv._batch.slots import SlotSpace
 from vecenv._make.make import make
 from vecenv._make.source import NAMESPACE, find_build, resolve
 from vecenv._util.files import open_text, parsed
-from vecenv._util.specs import find_spec
+from vecenv._util.specs import PETTINGZOO, find_spec, imports_code
 from vecenv._util.suggest import did_you_mean
+from vecenv.agents._sources import find_pettingzoo
 from vecenv.atari._ids import GAME_IDS, find_game
 from vecenv.engines import Request, registry
-from vecenv.engines.python.factories import factories
 from vecenv.errors import ConfigError, UnknownEnv
 from vecenv.kernel.language.registry import find_kernel, kernel_ids, kernel_of
 from vecenv.recording._builds import names_of_code
@@ -69,8 +70,18 @@ class EnvSource:
         return kind.unavailable() or kind().refuses(found, Request(1))
 
     def factory(self) -> Callable[[], Any]:
-        """Builds one Python env, as the engines build it."""
-        return factories(find_build(self.env)[1], 1, self.kwargs or None)[0][0]
+        """Builds one Python env, as the engines build it: with several agents, an env of one row."""
+        return resolve(self.env, 1, dict(self.kwargs) or None, None, {}).env_fns[0]
+
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups of agents; none if the env has one agent. Builds one env to find out."""
+        kernel, _ = find_build(self.env)
+        if kernel is not None or not self.env.startswith(PETTINGZOO):
+            space = None if kernel is None else kernel.spaces(kernel.record(kernel.parameters({}, 1)))[0]
+        else:
+            with closing(self.factory()()) as env:
+                space = env.observation_space
+        return tuple(group.name for group in space.slots.groups) if isinstance(space, SlotSpace) else ()
 
     def make(self, num_envs: int, **options: Any) -> Any:
         """The vector env of `vecenv.make`."""
@@ -100,7 +111,7 @@ class Checkpoint:
 
 
 def find_env(name: str, kwargs: Mapping[str, Any] | None = None, preprocessing: Any = None) -> EnvSource:
-    """The env of an id, `module:Id-v0`, `module:Class` or `path/file.py:Class`.
+    """The env of an id, `module:Id-v0`, `module:Class`, `path/file.py:Class` or `pettingzoo:module`.
 
     Raises:
         ConfigError: there is no such env; the message names similar ones, or, for a file, what is in it.
@@ -109,6 +120,9 @@ def find_env(name: str, kwargs: Mapping[str, Any] | None = None, preprocessing: 
     module, _, attribute = name.partition(":")
     if name.endswith(".py"):
         raise ConfigError(_content_of(name))
+    if name.startswith(PETTINGZOO):
+        find_pettingzoo(name)
+        return EnvSource(name, name, kwargs, options)
     if _imports(name):
         return EnvSource(name, _imported(name, module, attribute), kwargs, options)
     if GAME_IDS.match(name):
@@ -224,6 +238,11 @@ def _module(module: str, name: str) -> Any:
 
 def space_words(space: gymnasium.Space[Any]) -> str:
     """A short description of a space: Box 4 float32."""
+    if isinstance(space, SlotSpace):
+        several = len(space.slots.groups) > 1
+        groups = [(f"{one.name}: " if several else "") + f"{len(one)} x {space_words(one.observation_space)}"
+                  for one in space.slots.groups]  # fmt: skip
+        return ", ".join(groups)
     if isinstance(space, gymnasium.spaces.Box):
         return f"Box {'x'.join(map(str, space.shape)) or 'scalar'} {space.dtype}"
     if isinstance(space, gymnasium.spaces.Discrete):
@@ -310,7 +329,7 @@ def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any], device
     from vecenv import trainers
 
     stored = _stored(checkpoint)
-    known = {cls.__name__: cls for cls in (trainers.PPO, trainers.SAC, trainers.DQN)}
+    known = {cls.__name__: cls for cls in (trainers.PPO, trainers.GroupPPO, trainers.SAC, trainers.DQN)}
     cls: Any = known.get(stored["algorithm"])
     if cls is None:
         raise ConfigError(
@@ -327,7 +346,8 @@ def acting(policy: Any) -> Iterator[Any]:
     """The policy for `evaluate` and `play`, with a number of torch threads that suits its size."""
     from vecenv.trainers._collect import torch_threads
 
-    with torch_threads(None, sum(part.numel() for part in policy._network.parameters())):
+    networks = [own._network for own in (policy.values() if isinstance(policy, dict) else [policy])]
+    with torch_threads(None, sum(part.numel() for network in networks for part in network.parameters())):
         yield policy
 
 
@@ -340,7 +360,10 @@ def load_policy(checkpoint: Checkpoint, source: EnvSource, trust: bool, device: 
 
     trainer = load_trainer(checkpoint, make_envs, "cpu")
     trainer.close()
-    return trainer.policy if device == "cpu" else trainer.policy.to(device)
+    policy = trainer.policy
+    if device == "cpu":
+        return policy
+    return {name: own.to(device) for name, own in policy.items()} if isinstance(policy, dict) else policy.to(device)
 
 
 def _trained_on(checkpoint: Checkpoint) -> str | None:
@@ -356,7 +379,7 @@ def _code_of(checkpoint: Checkpoint) -> list[str]:
 
 def _imports(name: str) -> bool:
     """Whether finding the env of this name imports something: module:Class, module:Id-v0, file.py:Class, file.py."""
-    return name.endswith(".py") or (":" in name and not name.startswith(f"{NAMESPACE}:"))
+    return name.endswith(".py") or (imports_code(name) and not name.startswith(f"{NAMESPACE}:"))
 
 
 def _stored(checkpoint: Checkpoint) -> dict[str, Any]:

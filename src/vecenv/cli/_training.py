@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vecenv.agents import MultiAgentVectorEnv
 from vecenv.cli._curves import curve_of, draw_curves, read_episodes
 from vecenv.cli._options import MAKE_OPTIONS, literal, pairs
 from vecenv.cli._run_files import RunFiles, new_run
@@ -20,7 +21,7 @@ from vecenv.engines.recording.episodes import versions
 from vecenv.errors import ConfigError, EnvError, SpaceError, VecenvError
 from vecenv.evaluation._plot import need_matplotlib
 from vecenv.presets import find_preset, presets_for
-from vecenv.trainers import DQN, PPO, SAC, PeriodicEvaluation, a2c
+from vecenv.trainers import DQN, PPO, SAC, GroupPPO, PeriodicEvaluation, a2c
 from vecenv.trainers._settings import settings_of
 
 TRAINERS: dict[str, Any] = {"ppo": PPO, "a2c": PPO, "sac": SAC, "dqn": DQN}
@@ -64,7 +65,6 @@ def new_job(options: Any) -> Job:
     trainer = _trainer(algo, source, options, config, made_with)
     preset = find_preset(algo, source.name)
     steps = options.steps or (preset.steps if preset else _USUAL_STEPS)
-    envs: Any = trainer.collector.envs[0].unwrapped
     about = {
         "env": source.name,
         "kwargs": dict(source.kwargs),
@@ -72,7 +72,7 @@ def new_job(options: Any) -> Job:
         "seed": options.seed,
         "steps": steps,
         "engine": options.engine,
-        "engine_reason": envs.engine_reason,
+        "engine_reason": trainer.collector.engine_reason,
         "make": made_with,
         "config": config.as_data(),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -112,13 +112,28 @@ def _algorithm(options: Any, source: EnvSource) -> str:
 def _trainer(algo: str, source: EnvSource, options: Any, config: Any, made_with: dict[str, Any]) -> Any:
     envs = _envs(source, options.engine, config, made_with)
     try:
-        return TRAINERS[algo](envs, config, options.seed, device=options.device)
+        return _trainer_class(algo, source, envs)(envs, config, options.seed, device=options.device)
     except BaseException as error:
         for one in () if isinstance(envs, str) else envs:
             one.close()
         if isinstance(error, SpaceError):  # an algorithm that cannot act in this env
             raise ConfigError(f"--algo {algo} does not fit {source.name}: {error}") from error
         raise
+
+
+def _trainer_class(algo: str, source: EnvSource, envs: Any) -> Any:
+    """The class of an algorithm; for groups of agents, the one with a policy for each."""
+    cls = TRAINERS[algo]
+    several = len(source.groups()) > 1 if isinstance(envs, str) else _has_groups(envs[0])
+    if not several:
+        return cls
+    if cls is not PPO:
+        raise ConfigError(f"--algo {algo} has one policy; {source.name} has several groups of agents: use --algo ppo")
+    return GroupPPO
+
+
+def _has_groups(envs: Any) -> bool:
+    return isinstance(envs, MultiAgentVectorEnv) and len(envs.groups) > 1
 
 
 def _preprocessing(text: str | None) -> Any:
@@ -348,9 +363,11 @@ def _summary(result: dict[str, Any]) -> str:
 
 
 def _describe(job: Job) -> str:
-    envs = job.trainer.collector
-    reason = envs.envs[0].unwrapped.engine_reason
-    return f"{job.algo.upper()} on {envs.num_envs} {job.source.title}, {job.steps:,} steps ({reason})"
+    collector = job.trainer.collector
+    each = f" with {collector.num_agents} agents each" if collector.num_agents > 1 else ""
+    count = collector.num_envs // collector.num_agents
+    steps = f"{job.steps:,} steps{' of agents' if each else ''} ({collector.engine_reason})"
+    return f"{job.algo.upper()} on {count} {job.source.title}{each}, {steps}"
 
 
 def _envs(source: EnvSource, engine: Any, config: Any, made_with: dict[str, Any]) -> Any:

@@ -14,9 +14,11 @@ from gymnasium.envs.registration import EnvSpec
 from vecenv._make.make import make
 from vecenv._make.source import find_build
 from vecenv._util.checks import positive_int
+from vecenv.agents import MultiAgentVectorEnv
 from vecenv.engines import registry
 from vecenv.engines.options import EngineBuilder, EngineOptions
 from vecenv.errors import ConfigError, ConfigTypeError
+from vecenv.evaluation._agents import AgentActor, AgentRows
 from vecenv.evaluation._background import Progress, Running
 from vecenv.evaluation._jobs import Jobs, plan_jobs
 from vecenv.evaluation._loop import Loop
@@ -82,6 +84,8 @@ def evaluate(
         policy: a function of a batch of observations that returns a batch of actions; or of (obs, state,
             episode_start) that returns (actions, state); or an object with `predict` of this form, such as a
             Stable-Baselines3 model; or a torch module, which for Discrete actions may return one score per action.
+            Several agents: it gets the observations of all agents that must act; a dict of policies by group if there
+            are several groups.
         env: what `vecenv.make` takes: an id, a kernel, or a function that makes an env.
         episodes: number of episodes per scenario and seed.
         seeds: number of seeds (0, 1, ...), or a list of seeds.
@@ -114,15 +118,30 @@ def evaluate(
     def work(own: Any, stop: threading.Event, report: Progress | None) -> Evaluation:
         envs = make(env, count, engine=engine, autoreset="next-step", **make_options)
         with contextlib.closing(envs), evaluation_mode(own):
-            name = envs.spec.id if envs.spec is not None else getattr(env, "__name__", type(env).__name__)
-            writer = _writer(envs, jobs, env, scenario_kwargs)
-            outer = envs if wrap is None else wrap(envs)
-            outcomes = Loop(outer, Actor(own, outer, deterministic), jobs, writer, report, stop).run()
+            outer, actor = _prepared(own, envs, deterministic, wrap)
+            rows = outer.unwrapped
+            name = rows.spec.id if rows.spec is not None else _name_of(env)
+            writer = _writer(rows, jobs, env, scenario_kwargs)
+            outcomes = Loop(outer, actor, jobs, writer, report, stop).run()
         return Evaluation(name, jobs, outcomes, confidence, resamples)
 
     if not background:
         return work(policy, threading.Event(), progress)
     return Running(functools.partial(work, snapshot(policy)), progress)
+
+
+def _prepared(policy: Any, envs: Any, deterministic: bool, wrap: Callable[[Any], Any] | None) -> tuple[Any, Any]:
+    """The envs as the loop steps them, and what acts in them."""
+    if not isinstance(envs, MultiAgentVectorEnv):
+        outer = envs if wrap is None else wrap(envs)
+        return outer, Actor(policy, outer, deterministic)
+    if wrap is not None:
+        raise ConfigError("wrap= is for envs with one agent; wrap the PettingZoo env inside a function that makes it")
+    return AgentRows(envs), AgentActor(policy, envs, deterministic)
+
+
+def _name_of(env: Any) -> str:
+    return env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
 
 
 def _writer(envs: Any, jobs: Jobs, env: Any, kwargs: Collection[str] | None) -> Any:
@@ -132,7 +151,7 @@ def _writer(envs: Any, jobs: Jobs, env: Any, kwargs: Collection[str] | None) -> 
 
 
 def _check(env: Any, confidence: float, resamples: int, make_options: dict[str, Any]) -> None:
-    if isinstance(env, gymnasium.vector.VectorEnv):
+    if isinstance(env, (gymnasium.vector.VectorEnv, MultiAgentVectorEnv)):
         raise ConfigTypeError(
             f"evaluate makes its own envs, so that it can seed each episode; got a {type(env).__name__}: pass what "
             "vecenv.make takes (an id, a kernel or a function), and wrap= for wrappers"

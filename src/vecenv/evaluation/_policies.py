@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,8 +27,11 @@ _MASK_INFO = "action_mask"
 
 
 def check_policy(policy: Any) -> None:
-    """Raise ConfigTypeError unless the policy is callable or has `predict`."""
-    if not callable(policy) and not callable(getattr(policy, "predict", None)):
+    """Raise ConfigTypeError unless the policy is callable or has `predict`, or is a dict of such policies."""
+    if isinstance(policy, Mapping) and policy:
+        for own in policy.values():
+            check_policy(own)
+    elif not callable(policy) and not callable(getattr(policy, "predict", None)):
         raise ConfigTypeError(
             f"policy must be a function of a batch of observations or have predict(); got {brief(policy)}"
         )
@@ -36,6 +39,8 @@ def check_policy(policy: Any) -> None:
 
 def snapshot(policy: Any) -> Any:
     """A copy that does not change when the policy does."""
+    if isinstance(policy, Mapping):
+        return {group: snapshot(own) for group, own in policy.items()}
     policy = _inner(policy)
     by_value = (types.FunctionType, types.MethodType, functools.partial)  # not copied by copy.deepcopy
     try:
@@ -114,8 +119,8 @@ class Actor:
 @contextmanager
 def evaluation_mode(policy: Any) -> Iterator[None]:
     """Set torch modules to evaluation mode, and restore their mode afterwards."""
-    policy = _inner(policy)
-    modules = list(policy.modules()) if _is_module(policy) else []
+    several = map(_inner, policy.values() if isinstance(policy, Mapping) else [policy])
+    modules = [module for own in several if _is_module(own) for module in own.modules()]
     training = [module.training for module in modules]
     for module in modules:
         module.training = False

@@ -40,10 +40,19 @@ from vecenv.errors import ConfigError
 
 
 class RolloutBuffer(theirs.RolloutBuffer):
-    """Steps for PPO and A2C, in columns that are allocated once; advantages are computed by native code."""
+    """Steps for PPO and A2C, in columns that are allocated once; advantages are computed by native code.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    Several agents: `rollout_buffer_kwargs={"valid": venv.valid}`, with `venv = vecenv.sb3.wrap(envs.flat())`. Rows that
+    are no transitions, such as those of dead agents, are then left out of the minibatches.
+
+    Args:
+        *args, **kwargs: Stable-Baselines3's.
+        valid: an array that says which rows of the latest step are transitions, read by every `add`; None: all.
+    """
+
+    def __init__(self, *args: Any, valid: np.ndarray | None = None, **kwargs: Any) -> None:
         self._obs: Storage | None = None
+        self._valid_now = valid
         super().__init__(*args, **kwargs)
 
     def reset(self) -> None:
@@ -57,6 +66,9 @@ class RolloutBuffer(theirs.RolloutBuffer):
         self.actions = np.zeros((*axes, self.action_dim), self.action_space.dtype)
         for name in ("rewards", "returns", "episode_starts", "values", "log_probs", "advantages"):
             setattr(self, name, np.zeros(axes, np.float32))
+        self.valid = np.ones(axes, np.bool_)
+        if self._valid_now is not None and self._valid_now.shape != (self.n_envs,):
+            raise ConfigError(f"valid has the shape {self._valid_now.shape}, there are {self.n_envs} rows")
 
     def add(
         self,
@@ -74,6 +86,8 @@ class RolloutBuffer(theirs.RolloutBuffer):
         self.rewards[self.pos], self.episode_starts[self.pos] = reward, episode_start
         self.values[self.pos] = value.detach().cpu().numpy().reshape(-1)
         self.log_probs[self.pos] = log_prob.detach().cpu().numpy().reshape(-1)
+        if self._valid_now is not None:
+            self.valid[self.pos] = self._valid_now
         self.pos += 1
         self.full = self.pos == self.buffer_size
 
@@ -87,11 +101,12 @@ class RolloutBuffer(theirs.RolloutBuffer):
             out=(self.advantages, self.returns))  # fmt: skip
 
     def get(self, batch_size: int | None = None) -> Generator[Any, None, None]:
-        """Minibatches of all steps, in Stable-Baselines3's order."""
+        """Minibatches of all steps that are transitions, in Stable-Baselines3's order."""
         assert self.full, "the rollout is not complete"
-        count = self.buffer_size * self.n_envs
-        order = np.random.permutation(count)  # theirs, for the same numbers
         # Theirs numbers steps env by env, these columns lie step by step.
+        places = np.flatnonzero(self.valid.T)
+        count = len(places)
+        order = places[np.random.permutation(count)]  # theirs, for the same numbers
         order = order % self.buffer_size * self.n_envs + order // self.buffer_size
         for begin in range(0, count, batch_size or count):
             yield self._get_samples(order[begin : begin + (batch_size or count)])

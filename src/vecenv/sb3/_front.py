@@ -49,7 +49,7 @@ class FrontVecEnv(VecEnv):
         self._envs: Any = envs
         self._inner: VectorEnv = inner
         self._kernels = inner.engine if isinstance(getattr(inner, "engine", None), CompiledEngine) else None
-        _check(envs, inner, self._kernels is not None)
+        check_usable(envs.autoreset_mode, inner.copy or self._kernels is not None)
         self._has_dicts = envs is inner and self._kernels is None
         self._actions: Any = None
         self._masks: np.ndarray | None = None
@@ -223,15 +223,14 @@ class FrontVecEnv(VecEnv):
         return self.at_envs(rows, _served.reach, action, *arguments)
 
 
-def _check(envs: VectorEnv | Wrapper, inner: VectorEnv, compiled: bool) -> None:
+def check_usable(mode: AutoresetMode, copies: bool) -> None:
     """Raise ConfigError unless episodes begin again in the same step and arrays are not overwritten by the next one."""
-    mode = envs.autoreset_mode
     if mode is not AutoresetMode.SAME_STEP:
         raise ConfigError(
             f"Stable-Baselines3 begins a new episode in the step that ended the last one, these envs have "
             f"autoreset={mode.value!r}; make them with vecenv.make(..., autoreset='same-step')"
         )
-    if not inner.copy and not compiled:
+    if not copies:
         raise ConfigError(
             "Stable-Baselines3 keeps observations across the next step, which these envs overwrite; "
             "make them with copy=True"

@@ -12,29 +12,39 @@ from gymnasium.vector.utils import batch_space, iterate
 from vecenv._front.infos import as_arrays, objects
 from vecenv._front.reset_options import ResetOptions
 from vecenv._front.vector_env import VectorEnv
+from vecenv.agents import FlatVectorEnv, MultiAgentVectorEnv
 from vecenv.errors import ConfigTypeError, UnsupportedError
+from vecenv.sb3._agents import AgentVecEnv
 from vecenv.sb3._front import FrontVecEnv
 from vecenv.sb3.base_vec_env import is_vec_env
 from vecenv.wrappers import Wrapper
 
 
-def wrap(envs: VectorEnv | Wrapper) -> FrontVecEnv:
+def wrap(envs: VectorEnv | Wrapper | FlatVectorEnv) -> FrontVecEnv | AgentVecEnv:
     """Any of vecenv's vector envs as an SB3 VecEnv, for all of SB3's algorithms and wrappers.
 
     Args:
-        envs: compiled, process, thread or sync, with or without wrappers; made with autoreset="same-step".
+        envs: compiled, process, thread or sync, with or without wrappers; made with autoreset="same-step". With several
+            agents `envs.flat()`, a row per agent: pass its `valid` to `vecenv.sb3.RolloutBuffer`, which drops rows of
+            dead agents.
 
     Raises:
         ConfigError: they were made with another autoreset mode, or hand out views of memory that is overwritten.
     """
     if isinstance(envs, (VectorEnv, Wrapper)):
         return FrontVecEnv(envs)
+    if isinstance(envs, FlatVectorEnv):
+        return AgentVecEnv(envs)
+    if isinstance(envs, MultiAgentVectorEnv):
+        raise ConfigTypeError("these envs have several agents; wrap(envs.flat()) has a row for each of them")
     hint = "it is one already" if is_vec_env(envs) else "see vecenv.make, or use DummyVecEnv for functions that do"
     raise ConfigTypeError(f"wrap() makes an SB3 VecEnv of a vector env of vecenv, got {type(envs).__name__}; {hint}")
 
 
 def unwrap(venv: Any) -> gymnasium.vector.VectorEnv:
     """A Gymnasium vector env of an SB3 VecEnv: what was given to `wrap`, or `from_sb3` of any other."""
+    if type(venv) is AgentVecEnv:
+        return venv._flat
     return venv._envs if type(venv) is FrontVecEnv else from_sb3(venv)
 
 

@@ -1,4 +1,4 @@
-"""Trainers: PPO, A2C as its special case, SAC and DQN. They need torch."""
+"""Trainers: PPO, A2C as its special case, PPO for groups of agents, SAC and DQN. They need torch."""
 
 import importlib.util as _importlib_util
 
@@ -15,6 +15,7 @@ from vecenv.trainers._progress import Progress
 from vecenv.trainers._settings import Settings
 from vecenv.trainers._trainer import Trainer
 from vecenv.trainers.dqn import DQN, DQNConfig
+from vecenv.trainers.group_ppo import GroupPPO
 from vecenv.trainers.loggers import CSV, Logger, TensorBoard, WandB
 from vecenv.trainers.ppo import PPO
 from vecenv.trainers.sac import SAC, SACConfig
@@ -25,6 +26,7 @@ __all__ = [
     "PPO",
     "SAC",
     "DQNConfig",
+    "GroupPPO",
     "Logger",
     "Network",
     "PPOConfig",

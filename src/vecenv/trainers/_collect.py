@@ -72,22 +72,24 @@ class Collector:
             several = [envs]
         else:
             several = list(envs)
-        flat = [env.flat() if isinstance(env, MultiAgentVectorEnv) else env for env in several]
+        flat = [_flat(env) if isinstance(env, MultiAgentVectorEnv) else env for env in several]
         if len(flat) > 1 and any(isinstance(env, FlatVectorEnv) for env in flat):
             raise ConfigError("envs with several agents are stepped as one group; pass one vector env, and groups=1")
         known = (VectorEnv, Wrapper, FlatVectorEnv)
         self.envs: list[Any] = [env if isinstance(env, known) else Wrapper(env, Transform()) for env in flat]
-        if any(env.autoreset_mode == AutoresetMode.DISABLED for env in self.envs):
-            raise ConfigError('trainers need envs with autoreset; make them with autoreset="same-step", not "disabled"')
+        check_autoreset(self.envs)
         counts = [env.num_envs for env in self.envs]
         self.parts = [(sum(counts[:place]), count) for place, count in enumerate(counts)]
         self.num_envs = sum(counts)
+        self.num_agents = self.envs[0].num_slots if isinstance(self.envs[0], FlatVectorEnv) else 1
+        """Rows of each env: how many agents it has."""
         self.observation_space = self.envs[0].single_observation_space
         self.action_space = self.envs[0].single_action_space
         self.normalize = Normalize(1e-8, clip) if normalize_obs else None
         self.scale = RewardScale(gamma, 1e-8) if normalize_reward else None
         self._clip, self.mask, self.masks = clip, mask, {}
-        self._waiting: Any = None
+        self.sent: Any = None
+        """The actions of a single group, until its step is finished."""
         for transform in (self.normalize, self.scale):
             if transform is not None:
                 self.observation_space, _ = transform.bind(self.observation_space, self.action_space, self.num_envs)
@@ -100,24 +102,32 @@ class Collector:
         for number, (env, (begin, _)) in enumerate(zip(self.envs, self.parts, strict=True)):
             own_seed = None if seed is None else seed + begin
             _drop_pending(env)
-            exchange = env._exchange_reset(own_seed, None)
-            self._transform(exchange, begin)
-            self._note_masks(number, exchange, begin)
-            first.append(exchange.obs)
+            first.append(self.begun(number, env._exchange_reset(own_seed, None)))
         return first
+
+    def begun(self, group: int, exchange: Exchange) -> Any:
+        """Take what a reset of a group returned; return its observations."""
+        begin, _ = self.parts[group]
+        self._transform(exchange, begin)
+        self._note_masks(group, exchange, begin)
+        return exchange.obs
 
     def send(self, group: int, actions: Any) -> None:
         """Start a step of a group."""
         if len(self.envs) == 1:
-            self._waiting = actions
+            self.sent = actions
         else:
             self.envs[group].send(actions)
 
     def receive(self, group: int) -> Step:
         """Finish the step of a group. Env ids count within the group."""
-        env, (begin, count) = self.envs[group], self.parts[group]
-        exchange = env._exchange_step(self._waiting, None) if len(self.envs) == 1 else env._exchange_recv(count, None)
-        own = exchange.rows
+        env, (_, count) = self.envs[group], self.parts[group]
+        exchange = env._exchange_step(self.sent, None) if len(self.envs) == 1 else env._exchange_recv(count, None)
+        return self.stepped(group, exchange)
+
+    def stepped(self, group: int, exchange: Exchange) -> Step:
+        """Take what a step of a group returned."""
+        own, (begin, _) = exchange.rows, self.parts[group]
         self.episodes.add(exchange.reward, exchange.done, exchange.valid, own + begin if begin else own)
         self._transform(exchange, begin)
         self._note_masks(group, exchange, begin)
@@ -134,7 +144,7 @@ class Collector:
             "scale": self.scale and self.scale.state_dict(),
             "episodes": self.episodes.state_dict(),
             "masks": [self.masks.get(group) for group in range(len(self.envs))],
-            "envs": [None if self.tensor_env is not None else _state_of(env) for env in self.envs],
+            "envs": [None if self.tensor_env is not None else state_of(env) for env in self.envs],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
@@ -151,16 +161,12 @@ class Collector:
                 transform.load_state_dict(own)
         self.episodes.load_state_dict(state["episodes"])
         self.masks = {group: mask for group, mask in enumerate(state["masks"]) if mask is not None}
-        if any(own is None for own in state["envs"]) or len(state["envs"]) != len(self.envs):
-            return False
-        try:
-            for env, own in zip(self.envs, state["envs"], strict=True):
-                env.unwrapped.set_state(Snapshot(**own["snapshot"]))  # type: ignore[union-attr]
-                if isinstance(env, Wrapper):
-                    env.load_state_dict(own["wrappers"])
-        except (UnsupportedError, AttributeError):
-            return False
-        return True
+        return restore_envs(self.envs, state["envs"])
+
+    @property
+    def engine_reason(self) -> str:
+        """Why the engine of the envs was chosen."""
+        return self.envs[0].unwrapped.engine_reason
 
     def close(self) -> None:
         """Close the envs."""
@@ -218,6 +224,15 @@ def tensor_env_of(envs: Any) -> Any:
     return found[0]
 
 
+def _flat(envs: MultiAgentVectorEnv) -> FlatVectorEnv:
+    if len(envs.groups) > 1:
+        raise ConfigError(
+            f"these envs have the groups {list(envs.groups)}, which need a policy each: use vecenv.trainers.GroupPPO, "
+            "or make the envs with pad=True for one policy"
+        )
+    return envs.flat()
+
+
 def _drop_pending(env: Any) -> None:
     """Wait for the pending steps of an interrupted rollout, and discard their results."""
     if isinstance(env.unwrapped, VectorEnv):
@@ -226,10 +241,35 @@ def _drop_pending(env: Any) -> None:
                 env.unwrapped.recv()
 
 
-def _state_of(env: Any) -> dict[str, Any] | None:
+def check_autoreset(envs: Sequence[Any]) -> None:
+    """Raise ConfigError if envs do not begin new episodes by themselves."""
+    if any(env.autoreset_mode == AutoresetMode.DISABLED for env in envs):
+        raise ConfigError('trainers need envs with autoreset; make them with autoreset="same-step", not "disabled"')
+
+
+def state_of(env: Any) -> dict[str, Any] | None:
+    """The state of a vector env and its wrappers, as data; None if the engine cannot return it."""
     try:
-        snapshot = env.unwrapped.get_state()
+        snapshot = _base(env).get_state()
     except (UnsupportedError, AttributeError):
         return None
     wrappers = env.state_dict() if isinstance(env, Wrapper) else {}
     return {"snapshot": {"columns": snapshot.columns, "ready": snapshot.ready}, "wrappers": wrappers}
+
+
+def restore_envs(envs: Sequence[Any], states: Sequence[Any]) -> bool:
+    """Restore what `state_of` returned of each; return whether all were restored."""
+    if any(own is None for own in states) or len(states) != len(envs):
+        return False
+    try:
+        for env, own in zip(envs, states, strict=True):
+            _base(env).set_state(Snapshot(**own["snapshot"]))
+            if isinstance(env, Wrapper):
+                env.load_state_dict(own["wrappers"])
+    except (UnsupportedError, AttributeError):
+        return False
+    return True
+
+
+def _base(env: Any) -> Any:
+    return env if isinstance(env, MultiAgentVectorEnv) else env.unwrapped

@@ -36,6 +36,8 @@ class PPOConfig(Settings):
         lstm: size of an LSTM between encoder and layers; 0: none.
         log_std: initial log standard deviation of continuous actions.
         normalize_obs, normalize_reward: whether to normalize by running statistics.
+        central_value: several agents: whether the value function sees the observations of all agents of an env, dead
+            ones as zeros; policies see their own alone.
         mask: name of the info that holds action masks, such as "action_mask"; None: no masks.
         optimizer: "adam" or "rmsprop".
         torch_threads: number of torch threads; None decides by the size of the networks.
@@ -64,6 +66,7 @@ class PPOConfig(Settings):
     log_std: float = 0.0
     normalize_obs: bool = False
     normalize_reward: bool = False
+    central_value: bool = False
     mask: str | None = None
     optimizer: Literal["adam", "rmsprop"] = "adam"
     torch_threads: int | None = None

@@ -13,6 +13,7 @@ import torch
 from gymnasium.vector.utils import create_empty_array
 
 from vecenv._util.checks import brief, positive_int
+from vecenv._util.specs import PETTINGZOO, imports_code
 from vecenv.agents import MultiAgentVectorEnv
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError, UnsafeFile, VecenvError
 from vecenv.presets import find_preset
@@ -88,15 +89,7 @@ class Trainer(Generic[ConfigT]):
         self.config: ConfigT = settings
         self.seed = seed
         self._own = {"network": network, "optimizer": optimizer}
-        self.collector = Collector(
-            envs,
-            settings.num_envs,
-            getattr(settings, "groups", 1),
-            normalize_obs=settings.normalize_obs,
-            normalize_reward=settings.normalize_reward,
-            gamma=settings.gamma,
-            mask=getattr(settings, "mask", None),
-        )
+        self.collector = self._collector_of(envs)
         self.generator = generator_for(CPU, seed)
         self._generators = {"cpu": self.generator}
         self.steps = self.updates = 0
@@ -163,6 +156,19 @@ class Trainer(Generic[ConfigT]):
         known = {name: float(value) for name, value in scalars.items() if value == value}
         for logger in self._loggers:
             logger.write(self.steps, known)
+
+    def _collector_of(self, envs: Envs) -> Any:
+        """What steps the envs."""
+        settings: Any = self.config
+        return Collector(
+            envs,
+            settings.num_envs,
+            getattr(settings, "groups", 1),
+            normalize_obs=settings.normalize_obs,
+            normalize_reward=settings.normalize_reward,
+            gamma=settings.gamma,
+            mask=getattr(settings, "mask", None),
+        )
 
     def _build(self) -> None:
         """Make networks, optimizers and buffer; the random numbers of torch are those of the seed."""
@@ -274,7 +280,8 @@ class Trainer(Generic[ConfigT]):
                 )
         if envs is None:
             envs = _trusted_id(path, state["env_id"])
-            if config.num_envs != len(state["collector"]["episodes"]["totals"]):
+            rows = len(state["collector"]["episodes"]["totals"])  # several of an env with several agents
+            if not rows or rows % config.num_envs:
                 raise UnsafeFile(f"{path} is damaged: its settings and its envs have different numbers of envs")
         trainer: Any = None
         try:
@@ -382,8 +389,8 @@ def _trusted_id(path: str | Path, env_id: str | None) -> str:
     """The id, if making it imports nothing: a checkpoint may come from anyone."""
     if env_id is None:
         raise ConfigError(f"{path} does not say which envs it was trained on; pass them: load(path, envs)")
-    module, sign, _ = env_id.partition(":")
-    if sign and module not in sys.modules:
+    module, _, _ = env_id.partition(":")
+    if imports_code(env_id) and (env_id.startswith(PETTINGZOO) or module not in sys.modules):
         raise ConfigError(
             f"{path} was trained on {env_id!r:.100}, and loading imports nothing; import {module:.60} if you trust it, "
             "or pass the envs: load(path, envs)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from vecenv._batch.layout import map_tree
+from vecenv._front.exchange import Exchange
 from vecenv._front.step import Step
 from vecenv.buffers import RolloutBuffer
 from vecenv.buffers._storage import Storage
 from vecenv.errors import ConfigError
 from vecenv.trainers._actor_critic import ActorCritic, own_network
+from vecenv.trainers._central import CentralActorCritic, seats_of
 from vecenv.trainers._checkpoint import tensors
 from vecenv.trainers._collect import torch_threads
 from vecenv.trainers._device import Transfer, host, put
@@ -39,7 +41,12 @@ class PPO(Trainer[PPOConfig]):
     def _build(self) -> None:
         config, collector, own = self.config, self.collector, self._own["network"]
         head = head_of(collector.action_space, config.log_std)
-        if own is None:
+        self.team: list[PPO] = [self]
+        """All groups of agents, if each has a policy of its own; see `GroupPPO`."""
+        if config.central_value:
+            seats, group = seats_of(collector.envs[0], config, own is not None)
+            self.network = CentralActorCritic(collector.observation_space, head, config, seats, group).to(self.device)
+        elif own is None:
             self.network = ActorCritic(collector.observation_space, head, config).to(self.device)
         else:
             self.network = own_network(own, collector.observation_space, head, head.inputs, True, self.device)
@@ -60,7 +67,8 @@ class PPO(Trainer[PPOConfig]):
         self._parts = [self.buffer.part(*part) for part in collector.parts]
         self._memory: list[Any] = [None] * len(self._parts)
         self._final_value = np.zeros((config.rollout_steps, collector.num_envs), np.float32)
-        """Values of last observations of episodes; with an LSTM they need its state at that moment."""
+        """Values of last observations of episodes; with an LSTM they need its state at that moment, and a central value
+        function needs what the others saw."""
 
     def _flat_network(self) -> Flat:
         return self.flat
@@ -88,6 +96,14 @@ class PPO(Trainer[PPOConfig]):
             return
         for part, obs in zip(self._parts, self.collector.reset(seed), strict=True):
             part.begin(obs)
+        self._forget()
+
+    def begin_with(self, exchange: Exchange) -> None:
+        """Begin with a reset of the envs that somebody else made."""
+        self.buffer.begin(self.collector.begun(0, exchange))
+        self._forget()
+
+    def _forget(self) -> None:
         initial, device = self.acting.initial_memory, self.act_device
         self._memory, self._began = [initial(count, device) for _, count in self.collector.parts], True
 
@@ -121,6 +137,8 @@ class PPO(Trainer[PPOConfig]):
                     part.add(step=step, **acted[group])
                 if self.network.recurrent:
                     self._value_finals(group, moment, step)
+                if self.config.central_value:
+                    self.value_central_finals(moment, [step])
                 if moment + 1 < self.config.rollout_steps:
                     acted[group] = self._act(group, moment + 1, clock)
 
@@ -132,6 +150,8 @@ class PPO(Trainer[PPOConfig]):
             obs = put(part.obs_at(moment), device)
             began = put(part.began[moment], device) if network.recurrent else None
             outputs, value, self._memory[group] = network(obs, self._memory[group], began)
+            if self.config.central_value:
+                value = network.all_values(self._everyone([member.buffer.obs_at(moment) for member in self.team]))
             allowed = None if mask is None else put(mask, device)
             drawn, log_prob = network.head.draw(outputs, allowed, self.generator_on(device))
             actions = network.head.to_env(drawn)
@@ -150,6 +170,34 @@ class PPO(Trainer[PPOConfig]):
                 memory = tuple(part[rows] for part in self._memory[group])
                 self._final_value[moment, begin + rows] = host(self.acting(final, memory)[1])
 
+    def value_central_finals(self, moment: int, steps: Sequence[Step]) -> None:
+        """Compute central values of last observations of truncated episodes; `steps` are those of the whole team."""
+        own = steps[self.team.index(self)]
+        rows = np.flatnonzero(own.truncated & own.rolled)
+        if not len(rows):
+            return
+        seen = []
+        for member, step in zip(self.team, steps, strict=True):
+            # Where the next episode of an env has begun, an agent that had died before is still as it was.
+            slots = member.collector.num_agents
+            over = np.repeat(member.collector.envs[0].rolled, slots) & ~step.rolled
+
+            def chosen(after: np.ndarray, before: np.ndarray, over: np.ndarray = over) -> np.ndarray:
+                return np.where(over.reshape(-1, *[1] * (after.ndim - 1)), before, after)
+
+            seen.append(map_tree(chosen, step.next_obs, member.buffer.obs_at(moment)))
+        with torch.inference_mode():
+            values = host(self.acting.all_values(self._everyone(seen)))
+        self._final_value[moment, rows] = values[rows]
+
+    def _everyone(self, seen: Sequence[Any]) -> list[Any]:
+        """Observations [envs * slots, ...] of each of the team, as tensors [envs, slots, ...] where it acts."""
+        found = []
+        for member, obs in zip(self.team, seen, strict=True):
+            slots = member.collector.num_agents
+            found.append(map_tree(lambda leaf, slots=slots: leaf.unflatten(0, (-1, slots)), put(obs, self.act_device)))
+        return found
+
     def _advantages(self) -> tuple[np.ndarray, np.ndarray]:
         """Advantages and returns of the rollout; a truncated episode is bootstrapped from its last observation."""
         buffer = self.buffer
@@ -159,10 +207,15 @@ class PPO(Trainer[PPOConfig]):
             if self.acting.recurrent:
                 memory = tuple(torch.cat(parts) for parts in zip(*self._memory, strict=True))
             began = put(buffer.began[-1], self.act_device)
-            last = put(buffer.obs_at(buffer.steps), self.act_device)
-            last_value = host(self.acting(last, memory, began)[1])
+            central = self.config.central_value
+            if central:
+                everyone = self._everyone([member.buffer.obs_at(buffer.steps) for member in self.team])
+                last_value = host(self.acting.all_values(everyone))
+            else:
+                last = put(buffer.obs_at(buffer.steps), self.act_device)
+                last_value = host(self.acting(last, memory, began)[1])
             final_value = self._final_value[times, envs]
-            if len(times) and not self.acting.recurrent:
+            if len(times) and not self.acting.recurrent and not central:
                 final_value = host(self.acting(put(finals, self.act_device))[1])
         return buffer.gae(buffer.extras["value"], last_value, final_value, self.config.gamma, self.config.lam)
 
@@ -207,11 +260,28 @@ class PPO(Trainer[PPOConfig]):
         """Minibatches of transitions, shuffled in every epoch."""
         valid = self.buffer.valid if self._on_device is None else np.ones(len(columns["advantage"]), np.bool_)
         kept = torch.from_numpy(np.flatnonzero(valid))
+        seen = self._seen_by_all() if self.config.central_value else None
         for _ in range(self.config.epochs):
             order = put(kept[torch.randperm(len(kept), generator=self.generator)], self.device)
             shuffled = map_tree(lambda leaf, order=order: leaf.index_select(0, order), columns)
             for begin in range(0, len(order), size):
-                yield map_tree(lambda leaf, begin=begin: leaf[begin : begin + size], shuffled)
+                batch = map_tree(lambda leaf, begin=begin: leaf[begin : begin + size], shuffled)
+                if seen is not None:
+                    agents, at = self.collector.num_agents, order[begin : begin + size]
+                    of_envs = at // agents
+                    batch["everyone"] = [
+                        map_tree(lambda leaf, of_envs=of_envs: leaf.index_select(0, of_envs), obs) for obs in seen
+                    ]
+                    batch["agents"] = at % agents
+                yield batch
+
+    def _seen_by_all(self) -> list[Any]:
+        """What each of the team saw in the rollout, as tensors [T * envs, slots, ...] on the device."""
+        found = []
+        for member in self.team:
+            slots, seen = member.collector.num_agents, put(member.buffer.obs, self.device)
+            found.append(map_tree(lambda leaf, slots=slots: leaf[:-1].flatten(0, 1).unflatten(0, (-1, slots)), seen))
+        return found
 
     def _sequences(self, columns: dict[str, Any], size: int) -> Any:
         """Minibatches of whole sequences of some envs, shuffled in every epoch; "kept" are the transitions in them."""
@@ -234,6 +304,8 @@ class PPO(Trainer[PPOConfig]):
             outputs, value = outputs.index_select(0, kept), value.index_select(0, kept)
         else:
             outputs, value, _ = self.network(batch["obs"])
+        if config.central_value:
+            value = self.network.values(batch["everyone"], batch["agents"])
         log_prob, entropy = self.network.head.judge(outputs, batch.get("mask"), batch["actions"])
         advantage = batch["advantage"]
         if config.normalize_advantage and len(advantage) > 1:

@@ -15,6 +15,7 @@ from vecenv.engines.native.options import NATIVE_CANNOT, SHARED, is_installed, s
 from vecenv.engines.options import EngineOptions, check_choice
 from vecenv.engines.request import Request, Source
 from vecenv.errors import ConfigError, MissingExtra
+from vecenv.kernel.language.agents import has_agents
 
 if TYPE_CHECKING:
     from vecenv.kernel.backend import Precision
@@ -81,6 +82,8 @@ class Device(EngineOptions):
                 return f"the device engine cannot honour {name}: {why}; pass results='numpy', or leave {name} out"
         if self.returns_tensors and request.check_finite != Policies.parse(None):
             return "check_finite looks at results on the host; pass results='numpy', or look by torch.isfinite"
+        if self.returns_tensors and has_agents(kernel.definition):
+            return "results of several agents are arrays, not tensors; pass results='numpy'"
         if split_kwargs(kernel, source.env_kwargs)[1].get("render_mode") is not None:
             of_task = source.task is not None
             return f"the device engine draws nothing; use engine={'mujoco' if of_task else 'compiled'!r} for frames"

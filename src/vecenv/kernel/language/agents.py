@@ -5,6 +5,7 @@ The methods here are kernels' methods like any other: they are compiled, and Pyt
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from typing import Any
 
@@ -13,6 +14,7 @@ from gymnasium import Space, spaces
 
 from vecenv._batch.slots import FLAGS, Group, Slots, SlotSpace
 from vecenv.errors import KernelError
+from vecenv.kernel.language.source import remember
 
 GROUP = "agents"
 _ACTS, _VALID, _ALIVE, _TERMINATED = (FLAGS.index(name) for name in ("acts", "valid", "alive", "terminated"))
@@ -28,7 +30,7 @@ def members(definition: type) -> type:
     """The class whose members make the kernel: the user's own, or what a class with `agents` stands for.
 
     Raises:
-        KernelError: `agents` is no number and no list of names.
+        KernelError: `agents` is no number, no list of names and no dict of these by group.
     """
     if not has_agents(definition):
         return definition
@@ -37,15 +39,34 @@ def members(definition: type) -> type:
     return _translated[definition]
 
 
-def _names(definition: type) -> tuple[str, ...]:
+Members = dict[str, tuple[str, ...]]
+"""Names of agents by group."""
+
+
+def _groups(definition: type) -> Members:
     declared: Any = definition.agents  # type: ignore[attr-defined]  # `members` has asked
+    if not isinstance(declared, dict):
+        return {GROUP: _names(definition, declared, "agent")}
+    found = {name: _names(definition, each, name) for name, each in declared.items()}
+    everyone = [name for names in found.values() for name in names]
+    if not found or not all(isinstance(name, str) and name.isidentifier() for name in found):
+        rule = f"agents must have names of groups that are words, such as 'good'; got {list(declared)!r:.60}"
+        raise KernelError(rule, definition.__name__)
+    if len(set(everyone)) < len(everyone):
+        raise KernelError(f"agents has a name twice: {everyone}", definition.__name__)
+    return found
+
+
+def _names(definition: type, declared: Any, stem: Any) -> tuple[str, ...]:
     if isinstance(declared, (list, tuple)) and declared and all(isinstance(name, str) for name in declared):
         if len(set(declared)) < len(declared):
             raise KernelError(f"agents has a name twice: {list(declared)}", definition.__name__)
         return tuple(declared)
     if isinstance(declared, (int, np.integer)) and not isinstance(declared, bool) and declared > 0:
-        return tuple(f"agent_{index}" for index in range(declared))
-    rule = f"agents must be how many there are, or a list of their names; got {declared!r:.60}"
+        return tuple(f"{stem}_{index}" for index in range(declared))
+    rule = (
+        f"agents must be how many there are, a list of their names, or a dict of these by group; got {declared!r:.60}"
+    )
     raise KernelError(rule, definition.__name__)
 
 
@@ -55,15 +76,10 @@ def _everyone(s: Any, agent: Any, p: Any) -> Any:
 
 def _translate(definition: Any) -> type:
     """A kernel of one row: the observation is that of all slots, the reward is the sum, terminated says it is over."""
-    names, kernel = _names(definition), definition.__name__
-    count = len(names)
-    for method, parameters in (("step", "s, actions, reward, done, rng, p"), ("observe", "s, agent, obs, p")):
-        if not callable(getattr(definition, method, None)):
-            rule = f"there is no method {method}; with agents, define {method}({parameters})"
-            raise KernelError(rule, kernel)
-    if not callable(getattr(definition, "reset", None)):
-        raise KernelError("there is no method reset; define reset(s, rng, p)", kernel)
-    begin, advance, look = definition.reset, definition.step, definition.observe
+    groups, kernel = _groups(definition), definition.__name__
+    count = sum(map(len, groups.values()))
+    _check_methods(definition, groups)
+    begin, advance = definition.reset, definition.step
     must_act = getattr(definition, "acts", _everyone)
     allowed = getattr(definition, "action_mask", None)
 
@@ -79,13 +95,14 @@ def _translate(definition: Any) -> type:
             if must_act(s, agent, p):
                 s.slot_flags[_ACTS, agent] = 1
 
-    def step(s, action, rng, p):
+    def before(s):
         for agent in range(count):
             s.slot_gone[agent] = s.slot_done[agent]
             s.slot_gain[agent] = 0.0
             if s.slot_flags[_ACTS, agent] == 1:
                 s.slot_moved[agent] = True
-        advance(s, action, s.slot_gain, s.slot_done, rng, p)
+
+    def after(s, p):
         s.slot_flags[:, :] = 0
         s.slot_reward[:] = 0.0
         total = 0.0
@@ -111,13 +128,6 @@ def _translate(definition: Any) -> type:
                 s.slot_moved[agent] = False
         return total, over
 
-    def observe(s, obs, p):
-        for agent in range(count):
-            if s.slot_flags[_ACTS, agent] == 1 or s.slot_flags[_TERMINATED, agent] == 1:
-                look(s, agent, obs["obs"][agent], p)
-        obs["reward"][:] = s.slot_reward
-        obs["flags"][:, :] = s.slot_flags
-
     state = {
         **definition.state,
         "slot_flags": (np.int8, (len(FLAGS), count)),
@@ -128,16 +138,66 @@ def _translate(definition: Any) -> type:
         "slot_gone": (bool, count),
         "slot_moved": (bool, count),
     }
-    made = {"reset": reset, "step": step, "observe": observe, "state": state}
-    made |= _spaces(definition, names)
+    spaces_of_row, width = _spaces(definition, groups)
+    made = {"reset": reset, "state": state, **spaces_of_row}
+    made |= _of_groups(definition, groups, {"before": before, "after": after, "advance": advance})
     if allowed is not None:
-        made |= _with_masks(definition, count, allowed, made)
+        made |= _with_masks(definition, count, width, allowed, made)
     return type(kernel, (definition,), {**made, "__module__": definition.__module__, "__doc__": definition.__doc__})
 
 
-def _with_masks(definition: Any, count: int, allowed: Any, made: dict[str, Any]) -> dict[str, Any]:
-    """The same with the actions that each agent may take, in infos."""
-    if not isinstance(definition.action_space, spaces.Discrete):
+def _check_methods(definition: Any, groups: Members) -> None:
+    """Raise KernelError if a method is missing, or has other parameters than the groups say."""
+    several = len(groups) > 1
+    wanted = {"step": f"s, {', '.join(groups) if several else 'actions'}, reward, done, rng, p", "reset": "s, rng, p"}
+    wanted |= {f"observe_{name}" if several else "observe": "s, agent, obs, p" for name in groups}
+    for method, parameters in wanted.items():
+        function = getattr(definition, method, None)
+        if not callable(function):
+            with_agents = "" if method == "reset" else "with agents, "
+            rule = f"there is no method {method}; {with_agents}define {method}({parameters})"
+            raise KernelError(rule, definition.__name__)
+        if several and len(inspect.signature(function).parameters) != len(parameters.split(", ")):
+            raise KernelError(f"with the groups {list(groups)}, define {method}({parameters})", definition.__name__)
+
+
+_STEP = """def step(s, action, rng, p):
+    before(s)
+    advance(s, {actions}, s.slot_gain, s.slot_done, rng, p)
+    total, over = after(s, p)
+    return total, over
+"""
+_OBSERVE = """def observe(s, obs, p):
+{looks}
+    obs["reward"][:] = s.slot_reward
+    obs["flags"][:, :] = s.slot_flags
+"""
+_LOOK = """    for agent in range({start}, {stop}):
+        if s.slot_flags[{acts}, agent] == 1 or s.slot_flags[{terminated}, agent] == 1:
+            {look}(s, agent, {leaf}[agent - {start}], p)"""
+
+
+def _of_groups(definition: Any, groups: Members, parts: dict[str, Any]) -> dict[str, Any]:
+    """The methods whose text depends on the groups: in kernels, keys of actions and observations are written out."""
+    looks, start, several = [], 0, len(groups) > 1
+    for name, names in groups.items():
+        parts[f"look_{name}"] = getattr(definition, f"observe_{name}" if several else "observe")
+        leaf = f'obs["obs"]["{name}"]' if several else 'obs["obs"]'
+        place = {"start": start, "stop": start + len(names), "acts": _ACTS, "terminated": _TERMINATED}
+        looks.append(_LOOK.format(look=f"look_{name}", leaf=leaf, **place))
+        start += len(names)
+    actions = ", ".join(f'action["{name}"]' for name in groups) if several else "action"
+    texts = {"step": _STEP.format(actions=actions), "observe": _OBSERVE.format(looks="\n".join(looks))}
+    made: dict[str, Any] = {"__name__": definition.__module__, **parts}
+    for method, text in texts.items():
+        exec(compile(text, f"<{method} of {definition.__name__}>", "exec"), made)
+        remember(made[method], text, members.__code__.co_filename)
+    return {method: made[method] for method in texts}
+
+
+def _with_masks(definition: Any, count: int, width: int | None, allowed: Any, made: dict[str, Any]) -> dict[str, Any]:
+    """The same with the actions that each agent may take, in infos; `width` is the largest number of them."""
+    if width is None:
         raise KernelError(
             f"action_mask needs a Discrete action space, this one is {definition.action_space}", definition.__name__
         )
@@ -158,40 +218,57 @@ def _with_masks(definition: Any, count: int, allowed: Any, made: dict[str, Any])
         mark(s, p)
         return total, over
 
-    info = {**getattr(definition, "info", {}), "slot_mask": (np.int8, (count, int(definition.action_space.n)))}
+    info = {**getattr(definition, "info", {}), "slot_mask": (np.int8, (count, width))}
     return {"reset": reset, "step": step, "info": info, "action_mask": None}
 
 
-def _spaces(definition: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """The spaces of a row: Spaces, or functions of Params where the user's are."""
+def _spaces(definition: Any, groups: Members) -> tuple[dict[str, Any], int | None]:
+    """The spaces of a row, and the largest number of actions if all are Discrete.
+
+    They are Spaces, or functions of Params where the user's are.
+    """
     kernel = definition.__name__
-    for name in ("observation_space", "action_space"):
-        if not hasattr(definition, name):
-            raise KernelError(f"there is no {name}; with agents it is that of one agent", kernel)
-    declared = definition.observation_space, definition.action_space
+    declared: dict[str, list[Any]] = {name: [] for name in groups}
+    for kind in ("observation_space", "action_space"):
+        given = getattr(definition, kind, None)
+        if given is None:
+            raise KernelError(f"there is no {kind}; with agents it is that of one agent", kernel)
+        for name in groups:
+            if isinstance(given, dict) and name not in given:
+                raise KernelError(
+                    f"{kind} has no {name!r}; it is one space for all, or a dict with {list(groups)}", kernel
+                )
+            declared[name].append(given[name] if isinstance(given, dict) else given)
+    acting = [action for _, action in declared.values()]
+    width = max(int(one.n) for one in acting) if all(isinstance(one, spaces.Discrete) for one in acting) else None
 
-    def slots_of(observation: Any, action: Any) -> Slots:
-        for space in (observation, action):
-            if not isinstance(space, Space):
-                raise KernelError(f"spaces must be gymnasium Spaces, got {space!r:.60}", kernel)
-        if not isinstance(observation, spaces.Box) or not observation.shape:
-            raise KernelError(
-                f"the observation_space of an agent is {observation}; with agents it is a Box with at least one axis",
-                kernel,
-            )
-        if isinstance(action, (spaces.Dict, spaces.Tuple)):
-            rule = f"the action_space of an agent is {action}; with agents it is Box, Discrete or MultiDiscrete"
-            raise KernelError(rule, kernel)
-        return Slots((Group(GROUP, names, observation, action),))
+    def slots_of(of_group: dict[str, Any]) -> Slots:
+        return Slots(tuple(_group(kernel, name, groups[name], *each) for name, each in of_group.items()))
 
-    if all(isinstance(space, Space) for space in declared):
-        slots = slots_of(*declared)
-        return {"observation_space": SlotSpace(slots), "action_space": slots.action_space()}
+    if all(isinstance(space, Space) for each in declared.values() for space in each):
+        slots = slots_of(declared)
+        return {"observation_space": SlotSpace(slots), "action_space": slots.action_space()}, width
 
     def filled(p: Any) -> Slots:
-        return slots_of(*(space if isinstance(space, Space) else space(p) for space in declared))
+        given = {name: [one if isinstance(one, Space) else one(p) for one in each] for name, each in declared.items()}
+        return slots_of(given)
 
     return {
         "observation_space": lambda p: SlotSpace(filled(p)),
         "action_space": lambda p: filled(p).action_space(),
-    }
+    }, width
+
+
+def _group(kernel: str, name: str, names: tuple[str, ...], observation: Any, action: Any) -> Group:
+    for space in (observation, action):
+        if not isinstance(space, Space):
+            raise KernelError(f"spaces must be gymnasium Spaces, got {space!r:.60}", kernel)
+    if not isinstance(observation, spaces.Box) or not observation.shape:
+        raise KernelError(
+            f"the observation_space of an agent is {observation}; with agents it is a Box with at least one axis",
+            kernel,
+        )
+    if isinstance(action, (spaces.Dict, spaces.Tuple)):
+        rule = f"the action_space of an agent is {action}; with agents it is Box, Discrete or MultiDiscrete"
+        raise KernelError(rule, kernel)
+    return Group(name, names, observation, action)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from vecenv._batch.random_state import set_words
-from vecenv._batch.slots import SLOT_MASK
+from vecenv._batch.slots import SLOT_MASK, SlotSpace
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Record
 from vecenv.kernel.language.python import KernelEnv
@@ -45,10 +46,14 @@ def try_out(env: KernelEnv) -> None:
     _, info = env.reset(seed=0)
     deadline = time.perf_counter() + _TRIAL_SECONDS
     for _ in range(_TRIAL_STEPS):
-        mask = info.get("action_mask", info.get(SLOT_MASK))
+        mask: Any = info.get("action_mask", info.get(SLOT_MASK))
         if mask is not None and not mask.any():
             mask = None
-        action = env.action_space.sample(tuple(mask) if mask is not None and SLOT_MASK in info else mask)
+        if mask is not None and isinstance(env.observation_space, SlotSpace):
+            slots = env.observation_space.slots
+            counts = [int(group.action_space.n) for group in slots.groups]  # type: ignore[attr-defined]  # Discrete
+            mask = slots.nest([tuple(mask[part, :n]) for part, n in zip(slots.parts(), counts, strict=True)])
+        action = env.action_space.sample(mask)
         _, _, terminated, truncated, info = env.step(action)
         if terminated or truncated:
             _, info = env.reset()

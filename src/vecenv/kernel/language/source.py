@@ -106,9 +106,9 @@ def share_source(function: Callable[..., Any], source: FunctionSource) -> None:
     _read[function] = replace(source, function=function)
 
 
-def remember(function: Callable[..., Any], text: str) -> None:
-    """Note the source of a function that was made from text."""
-    _read[function] = _source(function, ast.parse(text), f"<{function.__name__}>")
+def remember(function: Callable[..., Any], text: str, file: str | None = None) -> None:
+    """Note the source of a function that was made from text, by code in this file."""
+    _read[function] = _source(function, ast.parse(text), file or f"<{function.__name__}>")
 
 
 def read_helpers(source: FunctionSource, seen: set[Any] | None = None) -> None:

@@ -1,0 +1,88 @@
+"""Several agents per env, for commands: words about their spaces, and random actions that masks allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from vecenv._batch.layout import map_tree
+from vecenv._batch.slots import FLAGS, SLOT_MASK, Slots, SlotSpace
+from vecenv.agents import MultiAgentVectorEnv
+from vecenv.agents._slot_env import SLOT_INFOS
+from vecenv.cli._values import misfit, not_finite
+
+_ACTS, _VALID = FLAGS.index("acts"), FLAGS.index("valid")
+MASK = "action_mask"
+
+
+def slots_of(env: Any) -> Slots | None:
+    """The slots of an env of one row; None if it has one agent."""
+    space = env.observation_space
+    return space.slots if isinstance(space, SlotSpace) else None
+
+
+def entries(slots: Slots, obs: Any) -> list[tuple[str, gymnasium.Space[Any], Any]]:
+    """Name, space and observation of every agent that acts, or has a transition; the others' read zero."""
+    found = []
+    told = (obs["flags"][_ACTS] | obs["flags"][_VALID]).astype(bool)
+    for group, part, own in zip(slots.groups, slots.parts(), slots.flat(obs["obs"]), strict=True):
+        for place in np.flatnonzero(told[part]).tolist():
+            value = map_tree(lambda leaf, at=place: leaf[at], own)
+            found.append((group.agents[place], group.observation_space, value))
+    return found
+
+
+def wrong_entry(slots: Slots, obs: Any) -> tuple[str, str] | None:
+    """What is wrong with the observation of an agent, as a kind ("finite" or "space") and words; None: nothing."""
+    for name, space, value in entries(slots, obs):
+        bad = not_finite(value)
+        if bad:
+            return "finite", f"the observation of {name!r} has {bad}; look for a division by zero, or clip it"
+        if not space.contains(value):
+            wrong = misfit(value, space)
+            return "space", f"{wrong} (agent {name!r}); return such observations, or declare the space they are in"
+    bad = not_finite(obs["reward"])
+    return None if bad is None else ("finite", f"the rewards of agents have {bad}; return finite numbers")
+
+
+def sample_row(space: gymnasium.Space[Any], slots: Slots, obs: Any, info: Any) -> Any:
+    """Random actions of all agents of a row that their masks allow, where observations or infos have masks."""
+    shown = slots.flat(obs["obs"])
+    by_slot = info[SLOT_INFOS].by_slot if SLOT_INFOS in info else {}
+    masks: list[Any] = []
+    for group, part, own in zip(slots.groups, slots.parts(), shown, strict=True):
+        count = getattr(group.action_space, "n", None)
+        if isinstance(own, dict) and MASK in own:
+            found = own[MASK]
+        elif SLOT_MASK in info:
+            found = info[SLOT_MASK]
+        elif any(MASK in by_slot.get(slot, {}) for slot in range(part.start, part.stop)):
+            blank = np.zeros(int(count or 0), np.int8)
+            found = [by_slot.get(slot, {}).get(MASK, blank) for slot in range(part.start, part.stop)]
+        else:
+            found = None
+        fits = found is not None and count is not None and np.shape(found) == (len(group), count)
+        masks.append(tuple(np.asarray(found, np.int8)) if fits else None)
+    if all(mask is None for mask in masks):
+        return space.sample()
+    return space.sample(mask=slots.nest(masks))
+
+
+def sample_all(envs: MultiAgentVectorEnv, obs: Any, infos: dict[str, Any]) -> Any:
+    """Random actions of all agents of all envs that their masks allow."""
+    slots, rng = envs.slots, envs.action_space.np_random
+    chosen = slots.flat(envs.sample_actions())
+    for place, (group, own) in enumerate(zip(slots.groups, slots.flat(obs), strict=True)):
+        told = infos if len(slots.groups) == 1 else infos.get(group.name, {})
+        found = own.get(MASK) if isinstance(own, dict) else None
+        found = told.get(MASK) if found is None else found
+        count = getattr(group.action_space, "n", None)
+        if found is None or np.shape(found) != (envs.num_envs, len(group), count):
+            continue
+        masks = np.asarray(found, np.int8)
+        forbidden = masks.any(axis=2) & (np.take_along_axis(masks, chosen[place][..., None], 2)[..., 0] == 0)
+        instead = np.argmax(rng.random(masks.shape) * masks, axis=2)
+        chosen[place] = np.where(forbidden, instead, chosen[place])
+    return slots.nest(chosen)

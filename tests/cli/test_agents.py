@@ -1,0 +1,114 @@
+"""`vecenv train`, `eval`, `play` and `check` with several agents per env."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vecenv
+from vecenv.trainers import PPO, GroupPPO
+
+SMALL = ["--set", "rollout_steps=16", "minibatch=64", "epochs=1", "hidden=[16]", "torch_threads=1"]
+SPREAD = "pettingzoo:mpe2.simple_spread_v3"
+
+
+def train(inside, env, name, *more, steps=400):
+    out, _ = inside(
+        "train", env, "--steps", steps, "--name", name, "--envs", 4, "--eval-episodes", 3, "--checkpoints", 1, "--json",
+        *more, *SMALL,
+    )  # fmt: skip
+    return json.loads(out)
+
+
+def test_a_kernel_with_agents_is_trained_evaluated_and_continued(inside, tmp_path, one_thread):
+    result = train(inside, "SimpleSpread-v0", "spread")
+    assert result["steps"] == 576, "three rollouts of 16 steps of 4 envs with 3 agents"
+    assert result["evaluation"]["episodes"] == 3
+    out, _ = inside("eval", "runs/spread", "--episodes", 4, "--json")
+    found = json.loads(out)
+    (file,) = (tmp_path / "runs" / "spread" / "checkpoints").iterdir()
+    trainer = PPO.load(file)
+    wanted = vecenv.evaluate(trainer.policy, "SimpleSpread-v0", episodes=4)
+    trainer.close()
+    assert [one["return"] for one in found["episodes"]] == wanted.returns.tolist()
+    assert [one["length"] for one in found["episodes"]] == [25] * 4
+    out, err = inside("train", "runs/spread", "--steps", 700, "--eval-episodes", 0, "--json")
+    assert json.loads(out)["steps"] == 768
+    assert "4 SimpleSpread-v0 with 3 agents each, 700 steps of agents" in err
+
+
+def test_play_shows_the_agents_of_a_run_and_of_an_id(inside, tmp_path, one_thread):
+    train(inside, "SimpleSpread-v0", "spread", "--gif")
+    assert (tmp_path / "runs" / "spread" / "play.gif").exists()
+    out, _ = inside("play", "ConnectFourDuel-v0", "--out", "duel.gif", "--episodes", 2, "--seed", 3, "--json")
+    played = json.loads(out)["episodes"]
+    assert all(one["ended"] and one["length"] >= 7 for one in played)
+    assert [one["return"] for one in played] == [0.0, 0.0], "one player wins what the other loses"
+    with Image.open(tmp_path / "duel.gif") as film:
+        assert film.n_frames >= 8
+
+
+def test_groups_of_pettingzoo_get_a_policy_each(inside, tmp_path, one_thread):
+    env = "pettingzoo:mpe2.simple_tag_v3"
+    result = train(inside, env, "tag", "--engine", "sync", "--kwargs", "max_cycles=10")
+    assert result["env"] == env
+    (file,) = (tmp_path / "runs" / "tag" / "checkpoints").iterdir()
+    with vecenv.make(env, 4, engine="sync", max_cycles=10, autoreset="same-step") as envs:
+        trainer = GroupPPO.load(file, envs)
+        wanted = vecenv.evaluate(trainer.policy, env, episodes=2, engine="sync", max_cycles=10)
+    out, _ = inside("eval", "runs/tag", "--episodes", 2, "--engine", "sync", "--json")
+    assert [one["return"] for one in json.loads(out)["episodes"]] == wanted.returns.tolist()
+    _, err = inside("train", env, "--algo", "dqn", "--engine", "sync", code=2)
+    assert "several groups of agents: use --algo ppo" in err
+
+
+def test_files_that_name_code_are_not_imported(inside, tmp_path, one_thread):
+    """PettingZoo's own envs are made from a file; any other module behind "pettingzoo:" needs --trust."""
+    train(inside, SPREAD, "own", "--engine", "sync", steps=100)
+    path = tmp_path / "runs" / "own" / "config.json"
+    inside("eval", "runs/own", "--episodes", 1, "--engine", "sync", "--json")
+    path.write_text(path.read_text().replace(SPREAD, "pettingzoo:antigravity"))
+    _, err = inside("eval", "runs/own", "--episodes", 1, code=2)
+    assert "pettingzoo:antigravity" in err
+    assert "--trust" in err
+
+
+@pytest.mark.parametrize("env", [SPREAD, "pettingzoo:classic.tictactoe_v3", "ConnectFourDuel-v0"])
+def test_check_of_envs_with_agents(inside, env):
+    out, _ = inside("check", env, "--steps", 40, "--json")
+    found = {one["check"]: one for one in json.loads(out)["checks"]}
+    assert {"builds", "spaces", "values", "determinism", "api", "pickling", "engines", "speed"} <= set(found)
+    assert "agents" in found["builds"]["message"]
+    assert "api_test passes" in found["api"]["message"]
+    assert all(one["result"] == "ok" for one in found.values()), found
+    assert ("kernel" in found) == (":" not in env)
+
+
+def test_check_finds_what_is_wrong_with_an_agent(inside):
+    out, _ = inside("check", "tests.cli.cli_agents:Astray", "--steps", 20, "--json", code=1)
+    found = {one["check"]: one for one in json.loads(out)["checks"]}
+    assert found["values"]["result"] == "failed"
+    assert "agent 'b'" in found["values"]["message"]
+    assert "step 3" in found["values"]["message"]
+    out, _ = inside("check", "tests.cli.cli_agents:Forgetful", "--steps", 20, "--json", code=1)
+    found = {one["check"]: one for one in json.loads(out)["checks"]}
+    assert found["determinism"]["result"] == "failed"
+
+
+def test_names_that_do_not_exist(inside):
+    assert "did you mean 'simple_spread_v3'" in inside("check", "pettingzoo:mpe2.simple_spred_v3", code=2)[1]
+    assert "is no PettingZoo env" in inside("train", "pettingzoo:json", code=2)[1]
+
+
+def test_random_agents_take_allowed_actions():
+    from vecenv.cli._agents import sample_all
+
+    with vecenv.make("ConnectFourDuel-v0", 3, autoreset="same-step") as envs:
+        obs, infos = envs.reset(seed=0)
+        for _ in range(100):
+            masks = infos["action_mask"]
+            actions = sample_all(envs, obs, infos)
+            rows, slots = np.nonzero(envs.acts)
+            assert masks[rows, slots, np.asarray(actions)[rows, slots]].all()
+            obs, *_, infos = envs.step(actions)
