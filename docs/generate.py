@@ -189,7 +189,7 @@ _SECTION = re.compile(
 def _indented_code(lines: Iterable[str]) -> list[str]:
     """Paragraphs that are indented behind a blank line become blocks of code."""
     found: list[str] = []
-    in_section = code = False
+    in_section = code = returns = False
     for line in lines:
         blank = not line.strip()
         depth = len(line) - len(line.lstrip())
@@ -197,6 +197,9 @@ def _indented_code(lines: Iterable[str]) -> list[str]:
             in_section, code = True, False
         elif not blank and depth == 0:
             in_section, code = False, False
+        if returns and not blank:
+            line = f"{line[:depth]}: {line[depth:]}"  # no type is written here: what is before a colon is not one
+        returns = _SECTION.match(line) is not None and line.strip() in ("Returns:", "Yields:")
         starts = not blank and not in_section and depth >= 2 and found and not found[-1].strip() and not code
         if starts:
             found += [_Code(".. code-block:: python"), _Code("")]
@@ -311,7 +314,7 @@ def _cli() -> str:
     for name in COMMANDS:
         command = importlib.import_module(f"vecenv.cli.{name}")
         head, _, examples = inspect.cleandoc(command.__doc__ or "").partition("\n\nExamples:\n")
-        text += f"## vecenv {name}\n\n{head}\n\n```console\n{inspect.cleandoc(examples)}\n```\n\n"
+        text += f"## vecenv {name}\n\n{head}\n\n```bash\n{inspect.cleandoc(examples)}\n```\n\n"
         text += f"{_options(command.Options)}\n"
     text += f"## {PROGRAM}\n\n[RLlib, in three modes](../../rllib.md) has the commands that people use.\n\n"
     return text + _options(Arguments)

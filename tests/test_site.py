@@ -66,7 +66,8 @@ def test_every_page_is_in_a_toctree():
     for page in PAGES:
         for block in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
             entries = [line for line in block.splitlines() if line and not line.startswith(":")]
-            listed |= {(page.parent / f"{entry}.md").resolve() for entry in entries}
+            paths = (re.sub(r".*<(.+)>", r"\1", entry) for entry in entries)
+            listed |= {(page.parent / f"{path}.md").resolve() for path in paths}
     assert not {str(page) for page in PAGES} - {str(page) for page in listed}
 
 
@@ -121,11 +122,11 @@ def test_the_page_of_commands_has_their_options():
 
 
 def test_docstrings_become_restructured_text():
-    lines = ["Shape [n, *rest], see `recv`s and `a", "b`.", "", "    code = `x`", "", "Args:", "    name_: of it"]
+    lines = ["Shape [n, *rest], see `recv`s and `a", "b`.", "", "    code = `x`", "", "Returns:", "    One: two"]
     generate().to_restructured_text(None, "function", "vecenv.f", None, None, lines)
     assert lines == [
         r"Shape [n, \*rest], see ``recv``\ s and ``a", "b``.", "",
-        ".. code-block:: python", "", "    code = `x`", "", "Args:", r"    name\_: of it",
+        ".. code-block:: python", "", "    code = `x`", "", "Returns:", "    : One: two",
     ]  # fmt: skip
 
 
