@@ -11,7 +11,7 @@ PYTEST = -m pytest -n 3 -q
 # Left out on the newest Gymnasium: what needs packages that do not support it yet, or has nothing to do with Gymnasium.
 NOT_NEXT = distributed rllib run_training faults test_docs.py test_running.py kernels sb3 buffers trainers evaluation cli
 NOT_NEXT += mujoco atari fuzz bad_input protocol wrappers/test_video.py laws/test_programs_find_faults.py test_promises.py
-NOT_NEXT += test_native_calls.py agents device test_xla.py faces/test_messages.py faces/test_envpool.py clients
+NOT_NEXT += test_site.py test_native_calls.py agents device test_xla.py faces/test_messages.py faces/test_envpool.py clients
 NEXT_TESTS = tests $(foreach path,$(NOT_NEXT),--ignore tests/$(path)) tests/kernels/test_envs.py tests/kernels/test_native.py
 NEXT_ONLY = -k "not mujoco and not games and not [ale- and not Taxi and not curves"
 
@@ -39,7 +39,7 @@ test-clients: $(VENV)/.ready-for-tests  ## with skrl, Tianshou, TorchRL, OpenEnv
 	$(BIN)/python tests/clients/run.py
 
 docs: $(VENV)/.ready-for-docs  ## the site, in build/site: warnings are errors; then its links, pictures and search are checked
-	$(BIN)/python -m sphinx -b html -W --keep-going -q -j 2 docs build/site
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/site
 	$(BIN)/python -m pytest -q -n 0 -m "" tests/test_site.py
 	@echo "open build/site/index.html"
 
