@@ -465,6 +465,7 @@ def main() -> None:
         "--only", nargs="*", default=[], choices=QUESTIONS, metavar="NAME", help=f"{', '.join(QUESTIONS)}"
     )
     parser.add_argument("--budget", type=float, default=BUDGET, help=f"seconds for all questions, default {BUDGET}")
+    parser.add_argument("--limit", type=float, default=LIMIT, help=f"seconds for one question, default {LIMIT}")
     parser.add_argument("--write", action="store_true", help="measure nothing")
     parser.add_argument("--question", choices=QUESTIONS, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -478,7 +479,7 @@ def main() -> None:
         figures["date"] = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
         ends = time.monotonic() + options.budget
         for name in options.only or QUESTIONS:
-            answer = ask(name, max(1.0, min(LIMIT, ends - time.monotonic())))
+            answer = ask(name, max(1.0, min(options.limit, ends - time.monotonic())))
             if "failed" in answer:
                 print(f"{name}: {answer['failed']}")
             figures["questions"][name] = answer

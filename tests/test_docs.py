@@ -16,7 +16,7 @@ DOCS = ROOT / "docs"
 FOLDERS = ("tutorials", "how_to", "explanation", "migration")
 NOISY = ("rllib", "scaling", "how_to/rllib", "how_to/cluster")
 """Pages whose examples start Ray, which warns and logs."""
-SLOW = ("how_to/rllib", "how_to/cluster")
+SLOW = ("how_to/rllib", "how_to/cluster", "how_to/sb3")
 """Short forms of pages whose examples `make test` runs: only `make test-all` runs them."""
 NEEDS = {"how_to/wandb": "wandb"}
 """Pages whose examples need a package that the tests do not install."""
@@ -54,7 +54,7 @@ def runs() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for page, blocks in PAGES.items():
         folder = page.rpartition("/")[0]
-        alone = not folder or folder == "clients" or page in (*NOISY, *NEEDS)
+        alone = not folder or folder == "clients" or page in (*NOISY, *SLOW, *NEEDS)
         if blocks and page not in ("architecture", "index"):  # index: the README has the same block
             found.setdefault(page if alone else folder, []).append(page)
     return found
