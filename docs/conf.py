@@ -51,3 +51,4 @@ def setup(app) -> None:  # Sphinx's application
     generate.write(HERE / "reference" / "generated")
     app.connect("autodoc-process-docstring", generate.to_restructured_text, priority=100)
     app.connect("source-read", generate.of_repository)
+    app.connect("source-read", generate.add_phrases)

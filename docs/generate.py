@@ -147,7 +147,8 @@ _described: dict[int, str] = {}
 
 def _entry(module: str, name: str, thing: Any) -> str:
     path = f"{module}.{name}"
-    again = "   :no-index:\n" if _described.setdefault(id(thing), path) != path else ""
+    home = _described.setdefault(id(thing), path)
+    again = "" if home.rpartition(".")[0] == module else "   :no-index:\n"
     if inspect.isclass(thing):
         kind = "autoexception" if issubclass(thing, BaseException) else "autoclass"
         stops = ", ".join(_foreign(thing))
@@ -372,6 +373,50 @@ def of_repository(app: Any, page: str, source: list[str]) -> None:
         text = text.replace("](docs/", "](/")
         text = re.sub(r"\[([^]]*)\]\((?!/|#|http)[^)]*\)", r"\1", text)  # other files are not on the site
     source[0] = text
+
+
+PHRASES = {
+    "how_to/own_env": (
+        "own env in 16 processes",
+        "own environment in processes",
+        "custom environment",
+        "multiprocessing",
+    ),
+    "how_to/workers": ("how many workers", "number of workers", "number of processes"),
+    "how_to/speed": ("make it faster", "speed", "performance", "slow training"),
+    "how_to/asynchronous": ("asynchronous", "stragglers", "first ready"),
+    "how_to/gpu": ("PPO on a GPU", "train on a GPU", "CUDA"),
+    "how_to/wandb": ("W&B", "wandb", "Weights & Biases", "logging"),
+    "how_to/final_observation": ("final observation", "final_obs", "terminal observation", "bootstrap truncated"),
+    "how_to/videos": ("videos", "record a video", "render", "film", "gif"),
+    "how_to/nan": ("NaN", "infinity"),
+    "how_to/domain_randomisation": ("domain randomisation", "domain randomization", "curriculum"),
+    "how_to/atari": ("Atari with frame stacking", "frame stacking", "frame stack"),
+    "how_to/sb3": ("Stable-Baselines3", "SB3"),
+    "how_to/rllib": ("use with RLlib",),
+    "how_to/cluster": ("run on a cluster", "cluster", "several machines"),
+    "migration/sb3": ("moving SB3 code", "migrate from Stable-Baselines3"),
+    "migration/gymnasium": ("migrate from Gymnasium", "AsyncVectorEnv"),
+    "migration/pufferlib": ("migrate from PufferLib",),
+    "tutorials/first_kernel": ("writing a kernel", "write a kernel", "first kernel"),
+    "tutorials/first_vector_env": ("getting started", "quickstart"),
+    "agents": ("several agents", "multi-agent", "multiple agents", "PettingZoo", "self-play"),
+    "slow_envs": ("thousands of slow envs", "slow environments", "asyncio", "LLM environments"),
+    "reference/generated/vecenv.VectorEnv": ("VectorEnv", "reference of VectorEnv"),
+    "explanation/autoreset": ("autoreset",),
+    "explanation/seeding": ("seed", "seeding", "reproducibility"),
+}
+"""What people type to find a page, besides the words on it. Search shows these first, and the index lists them."""
+
+
+def add_phrases(app: Any, page: str, source: list[str]) -> None:
+    """Put the phrases of a page into the index, behind its title."""
+    phrases = ", ".join(f"! {phrase}" for phrase in PHRASES.get(page, ()))
+    if phrases and page.startswith("reference/generated/"):
+        source[0] = f".. index:: {phrases}\n\n{source[0]}"
+    elif phrases:
+        title, _, rest = source[0].partition("\n")
+        source[0] = f"{title}\n\n```{{index}} {phrases}\n```\n{rest}"
 
 
 def _about() -> str:

@@ -5,6 +5,7 @@ Tests marked slow read what `make docs` built, in build/site.
 
 from __future__ import annotations
 
+import ast
 import html.parser
 import importlib.util
 import json
@@ -201,53 +202,65 @@ def test_pages_need_no_javascript_and_no_network(built):
         assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"https?://", path.read_text()), path
 
 
-@pytest.mark.slow
-def test_every_public_name_has_an_entry(built):
-    import vecenv
+def exported(module: str) -> list[str]:
+    """`__all__` of a module, read from its text: some need libraries that are not installed."""
+    path = ROOT / "src" / Path(*module.split("."))
+    tree = ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return ast.literal_eval(node.value)
+    raise AssertionError(f"{module} has no __all__")
 
-    data = (SITE / "objects.inv").read_bytes()
-    listed = zlib.decompress(data.split(b"\n", 4)[4]).decode()
-    names = {line.split(" ", 1)[0] for line in listed.splitlines()}
-    assert len(names) > 500
-    for name in ("make", "VectorEnv", "Step", "infos_to_list", "make_env"):
-        assert f"vecenv.{name}" in names
-    for module in (
-        "wrappers",
-        "trainers",
-        "buffers",
-        "agents",
-        "evaluation",
-        "scenarios",
-        "testing",
-        "atari",
-        "rllib",
-        "sb3",
-    ):
-        for name in getattr(vecenv, module).__all__:
-            assert f"vecenv.{module}.{name}" in names
-    for name in ("vecenv.torchrl.env", "vecenv.tianshou.VectorEnv", "vecenv.rsl_rl.VecEnv", "vecenv.errors.WorkerDied"):
-        assert name in names
+
+MODULES = re.findall(
+    r"^generated/(vecenv(?:\.[a-z0-9_.]+)?)$", (DOCS / "reference" / "index.md").read_text(), re.MULTILINE
+)
+"""The modules of the reference."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [module for module in MODULES if module != "vecenv.make"])
+def test_every_public_name_has_an_entry(module, built):
+    listed = zlib.decompress((SITE / "objects.inv").read_bytes().split(b"\n", 4)[4]).decode()
+    entries = {line.split(" ", 1)[0] for line in listed.splitlines()}
+    modules = {name for name in MODULES if name.startswith(module)} | {"vecenv.kernel", "vecenv.__version__"}
+    missing = {f"{module}.{name}" for name in exported(module)} - entries - modules
+    twice = {f"vecenv.engines.{name}" for name in exported("vecenv")} | {"vecenv.gym.VectorEnv"}
+    assert not missing - twice  # described in vecenv
+
+
+def test_every_error_is_in_the_tree_at_the_top_of_its_page():
+    page = generate()._errors()
+    tree = (ROOT / "src" / "vecenv" / "errors.py").read_text().split('"""')[1]
+    for name in re.findall(r"autoexception:: vecenv.errors.(\w+)", page):
+        assert name in tree
 
 
 QUESTIONS = {
-    "16 processes": "how_to/own_env",
-    "own environment": "how_to/own_env",
+    "own env in 16 processes": "how_to/own_env",
+    "processes": "how_to/own_env",
+    "PPO on a GPU": "how_to/gpu",
     "gpu": "how_to/gpu",
-    "ppo gpu": "how_to/gpu",
+    "W&B": "how_to/wandb",
     "wandb": "how_to/wandb",
-    "weights biases": "how_to/wandb",
     "final observation": "how_to/final_observation",
+    "final_obs": "how_to/final_observation",
     "videos": "how_to/videos",
-    "stable-baselines3": "migration/sb3",
-    "moving from": "migration/sb3",
-    "atari frame stacking": "how_to/atari",
+    "record video": "how_to/videos",
+    "moving SB3 code": "migration/sb3",
+    "SB3": "how_to/sb3",
+    "Atari with frame stacking": "how_to/atari",
+    "atari": "how_to/atari",
     "domain randomisation": "how_to/domain_randomisation",
+    "domain randomization": "how_to/domain_randomisation",
     "cluster": "how_to/cluster",
     "how many workers": "how_to/workers",
-    "vectorenv": "reference/generated/vecenv.VectorEnv",
-    "write an environment native code": "tutorials/first_kernel",
+    "VectorEnv": "reference/generated/vecenv.VectorEnv",
+    "reference of VectorEnv": "reference/generated/vecenv.VectorEnv",
+    "writing a kernel": "tutorials/first_kernel",
     "kernel": "kernels",
     "several agents": "agents",
+    "thousands of slow envs": "slow_envs",
     "slow environments": "slow_envs",
     "nan": "how_to/nan",
     "rllib": "how_to/rllib",
@@ -259,7 +272,7 @@ QUESTIONS = {
 @pytest.mark.parametrize("query", QUESTIONS)
 def test_search_finds_the_page_that_answers(query, built):
     found = search(query)
-    assert QUESTIONS[query] in found[:5], found[:8]
+    assert QUESTIONS[query] in found[:4], found[:8]
 
 
 def search(query: str) -> list[str]:
