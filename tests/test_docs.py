@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -11,8 +12,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NOISY = ("rllib", "scaling")
+DOCS = ROOT / "docs"
+FOLDERS = ("tutorials", "how_to", "explanation", "migration")
+NOISY = ("rllib", "scaling", "how_to/rllib", "how_to/cluster")
 """Pages whose examples start Ray, which warns and logs."""
+SLOW = ("how_to/rllib", "how_to/cluster", "how_to/sb3")
+"""Short forms of pages whose examples `make test` runs: only `make test-all` runs them."""
+NEEDS = {"how_to/wandb": "wandb"}
+"""Pages whose examples need a package that the tests do not install."""
 RUN = "import runpy, sys\nfor script in sys.argv[1:]:\n    runpy.run_path(script, run_name='__main__')\n"
 
 
@@ -21,26 +28,51 @@ def examples(page: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
+def name_of(page: Path) -> str:
+    """`guide`, `how_to/atari`, `README`."""
+    return str(page.relative_to(DOCS).with_suffix("")) if page.is_relative_to(DOCS) else page.stem
+
+
 PAGES = {
-    page.stem: examples(page)
+    name_of(page): examples(page)
     for page in [
         ROOT / "README.md",
-        *sorted((ROOT / "docs").glob("*.md")),
-        *[ROOT / "docs" / "clients" / name for name in ("gym.md", "jax.md")],
+        *sorted(DOCS.glob("*.md")),
+        *(
+            page
+            for folder in ("tutorials", "how_to", "explanation", "migration")
+            for page in sorted((DOCS / folder).glob("*.md"))
+        ),
+        *[DOCS / "clients" / name for name in ("gym.md", "jax.md")],
     ]
 }
 """Other pages of docs/clients need the library that they are about: tests/clients runs those."""
 
 
+def runs() -> dict[str, list[str]]:
+    """What one interpreter runs: a long page, or all short pages of a folder, because starting takes longest."""
+    found: dict[str, list[str]] = {}
+    for page, blocks in PAGES.items():
+        folder = page.rpartition("/")[0]
+        alone = not folder or folder == "clients" or page in (*NOISY, *SLOW, *NEEDS)
+        if blocks and page not in ("architecture", "index"):  # index: the README has the same block
+            found.setdefault(page if alone else folder, []).append(page)
+    return found
+
+
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("page", [page for page, blocks in PAGES.items() if blocks and page != "architecture"])
-def test_the_examples_of_a_page_run_as_scripts(page: str, tmp_path: Path) -> None:
-    """One interpreter runs the scripts of a page one after another."""
-    scripts = [tmp_path / f"{page}_{number}.py" for number in range(len(PAGES[page]))]
-    for script, block in zip(scripts, PAGES[page], strict=True):
-        script.write_text(block)
+@pytest.mark.parametrize("run", [pytest.param(run, marks=[pytest.mark.slow] * (run in SLOW)) for run in runs()])
+def test_the_examples_of_a_page_run_as_scripts(run: str, tmp_path: Path) -> None:
+    """One interpreter runs the scripts one after another."""
+    if run in NEEDS and importlib.util.find_spec(NEEDS[run]) is None:
+        pytest.skip(f"needs {NEEDS[run]}")
+    scripts = []
+    for page in runs()[run]:
+        for number, block in enumerate(PAGES[page]):
+            scripts.append(tmp_path / f"{page.replace('/', '_')}_{number}.py")
+            scripts[-1].write_text(block)
     done = subprocess.run(
-        [sys.executable, *([] if page in NOISY else ["-W", "error"]), "-c", RUN, *scripts],
+        [sys.executable, *([] if run in NOISY else ["-W", "error"]), "-c", RUN, *scripts],
         capture_output=True,
         text=True,
         timeout=140,
@@ -48,4 +80,4 @@ def test_the_examples_of_a_page_run_as_scripts(page: str, tmp_path: Path) -> Non
         env={**os.environ, "RAY_ADDRESS": "local"},
     )
     assert done.returncode == 0, done.stderr
-    assert page in NOISY or done.stderr == ""
+    assert run in (*NOISY, *NEEDS) or done.stderr == ""

@@ -266,12 +266,6 @@ def rows(page: Path, head: str) -> list[list[str]]:
     return [[plain(cell) for cell in line.strip("|").split(" | ")] for line in table]
 
 
-def test_the_readme_has_the_engines_of_the_registry():
-    found = rows(ROOT / "README.md", "| engine | where environments run | use it for |")
-    assert found[:-1] == [[kind.name, kind.where, kind.use_for] for kind in registry.classes()]
-    assert found[-1][0] == "auto (default)"
-
-
 def test_the_page_about_engines_has_their_options():
     found = rows(ROOT / "docs" / "engines.md", "| object | options |")
     assert found == [[kind.__name__, ", ".join(kind.option_names())] for kind in registry.classes()]
