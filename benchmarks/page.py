@@ -480,7 +480,7 @@ def main() -> None:
     figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {"questions": {}}
     if not options.write:
         figures["machine"] = machine()
-        figures["date"] = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+        figures["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
         ends = time.monotonic() + options.budget
         for name in options.only or QUESTIONS:
             answer = ask(name, max(1.0, min(options.limit, ends - time.monotonic())))
