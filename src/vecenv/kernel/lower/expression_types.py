@@ -60,6 +60,7 @@ class ExpressionTyping(ListTyping):
         return type_of_value(node.value)
 
     def _type_Name(self, node: ast.Name) -> Type:
+        self._check_assigned(node)
         found = self._held(node.id)
         if found == UNSURE:
             raise Unsure("see another line")
@@ -249,6 +250,10 @@ class ExpressionTyping(ListTyping):
             nodes = node.elts if isinstance(node, ast.Tuple) else [node] * len(value.items)
             return Tuple(tuple(map(self._with_memory, nodes, value.items)))
         return value
+
+    def _check_assigned(self, node: ast.Name) -> None:
+        """Raise if no path to here assigns the variable."""
+        raise NotImplementedError
 
     def _check_stored(self, node: ast.AST, held: Type, value: Type) -> None:
         """Raise unless the memory of `held` can take the value."""

@@ -90,6 +90,8 @@ class _Typing(CallTyping):
         """Types of the variables at the current place; None where no path leads."""
         self._leaving: list[tuple[list[Names], list[Names]]] = []
         """Of each loop around: names at its breaks and at its continues."""
+        self._looped: list[set[str]] = []
+        """Of each loop around: the variables that it assigns."""
         self._overwritten: list[tuple[ast.stmt, str, str]] = []
         """Statements that make an array anew, the variable, and another one that may hold the array made before."""
         self._unclear: dict[str, ast.AST] = {}
@@ -250,6 +252,12 @@ class _Typing(CallTyping):
         if value not in seen:
             seen.append(value)
 
+    def _check_assigned(self, node: ast.Name) -> None:
+        assert self.names is not None
+        if node.id in self.names or node.id.endswith("__") or any(node.id in names for names in self._looped):
+            return  # a turn before may have assigned it
+        raise self.fail(node, f"{node.id} has no value here: nothing before assigns it")
+
     def _held(self, name: str) -> Type:
         assert self.names is not None
         return self.names.get(name, UNKNOWN)
@@ -301,6 +309,8 @@ class _Typing(CallTyping):
     def _loop(
         self, node: ast.While | ast.For, head: Callable[[], None], begin: Callable[[], None] | None = None
     ) -> None:
+        stored = (part for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+        self._looped.append({name.id for name in stored})
         while True:
             before = self._copied()
             head()
@@ -317,6 +327,7 @@ class _Typing(CallTyping):
             if again == before:
                 break
             self.names = again
+        self._looped.pop()
         endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and bool(node.test.value)
         self.names = None if endless else tested
         self.block(node.orelse)

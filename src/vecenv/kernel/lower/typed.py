@@ -77,6 +77,9 @@ class _LoweredTyping(_Typing):
     def _check_overwritten(self) -> None:
         """What shares memory was looked at when arrays were lowered."""
 
+    def _check_assigned(self, node: ast.Name) -> None:
+        """That was looked at when the names were the user's."""
+
     def _check_stored(self, node: ast.AST, held: Type, value: Type) -> None:
         """Shapes were looked at when arrays were lowered."""
 
