@@ -310,7 +310,7 @@ class DeviceVectorEnv(VectorEnv):
         self._call_order.check_can_step(None, "rollout")
         if self._captures(policy, graph):
             return self._graphs.rollout(policy, count)
-        return self._roll_out(actions, policy, count)
+        return self._take_steps(actions, policy, count)
 
     def _captures(self, policy: Any, graph: bool | None) -> bool:
         """Whether a rollout is to be a CUDA graph. Raises ConfigError where there can be none."""
@@ -321,7 +321,7 @@ class DeviceVectorEnv(VectorEnv):
             )
         return possible and (isinstance(policy, self._torch.nn.Module) if graph is None else graph)
 
-    def _roll_out(self, actions: Any, policy: Any, count: int) -> TensorRollout:
+    def _take_steps(self, actions: Any, policy: Any, count: int) -> TensorRollout:
         obs = self._results_of[self._memory.layer][0]
         kept: dict[str, Any] = {}
         filled: dict[str, Any] = {}
@@ -464,14 +464,14 @@ class RolloutGraphs:
             self._policy, self._captured, self._tried = policy, {}, set()
         if steps not in self._tried:
             self._tried.add(steps)
-            return envs._roll_out(None, policy, steps)
+            return envs._take_steps(None, policy, steps)
         envs.engine.to_device()  # which no graph may do
         memory, first = envs._memory, envs._memory.layer
         if (steps, first) not in self._captured:
             graph = torch.cuda.CUDAGraph()
             try:
                 with torch.cuda.graph(graph):  # nothing runs yet
-                    results = envs._roll_out(None, policy, steps)
+                    results = envs._take_steps(None, policy, steps)
             finally:
                 memory.layer = first
             self._captured[steps, first] = graph, results

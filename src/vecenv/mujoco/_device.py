@@ -97,9 +97,8 @@ def _methods(
     original: TaskKernel, parts: Mapping[str, tuple[int, int]], held: list[str], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Any]:
     functions: Any = own_functions(original.task)
-    put_model, forget = generated_functions(original)
-    load, save, clear = _moved(original, parts, held, shapes)
-    made = _parts_of_a_step(*functions, put_model, forget, load, save, clear, _trouble(shapes))
+    functions += [*generated_functions(original), *_moved(original, parts, held, shapes), _trouble(shapes)]
+    made = _parts_of_a_step(*functions)
     for function, source in zip(made, _SOURCES, strict=True):
         share_source(function, source)
     named = zip(("reset", "begin", "control", "step"), made, strict=True)

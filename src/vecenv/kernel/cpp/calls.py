@@ -182,9 +182,10 @@ class Calls(Draws):
     def _summed(self, node: ast.Call, array: Value, term: str, bounds: list[str]) -> Value:
         """The sum of a term over all elements in NumPy's order; NumPy computes all terms before it adds any."""
         kind = array.kind
-        if not isinstance(kind, Array) or not all(isinstance(size, int) for size in kind.shape):
+        sizes = [size for size in kind.shape if isinstance(size, int)] if isinstance(kind, Array) else []
+        if not isinstance(kind, Array) or len(sizes) < len(kind.shape):
             raise self.fail(node, "the C++ backend sums arrays of a known size")
-        size, single = math.prod(kind.shape), kind.dtype == "float32"
+        size, single = math.prod(sizes), kind.dtype == "float32"
         if size == 0:
             return Value("((real)0)", FLOAT)
         terms, turn, number = self.name("x"), self.name("k"), NUMBERS[kind.dtype]
