@@ -108,9 +108,9 @@ def check_config(config: Any, *, packed: bool) -> None:
             f"episode per env; use {_mode_for(config)}"
         )
     check_batch(config)
-    if packed and (names := episode_callbacks(config)):
+    if packed and (called := episode_callbacks(config)):
         raise ConfigError(
-            f"{names[0]} would never be called for the envs in mode='packed_vec', where RLlib sees one env whose "
+            f"{called[0]} would never be called for the envs in mode='packed_vec', where RLlib sees one env whose "
             "episode never ends; use mode='native' or 'vec'"
         )
     if isinstance(config, IMPALAConfig):
