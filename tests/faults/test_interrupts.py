@@ -213,3 +213,23 @@ def test_no_row_is_stale_or_torn_whenever_the_interrupt_comes(engine: str, autor
                 begin(envs, model)
     assert interrupted > 50
     assert resumed > 30
+
+
+class _Interrupted(np.ndarray):
+    """An array that is interrupted when something is written into it."""
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise KeyboardInterrupt
+
+
+def test_native_code_follows_no_old_orders_after_an_interrupt() -> None:
+    """The orders of a reset are being written when the interrupt comes; `recv` resumes the reset, not a step."""
+    with vecenv.make("CartPole-v1", 3, engine="compiled") as envs, vecenv.make("CartPole-v1", 3) as others:
+        for both in (envs, others):
+            both.reset(seed=5)
+            both.step(np.ones(3, np.int64))
+        orders, envs.engine._whole = envs.engine._whole, envs.engine._whole.view(_Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            envs.reset(seed=7)
+        envs.engine._whole = orders
+        assert np.array_equal(envs.recv().obs, others.reset(seed=7)[0])
