@@ -39,7 +39,7 @@ test-clients: $(VENV)/.ready-for-tests  ## with skrl, Tianshou, TorchRL, OpenEnv
 	$(BIN)/python tests/clients/run.py
 
 docs: $(VENV)/.ready-for-docs  ## the site, in build/site: warnings are errors; then its links, pictures and search are checked
-	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/site
+	$(BIN)/python -m sphinx -b html -E -a -W --keep-going -q docs build/site
 	$(BIN)/python -m pytest -q -n 0 -m "" tests/test_site.py
 	@echo "open build/site/index.html"
 
