@@ -114,7 +114,8 @@ def test_rllib_divides_rollouts_evenly_between_learners(learners):
     np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.sort(np.concatenate(expected)))
 
 
-@pytest.mark.parametrize("mode", ["native", *slow("packed_vec")])
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", slow("native", "packed_vec"))
 def test_several_learners_learn_the_same_weights(mode):
     algorithm = configured("CartPole-v1", mode=mode, config=ppo().learners(num_learners=2)).build_algo()
     result = algorithm.train()
