@@ -26,7 +26,7 @@ _tried: Counter[str] = Counter()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Undo what the starting shell may have set, and give all processes of this run one kernel cache.
+    """Undo what the starting shell may have set, and give all processes of this run one kernel cache and one priority.
 
     A job in the background of a script ignores SIGINT, and passes that on to every program it starts. A program that is
     started from here gets the default instead.
@@ -34,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     global _stderr
     _stderr = os.dup(2)  # pytest captures output from the first test on; here it is still the terminal
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default, 15, starves actors beside two busy tests
     if "VECENV_CACHE_DIR" not in os.environ and hasattr(config, "cache"):  # processes that this one starts inherit it
         kernels = config.cache.mkdir("kernels")
         kernels.chmod(0o700)  # whatever the umask: a cache that others can write to is not used

@@ -95,7 +95,9 @@ def test_results_of_the_others_wait_for_recv_and_the_failed_env_for_a_reset(engi
     with faulty(engine, "raise", at=3) as envs:
         envs.reset(seed=40)
         walk(envs, 1, 2)
+        before = envs.episode_return[1], envs.episode_length[1]
         fails(envs, 3)
+        assert (envs.episode_return[1], envs.episode_length[1]) == before
         with pytest.raises(PendingError):
             envs.step(actions(4))
         step = envs.recv()

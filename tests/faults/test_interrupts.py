@@ -6,6 +6,7 @@ import contextlib
 import gc
 import random
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,6 +73,36 @@ def test_an_interrupted_step_of_the_callers_own_envs_fails_only_the_env_at_work(
             envs.step(actions(4))
         assert_rows(envs.reset()[0], 0, episode=2)
         walk(envs, 1, 3)
+
+
+def test_a_step_after_an_interrupted_recv_says_what_is_pending_or_lost() -> None:
+    """The interrupt comes at the entry of each function that `recv` calls, one after another."""
+    with vecenv.make("CartPole-v1", 2, engine="sync") as envs:
+        for place in range(1000):
+            envs.reset(seed=0)
+            envs.send([0, 1])
+            left = place
+
+            def trace(frame: Any, event: str, argument: Any) -> None:
+                nonlocal left
+                left -= 1
+                if left == -1:
+                    raise KeyboardInterrupt
+
+            before = sys.gettrace()
+            sys.settrace(trace)
+            try:
+                envs.recv()
+                break
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(before)
+            with pytest.raises((PendingError, NotResetError)):
+                envs.step([0, 1])
+            with contextlib.suppress(NothingPendingError, EnvError):  # the interrupt may have come inside an env
+                envs.recv()
+        assert 10 < place < 1000
 
 
 @on_every_engine
@@ -182,3 +213,23 @@ def test_no_row_is_stale_or_torn_whenever_the_interrupt_comes(engine: str, autor
                 begin(envs, model)
     assert interrupted > 50
     assert resumed > 30
+
+
+class _Interrupted(np.ndarray):
+    """An array that is interrupted when something is written into it."""
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise KeyboardInterrupt
+
+
+def test_native_code_follows_no_old_orders_after_an_interrupt() -> None:
+    """The orders of a reset are being written when the interrupt comes; `recv` resumes the reset, not a step."""
+    with vecenv.make("CartPole-v1", 3, engine="compiled") as envs, vecenv.make("CartPole-v1", 3) as others:
+        for both in (envs, others):
+            both.reset(seed=5)
+            both.step(np.ones(3, np.int64))
+        orders, envs.engine._whole = envs.engine._whole, envs.engine._whole.view(_Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            envs.reset(seed=7)
+        envs.engine._whole = orders
+        assert np.array_equal(envs.recv().obs, others.reset(seed=7)[0])

@@ -15,7 +15,7 @@ def untried(monkeypatch):
     monkeypatch.setattr(CompiledEngine, "_try_out", lambda self: None)
 
 
-@tries(24, 2000, seconds=10)
+@tries(24, 240, seconds=10)
 def test_random_programs_do_the_same_in_python_and_natively(count, tmp_path, untried, tried):
     """Many programs are one kernel, because the compiler needs a second before it begins."""
     result = try_programs(range(count), tmp_path, native=True, batch=24)
@@ -24,7 +24,7 @@ def test_random_programs_do_the_same_in_python_and_natively(count, tmp_path, unt
     tried["random kernel programs, natively"] += result.tried["native"]
 
 
-@tries(40, 2000, seconds=1)
+@tries(40, 500, seconds=1)
 def test_random_programs_do_the_same_in_python_and_as_loops(count, tmp_path, tried):
     """Without the compiler: what the stages before it make of the programs, run by Python."""
     result = try_programs(range(10_000, 10_000 + count), tmp_path, native=False)
@@ -32,7 +32,7 @@ def test_random_programs_do_the_same_in_python_and_as_loops(count, tmp_path, tri
     tried["random kernel programs, as loops"] += result.tried["as loops"]
 
 
-@tries(300, 10_000, seconds=0.2)
+@tries(300, 3000, seconds=0.2)
 def test_careless_programs_are_refused_in_our_words(count, tmp_path, tried):
     result = try_careless(range(count), tmp_path, native=False)
     assert not result.defects, "\n".join(result.defects[:5])
@@ -40,7 +40,7 @@ def test_careless_programs_are_refused_in_our_words(count, tmp_path, tried):
 
 
 @pytest.mark.slow
-@tries(100, 2000, seconds=5)
+@tries(100, 400, seconds=5)
 def test_careless_programs_that_are_not_refused_can_be_compiled(count, tmp_path, untried, tried):
     result = try_careless(range(10_000, 10_000 + count), tmp_path, native=True)
     assert not result.defects, "\n".join(result.defects[:5])

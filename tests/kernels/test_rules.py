@@ -161,6 +161,8 @@ STEP = {
     "forgotten-stream": ("s.x = uniform(0.0, 1.0)  #!", "first argument of uniform is the stream"),
     "no-stream": ("s.x = numbers.normal()  #!", "normal\\(rng, ...\\)"),
     "tuple-as-number": ("s.x = rng.uniform((0.0, 1.0))  #!", "given \\(0.0, 1.0\\) as low, which is one number"),
+    "never-assigned": ("if action > 0:\n    y = math.sqrt(y)  #!\n    s.x = y", "y has no value here"),
+    "stream-as-number": ("s.x = rng.poisson(rng)  #!", "given the random stream as lam, which is one number"),
     "list-as-number": ("s.x = rng.normal([0.0])  #!", "given \\[0.0\\] as loc, which is one number"),
     "choice-of-nothing": ("y = rng.choice([])  #!", "rng.choice is given \\[\\], which is empty"),
     "choice-of-a-module": ("y = rng.choice(np, p=[0.5])  #!", "np is a module"),

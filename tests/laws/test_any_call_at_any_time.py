@@ -25,7 +25,7 @@ EXAMPLES = {
     "spawn": 2,
 }
 """Programs in every run: as many as a few seconds allow."""
-MANY = 20
+MANY = 5
 """How many times as many a long run tries."""
 BOUND = {"spawn": 30.0}
 IN_THIS_PROCESS = ("sync", "thread", "thread-ordered", "asyncio", "asyncio-ordered")

@@ -42,7 +42,7 @@ def theirs(variant: Variant) -> Any:
     return SyncVectorEnv([partial(RandomEnv, drawn)] * count, autoreset_mode=MODES[mode])
 
 
-@tries(quick=16, many=1200, seconds=1.0)
+@tries(quick=16, many=300, seconds=1.0)
 @pytest.mark.parametrize("engine", COSTS)
 def test_random_programs_give_what_gymnasium_gives(engine: str, count: int, tried: Counter[str]) -> None:
     programs = max(1, count // COSTS[engine])

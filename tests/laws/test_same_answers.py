@@ -161,4 +161,4 @@ class SilentEnv(LawEnv):
 def test_many_programs_on_both(engine: str, check: Any) -> None:
     seed = int.from_bytes(os.urandom(4), "little")
     print(f"{engine}: seed {seed}")
-    print(check(engine, examples=300, seed=seed))
+    print(check(engine, examples=75, seed=seed))

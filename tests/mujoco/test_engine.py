@@ -235,7 +235,7 @@ def test_import_stays_light() -> None:
 
 OTHER_SIZES = """
 import numpy as np, vecenv
-from vecenv.errors import KernelError
+from vecenv.errors import ConfigError, KernelError
 
 with vecenv.make("InvertedPendulum-v5", 2, engine="mujoco") as envs:  # the code is on disk now, and loaded
     envs.reset(seed=0)
@@ -249,7 +249,7 @@ for id, wrong in (
         envs = vecenv.make(id, 64, engine="mujoco", **wrong)
         envs.reset(seed=0)
         envs.step(envs.action_space.sample())
-    except KernelError as error:
+    except (ConfigError, KernelError) as error:
         print(error)
 """
 

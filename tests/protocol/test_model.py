@@ -48,7 +48,7 @@ def test_no_row_is_stale_torn_misrouted_or_lost_and_nobody_waits_for_ever(states
     ],
 )
 def test_nor_with_more_of_everything(eager: bool, restarts: bool, options: Any) -> None:
-    all_is_well(50_000, eager=eager, restarts=restarts, **options)
+    all_is_well(40_000, eager=eager, restarts=restarts, **options)
 
 
 # --- the model can fail: each rule of the ledger is needed -----------------------------------------------------------

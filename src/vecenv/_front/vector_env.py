@@ -309,7 +309,7 @@ class VectorEnv(Awaiting, gymnasium.vector.VectorEnv):
             NothingPendingError: nothing was sent.
             WorkerTimeout: nothing is lost; call again to wait on.
         """
-        return Step.of_exchange(self._exchange_recv(min_envs, timeout, max_envs, until))
+        return self._receive_some(min_envs, timeout, lambda rows: Step.of_exchange(self._aged(rows)), max_envs, until)
 
     def xla(self) -> tuple[Any, Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
         """Functions that step the envs inside JAX's `jit` and `lax.scan` on the CPU, as EnvPool has them.

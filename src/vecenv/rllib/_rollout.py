@@ -11,7 +11,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from vecenv._batch.layout import map_tree
 from vecenv._util.forks import cached_property
 
-VERSION = 1
+VERSION = 2
 """Version of PackedRollout's fields. A learner refuses another one: driver and actors may run different releases."""
 
 
@@ -19,7 +19,7 @@ VERSION = 1
 class PackedRollout:
     """T steps of N envs in next-step autoreset mode.
 
-    RLlib treats it as an episode: `len` and `env_steps` are true environment steps.
+    RLlib treats it as an episode: `env_steps` are true environment steps, `len` those of all agents.
 
     Attributes:
         obs: tree of [T + 1, N, ...]; the last one is the first of the next rollout.
@@ -28,6 +28,7 @@ class PackedRollout:
         terminated, truncated: [T, N] bool.
         valid: [T, N] bool; False where a step only reset an env, whose action was ignored.
         extra: other outputs of the policy, for example "action_logp": [T, N, ...] each.
+        agents: how many of the N rows are agents of one env; 1: a row is an env.
     """
 
     obs: Any
@@ -37,6 +38,7 @@ class PackedRollout:
     truncated: np.ndarray
     valid: np.ndarray
     extra: dict[str, np.ndarray]
+    agents: int = 1
     version: int = VERSION
 
     @cached_property
@@ -48,10 +50,12 @@ class PackedRollout:
 
     def env_steps(self) -> int:
         """Environment steps, resets not counted."""
-        return self._steps
+        if self.agents == 1:
+            return self._steps
+        return int(np.count_nonzero(self.valid.reshape(len(self.valid), -1, self.agents).any(axis=2)))
 
     def agent_steps(self) -> int:
-        """The same: there is one agent."""
+        """Steps of all agents."""
         return self._steps
 
     @classmethod

@@ -20,6 +20,7 @@ from ray.rllib.utils.metrics import (
 from ray.rllib.utils.spaces.space_utils import clip_action, get_base_struct_from_space, unsquash_action
 
 from vecenv._util.episodes import EpisodeLog
+from vecenv.agents import FlatVectorEnv
 from vecenv.errors import UnsupportedError
 from vecenv.rllib._checks import check_config, check_pipelines
 from vecenv.rllib._connectors import SEEN
@@ -146,7 +147,10 @@ class NativeEnvRunner(_VectorRunner):
         super().make_env()
         self._wrapped = self.env  # keep a reference: it closes the envs when it is garbage-collected
         self.envs = self.env = self.env.env  # type: ignore[union-attr]
-        self.episodes = EpisodeLog(self.num_envs)
+        base: Any = self.envs.unwrapped
+        self._flat: FlatVectorEnv | None = base if isinstance(base, FlatVectorEnv) else None
+        self._acted = np.ones(self.num_envs, bool)
+        self.episodes = EpisodeLog(self.num_envs if self._flat is None else self._flat.agents.num_envs)
 
     def _sample(
         self,
@@ -176,13 +180,14 @@ class NativeEnvRunner(_VectorRunner):
         self._needs_initial_reset = num_episodes is not None
         if not steps:
             return []
-        rollout = _packed(first, steps)
+        rollout = _packed(first, steps, 1 if self._flat is None else self._flat.num_slots)
         self._log_env_steps(metric=self._metrics_num_env_steps_sampled, num_steps=len(rollout))
         self._increase_sampled_metrics(len(rollout), 0)
         return [rollout]
 
     def _begin(self, explore: bool) -> None:
-        obs, _ = self._try_env_reset(seed=self._seed if self._needs_initial_reset else None)
+        obs, infos = self._try_env_reset(seed=self._seed if self._needs_initial_reset else None)
+        self._acted = infos["acts"] if self._flat is not None else self._acted
         self._needs_initial_reset = False
         self.episodes.begin()
         self._done = np.zeros(self.num_envs, bool)
@@ -208,9 +213,12 @@ class NativeEnvRunner(_VectorRunner):
         results = self._try_env_step(actions)
         if results is ENV_STEP_FAILURE:
             return None
-        obs, reward, terminated, truncated, _ = results
+        obs, reward, terminated, truncated, infos = results
         done, valid = terminated | truncated, ~self._done
-        self.episodes.add(reward, done, valid)
+        if self._flat is None:
+            self.episodes.add(reward, done, valid)
+        else:
+            valid = self._count_agents(self._flat, reward, infos)
         self._done = done
         self._observe(obs, explore)
         return {
@@ -222,6 +230,20 @@ class NativeEnvRunner(_VectorRunner):
             "valid": valid,
             "extra": extra,
         }
+
+    def _count_agents(self, flat: FlatVectorEnv, reward: np.ndarray, infos: Any) -> np.ndarray:
+        """Count a step of envs with several agents; return which rows are transitions.
+
+        Raises:
+            UnsupportedError: agents act by turns, so that the results of an action do not come with the next step.
+        """
+        valid, acted, self._acted = infos["valid"], self._acted, infos["acts"]
+        if (valid != acted).any():
+            raise UnsupportedError("these agents act by turns, which mode='native' does not support; use mode='vec'")
+        together = (flat.agents.num_envs, flat.num_slots)
+        stepped, over = valid.reshape(together).any(axis=1), ~flat.agents._alive.any(axis=1)
+        self.episodes.add(reward.reshape(together).sum(axis=1), stepped & over, stepped)
+        return valid
 
     def _forward(self, explore: bool) -> dict[str, Any]:
         """Like `forward_exploration` and `forward_inference`, which switch all layers to `eval` on every call."""
@@ -243,10 +265,11 @@ class NativeEnvRunner(_VectorRunner):
         return (self.num_env_steps_sampled_lifetime // runners + self.episodes.steps) * runners
 
 
-def _packed(first: Any, steps: list[dict[str, Any]]) -> PackedRollout:
+def _packed(first: Any, steps: list[dict[str, Any]], agents: int) -> PackedRollout:
     columns = {name: [step[name] for step in steps] for name in steps[0]}
     return PackedRollout(
         obs=stack_in_time([first, *columns.pop("obs")]),
         rewards=np.stack(columns.pop("rewards")).astype(np.float32),
         **{name: stack_in_time(values) for name, values in columns.items()},
+        agents=agents,
     )

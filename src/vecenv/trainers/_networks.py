@@ -117,7 +117,9 @@ class Stacks(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Outputs [stacks, batch, hidden[-1]] for features [batch, inputs]."""
         hidden = features.expand(self._count, *features.shape)
-        for weight, bias in zip(self.weights, self.biases, strict=True):
+        # Not zip(self.weights, self.biases): a ParameterList takes longer to find its items than to multiply them.
+        layers: Any = zip(self.weights._parameters.values(), self.biases._parameters.values(), strict=True)
+        for weight, bias in layers:
             hidden = self._activation(torch.baddbmm(bias, hidden, weight))
         return hidden
 

@@ -27,8 +27,9 @@ class Flat:
 
     def gradient(self, loss: Tensor, max_norm: float = math.inf) -> Tensor:
         """The gradient of a loss as one vector, scaled down to at most `max_norm`."""
-        parts = torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True)
-        gradient = torch.cat([part.reshape(-1) for part in parts])
+        parts = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        pairs = zip(parts, self.parameters, strict=True)
+        gradient = torch.cat([(torch.zeros_like(own) if part is None else part).reshape(-1) for part, own in pairs])
         if max_norm < math.inf:
             gradient *= (max_norm / (gradient.norm() + 1e-6)).clamp_(max=1.0)
         return gradient

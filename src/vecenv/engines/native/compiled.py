@@ -106,7 +106,7 @@ class CompiledEngine:
         self._whole = np.array([self._tables[0].ctypes.data, 0, 0, count, 0, 0, 1, 0], np.int64)
         """Orders to run all rows, see `kernel/lower/columns.py`."""
         self._whole_at = self._whole.ctypes.data
-        self._planned = (0, 0)
+        self._planned: tuple[int, int] | None = (0, 0)
         self._calls = [self._native.caller() for _ in range(threads)]
         self._native_threads = NativeThreads(threads)
         self._block = self._native.block
@@ -155,8 +155,9 @@ class CompiledEngine:
         if rotate:
             self._rotate(1)
         if self._planned != (alive, over):
-            self._planned = alive, over
+            self._planned = None  # NumPy may run a signal handler while the orders are written
             self._whole[4:] = alive, over, 1, alive != 0
+            self._planned = alive, over
         tuner, started = self._tuner, _clock()
         if tuner.together:
             ended = self._together(self._calls, self._whole, self._tables)

@@ -327,6 +327,7 @@ class RowRunner(EnvCalls):
         """Bring the totals of the rows' episodes up to date and hand the rows back."""
         batch = self.batch
         for row in self._absent:
+            self._rewards[row] = 0.0  # that of the step before is still there
             self._lengths[row] -= 1
         for row in self._resets:
             self._returns[row], self._lengths[row], self._done[row] = 0.0, -1, False

@@ -11,7 +11,7 @@ import numpy as np
 
 from vecenv.errors import KernelError
 from vecenv.kernel.cpp.values import NUMBERS, Structs, Value, literal, strides_of
-from vecenv.kernel.lower.infer import Instance
+from vecenv.kernel.lower.instance import Instance
 from vecenv.kernel.lower.program import Program
 from vecenv.kernel.lower.tree import Kind, Ref, index_parts
 from vecenv.kernel.lower.typed import common

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from vecenv.errors import KernelError
 from vecenv.kernel.cpp.calls import Calls
 from vecenv.kernel.cpp.values import Structs, Value, literal
-from vecenv.kernel.lower.infer import Instance
+from vecenv.kernel.lower.instance import Instance
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.lower.typed import LoweredInference, local_array_of, parameters_of

@@ -25,7 +25,8 @@ from vecenv.kernel.lower.elements import (
     set_to,
     whole,
 )
-from vecenv.kernel.lower.infer import Inference, Instance
+from vecenv.kernel.lower.infer import Inference
+from vecenv.kernel.lower.instance import Instance
 from vecenv.kernel.lower.list_types import is_enumerate
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, at, local, operation, slice_shape

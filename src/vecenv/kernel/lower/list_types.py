@@ -36,7 +36,8 @@ from vecenv.kernel.lower.types import (
 )
 
 if TYPE_CHECKING:
-    from vecenv.kernel.lower.infer import Inference, Instance
+    from vecenv.kernel.lower.infer import Inference
+    from vecenv.kernel.lower.instance import Instance
 
 _NEVER = float("-inf")
 _PASSES = 10

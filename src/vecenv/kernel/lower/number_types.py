@@ -88,7 +88,7 @@ def check_draw(typing: Typing, node: ast.Call, name: str, given: Mapping[str, Ty
     """Raise unless the arguments of a function that draws are what it takes; `given` are their types by name."""
     array = random_numbers.IN_PLACE.get(name, "out")
     for parameter, value in given.items():
-        if value in (UNKNOWN, STREAM) or parameter == "size":
+        if value == UNKNOWN or parameter == "size":
             continue
         if parameter == array:
             _check_written(typing, node, name, value)

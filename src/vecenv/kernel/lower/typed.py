@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vecenv.errors import KernelError
-from vecenv.kernel.lower.infer import Inference, Instance, Names, _Typing
+from vecenv.kernel.lower.infer import Inference, _Typing
+from vecenv.kernel.lower.instance import Instance, Names
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.lower.types import FLOAT, STREAM, Array, Conflict, Number, Tuple, Type, join, plain
@@ -77,6 +78,9 @@ class _LoweredTyping(_Typing):
 
     def _check_overwritten(self) -> None:
         """What shares memory was looked at when arrays were lowered."""
+
+    def _check_assigned(self, node: ast.Name) -> None:
+        """That was looked at when the names were the user's."""
 
     def _check_stored(self, node: ast.AST, held: Type, value: Type) -> None:
         """Shapes were looked at when arrays were lowered."""

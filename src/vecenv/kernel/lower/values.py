@@ -23,7 +23,7 @@ from vecenv.kernel.lower import array_types
 from vecenv.kernel.lower.drawn import Draws
 from vecenv.kernel.lower.elements import Dim, Elements, Memory, aligned, compare, plus, scalar, set_to, times, whole
 from vecenv.kernel.lower.formulas import converted, formula
-from vecenv.kernel.lower.infer import Instance
+from vecenv.kernel.lower.instance import Instance
 from vecenv.kernel.lower.lists import Lists, arrays_for
 from vecenv.kernel.lower.reductions import Reductions
 from vecenv.kernel.lower.selections import Selections

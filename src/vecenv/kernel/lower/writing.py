@@ -22,7 +22,7 @@ from vecenv.kernel.lower.elements import (
     times,
     whole,
 )
-from vecenv.kernel.lower.infer import Instance
+from vecenv.kernel.lower.instance import Instance
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, at, index_parts, local, operation, part_of_tuple
 from vecenv.kernel.lower.types import Array, Bound, Number, Tuple, Type, most

@@ -57,8 +57,6 @@ def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tup
         name for name, one in emitted.functions.items() if not one.function.guarded
     }
     flags, apart = sorted(options["fastmath"] or ()), not emitted.program.kernel.shared
-    for name, address in interrupts.symbols().items():
-        llvm.add_symbol(name, address)  # Numba links parts that others use, although they are not run from there
     with parts_of_one_module():
         try:
             library, symbol = compile_row_loop(driver, names, inlined, flags, apart)
@@ -68,6 +66,12 @@ def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tup
 
 
 def _names(program: Program, precision: str) -> dict[str, Any]:
+    """What the generated code may use, by name. The symbols that `poll__` needs are made known to LLVM.
+
+    Numba links functions that others use, although they are not run from there.
+    """
+    for name, address in interrupts.symbols().items():
+        llvm.add_symbol(name, address)
     names: dict[str, Any] = {"np": np, **functions(precision), **program.constants}
     names |= {"seed_stream": pcg64.seed_stream, "poll__": poll, **checks()}
     for draw in program.draws:
