@@ -264,6 +264,20 @@ def test_a_league_gives_every_episode_an_opponent_and_counts_results() -> None:
     assert sum(record.losses for record in records) == results[-1.0]
 
 
+def test_an_opponent_that_the_league_drops_plays_its_episode_to_the_end() -> None:
+    league = League({"first": legal}, limit=1, seed=0)
+    with vecenv.make(FOUR, 4, engine="sync", autoreset="same-step") as envs:
+        game = envs.versus(league)
+        obs, _ = game.reset(seed=0)
+        for _ in range(3):
+            obs, *_ = game.step(legal(obs))
+        league.add("second", legal)
+        assert list(league) == ["second"]
+        while "first" in game.opponents:
+            obs, *_ = game.step(legal(obs))
+        assert set(game.opponents) == {"second"}
+
+
 def test_a_league_prefers_policies_that_win() -> None:
     league = League({"easy": legal, "hard": legal}, power=2.0, seed=1)
     for _ in range(20):

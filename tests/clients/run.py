@@ -24,7 +24,7 @@ LIBRARIES = {
     "skrl": (TORCH, "skrl==2.1.1"),
     "tianshou": (TORCH, "tianshou==2.0.1", "pandas==2.3.3", "filelock<4"),
     "rsl_rl": (TORCH, "rsl-rl-lib==5.5.1", "tensordict==0.14.3"),
-    "torchrl": (TORCH, "torchrl==0.14.1"),
+    "torchrl": (TORCH, "torchrl==0.14.1", "pettingzoo==1.27.0", "mpe2==1.1.1"),
     "envpool": ("envpool==1.2.5",),
     "openenv": ("openenv-core==0.3.0", "pandas<4", "pillow<13"),
     "agilerl": (TORCH, "agilerl==2.58.0", "peft==0.21.2", "pettingzoo<1.27"),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from mpe2 import simple_spread_v3
 from torchrl.collectors import Collector
-from torchrl.envs import GymWrapper
+from torchrl.envs import GymWrapper, PettingZooWrapper
 from torchrl.envs.utils import check_env_specs
 
 import vecenv
+from tests.agents.test_group_ppo import Pairs
 from tests.clients.pages import run_page
 from vecenv.errors import ConfigError
 
@@ -107,3 +111,84 @@ def test_another_mode_is_refused():
 
 def test_the_page_runs_as_written(tmp_path):
     run_page("torchrl", tmp_path)
+
+
+def agents_theirs(env, seed):
+    wrapper = PettingZooWrapper(env, use_mask=True, done_on_any=False, categorical_actions=True)
+    return wrapper, wrapper.reset(seed=seed)
+
+
+@pytest.mark.parametrize("make", [Pairs, simple_spread_v3.parallel_env], ids=["groups that die", "simple_spread"])
+def test_agents_have_the_entries_of_their_wrapper(make):
+    """Every entry of every step, of three envs; a wrapper of theirs for each, since it has no batch."""
+    rows = 3
+    ours = vecenv.torchrl.env(make, rows, engine="sync", categorical_action_encoding=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are tested with another PettingZoo
+        pairs = [agents_theirs(make(), 5 + row) for row in range(rows)]
+    wrappers, expected = (list(each) for each in zip(*pairs, strict=True))
+    names = {group: list(agents) for group, agents in ours.group_map.items()}
+    found, deaths, ends = ours.reset(seed=5), 0, 0
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(70):
+        assert_entries(found, expected, names, wrappers)
+        for group, agents in names.items():
+            count = ours.action_spec[group, "action"].space.n
+            found[group, "action"] = torch.randint(count, (rows, len(agents)), generator=generator)
+        for row in range(rows):
+            for group, their in group_of(wrappers[row], names).items():
+                expected[row][their, "action"] = found[group, "action"][row]
+        found = ours.step(found)["next"]
+        expected = [wrapper.step(td)["next"] for wrapper, td in zip(wrappers, expected, strict=True)]
+        assert_entries(found, expected, names, wrappers)
+        for group in names:
+            deaths += int((~found[group, "mask"]).sum())
+        over = found["done"].reshape(-1)
+        ends += int(over.sum())
+        if over.any():
+            found = ours.reset(found.set("_reset", found["done"]))
+            expected = [
+                wrapper.reset() if done else td for wrapper, td, done in zip(wrappers, expected, over, strict=True)
+            ]
+    assert ends > 3
+    assert deaths
+    ours.close()
+
+
+def group_of(wrapper, names):
+    """Our groups' names by theirs: a single group is named otherwise."""
+    theirs = list(wrapper.group_map)
+    return dict(zip(names, theirs, strict=True))
+
+
+def assert_entries(found, expected, names, wrappers):
+    for row, wanted in enumerate(expected):
+        for group, their in group_of(wrappers[row], names).items():
+            for key in wanted[their].keys(True, True):
+                if key != "action" and key in found[group].keys(True, True):
+                    assert torch.equal(found[group, key][row], wanted[their, key]), (group, key)
+            assert {"observation", "mask", "done", "terminated", "truncated"} <= set(found[group].keys())
+        assert torch.equal(found["done"][row], wanted["done"])
+        if bool(wanted["done"]) and not bool(wanted["terminated"] | wanted["truncated"]):
+            # Some agents were terminated and others truncated: theirs is done for no reason, ours for both.
+            assert found["terminated"][row]
+            assert found["truncated"][row]
+            continue
+        for key in ("terminated", "truncated"):
+            assert torch.equal(found[key][row], wanted[key]), key
+
+
+def test_agents_have_right_specs_and_masks_of_actions():
+    for env in ("SimpleSpread-v0", "ConnectFourDuel-v0"):
+        for categorical in (False, True):
+            made = vecenv.torchrl.env(env, 3, categorical_action_encoding=categorical)
+            check_env_specs(made)
+            made.close()
+    env = vecenv.torchrl.env("ConnectFourDuel-v0", 4, categorical_action_encoding=True)
+    env.set_seed(0)
+    rollout = env.rollout(60, break_when_any_done=False)
+    masks, actions = rollout["agents", "action_mask"], rollout["agents", "action"]
+    assert masks.gather(-1, actions.unsqueeze(-1)).all(), "random actions are allowed ones"
+    assert (rollout["agents", "mask"].sum(-1) == 1).all(), "one player acts at a time"
+    assert rollout["next", "done"].any()
+    env.close()

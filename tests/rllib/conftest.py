@@ -10,7 +10,9 @@ def pytest_collection_modifyitems(items):
         if "rllib" in item.path.parts:
             for module in ("ray", "torch", "pydantic", "pyarrow"):
                 item.add_marker(pytest.mark.filterwarnings(rf"ignore:::{module}(\.|$)"))
-            item.add_marker(pytest.mark.filterwarnings("ignore:.*rllib-single-agent-env-v0 already in registry"))
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore:.*rllib-(single|multi)-agent-env-v0 already in registry")
+            )
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
             item.add_marker(pytest.mark.timeout(180))

@@ -55,6 +55,8 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
         self.learner = _learners(agents, slots)
         self._masked = not isinstance(policy, League) and takes_mask(policy)
         self.opponents: list[str] = [""] * self.num_envs
+        self._playing: list[Any] = [(policy, self._masked)] * self.num_envs
+        """The opponent of each env's episode, and whether it wants masks; a league may drop one that still plays."""
         self._layout = Layout(self.single_action_space)
         self._neutral = [np.asarray(leaf) for leaf in self._layout.flat(neutral(self.single_action_space))]
         self._may_roll = rolls(agents.autoreset_mode)
@@ -167,6 +169,7 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
         if isinstance(self.policy, League):
             for row, name in zip(rows.tolist(), self.policy.sample(len(rows)), strict=True):
                 self.opponents[row] = name
+                self._playing[row] = self.policy[name], self.policy.takes_mask(name)
         for _ in range(_OPENINGS):
             rows = rows[~self._is_learners_turn(rows)]
             if not len(rows):
@@ -228,8 +231,10 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
         if not isinstance(self.policy, League):
             return [(np.ones(len(rows), np.bool_), self.policy, self._masked)]
         names = np.array([self.opponents[row] for row in rows.tolist()])
-        league = self.policy
-        return [(names == name, league[name], league.takes_mask(name)) for name in np.unique(names).tolist()]
+        some, first = np.unique(names, return_index=True)
+        return [
+            (names == name, *self._playing[rows[at]]) for name, at in zip(some.tolist(), first.tolist(), strict=True)
+        ]
 
     def _report(self, rows: np.ndarray) -> None:
         """Tell the league how episodes ended: a learner wins if its return is larger than that of every other."""

@@ -26,6 +26,7 @@ except ImportError as _error:
         f"vecenv.rllib needs RLlib and torch: pip install 'vecenv[rllib]' ({_error.name or _error} is missing)"
     ) from _error
 
+from vecenv.rllib._agents import AgentEnvRunner, AgentVectorEnv
 from vecenv.rllib._configure import MODES, Mode, configure, register
 from vecenv.rllib._envs import register_env_id as _register_env_id
 from vecenv.rllib._learner import PackedAPPOLearner, PackedIMPALALearner, PackedPPOLearner
@@ -36,6 +37,8 @@ from vecenv.rllib._runners import NativeEnvRunner, PackedEnvRunner
 
 __all__ = [
     "MODES",
+    "AgentEnvRunner",
+    "AgentVectorEnv",
     "Mode",
     "NativeEnvRunner",
     "ObservationNormalizer",

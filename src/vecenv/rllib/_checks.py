@@ -44,8 +44,6 @@ def check_untouched(config: Any, env: Any, mode: str, normalize: bool) -> None:
             "the config is of RLlib's old API stack, which vecenv does not support; leave out "
             "api_stack(enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False)"
         )
-    if config.is_multi_agent:
-        raise ConfigError("the config has several policies (multi_agent()), and vecenv's modes are for one agent")
     if "creator" in config.env_config:
         raise ConfigError(
             "this config was configured before: configure a config once, and make a new one for other envs"
@@ -81,6 +79,25 @@ def check_untouched(config: Any, env: Any, mode: str, normalize: bool) -> None:
         raise ConfigError(
             f"rollout_fragment_length={config.rollout_fragment_length} would be ignored: a sample is the train batch, "
             "divided by the runners; leave it at 'auto'"
+        )
+
+
+def check_policies(config: Any, mode: str, groups: Any) -> None:
+    """Raise ConfigError if the config's policies, or the mode, do not fit the agents of the envs."""
+    if groups is None:
+        if config.is_multi_agent:
+            raise ConfigError("the config has several policies (multi_agent()), and these envs have one agent")
+        return
+    if mode == "packed_vec":
+        raise ConfigError("mode='packed_vec' is for envs with one agent; use mode='native' or 'vec'")
+    if mode == "native" and len(groups) > 1:
+        raise ConfigError(
+            f"mode='native' has one policy for all agents; these envs have the groups {list(groups)}: use mode='vec', "
+            "or pad=True"
+        )
+    if mode == "native" and config.is_multi_agent:
+        raise ConfigError(
+            "mode='native' has one policy for all agents; leave multi_agent() out, or use mode='vec' for several"
         )
 
 
@@ -206,6 +223,11 @@ def check_vector_env(envs: Any) -> None:
     """Raise ConfigError unless the envs use next-step autoreset, which RLlib relies on and never checks."""
     if not isinstance(envs, VectorEnv):
         raise ConfigTypeError(f"a gymnasium.vector.VectorEnv is needed, got {type(envs).__name__}")
+    check_mode(envs)
+
+
+def check_mode(envs: Any) -> None:
+    """Raise ConfigError unless the envs declare next-step autoreset."""
     mode = envs.metadata.get("autoreset_mode")
     if mode is None:
         raise ConfigError(

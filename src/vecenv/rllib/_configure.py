@@ -16,9 +16,10 @@ from ray.tune.registry import register_env
 from vecenv._util.checks import positive_int
 from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError
-from vecenv.rllib._checks import check_batch, check_config, check_sample, check_untouched
+from vecenv.rllib._agents import AgentEnvRunner
+from vecenv.rllib._checks import check_batch, check_config, check_policies, check_sample, check_untouched
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
-from vecenv.rllib._envs import ENV_ID, EnvCreator, as_floats, needs_floats, probe
+from vecenv.rllib._envs import ENV_ID, EnvCreator, Probe, as_floats, needs_floats, probe
 from vecenv.rllib._episodes import STATS
 from vecenv.rllib._learner import PackedAPPOLearner, PackedIMPALALearner, PackedPPOLearner
 from vecenv.rllib._normalizer import ObservationNormalizer, copy_statistics_to_evaluation, resume_statistics
@@ -90,7 +91,8 @@ def configure(
             IMPALA.
         env: what `vecenv.make` takes; a function or class with a parameter `num_envs` that returns a VectorEnv; a name
             of Tune's `register_env`; or a class with `__init__(self, config)`. The last two get the config's
-            `env_config`.
+            `env_config`. With several agents, "native" has one policy that all share; "vec" has RLlib's multi-agent
+            episodes, and a policy for each group unless the config says otherwise by `multi_agent()`.
         num_envs: number of envs of each runner.
         mode: "vec", "packed_vec" or "native".
         train_batch: env steps per iteration, and per learner if there are several; default: the config's. APPO and
@@ -115,17 +117,22 @@ def configure(
         raise ConfigError(f"batch_units must be 'steps' or 'packed', got {batch_units!r}")
     check_untouched(config, env, mode, normalize_observations)
     env = of_tune(env, config.env_config)
-    observation, action = probe(EnvCreator(env, options=options), num_envs)
+    found = probe(EnvCreator(env, options=options), num_envs)
+    check_policies(config, mode, found.groups)
+    if found.groups is not None and mode == "vec":
+        return _configure_agents(config, env, num_envs, found, env_runners, train_batch, minibatch, options)
+    observation, action = found.observation, found.action
+    agents = 1 if found.groups is None else len(next(iter(found.groups.values())))
     floats = config._rl_module_spec is None and needs_floats(observation)
     if normalize_observations:
         ObservationNormalizer(as_floats(observation) if floats else observation)  # raises without float arrays
     packed = mode == "packed_vec"
-    creator = EnvCreator(env, num_envs if packed else None, floats, options)
+    creator = EnvCreator(env, num_envs if packed else None, floats, options, agents)
 
     config.environment(ENV_ID, env_config={"creator": creator}, normalize_actions=_normalizes(config, action))
     config.env_runners(
         num_env_runners=_not_negative("env_runners", env_runners),
-        num_envs_per_env_runner=1 if packed else num_envs,
+        num_envs_per_env_runner=1 if packed else num_envs * agents,
         gym_env_vectorize_mode="vector_entry_point",
     )
     config.experimental(_validate_config=batch_check)
@@ -165,6 +172,44 @@ def _learner_class(config: AlgorithmConfig) -> type:
     if isinstance(config, APPOConfig):
         return PackedAPPOLearner
     return PackedIMPALALearner if isinstance(config, IMPALAConfig) else PackedPPOLearner
+
+
+def _configure_agents(
+    config: Any,
+    env: Any,
+    num_envs: int,
+    found: Probe,
+    env_runners: int,
+    train_batch: int | None,
+    minibatch: int | None,
+    options: dict[str, Any],
+) -> Any:
+    """RLlib's own sampling of several agents. Without policies of the user's, each group has one of its name."""
+    groups = found.groups
+    assert groups is not None
+    config.environment(ENV_ID, env_config={"creator": EnvCreator(env, options=options)}, disable_env_checking=True)
+    config.env_runners(
+        env_runner_cls=AgentEnvRunner,
+        num_env_runners=_not_negative("env_runners", env_runners),
+        num_envs_per_env_runner=num_envs,
+    )
+    if not config.is_multi_agent:
+        config.multi_agent(policies=set(groups), policy_mapping_fn=_GroupOf(groups))
+    if train_batch is not None:
+        config.training(train_batch_size_per_learner=positive_int("train_batch", train_batch))
+    if minibatch is not None:
+        config.training(minibatch_size=positive_int("minibatch", minibatch))
+    return config
+
+
+class _GroupOf:
+    """RLlib's `policy_mapping_fn`: the group of an agent."""
+
+    def __init__(self, groups: dict[str, tuple[str, ...]]) -> None:
+        self._group = {name: group for group, names in groups.items() for name in names}
+
+    def __call__(self, agent_id: str, episode: Any = None, **kwargs: Any) -> str:
+        return self._group[agent_id]
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
 
 from vecenv._make.make import make
+from vecenv.agents import MultiAgentVectorEnv
 from vecenv.engines import Asyncio, Sync, registry
 from vecenv.errors import ConfigError
-from vecenv.rllib._checks import check_fresh_arrays, check_vector_env
+from vecenv.rllib._checks import check_fresh_arrays, check_mode, check_vector_env
 from vecenv.rllib._of_tune import of_tune
 from vecenv.rllib._packed_env import PackedVectorEnv
 
@@ -28,6 +29,7 @@ class EnvCreator:
         env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that returns a VectorEnv.
         packed: number of envs that are packed into one; None for a plain vector env.
         floats: whether observations become one array of floats.
+        agents: rows of each env: several agents that share a policy are a row each.
         options: arguments of `vecenv.make`, or of the function.
     """
 
@@ -35,6 +37,7 @@ class EnvCreator:
     packed: int | None = None
     floats: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    agents: int = 1
 
     def __call__(self, context: Mapping[str, Any]) -> VectorEnv:
         """Build the envs for one runner."""
@@ -43,7 +46,7 @@ class EnvCreator:
                 "this env is a vector env: set .env_runners(gym_env_vectorize_mode='vector_entry_point'), as "
                 "vecenv.rllib.configure does"
             )
-        count = context["num_envs"]
+        count = context["num_envs"] // self.agents
         env_config = {name: value for name, value in context.items() if name != "num_envs"}
         self = replace(self, env=of_tune(self.env, env_config))
         if self.packed is None:
@@ -63,9 +66,20 @@ class EnvCreator:
             if envs.num_envs != count:
                 raise ConfigError(f"{self.env!r} was asked for {count} envs and made {envs.num_envs}")
         else:
-            envs = make(self.env, count, **{"seeding": "spawn", **self.options})
+            envs = self._made(count)
+            envs = envs.flat() if isinstance(envs, MultiAgentVectorEnv) else envs
             check_vector_env(envs)
         return _as_floats(envs) if self.floats else envs
+
+    def build_agents(self, count: int) -> MultiAgentVectorEnv:
+        """A checked vector env of `count` envs with several agents."""
+        envs = self._made(count)
+        assert isinstance(envs, MultiAgentVectorEnv)
+        check_mode(envs)
+        return envs
+
+    def _made(self, count: int) -> Any:
+        return make(self.env, count, **{"seeding": "spawn", **self.options})
 
 
 ENV_ID = "vecenv.rllib:vecenv/RLlib-v0"
@@ -99,8 +113,22 @@ _ELSEWHERE = {"engine", "timeout", "batch_size", "on_error", *registry.option_de
 """Options about where envs run; spaces do not depend on them."""
 
 
-def probe(creator: EnvCreator, num_envs: int) -> tuple[Space[Any], Space[Any]]:
-    """The spaces of one env. Builds and checks some envs, so that mistakes show before Ray starts."""
+@dataclass(frozen=True)
+class Probe:
+    """What is known of envs before Ray starts.
+
+    Attributes:
+        observation, action: spaces of one env; of one agent; of none where agents have several groups.
+        groups: names of agents by group; None of envs with one agent.
+    """
+
+    observation: Any
+    action: Any
+    groups: dict[str, tuple[str, ...]] | None = None
+
+
+def probe(creator: EnvCreator, num_envs: int) -> Probe:
+    """Look at some envs, which are built and checked, so that mistakes show before Ray starts."""
     options, count = dict(creator.options), min(num_envs, 2)
     if not makes_vector_envs(creator.env):
         asked = options.get("engine")
@@ -109,10 +137,18 @@ def probe(creator: EnvCreator, num_envs: int) -> tuple[Space[Any], Space[Any]]:
         options["engine"] = Asyncio() if awaits else Sync()
         if any(isinstance(value, (list, tuple, np.ndarray)) for value in (creator.env, *options.values())):
             count = num_envs  # an option has one value per env
-    envs = EnvCreator(creator.env, options=options).build(count)
+    several = EnvCreator(creator.env, options=options)
+    envs: Any = several.build(count) if makes_vector_envs(creator.env) else several._made(count)
     try:
-        check_fresh_arrays(envs)
-        return envs.single_observation_space, envs.single_action_space
+        if not isinstance(envs, MultiAgentVectorEnv):
+            check_vector_env(envs)
+            check_fresh_arrays(envs)
+            return Probe(envs.single_observation_space, envs.single_action_space)
+        check_mode(envs)
+        if len(envs.groups) > 1:
+            return Probe(None, None, envs.groups)
+        check_fresh_arrays(envs.flat())
+        return Probe(envs.single_observation_space, envs.single_action_space, envs.groups)
     finally:
         envs.close()
 

@@ -73,4 +73,7 @@ def _creator(env: Any) -> Callable[[Any], Any] | None:
 
 
 def _several_agents(env: Any) -> ConfigError:
-    return ConfigError(f"{brief(env)} is a multi-agent env; vecenv's modes are for one agent: use RLlib's own runners")
+    return ConfigError(
+        f"{brief(env)} is a multi-agent env of RLlib's; vecenv takes those of PettingZoo: pass one, or use RLlib's own "
+        "runners"
+    )

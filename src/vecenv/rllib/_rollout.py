@@ -20,7 +20,7 @@ VERSION = 2
 class PackedRollout:
     """T steps of N envs in next-step autoreset mode.
 
-    RLlib treats it as an episode: `len` and `env_steps` are true environment steps.
+    RLlib treats it as an episode: `env_steps` are true environment steps, `len` those of all agents.
 
     Attributes:
         obs: tree of [T + 1, N, ...]; the last one is the first of the next rollout.
@@ -31,6 +31,7 @@ class PackedRollout:
         extra: other outputs of the policy, for example "action_logp": [T, N, ...] each.
         states: tree of [T + 1, N, ...], the state of a recurrent module that belongs to each observation, or None.
         weights_seq_no: number of the weights that chose the actions.
+        agents: how many of the N rows are agents of one env; 1: a row is an env.
     """
 
     obs: Any
@@ -42,6 +43,7 @@ class PackedRollout:
     extra: dict[str, np.ndarray]
     states: Any = None
     weights_seq_no: int = 0
+    agents: int = 1
     version: int = VERSION
 
     @cached_property
@@ -53,10 +55,12 @@ class PackedRollout:
 
     def env_steps(self) -> int:
         """Environment steps, resets not counted."""
-        return self._steps
+        if self.agents == 1:
+            return self._steps
+        return int(np.count_nonzero(self.valid.reshape(len(self.valid), -1, self.agents).any(axis=2)))
 
     def agent_steps(self) -> int:
-        """The same: there is one agent."""
+        """Steps of all agents."""
         return self._steps
 
     def __getitem__(self, steps: _Slice) -> PackedRollout:
@@ -70,7 +74,8 @@ class PackedRollout:
         start, stop, _ = steps.indices(len(self))
         number = np.cumsum(self.valid.T).reshape(self.valid.T.shape).T
         valid = self.valid & (start < number) & (number <= stop)
-        envs = np.flatnonzero(valid.any(axis=0))
+        whole = valid.any(axis=0).reshape(-1, self.agents).any(axis=1)  # agents of an env stay together
+        envs = np.flatnonzero(np.repeat(whole, self.agents))
 
         def chosen(tree: Any) -> Any:
             return map_tree(lambda leaf: leaf[:, envs], tree)

@@ -23,12 +23,15 @@ from ray.rllib.utils.spaces.space_utils import clip_action, get_base_struct_from
 
 from vecenv._batch.layout import map_tree
 from vecenv._util.episodes import EpisodeLog
+from vecenv.agents import FlatVectorEnv
 from vecenv.errors import UnsupportedError
 from vecenv.rllib._checks import check_config, check_module, check_pipelines, episode_callbacks
 from vecenv.rllib._connectors import SEEN
 from vecenv.rllib._episodes import log_episodes
 from vecenv.rllib._normalizer import ObservationNormalizer
 from vecenv.rllib._rollout import PackedRollout, stack_in_time
+
+_NOT_NATIVE = "are not supported in mode='native'; use mode='vec'"
 
 
 class _VectorRunner(SingleAgentEnvRunner):
@@ -150,8 +153,13 @@ class NativeEnvRunner(_VectorRunner):
         super().make_env()
         self._wrapped = self.env  # keep a reference: it closes the envs when it is garbage-collected
         self.envs = self.env.env  # type: ignore[union-attr]
-        self.episodes = EpisodeLog(self.num_envs)
+        base: Any = self.envs.unwrapped
+        self._flat: FlatVectorEnv | None = base if isinstance(base, FlatVectorEnv) else None
+        self._acted = np.ones(self.num_envs, bool)
+        self.episodes = EpisodeLog(self.num_envs if self._flat is None else self._flat.agents.num_envs)
         self._calls_per_episode = episode_callbacks(self.config)
+        if self._calls_per_episode and self._flat is not None:
+            raise UnsupportedError(f"callbacks per episode of several agents {_NOT_NATIVE}")
         if not self._calls_per_episode:
             self.env = self.envs
 
@@ -160,6 +168,8 @@ class NativeEnvRunner(_VectorRunner):
         super().make_module()
         self._initial: Any = None
         if self.module is not None and self.module.is_stateful():
+            if self._flat is not None:
+                raise UnsupportedError(f"recurrent modules of several agents {_NOT_NATIVE}")
             one = convert_to_numpy(self.module.get_initial_state())
             self._initial = map_tree(lambda leaf: np.repeat(leaf[None], self.num_envs, axis=0), one)
 
@@ -193,7 +203,7 @@ class NativeEnvRunner(_VectorRunner):
             self._cut_episodes()
         if not steps:
             return []
-        rollout = _packed(first, steps, self._weights_seq_no)
+        rollout = _packed(first, steps, self._weights_seq_no, 1 if self._flat is None else self._flat.num_slots)
         self._log_env_steps(metric=self._metrics_num_env_steps_sampled, num_steps=len(rollout))
         self._increase_sampled_metrics(len(rollout), 0)
         return [rollout]
@@ -207,6 +217,7 @@ class NativeEnvRunner(_VectorRunner):
             for row in range(self.num_envs):
                 self._new_episode(row)
         obs, infos = self._try_env_reset(seed=self._seed if self._needs_initial_reset else None)
+        self._acted = infos["acts"] if self._flat is not None else self._acted
         self._needs_initial_reset = False
         self.episodes.begin()
         self._done = np.zeros(self.num_envs, bool)
@@ -243,7 +254,10 @@ class NativeEnvRunner(_VectorRunner):
             return None
         obs, reward, terminated, truncated, infos = results
         done, valid = terminated | truncated, ~self._done
-        self.episodes.add(reward, done, valid)
+        if self._flat is None:
+            self.episodes.add(reward, done, valid)
+        else:
+            valid = self._count_agents(self._flat, reward, infos)
         self._done = done
         outputs = dict(extra)
         if self._initial is not None:
@@ -301,6 +315,20 @@ class NativeEnvRunner(_VectorRunner):
             if episode.t:
                 self._ongoing_episodes_for_metrics[episode.id_].append(episode.to_numpy())
 
+    def _count_agents(self, flat: FlatVectorEnv, reward: np.ndarray, infos: Any) -> np.ndarray:
+        """Count a step of envs with several agents; return which rows are transitions.
+
+        Raises:
+            UnsupportedError: agents act by turns, so that the results of an action do not come with the next step.
+        """
+        valid, acted, self._acted = infos["valid"], self._acted, infos["acts"]
+        if (valid != acted).any():
+            raise UnsupportedError(f"agents that act by turns {_NOT_NATIVE}")
+        together = (flat.agents.num_envs, flat.num_slots)
+        stepped, over = valid.reshape(together).any(axis=1), ~flat.agents._alive.any(axis=1)
+        self.episodes.add(reward.reshape(together).sum(axis=1), stepped & over, stepped)
+        return valid
+
     def _forward(self, explore: bool) -> dict[str, Any]:
         """Like `forward_exploration` and `forward_inference`, which switch all layers to `eval` on every call."""
         module: Any = self.module
@@ -338,7 +366,7 @@ def _where(mask: np.ndarray, ones: Any, others: Any) -> Any:
     return map_tree(chosen, ones, others)
 
 
-def _packed(first: dict[str, Any], steps: list[dict[str, Any]], weights_seq_no: int) -> PackedRollout:
+def _packed(first: dict[str, Any], steps: list[dict[str, Any]], weights_seq_no: int, agents: int) -> PackedRollout:
     columns = {name: [step[name] for step in steps] for name in steps[0]}
     seen = {name: stack_in_time([one, *columns.pop(name)]) for name, one in first.items()}
     return PackedRollout(
@@ -346,4 +374,5 @@ def _packed(first: dict[str, Any], steps: list[dict[str, Any]], weights_seq_no: 
         rewards=np.stack(columns.pop("rewards")).astype(np.float32),
         **{name: stack_in_time(values) for name, values in columns.items()},
         weights_seq_no=weights_seq_no,
+        agents=agents,
     )

@@ -1,5 +1,6 @@
 """TorchRL 0.14: `env(...)` is `vecenv.make(...)` as a TorchRL env, `AsyncEnv` acts on the envs that are ready first."""
 
+from vecenv.torchrl._agents import AgentsEnv
 from vecenv.torchrl._env import AsyncEnv, env
 
-__all__ = ["AsyncEnv", "env"]
+__all__ = ["AgentsEnv", "AsyncEnv", "env"]

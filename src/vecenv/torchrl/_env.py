@@ -12,7 +12,9 @@ from gymnasium.vector import AutoresetMode
 from vecenv._front.faces import check_mode
 from vecenv._make.make import make
 from vecenv._util.extras import load_client
+from vecenv.agents import MultiAgentVectorEnv
 from vecenv.errors import ConfigError, UnsupportedError
+from vecenv.torchrl._agents import AgentsEnv
 
 _GymWrapper: Any = load_client("torchrl.envs", "torchrl", "0.14.").GymWrapper
 _TensorDict: Any = load_client("tensordict", "tensordict", "0.14.").TensorDict
@@ -22,7 +24,7 @@ def env(env: Any, *args: Any, device: Any = None, categorical_action_encoding: b
     """A TorchRL env with the batch size [num_envs]: `vecenv.make(env, ...)` with autoreset="disabled" in a GymWrapper.
 
     TorchRL resets the envs whose episode ended itself. Its rollouts and collectors give what they give with Gymnasium's
-    SyncVectorEnv in that mode.
+    SyncVectorEnv in that mode. With several agents it is an `AgentsEnv`, which has TorchRL's groups and masks.
 
     Args:
         env: what `vecenv.make` takes, or a vector env with autoreset="disabled".
@@ -36,11 +38,13 @@ def env(env: Any, *args: Any, device: Any = None, categorical_action_encoding: b
     """
     if kwargs.pop("autoreset", "disabled") not in ("disabled", AutoresetMode.DISABLED):
         raise ConfigError("TorchRL resets envs itself, which needs autoreset='disabled'; leave autoreset out")
-    if isinstance(env, gymnasium.vector.VectorEnv):
+    if isinstance(env, (gymnasium.vector.VectorEnv, MultiAgentVectorEnv)):
         check_mode(env, AutoresetMode.DISABLED, "TorchRL")
-        envs = env
+        envs: Any = env
     else:
         envs = make(env, *args, autoreset="disabled", **kwargs)
+    if isinstance(envs, MultiAgentVectorEnv):
+        return AgentsEnv(envs, device, categorical_action_encoding)
     return _GymWrapper(envs, device=device, categorical_action_encoding=categorical_action_encoding)
 
 

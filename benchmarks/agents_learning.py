@@ -1,0 +1,93 @@
+"""PPO with a shared policy on simple_spread and on PettingZoo's pursuit, next to figures that others published.
+
+`SimpleSpread-v0` has the observations and rewards of mpe2's simple_spread_v3, bit for bit. Figures are of evaluations
+with the most probable actions, in episodes that were not trained on. The result is written to
+benchmarks/agents_learning.json.
+
+Run: python benchmarks/agents_learning.py spread [--steps 3000000] [--central] [--seed 0]     (needs torch)
+     python benchmarks/agents_learning.py pursuit --steps 1000000     (needs pettingzoo[sisl])
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import vecenv
+from vecenv.trainers import PPO, PPOConfig
+
+RESULT = Path(__file__).parent / "agents_learning.json"
+TASKS: dict[str, dict[str, Any]] = {
+    "spread": {
+        "env": "SimpleSpread-v0",
+        "agents": 3,
+        "envs": 128,
+        "options": {},
+        "config": {"rollout_steps": 25, "minibatch": 2400, "epochs": 10, "learning_rate": 1e-3, "entropy": 0.01,
+                   "lam": 0.95, "hidden": (64, 64), "anneal": True},
+        "published": [
+            "MADDPG, about 3,000,000 steps: -25 for each agent; MAD4PG: -20 (github.com/instadeepai/Mava/issues/315)",
+            "MAPPO: -70 for the three agents together (github.com/Farama-Foundation/PettingZoo/issues/1304)",
+        ],
+    },
+    "pursuit": {
+        "env": "pettingzoo:sisl.pursuit_v4",
+        "agents": 8,
+        "envs": 16,
+        "options": {"engine": "process", "workers": 2},
+        "config": {"rollout_steps": 128, "minibatch": 4096, "epochs": 4, "learning_rate": 5e-4, "entropy": 0.01,
+                   "lam": 0.95, "hidden": (256, 256), "activation": "relu"},
+        "published": [
+            "two rollouts of trained agents: 84 and 82 (github.com/Farama-Foundation/PettingZoo/issues/583)",
+        ],
+    },
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("--steps", type=int, default=3_000_000, help="steps of all agents together")
+    parser.add_argument("--minutes", type=float, default=60.0, help="stop after this time")
+    parser.add_argument("--episodes", type=int, default=200, help="of each evaluation")
+    parser.add_argument("--central", action="store_true", help="a central value function")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    task = TASKS[arguments.task]
+    config = PPOConfig(num_envs=task["envs"], torch_threads=1, central_value=arguments.central, **task["config"])
+    processor, began, next_look = time.process_time(), time.monotonic(), 0
+    history: list[dict[str, Any]] = []
+
+    def look(progress: Any) -> bool:
+        """Evaluate ten times in the course of training; return whether to go on."""
+        nonlocal next_look
+        in_time = time.monotonic() - began < 60.0 * arguments.minutes
+        if progress.steps < next_look and progress.steps < progress.total_steps and in_time:
+            return True
+        next_look = progress.steps + arguments.steps // 10
+        result = vecenv.evaluate(progress.trainer.policy, task["env"], episodes=arguments.episodes, **task["options"])
+        row = result.table[0]
+        history.append({"steps": progress.steps, "return": row.mean, "low": row.mean_low, "high": row.mean_high})
+        print(
+            f"{progress.steps:9,d} steps, {time.process_time() - processor:5.0f} s CPU: return {row.mean:.1f} "
+            f"({row.mean_low:.1f} ... {row.mean_high:.1f}) of all agents, {row.mean / task['agents']:.1f} of each",
+            flush=True,
+        )
+        return in_time
+
+    with vecenv.make(task["env"], task["envs"], autoreset="same-step", **task["options"]) as envs:
+        PPO(envs, config, seed=arguments.seed).learn(arguments.steps, look)
+    for line in task["published"]:
+        print(f"published: {line}")
+    name = f"{arguments.task}{' central' if arguments.central else ''}"
+    found = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    found[name] = {"seed": arguments.seed, "episodes": arguments.episodes, "history": history,
+                   "published": task["published"]}  # fmt: skip
+    RESULT.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

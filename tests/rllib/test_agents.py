@@ -1,0 +1,154 @@
+"""Several agents in RLlib: the transitions are those of RLlib's own runner and vector env, from the same seed."""
+
+import numpy as np
+import pytest
+from pettingzoo.utils.conversions import parallel_to_aec
+from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
+from ray.tune.registry import register_env
+
+import vecenv
+from tests.agents.test_group_ppo import Pairs
+from tests.rllib.rllib_helpers import configured, ppo, runner_of
+from tests.rllib.test_same_as_rllib import episodes_of
+from vecenv.errors import ConfigError, UnsupportedError
+
+AGENTS = 3
+
+
+class EndingPairs(Pairs):
+    """No agent dies in the last step: RLlib's own envs go on without agents where some die as others are cut off."""
+
+    def step(self, actions):
+        if self.time + 1 < self.limit:
+            return super().step(actions)
+        return super().step({name: self.number[name] for name in self.agents})
+
+
+class Alike(EndingPairs):
+    """All agents have the same spaces."""
+
+    def observation_space(self, agent):
+        return super().observation_space("a")
+
+    def action_space(self, agent):
+        return super().action_space("a")
+
+
+def by_turns():
+    return parallel_to_aec(Alike())
+
+
+def stock(env, policies, of_agent):
+    """RLlib's own runner and vector env."""
+    register_env("pairs", lambda config: ParallelPettingZooEnv(env()))
+    config = ppo().environment("pairs", disable_env_checking=True)
+    config.env_runners(num_envs_per_env_runner=4, num_env_runners=0)
+    config.multi_agent(policies=policies, policy_mapping_fn=lambda agent, *_, **__: of_agent(agent))
+    return MultiAgentEnvRunner(config=config, worker_index=0)
+
+
+def transitions(episodes):
+    """Of single-agent episodes, as a sorted list."""
+    found = []
+    for episode in episodes:
+        obs, rewards = episode.get_observations(), episode.get_rewards()
+        for step in range(len(episode)):
+            last = step == len(episode) - 1
+            flags = (episode.is_terminated and last, episode.is_truncated and last)
+            action, reward = int(episode.get_actions(step)), float(rewards[step])
+            found.append((*map(float, obs[step]), action, reward, *map(float, obs[step + 1]), *flags))
+    return sorted(found)
+
+
+def of_agents(samples):
+    return transitions(one for episode in samples for one in episode.agent_episodes.values())
+
+
+def without_mark(rows):
+    """Rows in which what is truncated is not terminated: RLlib has it both ways as soon as all agents are done."""
+    return sorted((*row[:-2], row[-2] and not row[-1], row[-1]) for row in rows)
+
+
+def test_vec_sees_what_rllibs_own_vector_env_sees():
+    ours = runner_of(configured(EndingPairs, 4, "vec", engine="sync", seeding="gymnasium"))
+    theirs = stock(EndingPairs, {"a", "b"}, lambda agent: agent[0])
+    ours.module.set_state(theirs.module.get_state())
+    ended = 0
+    for _ in range(3):
+        one, other = (runner.sample(num_timesteps=120, explore=False) for runner in (ours, theirs))
+        assert of_agents(one) == of_agents(other)
+        assert len(of_agents(one)) > 120, "several agents"
+        ended += sum(episode.is_done for episode in one)
+        assert sorted(map(len, one)) == sorted(map(len, other))
+    assert ended > 5
+    assert ours.get_metrics()["num_env_steps_sampled"].peek() == theirs.get_metrics()["num_env_steps_sampled"].peek()
+    ours.stop()
+    theirs.stop()
+
+
+def test_native_sees_what_rllibs_own_runner_sees():
+    ours = runner_of(configured(Alike, 4, "native", engine="sync", seeding="gymnasium"))
+    theirs = stock(Alike, {"agents"}, lambda agent: "agents")
+    ours.module.set_state(theirs.module["agents"].get_state())
+    for _ in range(3):
+        (rollout,) = ours.sample(num_timesteps=120, explore=False)
+        other = theirs.sample(num_timesteps=120, explore=False)
+        assert not rollout.valid.all(), "agents die"
+        assert without_mark(transitions(episodes_of(rollout))) == without_mark(of_agents(other))
+        assert rollout.env_steps() == sum(map(len, other))
+        assert rollout.agent_steps() == len(of_agents(other)) > rollout.env_steps()
+    mine, his = ours.get_metrics(), theirs.get_metrics()
+    for name in ("num_env_steps_sampled", "num_episodes"):
+        assert mine[name].peek() == his[name].peek(), name
+    for name in ("episode_return_mean", "episode_len_mean", "episode_return_max"):
+        assert mine[name].peek() == pytest.approx(his[name].peek()), name
+    ours.stop()
+    theirs.stop()
+
+
+@pytest.mark.parametrize("mode", ["native", "vec"])
+def test_an_iteration_of_ppo(mode):
+    env = "SimpleSpread-v0" if mode == "native" else EndingPairs
+    options = {} if mode == "native" else {"engine": "sync"}
+    algorithm = configured(env, 4, mode, train_batch=128, minibatch=32, **options).build_algo()
+    result = algorithm.train()
+    algorithm.stop()
+    assert result["env_runners"]["num_env_steps_sampled"] >= 128
+    learnt = {"default_policy"} if mode == "native" else {"a", "b"}
+    assert learnt <= set(result["learners"])
+
+
+def test_mixed_ends_end_the_episode():
+    with vecenv.make(Pairs, 8, engine="sync", env_kwargs={"limit": 3}) as envs:
+        vector = vecenv.rllib.AgentVectorEnv(envs)
+        observations, _ = vector.reset(seed=0)
+        rng, mixed = np.random.default_rng(0), 0
+        for _ in range(60):
+            actions = [{name: rng.integers(2) for name in seen if name in envs.agents} for seen in observations]
+            for row, acts in enumerate(np.concatenate(envs.slots.flat(envs.acts), axis=1)):
+                names = [name for name, act in zip(envs.agents, acts, strict=True) if act]
+                actions[row] = {name: actions[row][name] for name in names}
+            observations, _, terminated, truncated, _ = vector.step(actions)
+            for ends, cuts in zip(terminated, truncated, strict=True):
+                own = [name for name in ends if name != "__all__"]
+                if any(ends[name] for name in own) and any(cuts[name] for name in own):
+                    mixed += 1
+                    assert cuts["__all__"]
+                    assert not ends["__all__"]
+        assert mixed
+        vector.close()
+
+
+def test_what_agents_cannot_have_is_refused():
+    with pytest.raises(ConfigError, match="mode='native' has one policy for all agents; these envs have the groups"):
+        configured(Pairs, 2, "native")
+    with pytest.raises(ConfigError, match="packed_vec' is for envs with one agent"):
+        configured(Alike, 2, "packed_vec")
+    several = ppo().multi_agent(policies={"x"}, policy_mapping_fn=lambda *_, **__: "x")
+    with pytest.raises(ConfigError, match=r"leave multi_agent\(\) out"):
+        configured(Alike, 2, "native", config=several)
+    runner = runner_of(configured(by_turns, 2, "native", engine="sync"))
+    with pytest.raises(UnsupportedError, match="act by turns"):
+        runner.sample(num_timesteps=20, random_actions=True)
+    runner.stop()
