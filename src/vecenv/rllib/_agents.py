@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -55,9 +54,10 @@ class AgentVectorEnv(VectorMultiAgentEnv):
         self.render_mode = envs.render_mode
         one = _OneEnv(envs)
         self.envs = [one] * envs.num_envs
-        self.single_observation_spaces, self.single_action_spaces = one.observation_spaces, one.action_spaces
-        self.single_observation_space = spaces.Dict(one.observation_spaces)
-        self.single_action_space = spaces.Dict(one.action_spaces)
+        observation: Any = one.observation_spaces
+        action: Any = one.action_spaces
+        self.single_observation_spaces, self.single_action_spaces = observation, action
+        self.single_observation_space, self.single_action_space = spaces.Dict(observation), spaces.Dict(action)
         self._places = [
             (name, place, slot - part.start, slot)
             for place, (group, part) in enumerate(zip(envs.slots.groups, envs.slots.parts(), strict=True))
@@ -71,7 +71,7 @@ class AgentVectorEnv(VectorMultiAgentEnv):
         shown = self.agents._acts
         return self._observations(obs, shown), self._infos(parts, shown)
 
-    def step(self, actions: Sequence[dict[str, Any]]) -> tuple[Dicts, Dicts, Dicts, Dicts, Dicts]:
+    def step(self, actions: Any) -> tuple[Dicts, Dicts, Dicts, Dicts, Dicts]:
         """Step all envs with one dict of actions by agent each; an env whose episode was over is reset."""
         step, parts = self.agents._step(list(actions))
         slots = self.agents.slots
@@ -153,13 +153,14 @@ class AgentEnvRunner(MultiAgentEnvRunner):
         """Build the envs that `configure` was given."""
         if self.env is not None:
             self.env.close()
-        self.num_envs = self.config.num_envs_per_env_runner
+        config: Any = self.config  # RLlib's annotations allow None where `configure` has set a value
+        self.num_envs = config.num_envs_per_env_runner
         self.env = AgentVectorEnv(self.config.env_config["creator"].build_agents(self.num_envs))
         self._needs_initial_reset = True
         make_callback(
             "on_environment_created",
             callbacks_objects=self._callbacks,
-            callbacks_functions=self.config.callbacks_on_environment_created,
+            callbacks_functions=config.callbacks_on_environment_created,
             kwargs={"env_runner": self, "metrics_logger": self.metrics, "env": self.env.unwrapped,
                     "env_context": self.config.env_config},
         )  # fmt: skip
