@@ -95,6 +95,7 @@ def _choose(options: Mapping[str, Any], source: Source, request: Request) -> tup
     for name, why in preferred.items():
         if name in able:
             return able[name], why
+    able = {name: engine for name, engine in able.items() if not engine.native}
     if not able:
         raise EngineRefused(_nothing_fits(options, refused, preferred))
     chosen, reason = _choose_python(able, refused, source.env_fns[0], request)
