@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
     "file",
     [
         "test_arrays", "test_language", "test_native_draws", "test_random_programs", "test_array_kernels",
-        "test_drawn_arrays", "test_spaces_native", "test_natural_games",
+        "test_drawn_arrays", "test_spaces_native", "test_natural_games", "test_small",
     ],
 )  # fmt: skip
 def test_the_tests_of_kernels_pass_with_cpp_in_place_of_numba(file):

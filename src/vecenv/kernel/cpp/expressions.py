@@ -453,6 +453,8 @@ class Expressions:
     def _part_of_tuple(self, node: ast.Subscript, owner: Value) -> Value:
         known = self.types[id(node.value)]
         assert isinstance(known, Tuple)
+        if isinstance(node.slice, ast.Slice) and isinstance(owner.kind, Array):
+            return self._view(owner if owner.is_simple else self.temporary(owner), node, [node.slice])
         parts = self.parts_of(owner, len(known.items))
         if isinstance(node.slice, ast.Slice):
             ends = (node.slice.lower, node.slice.upper, node.slice.step)
@@ -535,7 +537,10 @@ class Expressions:
                 start.append(f"{index} * {array}.s{axis}")
             axis += 1
         known = self.types.get(id(node))
-        kind = Array(owner.kind.dtype, known.shape if isinstance(known, Array) else (1,) * len(sizes))
+        shape = known.shape if isinstance(known, Array) else (1,) * len(sizes)
+        if isinstance(known, Tuple):  # rows of a table
+            shape = (len(known.items), *owner.kind.shape[1:])
+        kind = Array(owner.kind.dtype, shape)
         text = f"{self.structs.name(kind)}{{{' + '.join(start)}, {', '.join([*sizes, *strides])}}}"
         return self.temporary(Value(text, kind))
 
