@@ -90,6 +90,7 @@ def test_a_step_after_an_interrupted_recv_says_what_is_pending_or_lost() -> None
                     raise KeyboardInterrupt
 
             before = sys.gettrace()
+            gc.disable()  # see `interrupt_after`
             sys.settrace(trace)
             try:
                 envs.recv()
@@ -98,6 +99,7 @@ def test_a_step_after_an_interrupted_recv_says_what_is_pending_or_lost() -> None
                 pass
             finally:
                 sys.settrace(before)
+                gc.enable()
             with pytest.raises((PendingError, NotResetError)):
                 envs.step([0, 1])
             with contextlib.suppress(NothingPendingError, EnvError):  # the interrupt may have come inside an env
