@@ -43,7 +43,7 @@ HERE = Path(__file__).parent
 FIGURES, PAGE = HERE / "page.json", HERE.parent / "docs" / "benchmarks.md"
 PICTURES = HERE.parent / "docs" / "pictures" / "benchmarks"
 TURNS, SECONDS = 3, 0.4
-LIMIT, BUDGET = 100, 340
+LIMIT, BUDGET = 150, 400
 """Seconds that a question may take, and all of them together by default."""
 LIBRARIES = {
     "gymnasium": "gymnasium", "stable-baselines3": "stable_baselines3", "envpool": "envpool",
