@@ -27,13 +27,13 @@ test: $(VENV)/.ready-for-tests  ## style, types, and the tests that find most fa
 	@$(MAKE) --no-print-directory -j 3 style types tests
 
 test-all: lint test-next-all docs  ## all tests, the long ones too, and the newest Gymnasium: before a release
-	$(BIN)/python $(PYTEST) -m ""
+	$(BIN)/python $(PYTEST) -m "not gpu"
 
 test-next: $(NEXT)/.ready  ## the core tests against the newest Gymnasium
 	$(NEXT)/bin/python $(PYTEST) $(NEXT_TESTS) $(NEXT_ONLY)
 
 test-next-all: $(NEXT)/.ready
-	$(NEXT)/bin/python $(PYTEST) -m "" $(NEXT_TESTS) $(NEXT_ONLY)
+	$(NEXT)/bin/python $(PYTEST) -m "not gpu" $(NEXT_TESTS) $(NEXT_ONLY)
 
 test-clients: $(VENV)/.ready-for-tests  ## with skrl, Tianshou, TorchRL, OpenEnv, ..., each in an environment of its own
 	$(BIN)/python tests/clients/run.py
