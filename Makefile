@@ -18,7 +18,7 @@ NEXT_ONLY = -k "not mujoco and not games and not [ale- and not Taxi and not curv
 # What PettingZoo's envs need, without pygame-ce, which would overwrite pygame.
 ZOO = mpe2==1.1.1 chess==1.11.2 rlcard==1.2.0 termcolor==3.3.0 pymunk==7.3.1 cffi==2.1.1 pycparser==3.12 box2d==2.3.10
 
-.PHONY: run test test-all test-next test-next-all test-clients docs gallery lint style types tests format bench clean
+.PHONY: run test test-all test-next test-next-all test-clients docs links gallery lint style types tests format bench clean
 
 run: $(VENV)/.ready  ## train an agent in seconds and watch it: runs/cartpole has the curve and a GIF
 	$(BIN)/vecenv train CartPole-v1 --name cartpole --overwrite --gif
@@ -43,6 +43,9 @@ docs: $(VENV)/.ready-for-docs  ## the site, in build/site: warnings are errors; 
 	$(BIN)/python -m pytest -q -n 0 -m "" tests/test_site.py
 	@echo "open build/site/index.html"
 
+links: $(VENV)/.ready-for-docs  ## follow the links to other sites: needs the network
+	$(BIN)/python -m sphinx -b linkcheck -q docs build/links
+
 gallery: $(VENV)/.ready-for-tests  ## draw the pictures of the gallery again
 	$(BIN)/python docs/make_gallery.py
 
@@ -62,7 +65,7 @@ format: $(VENV)/.ready-for-tests
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.ready-for-tests  ## speed next to Gymnasium, Stable-Baselines3 and EnvPool
+bench: $(VENV)/.ready-for-tests  ## speed next to Gymnasium, Stable-Baselines3 and EnvPool; writes docs/benchmarks.md
 	$(BIN)/python $(UV) --constraint constraints.txt --editable ".[bench]"
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/kernels.py
@@ -77,6 +80,8 @@ bench: $(VENV)/.ready-for-tests  ## speed next to Gymnasium, Stable-Baselines3 a
 	$(BIN)/python benchmarks/checks.py
 	$(BIN)/python benchmarks/recorder.py
 	$(BIN)/python benchmarks/slow_envs.py --seconds 120
+	$(BIN)/python benchmarks/clients.py ant
+	$(BIN)/python benchmarks/page.py
 
 clean:
 	rm -rf $(VENV) $(NEXT) .venv-clients dist build docs/reference/generated .pytest_cache .ruff_cache

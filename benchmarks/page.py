@@ -9,8 +9,9 @@ pufferlib-core==3.0.5` brings everything (pufferlib-core with --no-deps; PufferL
 
 Each question runs in a process of its own. Its contestants take turns and the best turn of each counts. Two figures
 are kept: env steps per second, and env steps per second of processor time, of the process and all of its workers, which
-other programs on the machine disturb less. Figures are in benchmarks/page.json; nothing on the page is typed by hand. A
-library that is not installed, or fails, is named on the page.
+other programs on the machine disturb less. Figures are in benchmarks/page.json, each question with the machine and the
+day on which it was measured; nothing on the page is typed by hand. A library that is not installed, or fails, is
+named on the page.
 """
 
 from __future__ import annotations
@@ -446,8 +447,7 @@ def _processor() -> str:
 
 
 def ask(name: str, limit: float) -> dict[str, Any]:
-    """Run one question in a process of its own, for at most `limit` seconds."""
-    load = os.getloadavg()[0]
+    """Run one question in a process of its own, for at most `limit` seconds: its results, or why there are none."""
     started = time.perf_counter()
     command = [sys.executable, "-W", "ignore", __file__, "--question", name]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -456,12 +456,18 @@ def ask(name: str, limit: float) -> dict[str, Any]:
             out, errors = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # the workers of all libraries too
-            return {"failed": f"it took more than {limit:.0f} s", "load": load}
+            return {"failed": f"it took more than {limit:.0f} s"}
     print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
     last = out.strip().splitlines()[-1:]
     if process.returncode or not last:
-        return {"failed": (errors.strip().splitlines() or ["no output"])[-1][:160], "load": load}
-    return {"load": load, "results": json.loads(last[0])}
+        return {"failed": (errors.strip().splitlines() or ["no output"])[-1][:160]}
+    return {"results": json.loads(last[0])}
+
+
+def circumstances() -> dict[str, Any]:
+    """On what machine, on which day and under what load a question is measured; kept with its results."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return {"machine": machine(), "date": today, "load": os.getloadavg()[0]}
 
 
 def main() -> None:
@@ -478,43 +484,70 @@ def main() -> None:
         warnings.simplefilter("ignore")
         print(json.dumps(QUESTIONS[options.question]()), flush=True)
         os._exit(0)  # some libraries leave threads behind that would wait
-    figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {"questions": {}}
+    questions = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     if not options.write:
-        figures["machine"] = machine()
-        figures["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
         ends = time.monotonic() + options.budget
         for name in options.only or QUESTIONS:
+            about = circumstances()
             answer = ask(name, max(1.0, min(options.limit, ends - time.monotonic())))
             if "failed" in answer:
                 print(f"{name}: {answer['failed']}")
-            figures["questions"][name] = answer
-        FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text("\n\n".join(map(_wrapped, "\n".join(page(figures)).split("\n\n"))) + "\n")
+            questions[name] = about | answer
+        FIGURES.write_text(json.dumps(questions, indent=1) + "\n")
+    draw(questions)
+    PAGE.write_text(page(questions))
     print(f"written: {PAGE.name}, {len(list(PICTURES.iterdir()))} pictures")
 
 
 # --- the page --------------------------------------------------------------------------------------------------------
 
 
-def page(figures: dict[str, Any]) -> Iterator[str]:
-    """The lines of docs/benchmarks.md; draws the pictures."""
-    about, questions = figures["machine"], figures["questions"]
-    loads = [one["load"] for one in questions.values()]
-    versions = ", ".join(f"{package} {version}" for package, version in about["versions"].items())
+def page(questions: dict[str, Any]) -> str:
+    """The text of docs/benchmarks.md."""
+    return "\n\n".join(map(_wrapped, "\n".join(_lines(questions)).split("\n\n"))) + "\n"
+
+
+def draw(questions: dict[str, Any]) -> None:
+    """Draw the pictures of the page."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    if results := questions.get("cartpole", {}).get("results"):
+        _draw_bars(_best_rates(results), PICTURES / "speed.svg")
+    if results := questions.get("engines", {}).get("results"):
+        _draw_lines(results, list(next(iter(results.values()))), PICTURES / "engines.svg")
+
+
+def _machine_tables(questions: dict[str, Any]) -> Iterator[str]:
+    """One table for all questions, or one for each machine and day on which some were measured."""
+    places: dict[str, list[str]] = {}
+    for name, one in questions.items():
+        places.setdefault(json.dumps([one["machine"], one["date"]]), []).append(name)
+    for place, names in places.items():
+        about, date = json.loads(place)
+        loads = [questions[name]["load"] for name in names]
+        yield ""
+        yield "| the machine | |\n|---|---|"
+        if len(places) > 1:
+            yield f"| tables | {', '.join(names)} |"
+        yield f"| processors | {about['processors']} x {about['processor']} |"
+        yield f"| memory | {about['memory']} |"
+        yield f"| system | {about['system']}, Python {about['python']} |"
+        loads_words = f"{min(loads):.1f} to {max(loads):.1f} when a table began, the table before it included"
+        yield f"| load average | {loads_words} |"
+        yield f"| measured on | {date} |"
+        yield f"| versions | {', '.join(f'{package} {version}' for package, version in about['versions'].items())} |"
+        if about["not installed"]:
+            yield f"| not installed | {', '.join(about['not installed'])} |"
+
+
+def _lines(questions: dict[str, Any]) -> Iterator[str]:
     yield "# Benchmarks"
     yield ""
     yield "Written by `benchmarks/page.py` from the figures in `benchmarks/page.json`; nothing is typed by hand."
     yield ""
-    yield "| the machine | |\n|---|---|"
-    yield f"| processors | {about['processors']} x {about['processor']} |"
-    yield f"| memory | {about['memory']} |"
-    yield f"| system | {about['system']}, Python {about['python']} |"
-    yield f"| busy with other work | load average {min(loads):.1f} to {max(loads):.1f} before each table |"
-    yield f"| measured on | {figures['date']} |"
-    yield f"| versions | {versions} |"
-    if about["not installed"]:
-        yield f"| not installed | {', '.join(about['not installed'])} |"
+    yield "## The machine"
+    yield from _machine_tables(questions)
+    yield ""
+    yield "Figures on other pages come from machines of this kind too, often busy with other work: look at ratios."
     yield ""
     yield f"Contestants of a table take turns, and the best of {TURNS} turns counts. Rates are env"
     yield "steps per second. *Per CPU"
@@ -619,9 +652,7 @@ def _cartpole_page(question: dict[str, Any]) -> Iterator[str]:
         yield from _failed(question)
         return
     results = question["results"]
-    names = list(dict.fromkeys(name for table in results.values() for name, one in table.items() if "rate" in one))
-    best = {name: max(table[name].get("cpu", 0.0) for table in results.values() if name in table) for name in names}
-    _bars(best, PICTURES / "speed.svg")
+    best = _best_rates(results)
     yield ""
     first = max(best, key=best.__getitem__)
     yield "![Bars, on a logarithmic axis: env steps per second of processor time, of each library at its best number of"
@@ -630,7 +661,7 @@ def _cartpole_page(question: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield "| | " + " | ".join(f"{int(size):,} envs | per CPU second" for size in results) + " |"
     yield "|---|" + "---|---|" * len(results)
-    for name in names:
+    for name in best:
         cells = (table.get(name, {}) for table in results.values())
         yield (
             f"| {name} | "
@@ -638,6 +669,12 @@ def _cartpole_page(question: dict[str, Any]) -> Iterator[str]:
             + " |"
         )
     yield from _missing(next(iter(results.values())))
+
+
+def _best_rates(results: dict[str, Any]) -> dict[str, float]:
+    """Env steps per second of processor time of each library, at its best number of envs."""
+    rates = [(name, one["cpu"]) for table in results.values() for name, one in table.items() if "rate" in one]
+    return {name: max(rate for other, rate in rates if other == name) for name, _ in rates}
 
 
 def _engines_page(question: dict[str, Any]) -> Iterator[str]:
@@ -652,7 +689,6 @@ def _engines_page(question: dict[str, Any]) -> Iterator[str]:
         return
     results = question["results"]
     names = list(next(iter(results.values())))
-    _lines(results, names, PICTURES / "engines.svg")
     yield ""
     yield "![Lines, steps per second on a logarithmic axis: each engine, against the time that one"
     yield "step takes. The table below"
@@ -679,7 +715,7 @@ def _style() -> Any:
     return plt
 
 
-def _bars(best: dict[str, float], path: Path) -> None:
+def _draw_bars(best: dict[str, float], path: Path) -> None:
     plt = _style()
     ordered = sorted(best.items(), key=lambda one: one[1])
     figure, axes = plt.subplots(figsize=(7.2, 0.32 * len(ordered) + 0.9), layout="constrained")
@@ -693,7 +729,7 @@ def _bars(best: dict[str, float], path: Path) -> None:
     plt.close(figure)
 
 
-def _lines(results: dict[str, Any], names: list[str], path: Path) -> None:
+def _draw_lines(results: dict[str, Any], names: list[str], path: Path) -> None:
     plt = _style()
     figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
     places = range(len(results))

@@ -35,6 +35,10 @@ napoleon_use_rtype = False
 napoleon_use_ivar = True
 toc_object_entries_show_parents = "hide"
 
+linkcheck_anchors = False  # many sites make theirs by JavaScript
+linkcheck_retries = 3
+linkcheck_timeout = 20
+
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]

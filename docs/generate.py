@@ -39,6 +39,7 @@ MODULES = {
     "vecenv.agents": "several agents",
     "vecenv.wrappers": "wrappers",
     "vecenv.trainers": "PPO, A2C, SAC, DQN, loggers",
+    "vecenv.presets": "settings of trainers by env id",
     "vecenv.buffers": "replay and rollout buffers, returns",
     "vecenv.evaluation": "evaluation over seeds and scenarios",
     "vecenv.scenarios": "domain randomisation, curricula",

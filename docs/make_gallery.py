@@ -1,11 +1,11 @@
-"""Draw a moving picture of every environment that ships as a kernel, and write docs/gallery.md.
+"""Draw a moving picture of every environment that ships, and write docs/gallery.md.
 
     python docs/make_gallery.py                 # all: about a minute
     python docs/make_gallery.py Snake-v0        # these, and the page again
 
 Environments run as the plain Python they are written in, with fixed seeds, so the same pictures come out again. Actions
-are random, or come from a small rule below. One MuJoCo task and one Atari game stand for their families; a picture that
-cannot be drawn on this machine is named and left as it is.
+are random, or come from a small rule below. One Atari game stands for all of them; a picture that cannot be drawn on
+this machine is named and left as it is.
 """
 
 from __future__ import annotations
@@ -26,18 +26,30 @@ from vecenv.kernel.language.registry import SHIPPED, WITH_AGENTS
 
 HERE = Path(__file__).parent
 FOLDER, PAGE = HERE / "pictures" / "gallery", HERE / "gallery.md"
-WIDTH, FRAMES = 220, 60
-"""Pixels of the longer side, and frames of a film at most."""
+WIDTH, FRAMES, BYTES = 220, 60, 140_000
+"""Pixels of the longer side, frames of a film at most, and the size of a file."""
 ALIKE = {
     "CartPole-v0": "CartPole-v1",
     **{id: f"{id[:-1]}0" for id in SHIPPED if id.startswith("MinAtar/") and id.endswith("1")},
 }
 """Ids that look like another one: they differ in time limit or number of actions only."""
-SIMULATORS = {
-    "HalfCheetah-v5": "One of the MuJoCo tasks: a two-legged cheetah runs. Random actions.",
-    "ALE/Breakout-v5": "One of the Atari games: a paddle, a ball and a wall of bricks. Random actions.",
+MUJOCO = {
+    "Ant-v5": "A body on four legs walks.",
+    "HalfCheetah-v5": "A flat cheetah on two legs runs.",
+    "Hopper-v5": "One leg hops forward.",
+    "Humanoid-v5": "A body with arms and legs walks.",
+    "HumanoidStandup-v5": "The same body lies on the ground and stands up.",
+    "InvertedPendulum-v5": "A cart keeps its pole upright.",
+    "InvertedDoublePendulum-v5": "A cart keeps two poles upright, one on top of the other.",
+    "Pusher-v5": "An arm pushes a cylinder to a goal.",
+    "Reacher-v5": "An arm of two links reaches for a point.",
+    "Swimmer-v5": "Three links swim.",
+    "Walker2d-v5": "Two legs walk.",
 }
-"""Families that run in other simulators, one of each."""
+"""Gymnasium's MuJoCo tasks, and what the agent is to do."""
+ATARI = {"ALE/Breakout-v5": "One of the Atari games: a paddle, a ball and a wall of bricks."}
+SIMULATORS = MUJOCO | ATARI
+"""What runs in other simulators. These may be missing, or unable to draw."""
 
 Rule = Callable[[np.ndarray, int], Any]
 RULES: dict[str, Rule] = {
@@ -74,8 +86,7 @@ def main() -> None:
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    shown = [id for id in all_ids() if id not in ALIKE]
-    chosen = sys.argv[1:] or [*shown, *SIMULATORS]
+    chosen = sys.argv[1:] or [*shown(), *SIMULATORS]
     for id in chosen:
         try:
             film = list(frames(id))
@@ -86,13 +97,13 @@ def main() -> None:
             continue
         size = save(film, picture(id))
         print(f"{id}: {len(film)} frames, {size / 1024:.0f} kB", flush=True)
-    PAGE.write_text(page(shown))
+    PAGE.write_text(page())
     print(f"{PAGE.name}: {sum(path.stat().st_size for path in FOLDER.iterdir()) / 2**20:.1f} MB of pictures")
 
 
-def all_ids() -> list[str]:
-    """Every id that ships as a kernel."""
-    return [*(id for id in kernel_ids() if id in SHIPPED), *WITH_AGENTS]
+def shown() -> list[str]:
+    """Every id that ships as a kernel, without those that look like another."""
+    return [id for id in (*(id for id in kernel_ids() if id in SHIPPED), *WITH_AGENTS) if id not in ALIKE]
 
 
 def picture(id: str) -> Path:
@@ -160,14 +171,16 @@ def _random(space: Any, info: dict[str, Any], rng: np.random.Generator) -> Any:
 
 
 def save(film: list[np.ndarray], path: Path) -> int:
-    """Write an animated WebP; its size in bytes."""
+    """Write an animated WebP, in the best quality with which it is small; its size in bytes."""
     scale = WIDTH / max(film[0].shape[:2])
     sizes = (max(1, round(film[0].shape[1] * scale)), max(1, round(film[0].shape[0] * scale)))
     resample = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
     images = [Image.fromarray(frame).resize(sizes, resample) for frame in film]
-    images[0].save(
-        path, save_all=True, append_images=images[1:], duration=90, loop=0, quality=55, method=4, minimize_size=True
-    )
+    options: dict[str, Any] = {"save_all": True, "duration": 90, "loop": 0, "method": 4, "minimize_size": True}
+    for quality in (55, 30, 15):
+        images[0].save(path, append_images=images[1:], quality=quality, **options)
+        if path.stat().st_size <= BYTES:
+            break
     return path.stat().st_size
 
 
@@ -218,22 +231,21 @@ SECTIONS = {
 """Modules of `vecenv.envs` by heading, and what one sees."""
 
 
-def page(shown: list[str]) -> str:
+def page() -> str:
     """The text of docs/gallery.md."""
     modules = {**SHIPPED, **WITH_AGENTS}
     text = (
-        "# Gallery\n\nEvery environment that ships as a [kernel](kernels.md): native code, thousands at once. "
-        "`vecenv.make(id, n)` makes them, `vecenv play ID` films one. Actions are random, or come from a rule of one "
-        "line. `docs/make_gallery.py` draws the pictures and writes this page.\n"
+        "# Gallery\n\nEvery environment that ships as a [kernel](kernels.md) or as a [MuJoCo task](mujoco.md): native "
+        "code, thousands at once. `vecenv.make(id, n)` makes them, `vecenv play ID` films one. Actions are random, or "
+        "come from a rule of one line. `docs/make_gallery.py` draws the pictures and writes this page.\n"
     )
     for heading, names in SECTIONS.items():
-        ids = [id for id in shown if modules[id] in names]
+        ids = [id for id in shown() if modules[id] in names]
         text += f"\n## {heading}\n\n" + _grid([(id, _names(id), names[modules[id]]) for id in ids])
-    drawn = [(id, f"`{id}`", words) for id, words in SIMULATORS.items() if picture(id).exists()]
-    links = (
-        "[Gymnasium's tasks and your own](mujoco.md) run on MuJoCo, [Atari games](atari.md) on ale-py, as native code."
-    )
-    return text + f"\n## Simulators\n\n{links}\n\n" + _grid(drawn)
+    text += "\n## MuJoCo\n\nGymnasium's tasks; [your own](mujoco.md) run the same way. Actions are random.\n\n"
+    text += _grid([(id, _names(id), words) for id, words in MUJOCO.items()])
+    text += "\n## Atari\n\n[All games](atari.md) run on ale-py. Actions are random.\n\n"
+    return text + _grid([(id, _names(id), words) for id, words in ATARI.items()])
 
 
 def _grid(entries: list[tuple[str, str, str]]) -> str:

@@ -55,9 +55,13 @@ def runs() -> dict[str, list[str]]:
     for page, blocks in PAGES.items():
         folder = page.rpartition("/")[0]
         alone = not folder or folder == "clients" or page in (*NOISY, *SLOW, *NEEDS)
-        if blocks and page not in ("architecture", "index"):  # index: the README has the same block
+        if blocks and page not in ("architecture", "index"):  # index has the block of the README
             found.setdefault(page if alone else folder, []).append(page)
     return found
+
+
+def test_the_first_page_of_the_site_has_the_example_of_the_readme() -> None:
+    assert PAGES["index"] == PAGES["README"] != []
 
 
 @pytest.mark.timeout(150)

@@ -80,6 +80,9 @@ def test_workflows_have_few_rights_and_an_end(path: Path) -> None:
     workflow = parsed(path)
     assert workflow["permissions"] == {"contents": "read"}
     for name, job in workflow["jobs"].items():
+        if "uses" in job:  # another workflow of ours, whose jobs are looked at there
+            assert ROOT / job["uses"] in WORKFLOWS, name
+            continue
         assert job["timeout-minutes"] <= 45, name
         for step in job["steps"]:
             assert ("uses" in step) != ("run" in step), step
@@ -90,12 +93,33 @@ def test_workflows_have_few_rights_and_an_end(path: Path) -> None:
 def test_workflows_run_commands_and_files_that_exist(path: Path) -> None:
     targets = set(re.findall(r"^([\w.$()/-]+):", read("Makefile").replace("$(VENV)", ".venv"), re.MULTILINE))
     for job in parsed(path)["jobs"].values():
-        for step in job["steps"]:
+        for step in job.get("steps", ()):
             command = step.get("run", "")
             for target in re.findall(r"\bmake (\S+)", command):
                 assert target in targets or target == "docs", target
             for file in re.findall(r"(?:tests|examples)/[\w./]+", command):
                 assert (ROOT / file).exists(), file
+
+
+def test_releases_are_published_after_all_tests() -> None:
+    jobs = parsed(".github/workflows/release.yml")["jobs"]
+    assert jobs["publish"]["needs"] == ["tests", "try"]
+    assert jobs["tests"] == {"uses": "./.github/workflows/test.yml"}
+    assert "workflow_call" in parsed(".github/workflows/test.yml")[True]  # YAML reads the key `on` as true
+
+
+def test_a_source_distribution_has_every_file_of_the_repository_that_tests_read() -> None:
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    for path in (
+        ".github",
+        ".pre-commit-config.yaml",
+        "CITATION.cff",
+        "Makefile",
+        "constraints.txt",
+        "examples",
+        "docs",
+    ):
+        assert f"/{path}" in included
 
 
 def test_releases_are_published_without_a_password() -> None:

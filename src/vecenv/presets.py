@@ -8,6 +8,8 @@ from typing import Any
 
 from vecenv.atari._ids import GAME_IDS
 
+__all__ = ["Preset", "find_preset", "presets_for"]
+
 
 @dataclass(frozen=True)
 class Preset:
