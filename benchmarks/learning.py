@@ -100,10 +100,10 @@ _INTRODUCTION = """# Results
 Written by `benchmarks/learning.py` from the runs in `benchmarks/learning.json`: each is what `vecenv train ID` does,
 with the preset of that id (`vecenv list ID`). Returns are means of {episodes} episodes per run ({seeds} evaluation
 seeds, none of them trained on) with the most probable actions; the 95 % interval is a bootstrap over all of them. [The
-machine](benchmarks.md#the-machine) has two processors and was busy with other work: look at the seconds of CPU. One torch
-thread did the learning. A result from one training seed says little about other seeds. "RL Zoo" is the figure that [RL Baselines3
-Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) has for the same algorithm (one run, tuned
-settings), with its steps and, where it is another, its version of the env."""
+machine](benchmarks.md#the-machine) has two processors and was busy with other work: look at the seconds of CPU. One
+torch thread did the learning. A result from one training seed says little about other seeds. "RL Zoo" is the figure
+that [RL Baselines3 Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) has for the same
+algorithm (one run, tuned settings), with its steps and, where it is another, its version of the env."""
 
 
 def page(runs: list[dict[str, Any]]) -> str:

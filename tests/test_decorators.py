@@ -55,7 +55,7 @@ def test_the_front_steps_the_decorated_engine_and_shows_the_one_inside(engine: s
 
 def test_abilities_are_those_of_the_engine_inside() -> None:
     _, python = counted("sync")
-    with pytest.raises(UnsupportedError, match=r"rollout\(\) needs engine='compiled'"):
+    with pytest.raises(UnsupportedError, match=r"rollout\(\) needs engine='compiled', 'device' or 'mujoco'"):
         python.rollout(np.zeros((2, 3), np.int64))
     assert not hasattr(python, "state")
     with pytest.raises(ConfigError, match="nothing is recorded"):

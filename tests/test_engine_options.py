@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import inspect
 import re
@@ -19,7 +20,7 @@ from vecenv import engines
 from vecenv._make.make import make
 from vecenv._make.options import keyword_names
 from vecenv.engines import Process, Ray, Request, Source, Sync, Thread, registry
-from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, UnknownEngine
+from vecenv.errors import ConfigError, ConfigTypeError, EngineRefused, UnknownEngine, UnsupportedError
 from vecenv.testing import check_engine
 from vecenv.testing._law_env import LawEnv
 
@@ -331,3 +332,21 @@ def test_the_timing_trial_of_auto_obeys_on_error():
         assert "a trial step failed" in envs.engine_reason
         envs.reset(seed=0)
         assert envs.step(np.array([0, 1]))[3].all()
+
+
+@pytest.mark.parametrize("name", ["compiled", "sync", "thread", "process", "asyncio"])
+def test_engines_can_do_what_their_facts_say(name: str) -> None:
+    """Messages name the engines that declare a fact; `SupportsStates` and `SupportsGatherAsync` are what code asks."""
+    with make("CartPole-v1", 2, engine=name) as envs:
+        assert isinstance(envs.engine, engines.SupportsStates) == registry.declares(name, "has_states")
+        assert isinstance(envs.engine, engines.SupportsGatherAsync) == registry.declares(name, "awaitable")
+
+
+def test_a_call_that_needs_another_engine_names_all_that_can() -> None:
+    with make("CartPole-v1", 2, engine="sync") as envs:
+        with pytest.raises(UnsupportedError, match=r"get_state\(\) needs engine='compiled', 'device' or 'mujoco'"):
+            envs.get_state()
+        with pytest.raises(AttributeError, match="state needs engine='compiled', 'device' or 'mujoco'"):
+            _ = envs.state
+        with pytest.raises(UnsupportedError, match=r"step_one\(\) needs engine='thread' or 'asyncio'"):
+            asyncio.run(envs.step_one(0, 0))

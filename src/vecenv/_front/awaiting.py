@@ -14,7 +14,7 @@ from vecenv._front.results import SingleStep
 from vecenv._front.step import Step
 from vecenv._front.transport import Transport
 from vecenv._util.checks import brief, patience, seconds
-from vecenv.engines import SupportsGatherAsync
+from vecenv.engines import SupportsGatherAsync, registry
 from vecenv.engines.decorator import Decorator
 from vecenv.errors import (
     CallOrderError,
@@ -124,7 +124,7 @@ class Awaiting(Transport):
     # --- how ---------------------------------------------------------------------------------------------------------
 
     async def _ready(self, count: int, wait: float | None) -> int:
-        """How many rows are ready, once these are or so many seconds have passed."""
+        """How many rows are ready, when `count` are or `wait` seconds have passed."""
         held = self._decorated.held() if isinstance(self._decorated, Decorator) else 0
         return held + await self.engine.gather_async(max(0, count - held), wait)
 
@@ -136,7 +136,8 @@ class Awaiting(Transport):
 
     def _one(self, call: str, env_id: Any) -> int:
         if not isinstance(self.engine, SupportsGatherAsync):
-            raise UnsupportedError(f"{call}() needs engine='asyncio' or 'thread'; this is {self.engine.name!r}")
+            able = registry.words(registry.declaring("awaitable"))
+            raise UnsupportedError(f"{call}() needs {able}; this is the {self.engine.name} engine")
         if len(self._ones) != self._call_order.pending_count or self._receiving:
             raise PendingError(f"{call}() while results of send() are pending; recv_async() them first", "send")
         (row,) = self._call_order.parse_rows([env_id]).tolist()

@@ -17,7 +17,7 @@ _FEW = 128
 """Steps of each env below which no advice is given: one in sixteen is timed, and the first is a reset."""
 _SHOWN = 5
 _SLOW = 4.0
-"""An env is slow if its steps take so many times as long as those of the others."""
+"""An env is slow if its steps take this many times as long as those of the others."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from vecenv._front.reset_options import ResetOptions
 from vecenv._front.results import Results
 from vecenv._front.step import Step
 from vecenv._util.checks import patience, seconds
-from vecenv._util.forks import told_of_forks
+from vecenv._util.forks import reinit_after_fork
 from vecenv._util.warn import warn_user
 from vecenv.engines import (
     Engine,
@@ -71,8 +71,8 @@ class Transport(gymnasium.vector.VectorEnv):
         self._call_order = CallOrder(self.num_envs, engine.pending, lenient=self._lenient)
         if isinstance(self.engine, SupportsStates):
             self._call_order.survives_fork = True
-            told_of_forks(self._call_order)
-        self._closing = told_of_forks(threading.RLock())
+            reinit_after_fork(self._call_order)
+        self._closing = reinit_after_fork(threading.RLock())
         """Held by the thread that closes. Reentrant: a signal handler may close while its own thread does."""
         self._warnings = engine.warnings if isinstance(engine, SupportsWarnings) else []
         self._may_roll = rolls(autoreset)

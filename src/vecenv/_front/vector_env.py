@@ -245,8 +245,8 @@ class VectorEnv(Awaiting, gymnasium.vector.VectorEnv):
     def __reduce__(self) -> tuple[Any, ...]:
         if not isinstance(self.engine, SupportsStates):
             raise UnsupportedError(
-                f"a vector env with the {self.engine.name} engine cannot be pickled or copied: its envs live in it; "
-                "make another one where it is needed. Kernels (engine='compiled') can be"
+                f"a vector env with the {self.engine.name} engine cannot be pickled or copied, because its envs are "
+                f"Python objects; make another one where it is needed, or use {_engines_with_states()}"
             )
         front = {
             "autoreset": self.autoreset_mode,
@@ -301,8 +301,8 @@ class VectorEnv(Awaiting, gymnasium.vector.VectorEnv):
         Args:
             min_envs: default: `batch_size`, or all that are pending if these are fewer; with `max_envs` or `until`: 1.
             max_envs: return at most this many; default, with `until`: all that are pending.
-            until: wait so many seconds for `max_envs` envs, then return those that are ready. If fewer than `min_envs`
-                are, go on waiting for these.
+            until: seconds to wait for `max_envs` envs; then those that are ready are returned. If fewer than `min_envs`
+                are ready, go on waiting for these.
             timeout: seconds; default: the `timeout` given to `make`.
 
         Raises:
@@ -380,7 +380,7 @@ class VectorEnv(Awaiting, gymnasium.vector.VectorEnv):
             AttributeError: only kernels (engine="compiled") have it.
         """
         if not isinstance(self.engine, SupportsStates):  # an AttributeError, so that `hasattr` says no
-            raise AttributeError(f"state needs engine='compiled', which runs kernels; this is {self.engine.name!r}")
+            raise AttributeError(f"state needs {_engines_with_states()}; this is the {self.engine.name} engine")
         return self.engine.state
 
     def get_state(self, env_ids: Any = None) -> Snapshot:
@@ -506,9 +506,7 @@ class VectorEnv(Awaiting, gymnasium.vector.VectorEnv):
         return self.engine
 
     def _needs_kernel(self, call: str) -> UnsupportedError:
-        return UnsupportedError(
-            f"{call}() needs engine='compiled', which runs kernels; this is the {self.engine.name} engine"
-        )
+        return UnsupportedError(f"{call}() needs {_engines_with_states()}; this is the {self.engine.name} engine")
 
     def _check_name(self, name: str) -> None:
         if name in _NOT_CALLABLE:
@@ -522,6 +520,11 @@ class VectorEnv(Awaiting, gymnasium.vector.VectorEnv):
                 + registry.words(registry.python_engines())
             )
         return self.engine
+
+
+def _engines_with_states() -> str:
+    """The engines whose envs have states, for messages."""
+    return f"{registry.words(registry.declaring('has_states'))}, which run kernels and MuJoCo tasks"
 
 
 def _draws(policy: Callable[..., Any] | None) -> bool:

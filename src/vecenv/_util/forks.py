@@ -1,4 +1,4 @@
-"""Locks and forks. A forked child has only one thread: what the others held or had half done stays so for ever."""
+"""Locks and forks. A forked child has only one thread: a lock that another thread held would stay held for ever."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def renewed_at_fork(lock: Any) -> Any:
     return lock
 
 
-def told_of_forks(thing: T) -> T:
+def reinit_after_fork(thing: T) -> T:
     """Call `thing._at_fork_reinit()` in every forked child as long as the thing exists. Returns it."""
     _renewed.add(thing)
     return thing
 
 
-def _tell() -> None:
+def _reinit_all() -> None:
     for thing in list(_renewed):
         thing._at_fork_reinit()
 
 
 FORK_LOCK = renewed_at_fork(threading.RLock())
-"""Held by a fork, and by a thread that does what a forked child must not find half done: it compiles, or it starts a
-process. A fork waits for it, at most a minute. There is one for all, so that no two are taken in different orders.
+"""Held by a fork, and by a thread while it compiles or starts a process, because a forked child must not find that half
+done. A fork waits for it, at most a minute. It is one lock for all, so that no two are taken in different orders.
 
 logging has a lock that forks take, too. A thread that compiles imports modules, and these make loggers; so a fork must
 take this lock first. Python calls what is registered last first, which is why logging is imported above.
@@ -49,7 +49,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=functools.partial(FORK_LOCK.acquire, True, _LONGEST_WAIT), after_in_parent=FORK_LOCK.release
     )
-    os.register_at_fork(after_in_child=_tell)
+    os.register_at_fork(after_in_child=_reinit_all)
 
 
 class cached_property(functools.cached_property[T]):

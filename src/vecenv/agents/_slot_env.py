@@ -117,7 +117,7 @@ class SlotEnv(gymnasium.Env[Any, Any]):
         turn = self._rules.reset(seed, options)
         if not self.slots.named:
             self._slot_of, self._leaving, self._names = {}, [], None
-        obs, _, infos = self._tell(turn)
+        obs, _, infos = self._results(turn)
         return obs, infos
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -130,7 +130,7 @@ class SlotEnv(gymnasium.Env[Any, Any]):
                 if entry.valid:  # an agent that has not acted yet has no transition
                     turn.entries[name] = entry._replace(truncated=True)
             turn.alive = turn.acts = ()
-        obs, reward, infos = self._tell(turn)
+        obs, reward, infos = self._results(turn)
         return obs, reward, terminated, truncated, infos
 
     def render(self) -> Any:
@@ -243,7 +243,7 @@ class SlotEnv(gymnasium.Env[Any, Any]):
 
     # --- results -----------------------------------------------------------------------------------------------------
 
-    def _tell(self, turn: Turn) -> tuple[Any, float, dict[str, Any]]:
+    def _results(self, turn: Turn) -> tuple[Any, float, dict[str, Any]]:
         """The observation of the row, the sum of rewards, and infos."""
         count, named = len(self.slots), self.slots.named
         for name in self._leaving:

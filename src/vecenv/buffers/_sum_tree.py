@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._util.forks import told_of_forks
+from vecenv._util.forks import reinit_after_fork
 from vecenv.buffers._replay_native import search_tree, update_tree
 from vecenv.errors import UnknownRow
 from vecenv.kernel.numba.functions import address_of, native_function, table_of
@@ -30,7 +30,7 @@ class SumTree:
         self.size = size
         self.leaves = 1 << max(0, size - 1).bit_length()
         self.nodes = np.zeros(2 * self.leaves)
-        self._lock = told_of_forks(threading.Lock())  # native code runs without the interpreter lock
+        self._lock = reinit_after_fork(threading.Lock())  # native code runs without the interpreter lock
 
     @property
     def total(self) -> float:
@@ -68,7 +68,7 @@ class SumTree:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=told_of_forks(threading.Lock()))
+        self.__dict__.update(state, _lock=reinit_after_fork(threading.Lock()))
 
     def _run(self, function: Callable[[int], int], index: np.ndarray, numbers: np.ndarray) -> None:
         nodes = self.nodes

@@ -73,7 +73,7 @@ class Options:
     checkpoints: int = 4
     """Number of checkpoints, evenly spread; the last one is the result."""
     eval_every: Annotated[Count | None, Optional] = None
-    """Evaluate every so many steps too, and keep the best agent as best.npz."""
+    """Steps between evaluations during training, which keep the best agent as best.npz."""
     eval_episodes: int = 100
     """Number of episodes of the evaluation at the end; 0 for none."""
     gif: Flag = False

@@ -19,8 +19,7 @@ from vecenv._front.autoreset import ops_of
 from vecenv._front.rollout import Rollout
 from vecenv._front.vector_env import VectorEnv
 from vecenv._make.decorate import decorate
-from vecenv.engines import SupportsExchange
-from vecenv.engines.native.compiled import CompiledEngine
+from vecenv.engines import SupportsExchange, SupportsRollout
 from vecenv.engines.ray.actor import Built, LastSeen, RowActor, Seen, as_fault
 from vecenv.errors import EnvError, SpaceError
 
@@ -121,9 +120,9 @@ class FragmentActor(RowActor):
         return self._loop(steps, weights)
 
     def _first_after_restart(self, steps: int, weights: Any) -> tuple[Rollout, list[dict[str, Any]]]:
-        """Collect after a restart: the first step reports the lost episodes. Compiled envs then run in native code."""
+        """Collect after a restart: the first step reports the lost episodes. Native code then makes the other steps."""
         self._last_seen = None
-        if not isinstance(self._engine.engine, CompiledEngine):
+        if not isinstance(self._engine.engine, SupportsRollout):
             return self._loop(steps, weights)
         actions = self._front.action_space
         actions.seed(0)

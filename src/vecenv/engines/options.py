@@ -49,6 +49,8 @@ class EngineOptions:
         isolated: whether envs run in other processes: the caller cannot touch them, and survives their crashes.
         automatic: whether `engine="auto"` may choose it.
         in_actors: whether actors of the Ray engine can run it.
+        has_states: whether everything that an env consists of can be read and written (`SupportsStates`).
+        awaitable: whether results can be awaited in an event loop (`SupportsGatherAsync`).
         cannot: attributes of `Request` that the engine cannot do anything about, and why.
     """
 
@@ -61,6 +63,8 @@ class EngineOptions:
     isolated: ClassVar[bool] = False
     automatic: ClassVar[bool] = True
     in_actors: ClassVar[bool] = False
+    has_states: ClassVar[bool] = False
+    awaitable: ClassVar[bool] = False
     cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     @classmethod

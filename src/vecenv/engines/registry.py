@@ -74,6 +74,11 @@ def honouring(name: str) -> list[str]:
     return [engine.name for engine in classes() if name not in engine.cannot]
 
 
+def declaring(fact: str) -> list[str]:
+    """Names of the engines that declare this attribute of `EngineOptions` to be true."""
+    return [engine.name for engine in classes() if getattr(engine, fact)]
+
+
 def python_engines() -> list[str]:
     """Names of the engines that run any Python env on this machine."""
     found = (engine for engine in classes() if not engine.native and engine.automatic)

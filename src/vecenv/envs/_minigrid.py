@@ -38,7 +38,7 @@ AGENT_COLOR: Color = (255, 80, 80)
 
 
 def fields(size: int) -> dict:
-    """The state of an env whose grid has at most so many rows and columns. Its upper left corner is at MARGIN."""
+    """The state of an env whose grid has at most `size` rows and columns. Its upper left corner is at MARGIN."""
     return {
         "grid": (np.int8, (size + 2 * MARGIN, size + 2 * MARGIN)),
         "place": (int, (2,)),

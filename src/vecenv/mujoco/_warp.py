@@ -126,7 +126,7 @@ def _refused(kernel: DeviceTask, why: str) -> EngineRefused:
 
 
 def _batched(library: Any, names: tuple[str, ...], count: int) -> dict[str, int]:
-    """Of which fields of the model every env has its own."""
+    """The fields of the model that differ from env to env, each with the number of envs."""
     known = {each.name: getattr(each.type, "shape", ()) for each in dataclasses.fields(library.Model)}
     return {name: count for name in names if known.get(name, ())[:1] == ("*",)}
 

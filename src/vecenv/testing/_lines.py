@@ -66,7 +66,7 @@ class Lines:
         return tuple(f"{file}:{part}" for file in sorted(found) for part in _ranges(sorted(found[file])))
 
     def _is_missed(self, code: CodeType, statement: ast.stmt) -> bool:
-        """Whether a statement has code, none of which ran. Of a statement with a body that is its head."""
+        """Whether a statement has code and none of it ran. For a statement with a body, only its head counts."""
         body = getattr(statement, "body", None)
         last = body[0].lineno - 1 if body else statement.end_lineno or statement.lineno
         places = {(code, line) for line in range(statement.lineno, max(last, statement.lineno) + 1)} & self._of_code

@@ -12,7 +12,7 @@ from vecenv.trainers._progress import Progress
 
 
 class PeriodicEvaluation:
-    """A callback of `learn` that evaluates the policy every so many steps, and keeps the best agent.
+    """A callback of `learn` that evaluates the policy at regular intervals, and keeps the best agent.
 
     Mean returns are appended to `trainer.evaluations`, which checkpoints contain, so that a training that continues
     knows its best result. Loggers get "eval/mean_reward" and "eval/mean_ep_length".

@@ -64,7 +64,7 @@ class Progress:
 
 
 Callback = Callable[[Progress], Any]
-"""Called after every update (or every so many); returning False stops training."""
+"""Called after updates; returning False stops training."""
 Callbacks = Callback | Sequence[Callback] | None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vecenv._batch.finite import all_finite, unfit_rows
-from vecenv._util.forks import told_of_forks
+from vecenv._util.forks import reinit_after_fork
 from vecenv.errors import SpaceError
 from vecenv.kernel.numba.functions import address_of, float32_at, float64_at, native_function, table_of, uint8_at
 from vecenv.wrappers import _moments_native
@@ -53,7 +53,7 @@ class Moments:
         self._moments = np.ones(3 * columns + 3 + 2 * min(columns, _moments_native.BLOCK))
         self._moments[:columns] = 0.0
         self._moments[self._count : self._unfit] = epsilon, np.nan  # deviations are up to date for no epsilon
-        self._lock = told_of_forks(threading.RLock())
+        self._lock = reinit_after_fork(threading.RLock())
         """Held by updates, so that none is lost. A signal handler may update in the middle of one."""
         self.skipped = 0
 

@@ -1,4 +1,4 @@
-"""The asyncio engine: every row is a coroutine, thousands of which wait at once."""
+"""The asyncio engine: every row is a coroutine, and thousands of them can wait at once."""
 
 from __future__ import annotations
 

@@ -131,5 +131,5 @@ async def _outcome(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         with NoCopies():
             result = function(*args, **kwargs)
             return (await result if inspect.isawaitable(result) else result), None
-    except BaseException as error:  # SystemExit would end the loop; after a cancellation nobody asks for the outcome
+    except BaseException as error:  # SystemExit would end the loop; after a cancellation the outcome is not used
         return None, error

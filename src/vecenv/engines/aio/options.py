@@ -52,6 +52,7 @@ class Asyncio(EngineOptions):
     parallel: ClassVar[bool] = True
     automatic: ClassVar[bool] = False
     in_actors: ClassVar[bool] = True
+    awaitable: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:

@@ -48,6 +48,7 @@ class Device(EngineOptions):
     use_for: ClassVar[str] = "kernels and MuJoCo tasks whose observations and actions are torch tensors on that device"
     needs: ClassVar[tuple[str, str] | None] = ("warp", "vecenv[gpu]")
     native: ClassVar[bool] = True
+    has_states: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = NATIVE_CANNOT
 
     def __post_init__(self) -> None:

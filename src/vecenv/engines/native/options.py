@@ -59,6 +59,7 @@ class Compiled(EngineOptions):
     use_for: ClassVar[str] = "kernels: your own, and those of Gymnasium's envs that come with vecenv"
     needs: ClassVar[tuple[str, str] | None] = ("numba", "numba")
     native: ClassVar[bool] = True
+    has_states: ClassVar[bool] = True
     in_actors: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = NATIVE_CANNOT
 
@@ -122,6 +123,7 @@ class Mujoco(EngineOptions):
     use_for: ClassVar[str] = "Gymnasium's eleven v5 tasks, bit-equal, and tasks of your own"
     needs: ClassVar[tuple[str, str] | None] = ("mujoco", "vecenv[mujoco]")
     native: ClassVar[bool] = True
+    has_states: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = NATIVE_CANNOT
 
     @classmethod

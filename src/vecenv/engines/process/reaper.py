@@ -76,7 +76,7 @@ class OrphanReaper:
         """A worker was started, which leads a process group."""
         with self._lock:
             self._watched.add(pid)
-            self._tell(f"+ {pid}")
+            self._write(f"+ {pid}")
 
     def forget(self, pid: int | None, mark: str, ended_well: bool) -> None:
         """A worker has ended (None: it was not started). Its group gets a second to end; none if it did not end well.
@@ -86,7 +86,7 @@ class OrphanReaper:
         with self._lock:
             if pid is not None:
                 self._watched.discard(pid)
-                self._tell(f"{'-' if ended_well else 'x'} {pid} {mark}")
+                self._write(f"{'-' if ended_well else 'x'} {pid} {mark}")
             if not self._watched:
                 self._close_pipe()
 
@@ -95,7 +95,7 @@ class OrphanReaper:
         if pipe >= 0:
             os.close(pipe)
 
-    def _tell(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         if self._pipe >= 0:
             with contextlib.suppress(OSError):  # it has ended
                 os.write(self._pipe, f"{line}\n".encode())

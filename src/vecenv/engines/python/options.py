@@ -57,6 +57,7 @@ class Thread(EngineOptions):
     use_for: ClassVar[str] = "environments that release the GIL; free-threaded Python"
     parallel: ClassVar[bool] = True
     in_actors: ClassVar[bool] = True
+    awaitable: ClassVar[bool] = True
 
     def build(self, source: Source, request: Request) -> Engine:
         from vecenv.engines.python.thread import ThreadEngine

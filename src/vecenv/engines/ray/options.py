@@ -34,7 +34,7 @@ class Ray(EngineOptions):
         num_cpus: processors that each actor reserves; a fraction is fine.
         local_engine: name of the engine inside each actor; "auto" is "compiled" for kernels, else "sync".
         local: that engine with its options, instead of `local_engine`: `Asyncio(step_timeout=60.0)` runs slow envs,
-            each of which answers by itself. Its limits are those of one actor.
+            and returns each one when it is ready. Its limits are those of one actor.
         precision: of kernels inside the actors, see `Compiled`.
         start_timeout: seconds that placing the actors and building the envs may take.
         order: "first-ready", or "fixed": `recv` returns envs in the order of their sends, those of one send by id.

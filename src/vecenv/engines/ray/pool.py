@@ -11,7 +11,7 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from vecenv._batch.faults import Fault, RestartPolicy
-from vecenv._util.forks import told_of_forks
+from vecenv._util.forks import reinit_after_fork
 from vecenv.engines.python.local import warn_of
 from vecenv.engines.ray.actor import Built
 from vecenv.engines.ray.capacity import PLACE_SECONDS, check_room
@@ -63,7 +63,7 @@ class ActorPool:
         self.ray = CONNECTION.join(ray_address, user)
         self.actors: list[RemoteActor] = []
         self.closing = False
-        self._lock = told_of_forks(threading.RLock())
+        self._lock = reinit_after_fork(threading.RLock())
         """Held by the thread that closes."""
         self._to_close = self.ray, self.actors, user
         self._close = Finalize(self, _close_actors, args=(*self._to_close, 1.0), exitpriority=100)

@@ -31,7 +31,7 @@ _WRAPPED: dict[type, str] = {ast.Add: "add_i", ast.Sub: "sub_i", ast.Mult: "mul_
 
 @dataclass(frozen=True)
 class StructRow(Value):
-    """An array of structs: tuples of which a number picks one."""
+    """An array of structs: tuples, picked by an index."""
 
     item: Type
     count: int

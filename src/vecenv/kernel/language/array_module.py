@@ -115,7 +115,7 @@ _NUMPY = _Numpy(np)
 
 
 class _Namespace:
-    """A module or a class of which some names are replaced."""
+    """A module or a class with some of its names replaced."""
 
     def __init__(self, of: Any, names: dict[str, Any]) -> None:
         self.__dict__.update(names)

@@ -237,7 +237,7 @@ def kernel(
 
     Args:
         id: the name for `vecenv.make`, `vecenv.make_env` and, with "vecenv/" before it, Gymnasium.
-        max_episode_steps: episodes are truncated after so many steps.
+        max_episode_steps: episodes are truncated after this number of steps.
         kwargs: arguments of `make` that this id fixes.
 
     Raises:

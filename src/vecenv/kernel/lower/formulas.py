@@ -77,7 +77,7 @@ def formula(name: str, inner: str, dtype: str, given: Sequence[str]) -> Formula:
 
 
 def _floats(values: Sequence[ast.expr], given: Sequence[str], is_float: bool) -> list[ast.expr]:
-    """Operands of which one is the result: ints beside floats are floats, so that -0 of one is -0.0."""
+    """The operands of a function that returns one of them. Ints beside floats become floats, so that 0 is 0.0."""
     return [
         operation("as_number", value) if is_float and np.dtype(its).kind != "f" else value
         for value, its in zip(values, given, strict=True)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _NEVER = float("-inf")
 _PASSES = 10
-"""After so many a list that still gets longer has no bound."""
+"""A list that still gets longer after this number of passes has no bound."""
 _HAS = "len(), an index, `in`, a for loop and its truth"
 _REDUCED = frozenset({"max", "min", "sum", "any", "all"})
 
@@ -325,7 +325,7 @@ class ListTyping:
 
     def endless(self, node: ast.AST, name: str) -> KernelError:
         rule = (
-            f"{name} grows in a loop of which native code does not know how many turns it takes; "
+            f"{name} grows in a loop, and native code does not know how many turns that takes; "
             f"from vecenv.kernel import Queue, and make it {self._as_queue(name)}"
         )
         return self.fail(node, rule)

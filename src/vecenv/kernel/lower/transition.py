@@ -29,7 +29,7 @@ from vecenv._batch.seeding import NO_SEED
 FRESH, STALE = 1, 2
 """OVERRIDE: parameters were given for the episode that begins; they are to be replaced at the reset after it."""
 UNFIT = 2**32
-"""In `count`, for each reward that is not finite. So many episodes do not end in one call."""
+"""In `count`, for each reward that is not finite. Fewer episodes than this end in one call."""
 CONSTANTS = {
     "UNFIT": UNFIT,
     "RESET": int(Op.RESET),

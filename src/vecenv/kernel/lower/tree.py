@@ -120,7 +120,7 @@ def loading(target: ast.expr) -> ast.expr:
 
 
 def index_parts(index: ast.expr) -> list[ast.expr]:
-    """The parts of an index, one of which stands for an axis."""
+    """The parts of an index, one per axis."""
     return list(index.elts) if isinstance(index, ast.Tuple) else [index]
 
 

@@ -85,7 +85,7 @@ class Tuple:
 
 @dataclass(frozen=True)
 class Iterator:
-    """What a for loop runs over, in at most so many turns if that is known."""
+    """What a for loop runs over, in at most `most` turns if that is known."""
 
     item: Type
     most: int | None = None

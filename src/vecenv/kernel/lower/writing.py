@@ -290,7 +290,7 @@ class Writing:
         return replace(owner, taken=tuple(map(taken, owner.taken)), dims=tuple(dims), is_uncut=uncut)
 
     def index_of(self, node: ast.Subscript) -> list[ast.expr]:
-        """The parts of an index, one of which stands for an axis; a tuple in a variable has several."""
+        """The parts of an index, one per axis; a tuple in a variable has several."""
         kind = self.types.get(id(node.slice))
         if isinstance(node.slice, ast.Tuple) or not isinstance(kind, Tuple):
             return index_parts(node.slice)
