@@ -1,4 +1,4 @@
-"""Observations that somebody else may still write into, and copies that belong to us.
+"""Observations that other code may still write into, and copies that belong to us.
 
 Several envs may return one array, or views of one: each then overwrites what the env before it returned. What is kept
 while other envs run must have no other reference, or be a copy. Python counts references, so it is cheap to find out.
@@ -38,7 +38,7 @@ def own(value: Any, held: bool = True) -> Any:
     """The value itself if there is no other reference to it, else a copy. What cannot be copied is returned as it is.
 
     Args:
-        held: whether somebody else may hold the value itself, not only its parts.
+        held: whether other code may hold the value itself, not only its parts.
     """
     kind = type(value)
     if kind is ndarray:

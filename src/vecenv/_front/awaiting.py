@@ -185,7 +185,7 @@ class Awaiting(Transport):
 
     def _answer(self, row: int, result: Any) -> None:
         future, is_reset = self._ones.pop(row, (None, False))
-        if future is None or future.done():  # whoever waited was cancelled
+        if future is None or future.done():  # the coroutine that waited was cancelled
             return
         if isinstance(result, BaseException):
             future.set_exception(result)

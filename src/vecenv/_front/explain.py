@@ -85,7 +85,7 @@ class Explanation:
     # --- advice ------------------------------------------------------------------------------------------------------
 
     def _slow_env(self) -> str | None:
-        """One env takes a good part of its worker's time, and everyone waits for it."""
+        """One env takes a large part of its worker's time, and all envs wait for it."""
         stats, typical, slowest = self.stats, self.stats.env_typical, self.slowest
         others = np.delete(typical, slowest) if slowest >= 0 else typical[:0]
         if not len(others) or np.isnan(others).all() or typical[slowest] < _SLOW * np.nanmedian(others):

@@ -48,7 +48,7 @@ class Transport(gymnasium.vector.VectorEnv):
     """
 
     _lenient = False
-    """Faces of systems that check nothing pass actions on as they are and leave it to the envs to want a reset."""
+    """True in faces of libraries that check nothing: actions go to the envs unchanged, also before the first reset."""
 
     def __init__(
         self,

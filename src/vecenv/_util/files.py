@@ -111,7 +111,7 @@ def _remove_leftovers(folder: Path) -> None:
     with contextlib.suppress(ImportError, OSError):
         for name in os.listdir(folder):
             if name.endswith(_TEMPORARY):
-                with contextlib.suppress(OSError):  # it is gone, or somebody else's
+                with contextlib.suppress(OSError):  # it is gone, or belongs to another user
                     descriptor = os.open(folder / name, os.O_RDONLY | _NO_LINKS | _NO_WAITING)
                     try:
                         if _lock(descriptor):
@@ -121,7 +121,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a temporary file; False if its writer, or somebody who removes it, holds the lock."""
+    """Lock a temporary file; False if its writer, or a process that removes it, holds the lock."""
     import fcntl
 
     try:

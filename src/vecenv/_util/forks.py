@@ -45,7 +45,7 @@ logging has a lock that forks take, too. A thread that compiles imports modules,
 take this lock first. Python calls what is registered last first, which is why logging is imported above.
 """
 if hasattr(os, "register_at_fork"):
-    # C functions again: else the lock could be held for ever. After a minute in vain Python reports the release.
+    # C functions again: else the lock could be held for ever. If a minute was not enough, Python reports the release.
     os.register_at_fork(
         before=functools.partial(FORK_LOCK.acquire, True, _LONGEST_WAIT), after_in_parent=FORK_LOCK.release
     )

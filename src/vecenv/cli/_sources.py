@@ -311,7 +311,7 @@ def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any], t
     if code and not trust:
         raise ConfigError(
             f"{checkpoint.path} names code, {' and '.join(code)!s:.300}, that would be imported and run; nothing was. "
-            "If you trust whoever made it, pass --trust; eval and play also take an env that you name: --env"
+            "If you trust its author, pass --trust; eval and play also take an env that you name: --env"
         )
     try:
         return find_env(name, {**checkpoint.config.get("kwargs", {}), **kwargs}, _preprocessing(checkpoint))
@@ -333,7 +333,7 @@ def load_trainer(checkpoint: Checkpoint, make_envs: Callable[[Any], Any], device
     cls: Any = known.get(stored["algorithm"])
     if cls is None:
         raise ConfigError(
-            f"{checkpoint.path} is of {stored['algorithm']!r:.80}, a trainer of somebody's own; load it in Python: "
+            f"{checkpoint.path} is of {stored['algorithm']!r:.80}, no trainer of vecenv; load it in Python: "
             f"{stored['algorithm']!s:.80}.load(path)"
         )
     if stored["env_id"] is not None and not _imports(stored["env_id"]):

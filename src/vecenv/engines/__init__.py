@@ -276,7 +276,7 @@ class SupportsStarts(Protocol):
         """From now on, put how episodes began into the returned dict, by row.
 
         Returns:
-            Entries are words of `_batch/starts.py`, or the state of a kernel by field. Who takes one removes it.
+            Entries are words of `_batch/starts.py`, or the state of a kernel by field. Readers remove them.
         """
         ...
 
@@ -367,5 +367,5 @@ class SupportsWake(Protocol):
     """An engine whose `recv` and calls wait for others, in such a way that another thread can end the waiting."""
 
     def wake(self) -> None:
-        """Let whoever waits, now or later, raise ClosedError. Only `close` comes after it."""
+        """Let threads that wait, now or later, raise ClosedError. Only `close` comes after it."""
         ...

@@ -29,7 +29,7 @@ class Raised(Exception):
 
     Attributes:
         error: the exception.
-        phase: what the env was doing, if that is not what whoever catches this takes it for.
+        phase: what the env was doing, if that differs from what the caller was doing.
     """
 
     def __init__(self, error: BaseException, phase: Phase | None = None) -> None:

@@ -252,7 +252,7 @@ class AsyncioEngine(QueuedEngine):
         return self.batch.rows(0, len(envs))
 
     def _leave_built(self, found: dict[int, Any]) -> None:
-        """Close envs that were built in vain, as far as that is done within a second."""
+        """Close envs that are not needed any more, as far as that takes less than a second."""
         homes = [entry for entry in found.values() if isinstance(entry, tuple)]
         for entry in found.values():
             if inspect.iscoroutine(entry):
@@ -295,7 +295,7 @@ class AsyncioEngine(QueuedEngine):
             mail = await self._awaited.run(row)
         except asyncio.CancelledError:  # by `close`
             raise
-        except BaseException as error:  # nothing gets here that is known; but a row that is lost is waited for in vain
+        except BaseException as error:  # no known error gets here; a row that is lost would be waited for without end
             mail = Mail(fault=Fault.of(error, "step"))
         finally:
             self._limits.release()

@@ -103,7 +103,7 @@ def start(process: Any, context: Any) -> None:
     The child does not run the user's script again: factories travel by cloudpickle, which carries what a script
     defines. So a script needs no `__main__` guard.
 
-    A fork server ends, and its workers with it, if somebody connects and leaves before sending anything. Therefore no
+    A fork server ends, and its workers with it, if a client connects and leaves before sending anything. Therefore no
     interrupt may fall into that exchange: a thread of its own makes it, which signal handlers never run in.
     """
     if context.get_start_method() != "forkserver" and threading.current_thread() is threading.main_thread():

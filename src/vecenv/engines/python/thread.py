@@ -143,7 +143,7 @@ class ThreadEngine(QueuedEngine, LocalEngine):
         try:
             runner.run_whatever_happens([row])
             mail = runner.batch.mail.pop(row, None)
-        except BaseException as error:  # nothing gets here that is known; but a thread that ends is waited for in vain
+        except BaseException as error:  # no known error gets here; a row that is lost would be waited for without end
             mail = Mail(fault=Fault.of(error, "step"))
         self._finish(runner.first + row, mail)
 

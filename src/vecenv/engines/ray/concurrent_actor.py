@@ -53,7 +53,7 @@ class ConcurrentRowActor(RowActor):
         return self._answer(request, rows, {} if fault is None else {row: fault}, time.perf_counter() - started, 0.0)
 
     async def _receive_all(self) -> None:
-        """Receive rows as they are finished, and wake whoever waits for them."""
+        """Receive rows as they are finished, and wake the calls that wait for them."""
         while len(self._engine.pending()):
             ready = await self._engine.gather_async(1, 1.0)
             if not ready:
@@ -64,7 +64,7 @@ class ConcurrentRowActor(RowActor):
             except EnvError as error:
                 for row in error.rows:
                     self._waiting[row].set_result(as_fault(error, self._first))
-            except BaseException as error:  # nothing gets here that is known; but whoever waits would wait in vain
+            except BaseException as error:  # no known error gets here; but a call that waits would wait for ever
                 for waiting in self._waiting.values():
                     waiting.set_result(Fault.of(error, "step"))
             await asyncio.sleep(0)

@@ -20,7 +20,7 @@ from vecenv.engines.ray.remote import RemoteActor
 from vecenv.errors import ClosedError, EnvError, NoResources, Phase, RestartLimit, WorkerDied
 
 _LOOK_UP_SECONDS = 0.1
-"""Whoever waits looks this often whether another thread closes."""
+"""Seconds after which a thread that waits looks whether another thread closes."""
 
 
 class ActorPool:
