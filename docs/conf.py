@@ -39,6 +39,8 @@ linkcheck_anchors = False  # many sites make theirs by JavaScript
 linkcheck_retries = 3
 linkcheck_timeout = 20
 
+highlight_language = "text"  # of blocks that name no language: trees, pictures, output
+
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
