@@ -273,10 +273,10 @@ def _engines() -> str:
         "| `auto` (default) | native code if available, else chosen by timing a few steps of one env | "
         "not thinking about it; `envs.engine_reason` says why |\n\n"
     )
-    text += "| engine | native code | beside the caller | in other processes | `auto` may choose it | needs |\n"
-    text += "|---|---|---|---|---|---|\n"
+    text += "| engine | native code | in parallel | in other processes | `get_state`, `clone` | `await step_one` |"
+    text += " `auto` may choose it | needs |\n|---|---|---|---|---|---|---|---|\n"
     for kind in kinds:
-        facts = (kind.native, kind.parallel, kind.isolated, kind.automatic)
+        facts = (kind.native, kind.parallel, kind.isolated, kind.has_states, kind.awaitable, kind.automatic)
         needs = f"`pip install '{kind.needs[1]}'`" if kind.needs else ""
         text += f"| `{kind.name}` | {' | '.join('yes' if fact else '' for fact in facts)} | {needs} |\n"
     text += (
