@@ -66,6 +66,13 @@ def test_pictures_exist_and_have_alternative_text(page):
         assert (page.parent / target).exists()
 
 
+def test_programs_that_pages_name_exist():
+    pattern = re.compile(r"\b(?:benchmarks|examples|docs)/[\w./]*\.(?:py|json|md)\b")
+    named = [(page.name, name) for page in FILES for name in pattern.findall(page.read_text())]
+    assert len(named) > 20
+    assert not [(page, name) for page, name in named if not (ROOT / name).exists()]
+
+
 def test_every_page_is_in_a_toctree():
     listed = {DOCS / "index.md"} | {page for page in PAGES if page.read_text().startswith("---\norphan: true\n")}
     for page in PAGES:

@@ -99,7 +99,7 @@ class PPO(Trainer[PPOConfig]):
         self._forget()
 
     def begin_with(self, exchange: Exchange) -> None:
-        """Begin with a reset of the envs that somebody else made."""
+        """Begin with the results of a reset that the caller made."""
         self.buffer.begin(self.collector.begun(0, exchange))
         self._forget()
 
