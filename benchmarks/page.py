@@ -591,8 +591,8 @@ def _lines(questions: dict[str, Any]) -> Iterator[str]:
     yield "Other programs in `benchmarks/` measure single questions, and the pages that quote them name the program:"
     yield "[devices](gpu.md#speed-on-a-cpu), [several agents](agents.md#speed), [RLlib](rllib.md#figures),"
     yield "[many nodes](scaling.md#what-limits-a-run), [JAX](clients/jax.md), [TorchRL](clients/torchrl.md),"
-    yield "[checked kernels](kernels.md#checked-native-code), [the recorder](debugging.md). What trained agents reach is"
-    yield "in [Results](results.md)."
+    yield "[checked kernels](kernels.md#checked-native-code), [the recorder](debugging.md). What trained agents reach"
+    yield "is in [Results](results.md)."
 
 
 def _wrapped(paragraph: str) -> str:
