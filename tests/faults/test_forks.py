@@ -244,6 +244,8 @@ def until_forked(wait_for_fork: Callable[[], None]) -> None:
 
 def test_objects_with_locks_can_be_used_in_a_child_forked_while_another_thread_uses_them() -> None:
     moments, tree = Moments((2,)), SumTree(4)
+    moments.update(np.ones((3, 2)))  # imports and compiles, which may take longer than the child is given
+    tree.update(np.array([0]), 0.0)
 
     def work(wait_for_fork: Callable[[], None]) -> None:
         with moments._lock, tree._lock:
