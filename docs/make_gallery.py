@@ -251,10 +251,16 @@ def page() -> str:
 def _grid(entries: list[tuple[str, str, str]]) -> str:
     figures = (
         f":::{{figure}} pictures/gallery/{picture(id).name}\n:alt: {id}, moving picture. {words}\n:width: {WIDTH}px\n"
-        f":loading: lazy\n\n{names}  \n{words}\n:::\n"
+        f":height: {_height(id)}px\n:loading: lazy\n\n{names}  \n{words}\n:::\n"
         for id, names, words in entries
     )
     return "::::{container} gallery\n" + "\n".join(figures) + "::::\n"
+
+
+def _height(id: str) -> int:
+    """Pixels that a browser reserves for a picture: without it, links to headings miss them while pictures load."""
+    with Image.open(picture(id)) as film:
+        return round(WIDTH * film.height / film.width)
 
 
 def _names(id: str) -> str:
