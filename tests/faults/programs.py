@@ -81,12 +81,24 @@ class Program:
         """No process after two seconds, no file, no shared memory."""
         assert until(lambda: not self.alive(), 2.0), [_command(pid) for pid in self.alive()]
         assert list(self.temporary.iterdir()) == []
-        assert _shared() <= self.shared
+        assert {name for name in _shared() - self.shared if not _is_mapped(name)} == set()
 
 
 def _shared() -> set[str]:
     """Shared memory and semaphores that have a name."""
     return {name for name in os.listdir("/dev/shm") if name.startswith(("vecenv", "psm_", "sem.", "pym", "mp-"))}
+
+
+def _is_mapped(name: str) -> bool:
+    """Whether a process that lives has this memory: then it belongs to another program, which runs beside this one."""
+    return any(f"/dev/shm/{name}" in _text(maps) for maps in Path("/proc").glob("[0-9]*/maps"))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # the process has ended, or belongs to another user
+        return ""
 
 
 def _environment(pid: int) -> str:
