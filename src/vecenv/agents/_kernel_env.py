@@ -75,7 +75,8 @@ class KernelParallelEnv(ParallelEnv[str, Any, Any]):
         acted, flags = self.agents, obs["flags"]
         slots = {name: self.possible_agents.index(name) for name in acted}
         terminations = {name: bool(flags[_TERMINATED, slot]) for name, slot in slots.items()}
-        truncations = {name: bool(truncated) and bool(flags[_ALIVE, slot]) for name, slot in slots.items()}
+        cut = flags[_TRUNCATED] | (flags[_ALIVE] & bool(truncated))
+        truncations = {name: bool(cut[slot]) for name, slot in slots.items()}
         rewards = {name: float(obs["reward"][slot]) for name, slot in slots.items()}
         self.agents = [name for name in acted if not (terminations[name] or truncations[name])]
         return self._seen(obs, acted), rewards, terminations, truncations, self._infos(obs, info, acted)

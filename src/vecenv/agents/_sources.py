@@ -47,9 +47,11 @@ def agent_env(env: Any, asked: Mapping[str, Any]) -> tuple[Any, Callable[[Any], 
     return env, slotted if may_have_agents else None
 
 
-def refuse_slots(asked: Mapping[str, Any], what: str) -> None:
-    """Raise ConfigError for options of agents where they are not for this env."""
+def refuse_slots(asked: Mapping[str, Any], what: str, with_agents: bool = False) -> None:
+    """Raise ConfigError for options of agents where they are not for this env; `end` is for all that have agents."""
     for name, default in NO_SLOTS.items():
+        if with_agents and name == "end":
+            continue
         if asked[name] is not default and asked[name] != default:
             raise ConfigError(f"{name}={asked[name]!r:.40} is for PettingZoo envs and envs with num_agents; {what}")
 
