@@ -156,7 +156,9 @@ def test_make_env_is_what_the_vector_env_runs(id: str) -> None:
                 check_step(envs, step, row, wanted[row], {name: place_of(envs, row, name) for name in envs.agents})
 
 
-@pytest.mark.parametrize(("engine", "end"), [("compiled", "all"), ("sync", "any"), ("compiled", "any"), ("sync", "all")])
+@pytest.mark.parametrize(
+    ("engine", "end"), [("compiled", "all"), ("sync", "any"), ("compiled", "any"), ("sync", "all")]
+)
 def test_by_turns_nothing_is_lost_until_the_end(engine: str, end: str) -> None:
     """Rewards are summed until an agent's turn or its end. A time limit, or the end of another, is an end as well."""
     count, limit, stops = 16, 12, 0
@@ -210,7 +212,17 @@ def test_native_code_ends_episodes_of_turns_as_python_does(mode: Any) -> None:
         for _ in range(40):
             actions = np.random.default_rng(ends).integers(2, size=(6, 3))
             one, other = envs.step(actions), python.step(actions)
-            for name in ("obs", "next_obs", "reward", "terminated", "truncated", "acts", "valid", "done", "episode_return"):
+            for name in (
+                "obs",
+                "next_obs",
+                "reward",
+                "terminated",
+                "truncated",
+                "acts",
+                "valid",
+                "done",
+                "episode_return",
+            ):
                 assert np.array_equal(getattr(one, name), getattr(other, name)), name
             ends += int((one.truncated & one.valid).sum())
     assert ends > 20
@@ -368,10 +380,33 @@ def test_wrong_definitions_are_refused(changes: dict[str, Any], words: str) -> N
 def test_options_of_pettingzoo_are_not_for_kernels() -> None:
     with pytest.raises(ConfigError, match="a kernel has its agents by its definition"):
         vecenv.make("Battle-v0", 2, pad=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"agent_1": None}, "no action for agent 'agent_1'"),
+        ({"agent_9": 1}, "no agent 'agent_9'"),
+        ({"agent_0": 1.7}, "agent 'agent_0'"),
+        ({"agent_0": 5}, "agent 'agent_0'"),
+    ],
+)
+def test_the_python_env_of_a_kernel_refuses_wrong_actions(changes: dict[str, Any], words: str) -> None:
     env = vecenv.make_env("SimpleSpread-v0")
     env.reset(seed=0)
-    with pytest.raises(InvalidAction, match="no action for agent 'agent_1'"):
-        env.step({"agent_0": 1})
+    actions = {**dict.fromkeys(env.agents, 1), **changes}
+    with pytest.raises(InvalidAction, match=words):
+        env.step({name: action for name, action in actions.items() if action is not None})
+    assert not any(env.step(dict.fromkeys(env.agents, 1))[3].values())
+
+
+def test_the_python_env_of_a_kernel_refuses_actions_of_the_dead() -> None:
+    env = vecenv.make_env("Relay-v0")
+    env.reset(seed=0)
+    while len(env.agents) == 3:
+        env.step(dict.fromkeys(env.agents, 0))
+    with pytest.raises(InvalidAction, match="it is dead"):
+        env.step(dict.fromkeys(env.possible_agents, 0))
 
 
 @pytest.mark.filterwarnings("ignore:.* ignores the reset option 'options'")  # which PettingZoo's test passes

@@ -21,8 +21,8 @@ GROUP = "agents"
 _ACTS, _VALID, _ALIVE, _TERMINATED, _TRUNCATED = range(len(FLAGS))
 NO_LIMIT = 2**62
 SLOT_PARAMS = {"slot_limit": NO_LIMIT, "slot_any": False}
-"""Parameters that every kernel with agents has: after how many steps its time limit ends an episode, and whether the end
-of one agent does. Agents that wait for their turn have results then, so that the kernel itself must know."""
+"""Parameters that every kernel with agents has: the steps of its time limit, and whether an episode ends with the first
+agent that is done. The kernel must know, because agents that wait for their turn have results at the end."""
 _translated: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
 
 
