@@ -38,6 +38,22 @@ def test_a_kernel_with_agents_is_trained_evaluated_and_continued(inside, tmp_pat
     assert "4 SimpleSpread-v0 with 3 agents each, 700 steps of agents" in err
 
 
+def test_agents_that_act_by_turns_are_trained_by_self_play(inside, tmp_path, one_thread):
+    result = train(inside, "ConnectFourDuel-v0", "duel", "--gif", steps=300)
+    assert result["steps"] == 320, "five rollouts of 16 steps of 4 learners"
+    assert result["evaluation"]["episodes"] == 3
+    assert result["evaluation"]["against"] == "a random player"
+    assert -1.0 <= result["evaluation"]["mean"] <= 1.0
+    assert json.loads((tmp_path / "runs/duel/config.json").read_text())["self_play"]
+    assert (tmp_path / "runs" / "duel" / "play.gif").exists()
+    out, _ = inside("eval", "runs/duel", "--episodes", 2, "--json")
+    assert [one["return"] for one in json.loads(out)["episodes"]] == [0.0, 0.0], "the policy plays both"
+    out, _ = inside("train", "runs/duel", "--steps", 400, "--eval-episodes", 0, "--json")
+    assert json.loads(out)["steps"] == 448
+    assert "leave it out" in inside("train", "ConnectFourDuel-v0", "--eval-every", 100, code=2)[1]
+    assert "has one" in inside("train", "CartPole-v1", "--self-play", code=2)[1]
+
+
 def test_play_shows_the_agents_of_a_run_and_of_an_id(inside, tmp_path, one_thread):
     train(inside, "SimpleSpread-v0", "spread", "--gif")
     assert (tmp_path / "runs" / "spread" / "play.gif").exists()

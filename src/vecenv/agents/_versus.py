@@ -58,6 +58,11 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
         """Where the learner's episode has ended and no new one has begun."""
 
     @property
+    def engine_reason(self) -> str:
+        """Why this engine was chosen."""
+        return self.agents.engine_reason
+
+    @property
     def opponents(self) -> list[str]:
         """With a league, the name of the opponent of each env's episode."""
         return self._others.names
