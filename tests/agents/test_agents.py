@@ -374,9 +374,15 @@ def test_send_and_recv_some_envs() -> None:
         assert envs.episode_return.tolist() == [11.0, 0.0, 11.0]
 
 
-def test_a_recording_replays(tmp_path: Any) -> None:
-    with vecenv.make(SPREAD, 2, engine="sync", record="last-episode", max_cycles=6) as envs:
-        envs.reset(seed=8)
+@pytest.mark.parametrize(
+    ("source", "engine"),
+    [(SPREAD, "sync"), (f"{SPREAD}.env", "sync"), (SPREAD, "process"), ("ConnectFourDuel-v0", "compiled")],
+)
+def test_a_recording_replays(tmp_path: Any, source: str, engine: str) -> None:
+    """Also by turns, of native code, and of a worker process."""
+    kwargs = {"max_cycles": 6} if source.startswith(SPREAD) else {"max_episode_steps": 6}
+    with vecenv.make(source, 2, engine=engine, record="last-episode", **kwargs) as envs:
+        envs.reset(seed=4)
         for _ in range(4):
             envs.step(envs.sample_actions())
         file = envs.recording(1).save(tmp_path / "episode")

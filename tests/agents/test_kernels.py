@@ -14,6 +14,7 @@ import vecenv
 from tests.agents.compare import check_obs, check_step, place_of
 from tests.agents.model import ModelRow
 from vecenv.agents import MultiAgentVectorEnv
+from vecenv.engines import Device
 from vecenv.errors import ConfigError, InvalidAction, KernelError
 from vecenv.kernel.language.registry import WITH_AGENTS
 
@@ -198,12 +199,15 @@ def test_by_turns_nothing_is_lost_until_the_end(engine: str, end: str) -> None:
     assert stops > 10, "agents that had moved and were not on turn"
 
 
-@pytest.mark.parametrize("mode", ["same-step", "next-step"])
-def test_native_code_ends_episodes_of_turns_as_python_does(mode: Any) -> None:
+@pytest.mark.parametrize(
+    ("engine", "mode"),
+    [("compiled", "same-step"), ("compiled", "next-step"), (Device(device="cpu", results="numpy"), "same-step")],
+)
+def test_native_code_ends_episodes_of_turns_as_python_does(engine: Any, mode: Any) -> None:
     """With limits of their own, in every form of results."""
     options: dict[str, Any] = {"autoreset": mode, "max_episode_steps": 5}
     with (
-        vecenv.make("Relay-v0", 6, engine="compiled", **options) as envs,
+        vecenv.make("Relay-v0", 6, engine=engine, **options) as envs,
         vecenv.make("Relay-v0", 6, engine="sync", **options) as python,
     ):
         envs.reset(seed=1)
