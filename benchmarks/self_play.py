@@ -1,8 +1,9 @@
 """Self-play in Connect Four: PPO against a league of past selves, a random player and one that looks a move ahead.
 
-It is judged in new games against a random player and against the opponent of ConnectFour-v0, which wins if it can, else
-prevents a win, else plays at random. The league's own player of that kind (`LookaheadPlayer`) follows the same rule.
-Both seats are played alike. The last result is written to benchmarks/self_play.json.
+It is judged by games won (a draw is none) in new games against a random player and against the opponent of
+ConnectFour-v0, which wins if it can, else prevents a win, else plays at random. The league's own player of that kind
+(`LookaheadPlayer`) follows the same rule. Both seats are played alike. The last result is written to
+benchmarks/self_play.json.
 
 Run: python benchmarks/self_play.py [--steps 3000000] [--minutes 60]     (needs torch)
 """
