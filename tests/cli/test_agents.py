@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 from PIL import Image
 
 import vecenv
@@ -52,6 +53,20 @@ def test_agents_that_act_by_turns_are_trained_by_self_play(inside, tmp_path, one
     assert json.loads(out)["steps"] == 448
     assert "leave it out" in inside("train", "ConnectFourDuel-v0", "--eval-every", 100, code=2)[1]
     assert "has one" in inside("train", "CartPole-v1", "--self-play", code=2)[1]
+
+
+def test_self_play_is_for_ids_with_turns_and_its_random_player_takes_allowed_actions():
+    from vecenv.cli._self_play import RandomPlayer, acts_by_turns
+    from vecenv.cli._sources import find_env
+
+    turns = {id: acts_by_turns(find_env(id)) for id in ("ConnectFourDuel-v0", "SimpleSpread-v0", "CartPole-v1")}
+    assert turns == {"ConnectFourDuel-v0": True, "SimpleSpread-v0": False, "CartPole-v1": False}
+    mask = np.random.default_rng(0).integers(2, size=(200, 4)) | np.eye(4, dtype=int)[np.arange(200) % 4]
+    player, obs = RandomPlayer(Discrete(4), 0), np.zeros((200, 3))
+    for actions in (player(obs, mask=mask), player({"action_mask": mask, "board": obs})):
+        assert mask[np.arange(200), actions].all()
+        assert set(actions.tolist()) == {0, 1, 2, 3}
+    assert RandomPlayer(Box(-1, 1, (2,)), 0)(obs).shape == (200, 2)
 
 
 def test_play_shows_the_agents_of_a_run_and_of_an_id(inside, tmp_path, one_thread):
