@@ -113,6 +113,7 @@ def _jaxmarl(count: int) -> tuple[Runner, Callable[[], None]]:
 
 
 def _compare(runners: dict[str, tuple[Runner, Callable[[], None]]], envs: int, steps: int, rounds: int) -> None:
+    """Print the best of several rounds, and how many times as fast each is as the last, by wall and by CPU time."""
     best_wall, best_cpu = dict.fromkeys(runners, np.inf), dict.fromkeys(runners, np.inf)
     for _ in range(rounds):
         for name, (run, _) in runners.items():
@@ -120,12 +121,12 @@ def _compare(runners: dict[str, tuple[Runner, Callable[[], None]]], envs: int, s
             run(steps)
             best_wall[name] = min(best_wall[name], time.perf_counter() - wall)
             best_cpu[name] = min(best_cpu[name], time.process_time() - cpu)
+    last = list(runners)[-1]
     for name, (_, close) in runners.items():
         close()
-        speed = envs * steps / best_wall[name]
-        print(
-            f"{name:44s} {speed:12,.0f} env steps/s   {1e6 * best_cpu[name] / (envs * steps):8.2f} us CPU here per step"
-        )
+        speed, cpu = envs * steps / best_wall[name], 1e6 * best_cpu[name] / (envs * steps)
+        ratios = f"{best_wall[last] / best_wall[name]:7.2f}x wall {best_cpu[last] / best_cpu[name]:7.2f}x CPU"
+        print(f"{name:36s} {speed:12,.0f} env steps/s {cpu:9.2f} us CPU here per step {ratios} of {last}")
 
 
 def main() -> None:
@@ -140,10 +141,10 @@ def main() -> None:
     if suits:
         small["SuperSuit, this process"] = _supersuit(ENVS, 0)
     _compare(small, ENVS, 10, arguments.rounds)
-    apart: dict[str, Any] = {"vecenv process": _vecenv(name, ENVS, engine="process", workers=arguments.processes)}
+    apart: dict[str, Any] = {"vecenv SimpleSpread-v0, compiled": _vecenv("SimpleSpread-v0", ENVS, engine="compiled")}
+    apart["vecenv process"] = _vecenv(name, ENVS, engine="process", workers=arguments.processes)
     if suits:
         apart["SuperSuit, processes"] = _supersuit(ENVS, arguments.processes)
-    apart["vecenv SimpleSpread-v0, compiled"] = _vecenv("SimpleSpread-v0", ENVS, engine="compiled")
     _compare(apart, ENVS, 10, arguments.rounds)
     print(f"{MANY} envs of simple_spread as native code")
     many: dict[str, Any] = {"vecenv step": _vecenv("SimpleSpread-v0", MANY, engine="compiled")}

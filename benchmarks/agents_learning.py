@@ -34,7 +34,7 @@ TASKS: dict[str, dict[str, Any]] = {
         ],
     },
     "pursuit": {
-        "env": "pettingzoo:sisl.pursuit_v4",
+        "env": "pettingzoo:sisl.pursuit_v5",
         "agents": 8,
         "envs": 16,
         "options": {"engine": "process", "workers": 2},

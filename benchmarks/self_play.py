@@ -1,8 +1,9 @@
 """Self-play in Connect Four: PPO against a league of past selves, a random player and one that looks a move ahead.
 
-It is judged in new games against a random player and against the opponent of ConnectFour-v0, which wins if it can, else
-prevents a win, else plays at random. The league's own player of that kind (`LookaheadPlayer`) follows the same rule.
-Both seats are played alike. The last result is written to benchmarks/self_play.json.
+It is judged by games won (a draw is none) in new games against a random player and against the opponent of
+ConnectFour-v0, which wins if it can, else prevents a win, else plays at random. The league's own player of that kind
+(`LookaheadPlayer`) follows the same rule. Both seats are played alike. The last result is written to
+benchmarks/self_play.json.
 
 Run: python benchmarks/self_play.py [--steps 3000000] [--minutes 60]     (needs torch)
 """
@@ -75,7 +76,10 @@ def winning_lines() -> np.ndarray:
 
 
 class BoardNetwork(nn.Module):
-    """A convolution that sees four cells each way, as far as a line reaches, then two layers."""
+    """A convolution that sees four cells each way, as far as a line reaches, then two layers.
+
+    Of a board and its mirror image it sees one and the same: what is learned on the left holds on the right.
+    """
 
     def __init__(self, space: Any, outputs: int, channels: int = 64, hidden: int = 256) -> None:
         super().__init__()
@@ -84,40 +88,49 @@ class BoardNetwork(nn.Module):
         self.more = nn.Linear(hidden, hidden)
         self.policy, self.value = nn.Linear(hidden, outputs), nn.Linear(hidden, 1)
         nn.init.orthogonal_(self.policy.weight, 0.01)
+        sides = torch.sqrt(torch.arange(2.0, 2.0 + HEIGHT * WIDTH)).reshape(HEIGHT, WIDTH)
+        self.register_buffer("sides", sides - sides.flip(1), persistent=False)
 
     def forward(self, obs: Any, memory: Any, began: Any) -> tuple[Any, Any, Any]:
         """Scores of the columns, values, no memory. A plane of ones, zero outside, marks the edge of the board."""
         obs = obs.float()
+        mirrored = ((obs[:, 0] - obs[:, 1]) * self.sides).sum(dim=(1, 2)) < 0
+        obs = torch.where(mirrored[:, None, None, None], obs.flip(3), obs)
         planes = torch.cat([obs, torch.ones_like(obs[:, :1])], dim=1)
         features = torch.relu(self.hidden(torch.relu(self.lines(planes)).flatten(1)))
         features = torch.relu(self.more(features))
-        return self.policy(features), self.value(features).squeeze(-1), None
+        scores = self.policy(features)
+        return torch.where(mirrored[:, None], scores.flip(1), scores), self.value(features).squeeze(-1), None
 
 
-def against_random(policy: Any, games: int) -> float:
-    """Share of games that are won; a draw is half a win."""
+Score = dict[str, float]
+"""Shares of games that are won, drawn and lost."""
+
+
+def against_random(policy: Any, games: int) -> Score:
+    """How games against a random player end."""
     with vecenv.make("ConnectFourDuel-v0", 100, autoreset="same-step") as envs:
-        return _won(envs.versus(RandomPlayer(1)), policy, games)
+        return _score(envs.versus(RandomPlayer(1)), policy, games)
 
 
-def against_lookahead(policy: Any, games: int) -> float:
+def against_lookahead(policy: Any, games: int) -> Score:
     """The same against the opponent of ConnectFour-v0."""
     with vecenv.make("ConnectFour-v0", 100, autoreset="same-step") as envs:
-        return _won(envs, policy, games)
+        return _score(envs, policy, games)
 
 
-def _won(envs: Any, policy: Any, games: int) -> float:
+def _score(envs: Any, policy: Any, games: int) -> Score:
     """The first games of each env count, as many of each: short games do not count more than long ones."""
     obs, infos = envs.reset(seed=7)
     quota = np.full(envs.num_envs, -(-games // envs.num_envs))
-    points, played = 0.0, 0
+    results: list[float] = []
     while quota.any():
         actions = policy(obs.astype(np.float32), mask=infos["action_mask"].astype(bool))
         obs, reward, terminated, truncated, infos = envs.step(actions)
         ended = (terminated | truncated) & (quota > 0)
         quota[ended] -= 1
-        points, played = points + float((reward[ended] + 1.0).sum()) / 2, played + int(ended.sum())
-    return points / played
+        results += np.sign(reward[ended]).tolist()
+    return {name: results.count(sign) / len(results) for name, sign in (("won", 1.0), ("drawn", 0.0), ("lost", -1.0))}
 
 
 def main() -> None:
@@ -129,7 +142,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     players = {"random": RandomPlayer(0), "lookahead": LookaheadPlayer(0)}
-    league = League(players, power=1.0, floor=0.1, limit=6, seed=arguments.seed)
+    league = League(players, power=1.0, floor=0.1, limit=5, seed=arguments.seed)
     config = PPOConfig(
         rollout_steps=64, minibatch=2048, epochs=3, learning_rate=lambda done: 1e-3 * (1.0 - 0.9 * done),
         entropy=0.01, gamma=0.99, lam=0.9, mask="action_mask", torch_threads=1,
@@ -149,7 +162,9 @@ def main() -> None:
                 "lookahead": against_lookahead(policy, arguments.games),
             }
             seconds = time.process_time() - processor
-            shown = ", ".join(f"{name} {share:.1%}" for name, share in found.items())
+            shown = ", ".join(
+                f"{name} {score['won']:.1%} won, {score['drawn']:.1%} drawn" for name, score in found.items()
+            )
             print(f"{trainer.steps:9,d} steps, {seconds:6.0f} s CPU: {shown}", flush=True)
             data = {
                 "steps": trainer.steps,

@@ -103,6 +103,17 @@ _GAMES = {
     "MiniGrid-FourRooms-v0": _MINIGRID,
 }  # fmt: skip
 
+# --- several agents: a shared policy, or self-play by turns; steps are those of all agents ---------------------------
+
+_AGENTS = {
+    "SimpleSpread-v0": _ppo(3_000_000, 128, 25, minibatch=2400, epochs=10, learning_rate=1e-3, anneal=True,
+                            entropy=0.01, lam=0.95, hidden=(64, 64)),
+    "Pursuit-v0": _ppo(2_000_000, 32, 64, **{**_GRID, "minibatch": 2048}),
+    "Battle-v0": _ppo(5_000_000, 16, 64, **{**_GRID, "minibatch": 4096}),
+    "ConnectFourDuel-v0": _ppo(2_000_000, 128, 64, **{**_GRID, "minibatch": 2048}, epochs=3, lam=0.9,
+                               mask="action_mask"),
+}  # fmt: skip
+
 # --- MuJoCo and Box2D ------------------------------------------------------------------------------------------------
 # Settings of others, not measured here yet. PPO: those of CleanRL's ppo_continuous_action.py (2,048 steps between
 # updates, ten epochs of minibatches of 64, everything normalized) without clipped values, the steps spread over eight
@@ -127,7 +138,7 @@ _BOX2D = {
                            entropy=0.01),  # RL Baselines3 Zoo
 }  # fmt: skip
 
-PRESETS: dict[str, dict[str, Preset]] = {**_CLASSIC, **_GAMES, **_MUJOCO, **_BOX2D}
+PRESETS: dict[str, dict[str, Preset]] = {**_CLASSIC, **_GAMES, **_AGENTS, **_MUJOCO, **_BOX2D}
 """By env id, then by algorithm."""
 
 ATARI: dict[str, Preset] = {

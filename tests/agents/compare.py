@@ -83,9 +83,18 @@ def check_infos(envs: MultiAgentVectorEnv, infos: Any, position: int, wanted: Re
     for group, agents in envs.groups.items():
         rendered = shown.get(group, {}) if len(envs.groups) > 1 else shown
         for slot in range(len(agents)):
-            info = expected.get((group, slot), {})
-            for key in ("time", "place"):
-                has = bool(rendered[f"_{key}"][position, slot]) if key in rendered else False
-                assert has == (key in info), (group, slot, key)
-                if has:
-                    assert np.array_equal(rendered[key][position, slot], info[key])
+            check_info(rendered, (position, slot), expected.get((group, slot), {}))
+
+
+def check_info(rendered: Any, place: tuple[int, int], info: dict[str, Any]) -> None:
+    """One agent has exactly these infos; keys of envs have no axis of slots."""
+    keys = {key for key in rendered if not key.startswith("_") and np.ndim(rendered.get(f"_{key}", 0)) == len(place)}
+    for key in keys | info.keys():
+        has = key in keys and bool(rendered[f"_{key}"][place])
+        assert has == (key in info), (place, key)
+        if not has:
+            continue
+        if isinstance(rendered[key], dict):
+            check_info(rendered[key], place, info[key])
+        else:
+            assert np.array_equal(rendered[key][place], info[key]), (place, key)

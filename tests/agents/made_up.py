@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from pettingzoo.utils import AECEnv, ParallelEnv
@@ -20,9 +21,18 @@ KINDS: list[tuple[Any, Any]] = [
 ]
 
 
-def kind_of(name: str, several: bool) -> int:
-    """The number of an agent's spaces."""
-    return zlib.crc32(name.encode()) % len(KINDS) if several else 0
+SIZES: list[tuple[Any, Any]] = [
+    (Box(-np.inf, np.inf, (3,), np.float64), Discrete(5)),
+    (Box(-np.inf, np.inf, (2,), np.float32), Discrete(3)),
+    (Box(-np.inf, np.inf, (4,), np.float64), Discrete(2)),
+]
+"""Spaces that can be padded to one."""
+
+
+def spaces_of(name: str, several: bool | str) -> tuple[Any, Any]:
+    """The spaces of an agent; `several` is "sizes" for those that can be padded."""
+    kinds = SIZES if several == "sizes" else KINDS
+    return kinds[zlib.crc32(name.encode()) % len(kinds)] if several else KINDS[0]
 
 
 def seen(space: Any, *numbers: int) -> Any:
@@ -46,13 +56,26 @@ class _MadeUp:
     Args:
         seed: of what happens, with the episode's own.
         count: possible agents.
-        several: whether agents have unequal spaces.
+        several: whether agents have unequal spaces; "sizes": such that can be padded.
         known: whether the env has `possible_agents`.
         wild: how often agents die, join and raise.
+        fixed: whether all agents are there from the beginning, and leave with a flag.
+        padded: the length of observations, which end with zeros; None: that of their space.
     """
 
-    def __init__(self, seed: int, count: int, several: bool, known: bool = True, wild: float = 1.0) -> None:
-        self.names = [f"{'ab'[index % 2]}_{index}" for index in range(count)]
+    fixed = False
+
+    def __init__(
+        self,
+        seed: int,
+        count: int,
+        several: bool | str,
+        known: bool = True,
+        wild: float = 1.0,
+        padded: int | None = None,
+    ) -> None:
+        self.names = [f"agent_{index}" if self.fixed else f"{'ab'[index % 2]}_{index}" for index in range(count)]
+        self.padded = padded
         if known:
             self.possible_agents = list(self.names)
         self.several, self.wild = several, wild
@@ -62,13 +85,14 @@ class _MadeUp:
         self.agents: list[str] = []
 
     def observation_space(self, agent: str) -> Any:
-        return KINDS[kind_of(agent, self.several)][0]
+        return spaces_of(agent, self.several)[0]
 
     def action_space(self, agent: str) -> Any:
-        return KINDS[kind_of(agent, self.several)][1]
+        return spaces_of(agent, self.several)[1]
 
     def observed(self, agent: str) -> Any:
-        return seen(self.observation_space(agent), self.program, self.episode, self.time, self.names.index(agent))
+        found = seen(self.observation_space(agent), self.program, self.episode, self.time, self.names.index(agent))
+        return found if self.padded is None else np.pad(found.astype(np.float64), (0, self.padded - len(found)))
 
     def begin(self, seed: int | None) -> None:
         if seed is not None:
@@ -76,7 +100,7 @@ class _MadeUp:
         self.episode, self.time = int(self.rng.integers(1 << 30)), 0
         if self.chance(0.02) and seed is not None:
             raise RuntimeError("made up: reset")
-        start = [name for name in self.names if self.rng.random() < 0.7]
+        start = [name for name in self.names if self.rng.random() < 0.7 or self.fixed]
         self.agents = start or [self.names[0]]
 
     def chance(self, probability: float) -> bool:
@@ -114,12 +138,43 @@ class MadeUpParallel(_MadeUp, ParallelEnv):
         vanish = [name for name in acted if self.chance(0.01)]
         rewards = {name: sum_of(actions[name]) + self.rng.integers(100) for name in acted}
         joined = [name for name in self.names if name not in acted and self.chance(0.15)]
+        if self.fixed:
+            joined, vanish = [], []
         self.agents = [name for name in acted if not (terminated[name] or truncated[name] or name in vanish)]
         if self.agents:
             self.agents += joined
         shown = [*acted, *(name for name in self.agents if name not in acted)]
         obs = {name: self.observed(name) for name in shown}
         return obs, rewards, terminated, truncated, {name: self.info(name) for name in shown}
+
+
+class FixedParallel(MadeUpParallel):
+    """All agents are there from the beginning, and leave with a flag."""
+
+    fixed = True
+
+
+class MadeUpSwarm(gymnasium.Env[Any, Any]):
+    """The same as a Gymnasium env with `num_agents`."""
+
+    observation_space, action_space = KINDS[0]
+
+    def __init__(self, *arguments: Any) -> None:
+        self.inner = FixedParallel(*arguments)
+        self.num_agents = len(self.inner.names)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+        obs, infos = self.inner.reset(seed)
+        return list(obs.values()), list(infos.values())
+
+    def step(self, actions: Any) -> Any:
+        living, nothing = list(self.inner.agents), np.full(3, np.nan)
+        results = self.inner.step({name: actions[self.inner.names.index(name)] for name in living})
+        blanks = (nothing, np.nan, True, False, {"dead": True})
+        return tuple(
+            [result.get(name, blank) for name in self.inner.names]
+            for result, blank in zip(results, blanks, strict=True)
+        )
 
 
 class MadeUpAEC(_MadeUp, AECEnv):

@@ -53,9 +53,13 @@ class ModelRow:
         end: "all" or "any".
         mode: "next-step", "same-step" or "disabled".
         restart: whether an env that raises is built again.
+        slots: how many there are, if agents take any; one agent too many raises.
     """
 
-    def __init__(self, make: Callable[[], Any], row: int, end: str, mode: str, restart: bool) -> None:
+    def __init__(
+        self, make: Callable[[], Any], row: int, end: str, mode: str, restart: bool, slots: int | None = None
+    ) -> None:
+        self.slots = slots
         self.make, self.row, self.end, self.mode, self.restart = make, row, end, mode, restart
         self.env = make()
         self.aec = hasattr(self.env, "agent_iter")
@@ -131,7 +135,13 @@ class ModelRow:
             told = {name: Told(obs[name], info=infos.get(name, {})) for name in self.living}
             result = Result(told, list(self.living), {name: each.obs for name, each in told.items()})
         result.reset = True
+        self._check_slots(result)
         return copy.deepcopy(result)
+
+    def _check_slots(self, result: Result) -> None:
+        """Raise if there are more agents than slots; one that has just died still has its own."""
+        if self.slots is not None and len(result.told.keys() | set(self.living)) > self.slots:
+            raise RuntimeError("made up: too many agents")
 
     def _begin_again(self) -> Result:
         """Build the env again until it begins an episode."""
@@ -165,6 +175,16 @@ class ModelRow:
         return result
 
     def _advance(self, actions: dict[str, Any]) -> Result:
+        before = self.living
+        result = self._ended_or_not(actions)
+        try:
+            self._check_slots(result)
+        except RuntimeError:
+            self.living = before  # as they were when the env failed
+            raise
+        return result
+
+    def _ended_or_not(self, actions: dict[str, Any]) -> Result:
         if self.aec:
             ((name, action),) = actions.items()
             self.env.step(action)
@@ -195,6 +215,7 @@ class ModelRow:
 
     def _everybody(self) -> Result:
         told, over = {}, self._over()
+        self.living = []
         for name in self.env.agents:
             if name not in over and name not in self.acted:
                 continue

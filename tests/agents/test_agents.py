@@ -374,9 +374,15 @@ def test_send_and_recv_some_envs() -> None:
         assert envs.episode_return.tolist() == [11.0, 0.0, 11.0]
 
 
-def test_a_recording_replays(tmp_path: Any) -> None:
-    with vecenv.make(SPREAD, 2, engine="sync", record="last-episode", max_cycles=6) as envs:
-        envs.reset(seed=8)
+@pytest.mark.parametrize(
+    ("source", "engine"),
+    [(SPREAD, "sync"), (f"{SPREAD}.env", "sync"), (SPREAD, "process"), ("ConnectFourDuel-v0", "compiled")],
+)
+def test_a_recording_replays(tmp_path: Any, source: str, engine: str) -> None:
+    """Also by turns, of native code, and of a worker process."""
+    kwargs = {"max_cycles": 6} if source.startswith(SPREAD) else {"max_episode_steps": 6}
+    with vecenv.make(source, 2, engine=engine, record="last-episode", **kwargs) as envs:
+        envs.reset(seed=4)
         for _ in range(4):
             envs.step(envs.sample_actions())
         file = envs.recording(1).save(tmp_path / "episode")
@@ -396,3 +402,51 @@ def test_calls_frames_and_statistics() -> None:
         told: list[str] = []
         envs.explain(told.append)
         assert "sync" in told[0]
+
+
+# --- other engines, and parts of envs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [Unequal, f"{SPREAD}.env"])
+def test_envs_in_an_event_loop_give_the_same(source: Any) -> None:
+    with vecenv.make(source, 3, engine="sync") as envs, vecenv.make(source, 3, engine="asyncio") as others:
+        assert others.engine.name == "asyncio"
+        assert_same(envs.reset(seed=1)[0], others.reset(seed=1)[0])
+        for _ in range(12):
+            actions = envs.sample_actions()
+            one, other = envs.step(actions), others.step(actions)
+            for name in ("obs", "next_obs", "reward", "terminated", "truncated", "acts", "valid", "done"):
+                assert_same(getattr(one, name), getattr(other, name))
+
+
+def assert_same(one: Any, other: Any) -> None:
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_same(one[key], other[key])
+    else:
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("engine", ["sync", "thread"])
+def test_episodes_are_begun_and_received_in_parts(engine: str) -> None:
+    with vecenv.make(Swarm, 3, engine=engine, agents=True) as envs:
+        envs.reset(seed=0)
+        envs.step(np.ones((3, 3), int))
+        envs.send_reset([2])
+        envs.send(np.ones((2, 3), int), [0, 1])
+        received = {}
+        while len(received) < 3:
+            step = envs.recv(1, 2, until=1.0)
+            assert 1 <= len(step.env_ids) <= 2
+            assert step.age.shape == step.env_ids.shape
+            received.update((int(row), (step.obs[at, :, 0], step.valid[at])) for at, row in enumerate(step.env_ids))
+        assert [received[row][0].tolist() for row in range(3)] == [[2.0] * 3, [2.0] * 3, [0.0] * 3]
+        assert [received[row][1].all() for row in range(3)] == [True, True, False]
+        assert envs.acts.tolist() == [[False, True, True]] * 2 + [[True] * 3]
+
+
+def test_an_env_of_an_older_pettingzoo_is_refused_with_the_newer_name() -> None:
+    for name in ("pettingzoo:sisl.pursuit_v4", "pettingzoo:sisl.pursuit_v4.parallel_env"):
+        with pytest.raises(UnknownEnv, match=r"use pursuit_v5 instead"):
+            vecenv.make(name, 1)

@@ -11,7 +11,7 @@ import pytest
 
 import vecenv
 from tests.agents.compare import check_obs, check_step, place_of
-from tests.agents.made_up import MadeUpAEC, MadeUpParallel
+from tests.agents.made_up import FixedParallel, MadeUpAEC, MadeUpParallel, MadeUpSwarm, spaces_of
 from tests.agents.model import ModelRow
 from vecenv.errors import EnvError, RestartLimit
 
@@ -27,16 +27,32 @@ class Program:
         self.end = str(rng.choice(["all", "any"]))
         self.mode = str(rng.choice(["next-step", "same-step", "disabled"]))
         self.restart = bool(rng.random() < 0.5)
-        kind = MadeUpAEC if rng.random() < 0.4 else MadeUpParallel
+        kind: Any = MadeUpAEC if rng.random() < 0.4 else MadeUpParallel
         several, count = bool(rng.random() < 0.5), int(rng.integers(1, 6))
         dynamic = bool(rng.random() < 0.3)
         known = not dynamic or bool(rng.random() < 0.5)
         several = several and (known or not dynamic)
-        self.makes = [
-            functools.partial(kind, number * 10 + row, count, several, known, float(rng.choice([0.5, 1.0, 2.0])))
-            for row in range(self.rows)
-        ]
+        form = str(rng.choice(["plain", "pad", "groups", "swarm", "few slots"]))
         options: dict[str, Any] = {}
+        modelled: Any = kind
+        padded = slots = None
+        if form == "pad" and not dynamic:
+            several, options["pad"] = "sizes", True
+            widths = [len(spaces_of(name, several)[0].low) for name in kind(0, count, several).names]
+            padded = max(widths)
+        elif form == "groups" and count > 1 and not dynamic:
+            several, names = False, [str(name) for name in rng.permutation(kind(0, count, False).names)]
+            options["groups"] = {"left": names[: count // 2], "right": names[count // 2 :]}
+        elif form == "swarm" and not dynamic:
+            several, kind, modelled, options["agents"] = False, MadeUpSwarm, FixedParallel, True
+        elif form == "few slots" and count > 2:
+            several, dynamic, slots = False, False, count - 1
+            options["slots"] = slots
+        arguments = [
+            (number * 10 + row, count, several, known, float(rng.choice([0.5, 1.0, 2.0]))) for row in range(self.rows)
+        ]
+        self.makes = [functools.partial(kind, *each) for each in arguments]
+        models = [functools.partial(modelled, *each, padded) for each in arguments]
         if dynamic:
             first = vecenv.make(functools.partial(kind, 0, count, several), 1, engine="sync")
             options["slots"] = dict.fromkeys(first.groups, 2 * count) if several else 2 * count
@@ -52,7 +68,7 @@ class Program:
             **({"workers": 2} if engine != "sync" and self.rows > 1 else {}),
             **options,
         )
-        self.model = [ModelRow(make, row, self.end, self.mode, self.restart) for row, make in enumerate(self.makes)]
+        self.model = [ModelRow(make, row, self.end, self.mode, self.restart, slots) for row, make in enumerate(models)]
         self.broken: set[int] = set(range(self.rows))
 
     def run(self, steps: int) -> None:
@@ -108,7 +124,7 @@ class Program:
         wanted: dict[int, Any] = {}
         for row in rows:
             try:
-                wanted[row] = self.model[row].step(actions[row])
+                wanted[row] = self.model[row].step(self.cropped(row, actions[row]))
             except RuntimeError:
                 self.broken.add(row)
         passed: Any = list(actions.values()) if self.rng.random() < 0.5 else self.as_arrays(rows, actions)
@@ -156,10 +172,18 @@ class Program:
             return {}
         chosen = {}
         for name in model.latest.acts:
-            space = model.env.action_space(name)
+            group, _ = place_of(self.envs, row, name)
+            space = self.envs.single_action_spaces[group]
             space.seed(int(self.rng.integers(1 << 30)))
             chosen[name] = space.sample()
         return chosen
+
+    def cropped(self, row: int, actions: dict[str, Any]) -> dict[str, Any]:
+        """Actions of a padded space as those of the agent's own: a Discrete one that it does not have becomes 0."""
+        env = self.model[row].env
+        return {
+            name: action if env.action_space(name).contains(action) else np.int64(0) for name, action in actions.items()
+        }
 
     def as_arrays(self, rows: list[int], actions: dict[int, dict[str, Any]]) -> Any:
         """The same as arrays by group; slots that do not act have anything."""

@@ -14,6 +14,7 @@ import vecenv
 from tests.agents.compare import check_obs, check_step, place_of
 from tests.agents.model import ModelRow
 from vecenv.agents import MultiAgentVectorEnv
+from vecenv.engines import Device
 from vecenv.errors import ConfigError, InvalidAction, KernelError
 from vecenv.kernel.language.registry import WITH_AGENTS
 
@@ -156,26 +157,79 @@ def test_make_env_is_what_the_vector_env_runs(id: str) -> None:
                 check_step(envs, step, row, wanted[row], {name: place_of(envs, row, name) for name in envs.agents})
 
 
-def test_by_turns_rewards_are_summed_until_the_turn() -> None:
-    with vecenv.make("Relay-v0", 16, autoreset="disabled") as envs:
+@pytest.mark.parametrize(
+    ("engine", "end"), [("compiled", "all"), ("sync", "any"), ("compiled", "any"), ("sync", "all")]
+)
+def test_by_turns_nothing_is_lost_until_the_end(engine: str, end: str) -> None:
+    """Rewards are summed until an agent's turn or its end. A time limit, or the end of another, is an end as well."""
+    count, limit, stops = 16, 12, 0
+    with vecenv.make("Relay-v0", count, engine=engine, autoreset="disabled", end=end) as envs:
         envs.reset(seed=3)
-        owed, moved, done = np.zeros((16, 3)), np.zeros((16, 3), bool), np.zeros((16, 3), bool)
-        for _ in range(11):
+        owed, total = np.zeros((count, 3)), np.zeros(count)
+        moved, ever, done = (np.zeros((count, 3), bool) for _ in range(3))
+        time = np.zeros(count, int)
+        for _ in range(60):
             turn = envs.acts
             assert (turn.sum(axis=1) <= 1).all()
-            actions = np.where(turn, 1, 3)
-            step = envs.step(actions)
+            step = envs.step(np.where(turn, 1, 3))
+            time += 1
             moved |= turn
-            owed[~done] += (np.arange(3.0) + 2.0 + np.zeros((16, 3)))[~done]
-            told = step.acts | step.terminated
+            ever |= turn
+            owed[~done] += (np.arange(3.0) + 2.0 + np.zeros((count, 3)))[~done]
+            assert not (step.terminated & done).any(), "an end is reported once"
+            cut = step.terminated.any(axis=1) if end == "any" else np.zeros(count, bool)
+            stopped = ((time == limit) | cut)[:, None] & ~done & ~step.terminated
+            told = step.acts | step.terminated | stopped
+            seen = np.stack([time[:, None] + np.zeros((count, 3)), np.arange(3) + np.zeros((count, 3)), ever], axis=2)
+            total += np.where(told, owed, 0.0).sum(axis=1)
+            assert np.array_equal(step.truncated, stopped)
             assert np.array_equal(step.reward, np.where(told, owed, 0.0))
             assert np.array_equal(step.valid, told & moved)
-            assert not (step.terminated & done).any(), "an end is told once"
-            done |= step.terminated
+            assert np.array_equal(step.next_obs, np.where(told[:, :, None], seen, 0.0))
+            assert np.array_equal(step.episode_return, total)
+            done |= step.terminated | stopped
             owed[told], moved[told] = 0.0, False
+            assert np.array_equal(step.done, done.all(axis=1))
+            assert np.array_equal(envs.alive, ~done)
+            stops += int((stopped & step.valid & ~step.acts).sum())
             if step.done.any():
                 envs.reset(options={"reset_mask": step.done})
-                owed[step.done], moved[step.done], done[step.done] = 0.0, False, False
+                for each in (owed, total, moved, ever, done, time):
+                    each[step.done] = 0
+    assert stops > 10, "agents that had moved and were not on turn"
+
+
+@pytest.mark.parametrize(
+    ("engine", "mode"),
+    [("compiled", "same-step"), ("compiled", "next-step"), (Device(device="cpu", results="numpy"), "same-step")],
+)
+def test_native_code_ends_episodes_of_turns_as_python_does(engine: Any, mode: Any) -> None:
+    """With limits of their own, in every form of results."""
+    options: dict[str, Any] = {"autoreset": mode, "max_episode_steps": 5}
+    with (
+        vecenv.make("Relay-v0", 6, engine=engine, **options) as envs,
+        vecenv.make("Relay-v0", 6, engine="sync", **options) as python,
+    ):
+        envs.reset(seed=1)
+        python.reset(seed=1)
+        ends = 0
+        for _ in range(40):
+            actions = np.random.default_rng(ends).integers(2, size=(6, 3))
+            one, other = envs.step(actions), python.step(actions)
+            for name in (
+                "obs",
+                "next_obs",
+                "reward",
+                "terminated",
+                "truncated",
+                "acts",
+                "valid",
+                "done",
+                "episode_return",
+            ):
+                assert np.array_equal(getattr(one, name), getattr(other, name)), name
+            ends += int((one.truncated & one.valid).sum())
+    assert ends > 20
 
 
 def test_a_time_limit_truncates_the_living() -> None:
@@ -329,11 +383,34 @@ def test_wrong_definitions_are_refused(changes: dict[str, Any], words: str) -> N
 
 def test_options_of_pettingzoo_are_not_for_kernels() -> None:
     with pytest.raises(ConfigError, match="a kernel has its agents by its definition"):
-        vecenv.make("Battle-v0", 2, end="any")
+        vecenv.make("Battle-v0", 2, pad=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"agent_1": None}, "no action for agent 'agent_1'"),
+        ({"agent_9": 1}, "no agent 'agent_9'"),
+        ({"agent_0": 1.7}, "agent 'agent_0'"),
+        ({"agent_0": 5}, "agent 'agent_0'"),
+    ],
+)
+def test_the_python_env_of_a_kernel_refuses_wrong_actions(changes: dict[str, Any], words: str) -> None:
     env = vecenv.make_env("SimpleSpread-v0")
     env.reset(seed=0)
-    with pytest.raises(InvalidAction, match="no action for agent 'agent_1'"):
-        env.step({"agent_0": 1})
+    actions = {**dict.fromkeys(env.agents, 1), **changes}
+    with pytest.raises(InvalidAction, match=words):
+        env.step({name: action for name, action in actions.items() if action is not None})
+    assert not any(env.step(dict.fromkeys(env.agents, 1))[3].values())
+
+
+def test_the_python_env_of_a_kernel_refuses_actions_of_the_dead() -> None:
+    env = vecenv.make_env("Relay-v0")
+    env.reset(seed=0)
+    while len(env.agents) == 3:
+        env.step(dict.fromkeys(env.agents, 0))
+    with pytest.raises(InvalidAction, match="it is dead"):
+        env.step(dict.fromkeys(env.possible_agents, 0))
 
 
 @pytest.mark.filterwarnings("ignore:.* ignores the reset option 'options'")  # which PettingZoo's test passes

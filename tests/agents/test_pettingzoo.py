@@ -17,7 +17,7 @@ from vecenv.agents._sources import make_pettingzoo
 MPE = ("simple_v3", "simple_adversary_v3", "simple_crypto_v3", "simple_push_v3", "simple_reference_v3")
 MPE += ("simple_speaker_listener_v4", "simple_spread_v3", "simple_tag_v3", "simple_world_comm_v3")
 MPE += ("simple_formation_v1", "simple_line_v1", "collect_treasure_v1")
-ENVS: dict[str, dict[str, Any]] = {f"mpe2.{name}": {"max_cycles": 8} for name in MPE}
+ENVS: dict[str, dict[str, Any]] = {f"mpe2.{name}": {"max_cycles": 25} for name in MPE}
 ENVS |= {"mpe2.simple_spread_v3:continuous": {"max_cycles": 8, "continuous_actions": True}}
 ENVS |= {f"classic.{name}": {} for name in ("tictactoe_v3", "connect_four_v3", "leduc_holdem_v4")}
 ENVS |= {f"classic.{name}": {} for name in ("texas_holdem_v4", "texas_holdem_no_limit_v6")}
@@ -97,6 +97,11 @@ def run(make: Any, engine: str, mode: str, end: str, steps: int = 100_000) -> in
 def test_whole_episodes_are_those_of_pettingzoo(name: str, kind: str) -> None:
     mode = ("next-step", "same-step")[len(name) % 2]
     assert run(factory(name, kind), "sync", mode, "all")
+
+
+def test_the_first_steps_of_chess_have_pettingzoos_infos() -> None:
+    """Lists of legal moves, of other lengths in every step."""
+    assert run(factory("classic.chess_v6", "env"), "sync", "next-step", "all", steps=15) == 0
 
 
 @pytest.mark.slow

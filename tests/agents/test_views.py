@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Dict as DictSpace
+from gymnasium.spaces import Tuple as TupleSpace
 
 import vecenv
 from tests.agents.test_agents import Swarm, Unequal
 from vecenv.agents import League
-from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, NotResetError, UnsafeFile, UnsupportedError
+from vecenv.errors import (
+    ConfigError,
+    ConfigTypeError,
+    InvalidAction,
+    NotResetError,
+    SpaceError,
+    UnsafeFile,
+    UnsupportedError,
+)
 
 SPREAD = "pettingzoo:mpe2.simple_spread_v3"
 FOUR = "pettingzoo:classic.connect_four_v3"
@@ -86,6 +98,25 @@ def test_flat_resets_whole_envs() -> None:
         assert obs[:, 0].tolist() == [1, 1, 1, 0, 0, 0]
         with pytest.raises(ValueError, match="some slots of env 1"):
             flat.reset(options={"reset_mask": np.array([0, 0, 0, 1, 0, 1], bool)})
+
+
+@pytest.mark.parametrize("actions", [np.zeros(5, int), 0, {"move": np.zeros(5, int)}, (np.zeros(6, int), 3)])
+def test_flat_refuses_actions_of_other_lengths(actions: Any) -> None:
+    parts = {dict: {"move": Discrete(3)}, tuple: (Discrete(3), Discrete(4))}
+    space = {dict: DictSpace, tuple: TupleSpace}.get(type(actions), lambda _: Discrete(3))(parts.get(type(actions)))
+
+    class Nested(Swarm):
+        action_space = space
+
+        def step(self, actions: Any) -> Any:
+            return super().step([0] * len(actions))
+
+    with vecenv.make(Nested, 2, engine="sync", agents=True) as envs:
+        flat = envs.flat()
+        flat.reset(seed=0)
+        with pytest.raises(InvalidAction, match=r"this env has 6 rows \(2 envs x 3 slots\)"):
+            flat.step(actions)
+        flat.step(flat.action_space.sample())
 
 
 def test_flat_infos_of_an_env_are_repeated() -> None:
@@ -194,6 +225,58 @@ def test_versus_of_agents_that_act_at_once() -> None:
                     assert np.array_equal(np.stack(list(infos["final_obs"])), step.next_obs[:, 1])
 
 
+def test_a_team_learns_against_a_policy() -> None:
+    """Its rows are those of the envs with the same actions; when all of it is dead, the next episode begins."""
+    league = League({"still": lambda obs: np.zeros(len(obs), int), "right": lambda obs: np.ones(len(obs), int)}, seed=0)
+    kwargs: dict[str, Any] = {"engine": "sync", "agents": True, "autoreset": "same-step"}
+    with vecenv.make(Swarm, 2, **kwargs) as envs, vecenv.make(Swarm, 2, **kwargs) as plain:
+        team = envs.versus(league, 2)
+        assert isinstance(team, gymnasium.vector.VectorEnv)
+        assert team.num_envs == 4
+        obs, infos = team.reset(seed=0)
+        plain.reset(seed=0)
+        assert np.array_equal(obs, np.zeros((4, 2)))
+        assert infos["acts"].all()
+        for number in range(1, 9):
+            others = np.array([["still", "right"].index(name) for name in team.agents.opponents])
+            actions = np.array([2, 1, 0, 2])
+            obs, reward, terminated, truncated, infos = team.step(actions)
+            step = plain.step(np.concatenate([actions.reshape(2, 2), others[:, None]], axis=1))
+            assert np.array_equal(reward, step.reward[:, :2].reshape(-1))
+            assert np.array_equal(terminated, step.terminated[:, :2].reshape(-1))
+            assert np.array_equal(infos["valid"], step.valid[:, :2].reshape(-1))
+            assert not truncated.any()
+            if number % 3:
+                assert np.array_equal(obs, step.obs[:, :2].reshape(4, 2))
+            else:  # agent 1 dies in the third step, the last of the team; agent 2 would live for one more
+                assert infos["_final_obs"].tolist() == [False, True] * 2
+                assert np.array_equal(infos["final_obs"][1], step.next_obs[0, 1])
+                assert np.array_equal(obs, np.zeros((4, 2)))
+                plain.reset()
+    records = league.records.values()
+    assert sum(record.games for record in records) == 4
+    assert sum(record.losses for record in records) == 4, "agent 2 earns most"
+
+
+def test_a_team_is_trained() -> None:
+    from vecenv.trainers import PPO, PPOConfig
+
+    config = PPOConfig(rollout_steps=8, minibatch=32, epochs=1, hidden=(8,), torch_threads=1)
+    with vecenv.make(Swarm, 2, engine="sync", agents=True, autoreset="same-step") as envs:
+        trainer = PPO(envs.versus(lambda obs: np.zeros(len(obs), int), ["agent_1"]), config, seed=0).learn(64)
+        assert trainer.steps >= 64
+        assert trainer.collector.num_agents == 2
+
+
+def test_a_team_acts_at_once_and_in_same_step_mode() -> None:
+    with vecenv.make("ThreeTurns-v0", 1, engine="sync", autoreset="same-step") as envs:
+        game = envs.versus(lambda obs: np.zeros(len(obs), int), [0])
+        with pytest.raises(UnsupportedError, match="act at once"):
+            game.reset(seed=0)
+    with vecenv.make(Swarm, 1, engine="sync", agents=True) as envs, pytest.raises(UnsupportedError, match="same-step"):
+        envs.versus(lambda obs: np.zeros(len(obs), int), [0])
+
+
 def test_a_learner_that_dies_first_begins_anew() -> None:
     with vecenv.make(Swarm, 1, engine="sync", agents=True, autoreset="same-step") as envs:
         game = envs.versus(lambda obs: np.zeros(len(obs), int), [1, 2])
@@ -207,7 +290,7 @@ def test_a_learner_that_dies_first_begins_anew() -> None:
     [
         (3, "rotate", ConfigTypeError, "policy must be a function"),
         (legal, "player_7", ConfigError, "'player_7' is no agent"),
-        (legal, [], ConfigError, "leaves 2 agents to the learner"),
+        (legal, [], ConfigError, "leaves 2 agents to learn"),
         (legal, [0, 1], ConfigError, "leaves 0 agents"),
     ],
 )
@@ -278,6 +361,51 @@ def test_an_opponent_that_the_league_drops_plays_its_episode_to_the_end() -> Non
         assert set(game.opponents) == {"second"}
 
 
+@vecenv.kernel("Opening-v0", max_episode_steps=10)
+class Opening:
+    """By turns. Action 1 of the first player ends the game at once, which wins; else the second player wins."""
+
+    agents = ["first", "second"]
+    observation_space = Box(0, 9, (1,), np.float32)
+    action_space = Discrete(2)
+    state = {"time": int}
+
+    def reset(s, rng, p):
+        s.time = 0
+
+    def step(s, actions, reward, done, rng, p):
+        if s.time == 1 or actions[0] == 1:
+            reward[s.time] = 1.0
+            done[:] = True
+        s.time += 1
+
+    def acts(s, agent, p):
+        return agent == s.time % 2
+
+    def observe(s, agent, obs, p):
+        obs[0] = s.time
+
+
+@vecenv.kernel("ThreeTurns-v0")
+class ThreeTurns(Opening):
+    """The same with three."""
+
+    agents = 3
+
+
+@pytest.mark.parametrize("mode", ["same-step", "next-step"])
+def test_a_game_that_ends_in_its_opening_is_followed_by_one_with_another_opponent(mode: Any) -> None:
+    league = League({"quits": lambda obs: np.ones(len(obs), int), "plays": lambda obs: np.zeros(len(obs), int)}, seed=0)
+    with vecenv.make("Opening-v0", 4, engine="sync", autoreset=mode) as envs:
+        game = envs.versus(league, "first")
+        game.reset(seed=0)
+        for _ in range(10):
+            assert game.opponents == ["plays"] * 4
+            game.step(np.zeros(4, int))
+    record = league.records["plays"]
+    assert (record.wins, record.draws, record.losses) == ((40, 0, 0) if mode == "same-step" else (20, 0, 0))
+
+
 def test_a_league_prefers_policies_that_win() -> None:
     league = League({"easy": legal, "hard": legal}, power=2.0, seed=1)
     for _ in range(20):
@@ -295,6 +423,35 @@ def test_a_league_keeps_as_many_as_it_may() -> None:
     league.report("a", 1)
     with pytest.raises(ConfigError, match="already"):
         league.add("c", legal)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_league_of_trained_policies_is_saved_and_read(tmp_path: Path, normalize: bool) -> None:
+    from vecenv.trainers import PPO, PPOConfig
+
+    config = PPOConfig(rollout_steps=8, minibatch=32, epochs=1, hidden=(8,), normalize_obs=normalize, torch_threads=1)
+    obs = np.random.default_rng(0).integers(9, size=(50, 1)).astype(np.float32)
+    with vecenv.make("Opening-v0", 4, engine="sync", autoreset="same-step") as envs:
+        trainer = PPO(envs.versus(lambda obs: np.zeros(len(obs), int), "first"), config, seed=3).learn(64)
+        league = League({"first": trainer.policy})
+        trainer.learn(128)
+        league.add("second", functools.partial(trainer.policy, deterministic=False))
+        league.save(tmp_path / "league")
+
+        def build(name: str, arrays: dict[str, np.ndarray]) -> Any:
+            policy = trainer.policy
+            policy.load_state_dict(arrays)
+            return policy
+
+        read = League.load(tmp_path / "league", build)
+        inner: Any = league["second"]
+        for one, other in ((league["first"], read["first"]), (inner.func, read["second"])):
+            assert np.array_equal(one(obs), other(obs))
+            mine, theirs = one.state_dict(), other.state_dict()
+            assert mine.keys() == theirs.keys()
+            assert all(np.array_equal(np.asarray(mine[name]), np.asarray(theirs[name])) for name in mine)
+        with pytest.raises(SpaceError, match="of this policy has shape"):
+            trainer.policy.load_state_dict({"network.x": np.zeros(3)})
 
 
 def test_a_league_is_saved_and_read(tmp_path: Path) -> None:

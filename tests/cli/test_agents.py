@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 from PIL import Image
 
 import vecenv
@@ -36,6 +37,36 @@ def test_a_kernel_with_agents_is_trained_evaluated_and_continued(inside, tmp_pat
     out, err = inside("train", "runs/spread", "--steps", 700, "--eval-episodes", 0, "--json")
     assert json.loads(out)["steps"] == 768
     assert "4 SimpleSpread-v0 with 3 agents each, 700 steps of agents" in err
+
+
+def test_agents_that_act_by_turns_are_trained_by_self_play(inside, tmp_path, one_thread):
+    result = train(inside, "ConnectFourDuel-v0", "duel", "--gif", steps=300)
+    assert result["steps"] == 320, "five rollouts of 16 steps of 4 learners"
+    assert result["evaluation"]["episodes"] == 3
+    assert result["evaluation"]["against"] == "a random player"
+    assert -1.0 <= result["evaluation"]["mean"] <= 1.0
+    assert json.loads((tmp_path / "runs/duel/config.json").read_text())["self_play"]
+    assert (tmp_path / "runs" / "duel" / "play.gif").exists()
+    out, _ = inside("eval", "runs/duel", "--episodes", 2, "--json")
+    assert [one["return"] for one in json.loads(out)["episodes"]] == [0.0, 0.0], "the policy plays both"
+    out, _ = inside("train", "runs/duel", "--steps", 400, "--eval-episodes", 0, "--json")
+    assert json.loads(out)["steps"] == 448
+    assert "leave it out" in inside("train", "ConnectFourDuel-v0", "--eval-every", 100, code=2)[1]
+    assert "has one" in inside("train", "CartPole-v1", "--self-play", code=2)[1]
+
+
+def test_self_play_is_for_ids_with_turns_and_its_random_player_takes_allowed_actions():
+    from vecenv.cli._self_play import RandomPlayer, acts_by_turns
+    from vecenv.cli._sources import find_env
+
+    turns = {id: acts_by_turns(find_env(id)) for id in ("ConnectFourDuel-v0", "SimpleSpread-v0", "CartPole-v1")}
+    assert turns == {"ConnectFourDuel-v0": True, "SimpleSpread-v0": False, "CartPole-v1": False}
+    mask = np.random.default_rng(0).integers(2, size=(200, 4)) | np.eye(4, dtype=int)[np.arange(200) % 4]
+    player, obs = RandomPlayer(Discrete(4), 0), np.zeros((200, 3))
+    for actions in (player(obs, mask=mask), player({"action_mask": mask, "board": obs})):
+        assert mask[np.arange(200), actions].all()
+        assert set(actions.tolist()) == {0, 1, 2, 3}
+    assert RandomPlayer(Box(-1, 1, (2,)), 0)(obs).shape == (200, 2)
 
 
 def test_play_shows_the_agents_of_a_run_and_of_an_id(inside, tmp_path, one_thread):

@@ -10,8 +10,7 @@ import pytest
 import vecenv
 from tests.cli import cli_envs
 from vecenv.cli._sources import env_of, find_checkpoint, load_policy
-from vecenv.kernel.language.agents import has_agents
-from vecenv.kernel.language.registry import find_kernel, kernel_ids
+from vecenv.kernel.language.registry import WITH_AGENTS, find_kernel, kernel_ids
 from vecenv.mujoco._registry import GYMNASIUM
 from vecenv.presets import ATARI, PRESETS, presets_for
 from vecenv.trainers import DQN, PPO, SAC
@@ -155,13 +154,9 @@ def test_atari_games_are_found_listed_trained_and_evaluated(inside, tmp_path):
 
 def test_every_kernel_and_every_task_has_settings_that_its_trainer_takes():
     ours = {id: find_kernel(id) for id in kernel_ids()}
-    shipped = {
-        id
-        for id, kernel in ours.items()
-        if kernel.definition.__module__.startswith("vecenv.envs") and not has_agents(kernel.definition)
-    }
+    shipped = {id for id, kernel in ours.items() if kernel.definition.__module__.startswith("vecenv.envs")}
     assert "Snake-v0" in shipped
-    assert shipped <= set(PRESETS)
+    assert shipped | set(WITH_AGENTS) <= set(PRESETS)
     assert set(GYMNASIUM) <= set(PRESETS)
     configs = {"ppo": PPO.Config, "sac": SAC.Config, "dqn": DQN.Config}
     for presets in (*PRESETS.values(), ATARI):

@@ -148,7 +148,10 @@ def test_what_agents_cannot_have_is_refused():
     several = ppo().multi_agent(policies={"x"}, policy_mapping_fn=lambda *_, **__: "x")
     with pytest.raises(ConfigError, match=r"leave multi_agent\(\) out"):
         configured(Alike, 2, "native", config=several)
-    runner = runner_of(configured(by_turns, 2, "native", engine="sync"))
     with pytest.raises(UnsupportedError, match="act by turns"):
-        runner.sample(num_timesteps=20, random_actions=True)
-    runner.stop()
+        configured(by_turns, 2, "native", engine="sync")
+    with pytest.raises(UnsupportedError, match="act by turns"):
+        configured("ConnectFourDuel-v0", 2, "native")
+    with pytest.raises(UnsupportedError, match="possible_agents"):
+        configured(Alike, 2, "vec", engine="sync", slots=3)
+    configured(Alike, 2, "native", engine="sync", slots=3)

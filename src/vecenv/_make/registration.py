@@ -15,7 +15,7 @@ from vecenv._make.make import make
 from vecenv._make.source import NAMESPACE, kernel_spec, own_id, task_source
 from vecenv._util.specs import find_spec, without_module
 from vecenv.errors import MissingExtra
-from vecenv.kernel.language.agents import has_agents
+from vecenv.kernel.language.agents import has_agents, slot_params
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.registry import GAMES, OF_OTHERS, SHIPPED, find_kernel, kernel_of
 from vecenv.mujoco._registry import find_task
@@ -74,6 +74,7 @@ def _make_agents(kernel: Kernel, kwargs: dict[str, Any]) -> Any:
         from vecenv.agents._kernel_env import KernelParallelEnv
     except ImportError as error:
         raise MissingExtra("a kernel with agents is a PettingZoo env; pip install 'vecenv[agents]'") from error
+    kwargs = slot_params(kwargs, "all")
     return KernelParallelEnv(gymnasium.make(kernel_spec(kernel), disable_env_checker=True, **kwargs), kernel.id)
 
 

@@ -15,6 +15,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from vecenv._make.options import check_names
 from vecenv._util.checks import positive_int
 from vecenv._util.specs import without_module
+from vecenv.agents._groups import SlotOptions
 from vecenv.agents._sources import NO_SLOTS, agent_env, refuse_slots
 from vecenv.atari._games import AtariGames
 from vecenv.atari._ids import GAME_IDS, find_game, is_game, load_ale
@@ -22,6 +23,7 @@ from vecenv.engines.native.options import SHARED, STRUCTURE, is_installed
 from vecenv.engines.python.factories import MakeEnv, check_wrappers, factories, importable, kwargs_per_env
 from vecenv.engines.request import Source
 from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra
+from vecenv.kernel.language.agents import has_agents, slot_params
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.params import common_value, not_per_env
 from vecenv.kernel.language.python import KernelEnv
@@ -66,10 +68,13 @@ def resolve(
         env, with_slots = agent_env(env, asked)
         wrappers = wrappers if with_slots is None else (*check_wrappers(wrappers), with_slots)
     else:
-        refuse_slots(asked, "a kernel has its agents by its definition, and a MuJoCo task has one")
+        with_agents = kernel is not None and has_agents(kernel.definition)
+        refuse_slots(asked, "a kernel has its agents by its definition, and a MuJoCo task has one", with_agents)
     check_names(kwargs, kernel.params if kernel else ())
     if kwargs:
         env_kwargs = _merge(env_kwargs, kwargs)
+    if kernel is not None and has_agents(kernel.definition):
+        env_kwargs = slot_params(env_kwargs, SlotOptions(end=asked["end"]).end)
     of_task = None if task is None else task_kernel(task, env_kwargs)
     native = kernel or of_task
     each = env_kwargs if native is None else split_parameters(native, env_kwargs, num_envs)

@@ -16,7 +16,7 @@ from vecenv._front.autoreset import rolls
 from vecenv._front.exchange import Exchange
 from vecenv._front.infos import objects
 from vecenv._front.reset_options import ResetOptions
-from vecenv.errors import SpaceError, UnsupportedError
+from vecenv.errors import InvalidAction, SpaceError, UnsupportedError
 
 if TYPE_CHECKING:
     from vecenv._front.rollout import Snapshot
@@ -219,14 +219,19 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
 
     def _with_slots(self, actions: Any) -> Any:
         envs, slots = self.agents.num_envs, self.num_slots
+
+        def parted(leaf: Any) -> np.ndarray:
+            array = np.asarray(leaf)
+            if array.shape[:1] != (self.num_envs,):
+                raise InvalidAction(
+                    f"actions have shape {array.shape}, this env has {self.num_envs} rows ({envs} envs x {slots} "
+                    "slots); pass one action per row; nothing was sent"
+                )
+            return array.reshape(envs, slots, *array.shape[1:])
+
         if isinstance(actions, Mapping) or (isinstance(actions, tuple) and self._actions.leaves[0].path):
-            return map_tree(lambda leaf: np.asarray(leaf).reshape(envs, slots, *np.shape(leaf)[1:]), actions)
-        array = np.asarray(actions)
-        if len(array) != self.num_envs:
-            raise SpaceError(
-                f"actions have {len(array)} rows, this env has {self.num_envs} ({envs} envs x {slots} slots)"
-            )
-        return array.reshape(envs, slots, *array.shape[1:])
+            return map_tree(parted, actions)
+        return parted(actions)
 
     def _infos(self, infos: InfoParts) -> dict[str, Any]:
         """Infos of agents by row; those of an env are repeated for each of its rows."""

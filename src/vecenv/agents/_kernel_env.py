@@ -10,10 +10,10 @@ from gymnasium import Space
 from pettingzoo.utils.env import ParallelEnv
 
 from vecenv._batch.slots import FLAGS, SLOT_MASK, SlotSpace
-from vecenv.agents._actions import neutral
-from vecenv.errors import InvalidAction
+from vecenv.agents._actions import ActionPacker
 
 _ACTS, _VALID, _ALIVE, _TERMINATED, _TRUNCATED = range(len(FLAGS))
+_FIRST = np.zeros(1, np.int64)
 
 
 class KernelParallelEnv(ParallelEnv[str, Any, Any]):
@@ -41,7 +41,7 @@ class KernelParallelEnv(ParallelEnv[str, Any, Any]):
             for group in self._slots.groups
             for name in group.agents
         }
-        self._actions = [np.stack([neutral(group.action_space)] * len(group)) for group in self._slots.groups]
+        self._packer = ActionPacker(self._slots)
         self._places = [
             (name, place, inner)
             for place, group in enumerate(self._slots.groups)
@@ -64,18 +64,20 @@ class KernelParallelEnv(ParallelEnv[str, Any, Any]):
         return self._seen(obs, self.agents), self._infos(obs, info, self.agents)
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
-        """Step with one action per living agent. Raises InvalidAction if one is missing."""
-        full = [column.copy() for column in self._actions]
-        for name, place, inner in self._places:
-            if name in self.agents:
-                if name not in actions:
-                    raise InvalidAction(f"no action for agent {name!r}; pass actions for {self.agents}")
-                full[place][inner] = actions[name]
-        obs, _, _, truncated, info = self.env.step(self._slots.nest(full))
+        """Step with one action per living agent.
+
+        Raises:
+            InvalidAction: an action is missing, is not in its space, or is one of a dead or unknown agent.
+        """
+        acting = np.array([[name in self.agents for name in self.possible_agents]])
+        packed = self._packer.pack([actions], _FIRST, acting, [self.possible_agents])
+        full = self._slots.nest([part[0] for part in self._slots.flat(packed)])
+        obs, _, _, truncated, info = self.env.step(full)
         acted, flags = self.agents, obs["flags"]
         slots = {name: self.possible_agents.index(name) for name in acted}
         terminations = {name: bool(flags[_TERMINATED, slot]) for name, slot in slots.items()}
-        truncations = {name: bool(truncated) and bool(flags[_ALIVE, slot]) for name, slot in slots.items()}
+        cut = flags[_TRUNCATED] | (flags[_ALIVE] & bool(truncated))
+        truncations = {name: bool(cut[slot]) for name, slot in slots.items()}
         rewards = {name: float(obs["reward"][slot]) for name, slot in slots.items()}
         self.agents = [name for name in acted if not (terminations[name] or truncations[name])]
         return self._seen(obs, acted), rewards, terminations, truncations, self._infos(obs, info, acted)

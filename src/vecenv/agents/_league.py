@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -139,16 +140,20 @@ class League:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file of data: records, and the arrays of every policy's `state_dict()`. No code is in it.
 
+        A `functools.partial` stands for the policy inside it.
+
         Raises:
-            ConfigTypeError: a policy has no `state_dict`, as PyTorch's modules have it.
+            ConfigTypeError: a policy has no `state_dict`, as policies of trainers and PyTorch's modules have it.
         """
         arrays: dict[str, np.ndarray] = {}
         policies = []
         for number, (name, policy) in enumerate(self._policies.items()):
+            while isinstance(policy, functools.partial):
+                policy = policy.func
             if not callable(getattr(policy, "state_dict", None)):
                 raise ConfigTypeError(
-                    f"policy {name!r} has no state_dict(), so its numbers cannot be saved; use a torch module, or give "
-                    "the policy a state_dict() that returns arrays by name"
+                    f"policy {name!r} has no state_dict(), so its numbers cannot be saved; use a trainer's policy or a "
+                    "torch module, or give the policy a state_dict() that returns arrays by name"
                 )
             state: Mapping[str, Any] = policy.state_dict()  # type: ignore[attr-defined]  # checked above
             keys = []

@@ -47,9 +47,11 @@ def agent_env(env: Any, asked: Mapping[str, Any]) -> tuple[Any, Callable[[Any], 
     return env, slotted if may_have_agents else None
 
 
-def refuse_slots(asked: Mapping[str, Any], what: str) -> None:
-    """Raise ConfigError for options of agents where they are not for this env."""
+def refuse_slots(asked: Mapping[str, Any], what: str, with_agents: bool = False) -> None:
+    """Raise ConfigError for options of agents where they are not for this env; `end` is for all that have agents."""
     for name, default in NO_SLOTS.items():
+        if with_agents and name == "end":
+            continue
         if asked[name] is not default and asked[name] != default:
             raise ConfigError(f"{name}={asked[name]!r:.40} is for PettingZoo envs and envs with num_agents; {what}")
 
@@ -81,6 +83,7 @@ def find_pettingzoo(name: str) -> Callable[..., Any]:
         # PettingZoo 1.27 deprecates these modules in favour of its registry, which has the same names.
         warnings.simplefilter("ignore", DeprecationWarning)
         found = _find(name.removeprefix(PETTINGZOO).replace("/", ".").replace(":", "."))
+        _refuse_old(name, found)
     if isinstance(found, ModuleType):
         found = getattr(found, "parallel_env", None) or getattr(found, "env", None)
     if not callable(found):
@@ -103,11 +106,24 @@ def _find(path: str) -> Any:
     try:
         module = importlib.import_module(outer) if outer else None
     except ModuleNotFoundError as error:
+        parent, _, inner = outer.rpartition(".")
+        if parent and error.name == outer:
+            _refuse_old(path, getattr(importlib.import_module(parent), inner, None))
         raise UnknownEnv(f"there is no module {path!r}, nor {error.name!r}; pass a module of PettingZoo envs") from None
     found = getattr(module, last, None)
     if found is None:
         raise UnknownEnv(_unknown(path, module, last))
     return found
+
+
+def _refuse_old(name: str, found: Any) -> None:
+    """Raise UnknownEnv for what PettingZoo has in the place of an env of an older version."""
+    if type(found).__name__ != "DeprecatedModule":
+        return
+    try:
+        found.env()
+    except ImportError as error:  # PettingZoo's DeprecatedEnv, which names the newer version
+        raise UnknownEnv(f"the PettingZoo that is installed has no {name!r}: {error}") from None
 
 
 def _missing(path: str, error: ModuleNotFoundError) -> MissingExtra:

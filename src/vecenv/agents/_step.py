@@ -35,6 +35,7 @@ class AgentStep:
         episode_return, episode_length: [envs], totals of the episode: the return of all agents together.
         final_obs: of the episodes that ended, meaningful where `rolled`; None if nowhere.
         rolled: bool [envs], where an episode ended and the next began in this same exchange.
+        age: float64 [envs], seconds since each env was sent; None after a step of all.
     """
 
     obs: Any
@@ -51,6 +52,7 @@ class AgentStep:
     episode_length: np.ndarray
     final_obs: Any
     rolled: np.ndarray
+    age: np.ndarray | None = None
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.obs, self.reward, self.terminated, self.truncated, self.infos))

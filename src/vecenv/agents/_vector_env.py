@@ -23,7 +23,7 @@ from vecenv.agents._actions import ActionPacker
 from vecenv.agents._flat import FlatVectorEnv
 from vecenv.agents._slot_env import SLOT_INFOS, SlotInfos
 from vecenv.agents._step import AgentStep
-from vecenv.agents._versus import VersusVectorEnv
+from vecenv.agents._versus import VersusVectorEnv, versus
 from vecenv.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -220,9 +220,23 @@ class MultiAgentVectorEnv:
         """Start a step of all envs, or of those of `env_ids`, and return at once."""
         self.rows.send(self._pack(actions, env_ids), env_ids)
 
-    def recv(self, min_envs: int | None = None, timeout: float | None = None) -> AgentStep:
-        """Wait until `min_envs` of the sent envs are finished and return exactly these, named by `env_ids`."""
-        return self._results(self.rows._exchange_recv(min_envs, timeout))[0]
+    def send_reset(self, env_ids: Any = None, *, seed: Any = None, options: Any = None) -> None:
+        """Start new episodes of all envs, or of those of `env_ids`, and return at once; see `VectorEnv.send_reset`."""
+        self.rows.send_reset(env_ids, seed=seed, options=options)
+
+    def recv(
+        self,
+        min_envs: int | None = None,
+        max_envs: int | None = None,
+        *,
+        until: float | None = None,
+        timeout: float | None = None,
+    ) -> AgentStep:
+        """Wait until `min_envs` of the sent envs are finished and return exactly these, named by `env_ids`.
+
+        With `max_envs` or `until`, all envs that are ready are returned; see `VectorEnv.recv`.
+        """
+        return self._results(self.rows._exchange_recv(min_envs, timeout, max_envs, until))[0]
 
     def sample_actions(self) -> Any:
         """A random action for every slot, by group."""
@@ -266,6 +280,7 @@ class MultiAgentVectorEnv:
             episode_length=np.zeros(len(rows)) if exchange.episode_length is None else exchange.episode_length,
             final_obs=None if final is None else final["obs"],
             rolled=rolled,
+            age=exchange.age,
         )
         return results, infos
 
@@ -316,20 +331,26 @@ class MultiAgentVectorEnv:
         """
         return FlatVectorEnv(self)
 
-    def versus(self, policy: Any, slots: Any = "rotate") -> VersusVectorEnv:
-        """Self-play: one agent per env learns, and `policy` plays the others.
+    def versus(self, policy: Any, slots: Any = "rotate") -> VersusVectorEnv | FlatVectorEnv:
+        """Self-play: some agents of each env learn, usually one, and `policy` plays the others.
 
         Args:
             policy: a function of a batch of observations that returns a batch of actions; if it has a parameter
                 `mask`, it gets the actions that are allowed, as infos have them. Or a `League`, from which every
                 episode gets an opponent.
-            slots: which slots the policy plays: names or numbers of all but one; or "rotate": the learner sits on slot
-                n % A of env n.
+            slots: which slots the policy plays, as names or numbers; the others learn. Or "rotate": one agent learns,
+                that of slot n % A of env n.
 
         Returns:
-            A `gymnasium.vector.VectorEnv` with one row per env.
+            A `gymnasium.vector.VectorEnv`. With one learner per env it has one row per env. With L learners it has N x
+            L rows as `flat()` has them, row n * L + k for learner k of env n: a team that acts at once, in
+            "same-step" mode.
+
+        Raises:
+            ConfigError: no agent is left to learn, or a slot does not exist.
+            UnsupportedError: agents have unequal spaces, or a team acts by turns or is not in "same-step" mode.
         """
-        return VersusVectorEnv(self, policy, slots)
+        return versus(self, policy, slots)
 
     # --- the same as of any vector env -------------------------------------------------------------------------------
 

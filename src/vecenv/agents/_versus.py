@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
-from vecenv._batch.layout import Columns, Layout, map_tree
+from vecenv._batch.layout import Columns, map_tree
 from vecenv._front.autoreset import plan, rolls
 from vecenv._front.infos import as_arrays, objects
 from vecenv._front.reset_options import ResetOptions
-from vecenv.agents._actions import neutral
-from vecenv.agents._league import League, takes_mask
-from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, NotResetError, SpaceError
+from vecenv.agents._flat import FlatVectorEnv
+from vecenv.agents._opponents import Opponents
+from vecenv.agents._team import Team
+from vecenv.errors import ConfigError, NotResetError, SpaceError
 
 if TYPE_CHECKING:
     from vecenv.agents._step import AgentStep
@@ -34,16 +35,10 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
     Args:
         agents: envs whose agents have equal spaces.
         policy: a function of a batch of observations, or a `League`.
-        slots: those that the policy plays, or "rotate".
-
-    Attributes:
         learner: the slot of the learner in each env.
-        opponents: with a league, the name of the opponent of each env's episode.
     """
 
-    def __init__(self, agents: MultiAgentVectorEnv, policy: Any, slots: Any = "rotate") -> None:
-        if not callable(policy) and not isinstance(policy, League):
-            raise ConfigTypeError(f"policy must be a function of observations or a League, got {policy!r:.60}")
+    def __init__(self, agents: MultiAgentVectorEnv, policy: Any, learner: np.ndarray) -> None:
         self.agents, self.policy = agents, policy
         self.num_envs = agents.num_envs
         self.single_observation_space = agents.single_observation_space
@@ -52,24 +47,25 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = dict(agents.metadata)
         self.render_mode = agents.render_mode
-        self.learner = _learners(agents, slots)
-        self._masked = not isinstance(policy, League) and takes_mask(policy)
-        self.opponents: list[str] = [""] * self.num_envs
-        self._playing: list[Any] = [(policy, self._masked)] * self.num_envs
-        """The opponent of each env's episode, and whether it wants masks; a league may drop one that still plays."""
-        self._layout = Layout(self.single_action_space)
-        self._neutral = [np.asarray(leaf) for leaf in self._layout.flat(neutral(self.single_action_space))]
+        self.learner = learner
+        self._rows = np.arange(self.num_envs)
+        learns = np.zeros((self.num_envs, agents.num_slots), np.bool_)
+        learns[self._rows, learner] = True
+        self._others = Opponents(agents, policy, learns)
+        self._layout = self._others.layout
         self._may_roll = rolls(agents.autoreset_mode)
-        count, width = self.num_envs, agents.num_slots
-        self._rows = np.arange(count)
-        self._obs: Any = None
-        """What every agent saw last: [N, A, ...]."""
-        self._masks: np.ndarray | None = None
-        """Which actions every agent may take, [N, A, actions], if infos say so."""
-        self._returns = np.zeros((count, width))
-        """Of every agent's episode so far."""
-        self._over = np.ones(count, np.bool_)
+        self._over = np.ones(self.num_envs, np.bool_)
         """Where the learner's episode has ended and no new one has begun."""
+
+    @property
+    def engine_reason(self) -> str:
+        """Why this engine was chosen."""
+        return self.agents.engine_reason
+
+    @property
+    def opponents(self) -> list[str]:
+        """With a league, the name of the opponent of each env's episode."""
+        return self._others.names
 
     # --- Gymnasium's calls -------------------------------------------------------------------------------------------
 
@@ -87,7 +83,7 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
             InvalidAction: before anything is sent.
             NotResetError: there was no reset, or an episode has ended in "disabled" mode.
         """
-        if self._obs is None:
+        if self._others.obs is None:
             raise NotResetError("step() before reset(); call reset() first")
         plan(self.agents.autoreset_mode, self._over)  # raises where episodes have ended and nothing begins new ones
         columns: Columns | None = self._layout.pack(actions, self.num_envs)
@@ -99,12 +95,14 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
             step, parts = self._move(acting, columns)
             columns = None
             ended = turn.note(step, parts, acting, self.learner[acting])
-            self._report(acting[ended])
+            self._others.report(acting[ended])
             self._over[acting[ended]] = True
             waiting = ~ended & ~self._is_learners_turn(acting)
             if self._may_roll and ended.any():
                 self._over[acting[ended]] = False
-                turn.infos.update(self._open(acting[ended & step.rolled]))
+                rolled = acting[ended & step.rolled]
+                self._others.draw(rolled)
+                turn.infos.update(self._open(rolled))
                 turn.infos.update(self._begin(acting[ended & ~step.rolled], None, None))
             acting = acting[waiting]
         infos = as_arrays(sorted(turn.infos.items()), self.num_envs)
@@ -143,7 +141,7 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
 
     def _seen(self) -> Any:
         """What the learners see."""
-        return map_tree(lambda leaf: leaf[self._rows, self.learner].copy(), self._obs)
+        return map_tree(lambda leaf: leaf[self._rows, self.learner].copy(), self._others.obs)
 
     def _is_learners_turn(self, rows: np.ndarray) -> np.ndarray:
         return self.agents._acts[rows, self.learner[rows]]
@@ -152,12 +150,7 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
         """Begin episodes of these envs, up to the learner's first turn; infos of the learners by env."""
         if not len(rows):
             return {}
-        others = {key: value for key, value in (options or {}).items() if key != "reset_mask"}
-        mask = np.isin(self._rows, rows)
-        obs, parts = self.agents._reset(seed, {**others, "reset_mask": mask})
-        self._obs = map_tree(np.copy, obs) if self._obs is None else self._obs
-        map_tree(lambda kept, leaf: kept.__setitem__(rows, leaf[rows]), self._obs, obs)
-        self._note_masks(rows, parts, rows)
+        _, parts = self._others.reset(rows, seed, options)
         infos = {row: picked(parts, row, int(self.learner[row])) for row in rows.tolist()}
         infos.update(self._open(rows))
         return infos
@@ -165,11 +158,7 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
     def _open(self, rows: np.ndarray) -> dict[int, dict[str, Any]]:
         """An episode of these envs has begun: the others move until it is the learner's turn."""
         infos: dict[int, dict[str, Any]] = {}
-        self._returns[rows], self._over[rows] = 0.0, False
-        if isinstance(self.policy, League):
-            for row, name in zip(rows.tolist(), self.policy.sample(len(rows)), strict=True):
-                self.opponents[row] = name
-                self._playing[row] = self.policy[name], self.policy.takes_mask(name)
+        self._over[rows] = False
         for _ in range(_OPENINGS):
             rows = rows[~self._is_learners_turn(rows)]
             if not len(rows):
@@ -180,9 +169,9 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
                 (row, picked(parts, position, int(seats[position]))) for position, row in enumerate(rows.tolist())
             )
             at = np.arange(len(rows)), seats
-            again = rows[(step.done | step.terminated[at] | step.truncated[at]) & ~step.rolled]
-            if len(again):  # it ended before the learner has acted
-                infos.update(self._begin(again, None, None))
+            ended = step.done | step.terminated[at] | step.truncated[at]  # before the learner has acted
+            self._others.draw(rows[ended & step.rolled])
+            infos.update(self._begin(rows[ended & ~step.rolled], None, None))
         raise SpaceError(
             f"env {int(rows[0])}: after {_OPENINGS} moves of the others it was not once the turn of agent "
             f"{self.agents.agents[int(self.learner[rows[0]])]!r}; let another slot learn"
@@ -190,60 +179,10 @@ class VersusVectorEnv(gymnasium.vector.VectorEnv):
 
     def _move(self, rows: np.ndarray, columns: Columns | None) -> tuple[AgentStep, InfoParts]:
         """Step these envs: learners with these actions of all envs, the others as the policy says."""
-        acts = self.agents._acts[rows]
-        full = [np.broadcast_to(leaf, (*acts.shape, *leaf.shape)).copy() for leaf in self._neutral]
-        seats = np.arange(len(rows)), self.learner[rows]
-        if columns is not None:
-            for leaf, column in zip(full, columns, strict=True):
-                leaf[seats] = column[rows]
-        others = acts.copy()
-        others[seats] = False
-        positions, slots = np.nonzero(others)
-        for chosen, policy, masked in self._policies(rows[positions]):
-            places = positions[chosen], slots[chosen]
-            seen = map_tree(lambda leaf, at=places: leaf[rows[at[0]], at[1]], self._obs)
-            masks = {} if self._masks is None or not masked else {"mask": self._masks[rows[places[0]], places[1]]}
-            try:
-                packed = self._layout.pack(policy(seen, **masks), int(np.count_nonzero(chosen)))
-            except InvalidAction as error:
-                raise InvalidAction(f"the policy of the opponents: {error}") from None
-            for leaf, column in zip(full, packed, strict=True):
-                leaf[places] = column
-        step, parts = self.agents._step(self._layout.nest(full), rows)
-        map_tree(lambda kept, leaf: kept.__setitem__(rows, leaf), self._obs, step.obs)
-        self._note_masks(rows, parts, ...)
-        self._returns[rows] += step.reward
-        return step, parts
-
-    def _note_masks(self, rows: np.ndarray, parts: InfoParts, at: Any) -> None:
-        """Keep the action masks of these envs, which are `at` these positions of the infos."""
-        masks = parts.agents.get("action_mask")
-        if masks is None or masks.dtype == object:
-            return
-        if self._masks is None:
-            self._masks = np.zeros((self.num_envs, *masks.shape[1:]), np.bool_)
-        self._masks[rows] = masks[at] != 0
-
-    def _policies(self, rows: np.ndarray) -> list[tuple[np.ndarray, Callable[..., Any], bool]]:
-        """Which of these moves each policy makes, and whether it wants masks; `rows` has the env of each."""
-        if not len(rows):
-            return []
-        if not isinstance(self.policy, League):
-            return [(np.ones(len(rows), np.bool_), self.policy, self._masked)]
-        names = np.array([self.opponents[row] for row in rows.tolist()])
-        some, first = np.unique(names, return_index=True)
-        return [
-            (names == name, *self._playing[rows[at]]) for name, at in zip(some.tolist(), first.tolist(), strict=True)
-        ]
-
-    def _report(self, rows: np.ndarray) -> None:
-        """Tell the league how episodes ended: a learner wins if its return is larger than that of every other."""
-        if not isinstance(self.policy, League):
-            return
-        for row in rows.tolist():
-            seat, returns = int(self.learner[row]), self._returns[row]
-            best = np.delete(returns, seat).max()
-            self.policy.report(self.opponents[row], float(np.sign(returns[seat] - best)))
+        full = self._others.blank(rows)
+        for leaf, column in zip(full, columns or (), strict=columns is not None):
+            leaf[np.arange(len(rows)), self.learner[rows]] = column[rows]
+        return self._others.move(rows, full)
 
 
 class _Turn:
@@ -290,27 +229,34 @@ def _entries(infos: Mapping[str, Any], place: tuple[int, ...]) -> dict[str, Any]
     return found
 
 
-def _learners(agents: MultiAgentVectorEnv, slots: Any) -> np.ndarray:
-    """The slot of the learner in each env."""
-    count, width = agents.num_envs, agents.num_slots
-    if width < 2:
+def versus(agents: MultiAgentVectorEnv, policy: Any, slots: Any) -> VersusVectorEnv | FlatVectorEnv:
+    """A row per learner; see `MultiAgentVectorEnv.versus`."""
+    if agents.num_slots < 2:
         raise ConfigError("versus needs at least two agents; these envs have one")
     if isinstance(slots, str) and slots == "rotate":
-        return np.arange(count) % width
+        return VersusVectorEnv(agents, policy, np.arange(agents.num_envs) % agents.num_slots)
+    learners = _learners(agents, slots)
+    if len(learners) == 1:
+        return VersusVectorEnv(agents, policy, np.full(agents.num_envs, learners[0]))
+    return FlatVectorEnv(Team(agents, policy, learners))  # type: ignore[arg-type]  # it has what rows are made of
+
+
+def _learners(agents: MultiAgentVectorEnv, slots: Any) -> np.ndarray:
+    """The slots that the policy does not play."""
     given = [slots] if isinstance(slots, (str, int, np.integer)) else list(slots)
     numbers = set()
     for slot in given:
         number = agents.agents.index(slot) if slot in agents.agents else slot
-        if not isinstance(number, (int, np.integer)) or not 0 <= number < width:
+        if not isinstance(number, (int, np.integer)) or not 0 <= number < agents.num_slots:
             raise ConfigError(f"slots: {slot!r:.40} is no agent; there are {list(agents.agents)}")
         numbers.add(int(number))
-    left = set(range(width)) - numbers
-    if len(left) != 1:
+    left = sorted(set(range(agents.num_slots)) - numbers)
+    if not left or not numbers:
         raise ConfigError(
-            f"slots={slots!r:.60} leaves {len(left)} agents to the learner, which has one; name all of "
-            f"{list(agents.agents)} but one, or pass 'rotate'"
+            f"slots={slots!r:.60} leaves {len(left)} agents to learn; name those of {list(agents.agents)} that the "
+            "policy plays, at least one and not all, or pass 'rotate'"
         )
-    return np.full(count, left.pop())
+    return np.array(left)
 
 
 def _plain(value: Any) -> Any:

@@ -26,9 +26,9 @@ def slots_of(env: Any) -> Slots | None:
 def entries(slots: Slots, obs: Any) -> list[tuple[str, gymnasium.Space[Any], Any]]:
     """Name, space and observation of every agent that acts, or has a transition; the others' read zero."""
     found = []
-    told = (obs["flags"][_ACTS] | obs["flags"][_VALID]).astype(bool)
+    shown = (obs["flags"][_ACTS] | obs["flags"][_VALID]).astype(bool)
     for group, part, own in zip(slots.groups, slots.parts(), slots.flat(obs["obs"]), strict=True):
-        for place in np.flatnonzero(told[part]).tolist():
+        for place in np.flatnonzero(shown[part]).tolist():
             value = map_tree(lambda leaf, at=place: leaf[at], own)
             found.append((group.agents[place], group.observation_space, value))
     return found
@@ -75,9 +75,9 @@ def sample_all(envs: MultiAgentVectorEnv, obs: Any, infos: dict[str, Any]) -> An
     slots, rng = envs.slots, envs.action_space.np_random
     chosen = slots.flat(envs.sample_actions())
     for place, (group, own) in enumerate(zip(slots.groups, slots.flat(obs), strict=True)):
-        told = infos if len(slots.groups) == 1 else infos.get(group.name, {})
+        of_group = infos if len(slots.groups) == 1 else infos.get(group.name, {})
         found = own.get(MASK) if isinstance(own, dict) else None
-        found = told.get(MASK) if found is None else found
+        found = of_group.get(MASK) if found is None else found
         count = getattr(group.action_space, "n", None)
         if found is None or np.shape(found) != (envs.num_envs, len(group), count):
             continue

@@ -356,7 +356,8 @@ def load_policy(checkpoint: Checkpoint, source: EnvSource, trust: bool, device: 
 
     def make_envs(config: Any) -> Any:
         known = _trained_on(checkpoint) is not None and (trust or not _code_of(checkpoint))
-        return (env_of(checkpoint, None, {}, trust) if known else source).make(config.num_envs)
+        envs = (env_of(checkpoint, None, {}, trust) if known else source).make(config.num_envs)
+        return envs.versus(len) if checkpoint.config.get("self_play") else envs  # rows as in training
 
     trainer = load_trainer(checkpoint, make_envs, "cpu")
     trainer.close()

@@ -15,6 +15,7 @@ from vecenv.cli._curves import curve_of, draw_curves, read_episodes
 from vecenv.cli._options import MAKE_OPTIONS, literal, pairs
 from vecenv.cli._run_files import RunFiles, new_run
 from vecenv.cli._screen import Screen, short, sparkline
+from vecenv.cli._self_play import Opponents, acts_by_turns, evaluate
 from vecenv.cli._signals import StopRequest, stop_request
 from vecenv.cli._sources import Checkpoint, EnvSource, acting, env_of, find_checkpoint, find_env, load_trainer
 from vecenv.engines.recording.episodes import versions
@@ -40,6 +41,7 @@ class Job:
     Attributes:
         steps: where it is to end.
         made_with: arguments of `make`, by the names of MAKE_OPTIONS.
+        opponents: of self-play; None without.
     """
 
     trainer: Any
@@ -48,6 +50,7 @@ class Job:
     algo: str
     steps: int
     made_with: Mapping[str, Any]
+    opponents: Opponents | None = None
 
     def close(self) -> None:
         """Close envs and files."""
@@ -62,7 +65,8 @@ def new_job(options: Any) -> Job:
     algo = _algorithm(options, source)
     config = _settings(options, algo, source)
     made_with = _make_options(options)
-    trainer = _trainer(algo, source, options, config, made_with)
+    opponents = _opponents(source, options, config, made_with)
+    trainer = _trainer(algo, source, options, config, made_with, opponents)
     preset = find_preset(algo, source.name)
     steps = options.steps or (preset.steps if preset else _USUAL_STEPS)
     about = {
@@ -74,13 +78,14 @@ def new_job(options: Any) -> Job:
         "engine": options.engine,
         "engine_reason": trainer.collector.engine_reason,
         "make": made_with,
+        "self_play": opponents is not None,
         "config": config.as_data(),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": versions(),
     }
     try:
         path = new_run(options.runs_dir, options.name, f"{source.title}-{algo}", options.overwrite)
-        return Job(trainer, source, RunFiles(path, about), algo, steps, made_with)
+        return Job(trainer, source, RunFiles(path, about), algo, steps, made_with, opponents)
     except BaseException:
         trainer.close()
         raise
@@ -96,12 +101,20 @@ def continued_job(checkpoint: Checkpoint, options: Any) -> Job:
     source = env_of(checkpoint, None, {}, options.trust)
     made_with = _stored_make_options(about)
     steps = options.steps or int(about["steps"])
-    trainer = load_trainer(checkpoint, lambda config: _envs(source, about["engine"], config, made_with), options.device)
+    opponents: list[Opponents] = []
+
+    def envs(config: Any) -> Any:
+        if not about.get("self_play"):
+            return _envs(source, about["engine"], config, made_with)
+        opponents.append(_self_play(source, about["engine"], config, made_with, options.seed))
+        return opponents[0].game
+
+    trainer = load_trainer(checkpoint, envs, options.device)
     if trainer.steps >= steps:
         trainer.close()
         raise ConfigError(f"{checkpoint.path} has already made {trainer.steps:,} steps; set more with --steps")
     files = RunFiles(checkpoint.run, about, trainer.collector.episodes.ended)
-    return Job(trainer, source, files, about["algo"], steps, made_with)
+    return Job(trainer, source, files, about["algo"], steps, made_with, opponents[0] if opponents else None)
 
 
 def _algorithm(options: Any, source: EnvSource) -> str:
@@ -109,8 +122,31 @@ def _algorithm(options: Any, source: EnvSource) -> str:
     return next(iter(presets_for(source.name)), "ppo") if options.algo == "auto" else options.algo
 
 
-def _trainer(algo: str, source: EnvSource, options: Any, config: Any, made_with: dict[str, Any]) -> Any:
-    envs = _envs(source, options.engine, config, made_with)
+def _opponents(source: EnvSource, options: Any, config: Any, made_with: dict[str, Any]) -> Opponents | None:
+    """Those of self-play, if it is asked for or agents act by turns."""
+    if not options.self_play and not (isinstance(source.env, str) and acts_by_turns(source)):
+        return None
+    if options.eval_every is not None:
+        raise ConfigError("--eval-every lets one policy play all agents, which says nothing of self-play; leave it out")
+    return _self_play(source, options.engine, config, made_with, options.seed)
+
+
+def _self_play(source: EnvSource, engine: Any, config: Any, made_with: dict[str, Any], seed: int) -> Opponents:
+    options = {**made_with, **({"record": "last-episode"} if made_with.get("record") else {})}
+    envs = source.make(config.num_envs, engine=engine, autoreset="same-step", **options)
+    try:
+        if not isinstance(envs, MultiAgentVectorEnv):
+            raise ConfigError(f"--self-play is for several agents; {source.name} has one")
+        return Opponents(envs, seed)
+    except BaseException:
+        envs.close()
+        raise
+
+
+def _trainer(
+    algo: str, source: EnvSource, options: Any, config: Any, made_with: dict[str, Any], opponents: Opponents | None
+) -> Any:
+    envs = _envs(source, options.engine, config, made_with) if opponents is None else [opponents.game]
     try:
         return _trainer_class(algo, source, envs)(envs, config, options.seed, device=options.device)
     except BaseException as error:
@@ -276,7 +312,8 @@ def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[st
             enough = options.until is not None and progress.episodes >= 100 and progress.mean_return >= options.until
             return not (stop or enough)
 
-        trainer.learn(job.steps, [tell, *_evaluations(job, options)], loggers=_EvalCurves(job.files))
+        more = [] if job.opponents is None else [job.opponents.adds(steps_before, job.steps)]
+        trainer.learn(job.steps, [tell, *more, *_evaluations(job, options)], loggers=_EvalCurves(job.files))
     assert last is not None
     return {
         "steps": trainer.steps,
@@ -318,6 +355,9 @@ def _evaluations(job: Job, options: Any) -> list[PeriodicEvaluation]:
 
 def _evaluate(job: Job, episodes: int, screen: Screen) -> dict[str, Any]:
     """Evaluate the agent in episodes that it was not trained on."""
+    if job.opponents is not None:
+        with screen.progress("evaluation", episodes, "episodes") as bar, acting(job.trainer.policy) as policy:
+            return evaluate(policy, job.source, episodes, bar.update)
     with screen.progress("evaluation", episodes, "episodes") as bar, acting(job.trainer.policy) as policy:
         found = job.source.evaluate(policy, episodes=episodes, progress=lambda ended, _: bar.update(ended))
     row = found.summary[0]
@@ -351,7 +391,8 @@ def _summary(result: dict[str, Any]) -> str:
     rate += in_all if result["steps_before"] else ""
     found = result.get("evaluation")
     if found is not None:
-        returns = f"return {found['mean']:.1f} over {found['episodes']} new episodes"
+        against = f" against {found['against']}" if "against" in found else ""
+        returns = f"return {found['mean']:.1f} over {found['episodes']} new episodes{against}"
     elif result["episodes"]:
         returns = f"return {result['return']:.1f} over the last episodes"
     else:

@@ -91,7 +91,7 @@ def _kernel(id: str) -> dict[str, Any]:
         "observations": space_words(env.observation_space),
         "actions": space_words(env.action_space),
         "max_episode_steps": limit,
-        "parameters": list(kernel.params),
+        "parameters": kernel.own_params,
         "missing": None,
     }
 

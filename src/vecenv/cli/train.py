@@ -10,6 +10,7 @@ Examples:
   vecenv train Acrobot-v1 --steps 400000 --until -85 --gif
   vecenv train my_module:MyEnv --envs 16 --engine process --on-error restart
   vecenv train ALE/Pong-v5 --preprocessing dqn --steps 1e7 --device cuda
+  vecenv train ConnectFourDuel-v0 --steps 500000
   vecenv train CartPole-v1 --set learning_rate=1e-3 hidden=[128,128]
   vecenv train runs/CartPole-v1-ppo-1 --steps 300000
 """
@@ -60,6 +61,8 @@ class Options:
     """Where to learn; auto takes CUDA if there is a GPU."""
     seed: int = 0
     """Seed of everything: the same seed gives the same agent."""
+    self_play: Flag = False
+    """One agent learns, a random player and earlier policies play the others. By itself for ids with turns."""
     set: Pairs = ()
     """Settings of the trainer, such as learning_rate=1e-3 hidden=[128,128]."""
     kwargs: Pairs = ()
@@ -84,7 +87,7 @@ class Options:
     """Print the result as JSON."""
 
 
-_OF_NEW_RUNS = ("algo", "envs", "engine", *MAKE_OPTIONS, "seed", "set", "kwargs", "name", "overwrite")
+_OF_NEW_RUNS = ("algo", "envs", "engine", *MAKE_OPTIONS, "seed", "self_play", "set", "kwargs", "name", "overwrite")
 
 
 def run(options: Options, screen: Screen) -> int:

@@ -18,6 +18,7 @@ from vecenv.agents import MultiAgentVectorEnv
 from vecenv.errors import UnsupportedError
 
 _ALL, _COMMON = "__all__", "__common__"
+NO_NAMES = "mode='vec' needs possible_agents; envs made with slots= do not have them: use mode='native'"
 Dicts = list[dict[str, Any]]
 
 
@@ -48,7 +49,7 @@ class AgentVectorEnv(VectorMultiAgentEnv):
     def __init__(self, envs: MultiAgentVectorEnv) -> None:
         super().__init__()
         if not envs.slots.named:
-            raise UnsupportedError("RLlib needs possible_agents; envs made with slots= do not have them")
+            raise UnsupportedError(NO_NAMES)
         self.agents, self.num_envs = envs, envs.num_envs
         self.metadata = {**envs.metadata, "autoreset_mode": "next_step"}
         self.render_mode = envs.render_mode

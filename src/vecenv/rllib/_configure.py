@@ -15,8 +15,8 @@ from ray.tune.registry import register_env
 
 from vecenv._util.checks import positive_int
 from vecenv._util.suggest import did_you_mean
-from vecenv.errors import ConfigError, ConfigTypeError
-from vecenv.rllib._agents import AgentEnvRunner
+from vecenv.errors import ConfigError, ConfigTypeError, UnsupportedError
+from vecenv.rllib._agents import NO_NAMES, AgentEnvRunner
 from vecenv.rllib._checks import check_batch, check_config, check_policies, check_sample, check_untouched
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
 from vecenv.rllib._envs import ENV_ID, EnvCreator, Probe, as_floats, needs_floats, probe
@@ -24,7 +24,7 @@ from vecenv.rllib._episodes import STATS
 from vecenv.rllib._learner import PackedAPPOLearner, PackedIMPALALearner, PackedPPOLearner
 from vecenv.rllib._normalizer import ObservationNormalizer, copy_statistics_to_evaluation, resume_statistics
 from vecenv.rllib._of_tune import of_tune
-from vecenv.rllib._runners import NativeEnvRunner, PackedEnvRunner
+from vecenv.rllib._runners import NOT_NATIVE, NativeEnvRunner, PackedEnvRunner
 
 Mode = Literal["vec", "packed_vec", "native"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -119,6 +119,10 @@ def configure(
     env = of_tune(env, config.env_config)
     found = probe(EnvCreator(env, options=options), num_envs)
     check_policies(config, mode, found.groups)
+    if found.turns and mode == "native":
+        raise UnsupportedError(f"agents that act by turns {NOT_NATIVE}")
+    if not found.named and mode == "vec":
+        raise UnsupportedError(NO_NAMES)
     if found.groups is not None and mode == "vec":
         return _configure_agents(config, env, num_envs, found, env_runners, train_batch, minibatch, options)
     observation, action = found.observation, found.action

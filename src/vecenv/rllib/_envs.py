@@ -120,11 +120,15 @@ class Probe:
     Attributes:
         observation, action: spaces of one env; of one agent; of none where agents have several groups.
         groups: names of agents by group; None of envs with one agent.
+        turns: whether agents act by turns, as far as the first steps show.
+        named: whether each slot belongs to one agent.
     """
 
     observation: Any
     action: Any
     groups: dict[str, tuple[str, ...]] | None = None
+    turns: bool = False
+    named: bool = True
 
 
 def probe(creator: EnvCreator, num_envs: int) -> Probe:
@@ -146,9 +150,10 @@ def probe(creator: EnvCreator, num_envs: int) -> Probe:
             return Probe(envs.single_observation_space, envs.single_action_space)
         check_mode(envs)
         if len(envs.groups) > 1:
-            return Probe(None, None, envs.groups)
+            return Probe(None, None, envs.groups, named=envs.slots.named)
         check_fresh_arrays(envs.flat())
-        return Probe(envs.single_observation_space, envs.single_action_space, envs.groups)
+        turns = bool((envs.acts != envs.alive).any())
+        return Probe(envs.single_observation_space, envs.single_action_space, envs.groups, turns, envs.slots.named)
     finally:
         envs.close()
 

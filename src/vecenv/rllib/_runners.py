@@ -31,7 +31,7 @@ from vecenv.rllib._episodes import log_episodes
 from vecenv.rllib._normalizer import ObservationNormalizer
 from vecenv.rllib._rollout import PackedRollout, stack_in_time
 
-_NOT_NATIVE = "are not supported in mode='native'; use mode='vec'"
+NOT_NATIVE = "are not supported in mode='native'; use mode='vec'"
 
 
 class _VectorRunner(SingleAgentEnvRunner):
@@ -159,7 +159,7 @@ class NativeEnvRunner(_VectorRunner):
         self.episodes = EpisodeLog(self.num_envs if self._flat is None else self._flat.agents.num_envs)
         self._calls_per_episode = episode_callbacks(self.config)
         if self._calls_per_episode and self._flat is not None:
-            raise UnsupportedError(f"callbacks per episode of several agents {_NOT_NATIVE}")
+            raise UnsupportedError(f"callbacks per episode of several agents {NOT_NATIVE}")
         if not self._calls_per_episode:
             self.env = self.envs
 
@@ -169,7 +169,7 @@ class NativeEnvRunner(_VectorRunner):
         self._initial: Any = None
         if self.module is not None and self.module.is_stateful():
             if self._flat is not None:
-                raise UnsupportedError(f"recurrent modules of several agents {_NOT_NATIVE}")
+                raise UnsupportedError(f"recurrent modules of several agents {NOT_NATIVE}")
             one = convert_to_numpy(self.module.get_initial_state())
             self._initial = map_tree(lambda leaf: np.repeat(leaf[None], self.num_envs, axis=0), one)
 
@@ -323,7 +323,7 @@ class NativeEnvRunner(_VectorRunner):
         """
         valid, acted, self._acted = infos["valid"], self._acted, infos["acts"]
         if (valid != acted).any():
-            raise UnsupportedError(f"agents that act by turns {_NOT_NATIVE}")
+            raise UnsupportedError(f"agents that act by turns {NOT_NATIVE}")
         together = (flat.agents.num_envs, flat.num_slots)
         stepped, over = valid.reshape(together).any(axis=1), ~flat.agents._alive.any(axis=1)
         self.episodes.add(reward.reshape(together).sum(axis=1), stepped & over, stepped)

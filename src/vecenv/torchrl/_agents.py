@@ -96,9 +96,12 @@ class AgentsEnv(_envs.EnvBase):
         obs, infos = self.envs.reset(seed=seed, options=options)
         self._dead[began] = False
         none = np.zeros(self.envs.num_envs, np.bool_)
-        told = {group: {**own, **self._told(self._dead[:, part], none[:, None], none[:, None])} for group, own, part in
-                self._seen(obs, infos)}  # fmt: skip
-        return self._tensors({**told, **self._told(none, none, none)})
+        no_agent = none[:, None]
+        shown = {
+            group: {**own, **self._flags_of(self._dead[:, part], no_agent, no_agent)}
+            for group, own, part in self._seen(obs, infos)
+        }
+        return self._tensors({**shown, **self._flags_of(none, none, none)})
 
     def _step(self, tensordict: Any) -> Any:
         slots = self.envs.slots
@@ -111,10 +114,10 @@ class AgentsEnv(_envs.EnvBase):
         alive = np.concatenate(slots.flat(self.envs.alive), axis=1)
         valid = np.concatenate(slots.flat(step.valid), axis=1)
         self._dead = ~alive & ~valid
-        rewards, told = slots.flat(step.reward), {}
+        rewards, shown = slots.flat(step.reward), {}
         for place, (group, own, part) in enumerate(self._seen(step.obs, step.infos)):
-            flags = self._told(self._dead[:, part], terminated[:, part], truncated[:, part])
-            told[group] = {**own, **flags, "reward": rewards[place].astype(np.float32)[..., None]}
+            flags = self._flags_of(self._dead[:, part], terminated[:, part], truncated[:, part])
+            shown[group] = {**own, **flags, "reward": rewards[place].astype(np.float32)[..., None]}
         ended = [step.done & (self._dead | flag).all(axis=1) for flag in (terminated, truncated)]
         cut = step.done & ~ended[0] & ~ended[1]  # agents ended in different ways
         ended = [
@@ -122,7 +125,7 @@ class AgentsEnv(_envs.EnvBase):
         ]
         root = {"done": step.done[:, None], "terminated": ended[0][:, None], "truncated": ended[1][:, None]}
         self._dead = ~alive
-        return self._tensors({**told, **root})
+        return self._tensors({**shown, **root})
 
     def _set_seed(self, seed: int | None) -> None:
         self._seed = seed
@@ -144,8 +147,8 @@ class AgentsEnv(_envs.EnvBase):
                 seen = dict(seen)
                 allowed = seen.pop(_MASK)
             elif name in self._in_infos:
-                told = self._of_group(infos, name)
-                has, masks = told[f"_{_MASK}"][..., None], np.asarray(told[_MASK], np.bool_)
+                shown = self._of_group(infos, name)
+                has, masks = shown[f"_{_MASK}"][..., None], np.asarray(shown[_MASK], np.bool_)
                 allowed = self._allowed[name] = np.where(has, masks, self._allowed.get(name, masks))
             own = {"observation": seen, "mask": acts[place]}
             if allowed is not None:
@@ -158,7 +161,7 @@ class AgentsEnv(_envs.EnvBase):
         return infos if len(self.group_map) == 1 else infos.get(group, {})
 
     @staticmethod
-    def _told(dead: np.ndarray, terminated: np.ndarray, truncated: np.ndarray) -> dict[str, np.ndarray]:
+    def _flags_of(dead: np.ndarray, terminated: np.ndarray, truncated: np.ndarray) -> dict[str, np.ndarray]:
         """The three flags with an axis of their own; all are True of the dead."""
         terminated, truncated = dead | terminated, dead | truncated
         flags = {"done": terminated | truncated, "terminated": terminated, "truncated": truncated}

@@ -23,7 +23,7 @@ Seats = Sequence[tuple[Space[Any], int]]
 class CentralActorCritic(PolicyNetwork):
     """A policy of own observations, and a value function of the observations of everyone in the env.
 
-    The value function is also told which agent's value it is to compute, since agents may have different rewards.
+    The value function also gets the number of the agent whose value it computes: agents may have different rewards.
 
     Args:
         observation_space: of one agent.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from gymnasium import Space
 from torch import nn
 
 from vecenv._batch.layout import Layout, map_tree
+from vecenv.errors import SpaceError
 from vecenv.trainers._device import CPU, copy_to, find_device, generator_for, put
 from vecenv.wrappers._normalize_observation import Normalize
 
@@ -72,6 +74,33 @@ class Policy:
         from vecenv.trainers._export import export
 
         export(self, path)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and arrays by name: those of the network, and the moments that observations are normalized by."""
+        state: dict[str, Any] = {f"network.{name}": value for name, value in self._network.state_dict().items()}
+        moments = {} if self._normalize is None else self._normalize.state_dict()
+        for key, own in moments.items():
+            state |= {f"normalize.{key}.{name}": np.asarray(value) for name, value in own.items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take what `state_dict` returned of a policy with the same network and normalization.
+
+        Raises:
+            SpaceError: the state has other names or shapes.
+        """
+        own = self.state_dict()
+        for name in own.keys() | state.keys():
+            shapes = [np.shape(each[name]) if name in each else None for each in (own, state)]
+            if shapes[0] != shapes[1]:
+                raise SpaceError(f"{name!r} of this policy has shape {shapes[0]}, in the state it has {shapes[1]}")
+        numbers = {name: torch.as_tensor(state[f"network.{name}"]) for name in self._network.state_dict()}
+        self._network.load_state_dict(numbers)
+        if self._normalize is not None:
+            moments = self._normalize.state_dict()
+            self._normalize.load_state_dict(
+                {key: {name: state[f"normalize.{key}.{name}"] for name in each} for key, each in moments.items()}
+            )
 
     def reset(self, began: np.ndarray | None = None) -> None:
         """Clear the state of all rows, or of those where a new episode began."""

@@ -336,7 +336,7 @@ class CompiledEngine:
     def set_attr(self, name: str, values: list[Any], timeout: float | None = None) -> None:
         """Set a parameter, from the next episode of each env on; a shared one at once."""
         if name not in self.kernel.params:
-            known = ", ".join(self.kernel.params) or "none"
+            known = ", ".join(self.kernel.own_params) or "none"
             raise UnsupportedError(
                 f"{self.kernel.id} has no parameter {name!r} (there are: {known}); the state of compiled envs is "
                 f"written through envs.state, other attributes need {registry.words(registry.python_engines())}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,35 @@ from vecenv.errors import KernelError
 from vecenv.kernel.language.source import remember
 
 GROUP = "agents"
-_ACTS, _VALID, _ALIVE, _TERMINATED = (FLAGS.index(name) for name in ("acts", "valid", "alive", "terminated"))
+_ACTS, _VALID, _ALIVE, _TERMINATED, _TRUNCATED = range(len(FLAGS))
+NO_LIMIT = 2**62
+SLOT_PARAMS = {"slot_limit": NO_LIMIT, "slot_any": False}
+"""Parameters that every kernel with agents has: the steps of its time limit, and whether an episode ends with the first
+agent that is done. The kernel must know, because agents that wait for their turn have results at the end."""
 _translated: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
 
 
 def has_agents(definition: type) -> bool:
     """Whether a kernel's class has several agents."""
     return getattr(definition, "agents", None) is not None
+
+
+def slot_params(kwargs: Any, end: str) -> Any:
+    """Arguments of a kernel with agents with what they say about ends as parameters.
+
+    Args:
+        kwargs: arguments of envs, `max_episode_steps` among them; one mapping, or one per env.
+        end: "all" or "any".
+    """
+    if isinstance(kwargs, (list, tuple)):
+        return [slot_params(row, end) for row in kwargs]
+    if not isinstance(kwargs, Mapping | None):
+        return kwargs  # whoever reads it will refuse it
+    given = dict(kwargs or {})
+    limit = given.get("max_episode_steps")
+    if isinstance(limit, (int, np.integer)):
+        given["slot_limit"] = NO_LIMIT if limit == -1 else int(limit)
+    return given if end == "all" else {**given, "slot_any": True}
 
 
 def members(definition: type) -> type:
@@ -89,6 +112,7 @@ def _translate(definition: Any) -> type:
         s.slot_owed[:] = 0.0
         s.slot_done[:] = False
         s.slot_moved[:] = False
+        s.slot_time = 0
         begin(s, rng, p)
         for agent in range(count):
             s.slot_flags[_ALIVE, agent] = 1
@@ -96,6 +120,7 @@ def _translate(definition: Any) -> type:
                 s.slot_flags[_ACTS, agent] = 1
 
     def before(s):
+        s.slot_time += 1
         for agent in range(count):
             s.slot_gone[agent] = s.slot_done[agent]
             s.slot_gain[agent] = 0.0
@@ -106,6 +131,12 @@ def _translate(definition: Any) -> type:
         s.slot_flags[:, :] = 0
         s.slot_reward[:] = 0.0
         total = 0.0
+        cut = False
+        if p.slot_any:
+            for agent in range(count):
+                if s.slot_done[agent] and not s.slot_gone[agent]:
+                    cut = True
+        stops = cut or s.slot_time >= p.slot_limit
         over = True
         for agent in range(count):
             if s.slot_gone[agent]:
@@ -114,17 +145,19 @@ def _translate(definition: Any) -> type:
             s.slot_owed[agent] += s.slot_gain[agent]
             ends = s.slot_done[agent]
             turn = False
-            if not ends:
+            if not ends and not cut:
                 over = False
+            if not ends and not stops:
                 s.slot_flags[_ALIVE, agent] = 1
                 turn = must_act(s, agent, p)
-            if ends or turn:
+            if ends or stops or turn:
                 s.slot_reward[agent] = s.slot_owed[agent]
                 total += s.slot_owed[agent]
                 s.slot_owed[agent] = 0.0
                 s.slot_flags[_VALID, agent] = 1 if s.slot_moved[agent] else 0
                 s.slot_flags[_ACTS, agent] = 1 if turn else 0
                 s.slot_flags[_TERMINATED, agent] = 1 if ends else 0
+                s.slot_flags[_TRUNCATED, agent] = 1 if stops and not ends else 0
                 s.slot_moved[agent] = False
         return total, over
 
@@ -137,13 +170,20 @@ def _translate(definition: Any) -> type:
         "slot_done": (bool, count),
         "slot_gone": (bool, count),
         "slot_moved": (bool, count),
+        "slot_time": int,
     }
     spaces_of_row, width = _spaces(definition, groups)
-    made = {"reset": reset, "state": state, **spaces_of_row}
+    made = {"reset": reset, "state": state, "Params": _params(definition), **spaces_of_row}
     made |= _of_groups(definition, groups, {"before": before, "after": after, "advance": advance})
     if allowed is not None:
         made |= _with_masks(definition, count, width, allowed, made)
     return type(kernel, (definition,), {**made, "__module__": definition.__module__, "__doc__": definition.__doc__})
+
+
+def _params(definition: Any) -> Any:
+    """The user's Params with those of slots; what is no class is left to be refused."""
+    declared = getattr(definition, "Params", object)
+    return type("Params", (declared,), dict(SLOT_PARAMS)) if isinstance(declared, type) else declared
 
 
 def _check_methods(definition: Any, groups: Members) -> None:
@@ -173,7 +213,7 @@ _OBSERVE = """def observe(s, obs, p):
     obs["flags"][:, :] = s.slot_flags
 """
 _LOOK = """    for agent in range({start}, {stop}):
-        if s.slot_flags[{acts}, agent] == 1 or s.slot_flags[{terminated}, agent] == 1:
+        if s.slot_flags[{acts}, agent] + s.slot_flags[{terminated}, agent] + s.slot_flags[{truncated}, agent] > 0:
             {look}(s, agent, {leaf}[agent - {start}], p)"""
 
 
@@ -183,7 +223,8 @@ def _of_groups(definition: Any, groups: Members, parts: dict[str, Any]) -> dict[
     for name, names in groups.items():
         parts[f"look_{name}"] = getattr(definition, f"observe_{name}" if several else "observe")
         leaf = f'obs["obs"]["{name}"]' if several else 'obs["obs"]'
-        place = {"start": start, "stop": start + len(names), "acts": _ACTS, "terminated": _TERMINATED}
+        place = {"start": start, "stop": start + len(names), "acts": _ACTS}
+        place |= {"terminated": _TERMINATED, "truncated": _TRUNCATED}
         looks.append(_LOOK.format(look=f"look_{name}", leaf=leaf, **place))
         start += len(names)
     actions = ", ".join(f'action["{name}"]' for name in groups) if several else "action"

@@ -17,7 +17,7 @@ from vecenv._util.checks import positive_int
 from vecenv._util.forks import cached_property
 from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
-from vecenv.kernel.language.agents import members
+from vecenv.kernel.language.agents import NO_LIMIT, SLOT_PARAMS, has_agents, members
 from vecenv.kernel.language.declared import (
     check_members,
     per_env,
@@ -97,17 +97,23 @@ class Kernel:
         given = self._configured({**self.kwargs, **kwargs})
         for name in given:
             if name not in self.params:
-                known = ", ".join(self.params) or "none"
-                hint = did_you_mean(name, self.params)
+                known = ", ".join(self.own_params) or "none"
+                hint = did_you_mean(name, self.own_params)
                 raise ConfigTypeError(f"{self.id} has no parameter {name!r}{hint} (parameters: {known})")
         return {
             name: per_env(field, given.get(name, self.defaults[name]), count) for name, field in self.params.items()
         }
 
+    @property
+    def own_params(self) -> list[str]:
+        """Names of the parameters that users know: without those that every kernel with agents has."""
+        return [name for name in self.params if name not in SLOT_PARAMS]
+
     def _configured(self, kwargs: dict[str, Any]) -> Mapping[str, Any]:
         configure = getattr(self.definition, "configure", None)
         if configure is None:
             return kwargs
+        of_slots = {name: kwargs.pop(name) for name in SLOT_PARAMS if name in kwargs and name in self.params}
         try:
             inspect.signature(configure).bind(**kwargs)
         except TypeError as error:
@@ -116,7 +122,7 @@ class Kernel:
         if not isinstance(configured, Mapping):
             rule = f"it must return a dict of values of Params, got {configured!r:.60}"
             raise KernelError(rule, self.name, "configure")
-        return configured
+        return {**configured, **of_slots}
 
     def check_settable(self, name: str) -> None:
         """Raise ConfigError for a parameter that is computed when envs are made."""
@@ -277,7 +283,7 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
     for both in sorted(state.keys() & info.keys()):
         rule = f"field {both!r} is both in state and in info; declare it once"
         found.add(KernelError(rule, definition.__name__))
-    params, defaults = read_params(definition, found)
+    params, defaults = read_params(own, found)
     methods = read_methods(own, found)
     with found.noting():
         read_render(definition)
@@ -285,6 +291,9 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
         with found.noting():
             params = with_shapes(definition, with_bounds(definition, params, defaults))
     found.raise_all()
+    with_agents = has_agents(definition)
+    if with_agents:
+        defaults["slot_limit"] = np.array(max_episode_steps or NO_LIMIT)
     built = Kernel(
         id=id,
         definition=definition,
@@ -296,6 +305,7 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
         defaults=defaults,
         methods=methods,
         render=read_render(definition),
+        fixed=frozenset(SLOT_PARAMS) if with_agents else frozenset(),
     )
     check(built)
     return built

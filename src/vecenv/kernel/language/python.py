@@ -222,7 +222,7 @@ def option_columns(
     for name, value in (options or {}).items():
         if name not in kernel.params:
             warnings.warn(
-                f"{kernel.id} ignores the reset option {name!r}; it knows {', '.join(kernel.params) or 'none'}",
+                f"{kernel.id} ignores the reset option {name!r}; it knows {', '.join(kernel.own_params) or 'none'}",
                 stacklevel=3,
             )
             continue
