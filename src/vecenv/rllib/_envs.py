@@ -9,14 +9,14 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
 
 from vecenv._make.make import make
-from vecenv.agents import MultiAgentVectorEnv
+from vecenv.agents import FlatVectorEnv, MultiAgentVectorEnv
 from vecenv.engines import Asyncio, Sync, registry
 from vecenv.errors import ConfigError
 from vecenv.rllib._checks import check_fresh_arrays, check_mode, check_vector_env
+from vecenv.rllib._observations import with_floats
 from vecenv.rllib._of_tune import of_tune
 from vecenv.rllib._packed_env import PackedVectorEnv
 
@@ -28,7 +28,8 @@ class EnvCreator:
     Attributes:
         env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that returns a VectorEnv.
         packed: number of envs that are packed into one; None for a plain vector env.
-        floats: whether observations become one array of floats.
+        floats: whether observations become one array of floats, for RLlib's default networks.
+        filters: whether the config has `conv_filters`, with which pictures of any size stay pictures.
         agents: rows of each env: several agents that share a policy are a row each.
         options: arguments of `vecenv.make`, or of the function.
     """
@@ -38,6 +39,7 @@ class EnvCreator:
     floats: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     agents: int = 1
+    filters: bool = False
 
     def __call__(self, context: Mapping[str, Any]) -> VectorEnv:
         """Build the envs for one runner."""
@@ -69,7 +71,7 @@ class EnvCreator:
             envs = self._made(count)
             envs = envs.flat() if isinstance(envs, MultiAgentVectorEnv) else envs
             check_vector_env(envs)
-        return _as_floats(envs) if self.floats else envs
+        return with_floats(envs, self.filters) if self.floats else envs
 
     def build_agents(self, count: int) -> MultiAgentVectorEnv:
         """A checked vector env of `count` envs with several agents."""
@@ -120,11 +122,13 @@ class Probe:
     Attributes:
         observation, action: spaces of one env; of one agent; of none where agents have several groups.
         groups: names of agents by group; None of envs with one agent.
+        turns: whether agents act by turns.
     """
 
     observation: Any
     action: Any
     groups: dict[str, tuple[str, ...]] | None = None
+    turns: bool = False
 
 
 def probe(creator: EnvCreator, num_envs: int) -> Probe:
@@ -147,31 +151,14 @@ def probe(creator: EnvCreator, num_envs: int) -> Probe:
         check_mode(envs)
         if len(envs.groups) > 1:
             return Probe(None, None, envs.groups)
-        check_fresh_arrays(envs.flat())
-        return Probe(envs.single_observation_space, envs.single_action_space, envs.groups)
+        flat = envs.flat()
+        check_fresh_arrays(flat)
+        return Probe(envs.single_observation_space, envs.single_action_space, envs.groups, _by_turns(flat))
     finally:
         envs.close()
 
 
-def needs_floats(space: Space[Any]) -> bool:
-    """Whether RLlib's default networks do not support these observations."""
-    return not (isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating))
-
-
-def as_floats(space: Space[Any]) -> Space[Any]:
-    """The space of such observations as floats."""
-    flat = space if isinstance(space, spaces.Box) else spaces.flatten_space(space)
-    return spaces.Box(-np.inf, np.inf, flat.shape, np.float32)
-
-
-def _as_floats(envs: VectorEnv) -> VectorEnv:
-    """One float32 array per observation; a Discrete becomes one-hot, images keep their shape and values."""
-    from vecenv._front.vector_env import VectorEnv as Ours
-
-    if isinstance(envs, Ours):
-        from vecenv.wrappers import DtypeObservation, FlattenObservation
-    else:
-        from gymnasium.wrappers.vector import DtypeObservation, FlattenObservation
-    if not isinstance(envs.single_observation_space, spaces.Box):
-        envs = FlattenObservation(envs)
-    return DtypeObservation(envs, np.float32)
+def _by_turns(flat: FlatVectorEnv) -> bool:
+    """Whether the results of an action do not come with the next step. Resets the envs."""
+    acts = flat.reset(seed=0)[1]["acts"]
+    return bool((flat.step(flat.action_space.sample())[4]["valid"] != acts).any())
