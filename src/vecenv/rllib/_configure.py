@@ -259,7 +259,7 @@ def _check_mode(mode: str) -> None:
 
 def _number_of_runners(config: AlgorithmConfig, given: Any) -> int:
     if given is None:
-        return 0 if config.num_env_runners == type(config)().num_env_runners else config.num_env_runners
+        return 0 if config.num_env_runners == type(config)().num_env_runners else config.num_env_runners or 0
     if not isinstance(given, int) or isinstance(given, bool) or given < 0:
         raise ConfigError(f"env_runners must be an int >= 0, got {given!r}")
     return given
