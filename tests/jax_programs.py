@@ -80,6 +80,16 @@ def test_send_and_recv_work_with_the_envs_that_are_ready():
         envs.recv(min_envs=4)
 
 
+def test_the_face_of_envpool_has_the_same_programs():
+    plain = vecenv.make("CartPole-v1", 4, engine="sync", autoreset="next-step")
+    pool = vecenv.envpool.make("CartPole-v1", "gymnasium", num_envs=4, seed=3, engine="sync")
+    expected, results = roll_out(plain, plain.reset(seed=3)[0], 30), roll_out(pool, pool.reset()[0], 30)
+    for one, other in zip(results[:4], expected[:4], strict=True):
+        np.testing.assert_array_equal(one, other)
+    plain.close()
+    pool.close()
+
+
 def test_a_dict_of_observations_keeps_its_names():
     class Pair(gymnasium.Env):
         observation_space = gymnasium.spaces.Dict(

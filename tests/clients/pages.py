@@ -8,6 +8,12 @@ from pathlib import Path
 from tests.test_docs import ROOT, examples
 
 
+def block(name: str, word: str) -> str:
+    """The Python block of docs/clients/<name>.md that has this word."""
+    (found,) = (block for block in examples(ROOT / "docs" / "clients" / f"{name}.md") if word in block)
+    return found
+
+
 def run_page(name: str, folder: Path) -> None:
     """Run every Python block of docs/clients/<name>.md as a script."""
     blocks = examples(ROOT / "docs" / "clients" / f"{name}.md")

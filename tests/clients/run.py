@@ -28,16 +28,36 @@ LIBRARIES = {
     "envpool": ("envpool==1.2.5",),
     "openenv": ("openenv-core==0.3.0", "pandas<4", "pillow<13"),
     "agilerl": (TORCH, "agilerl==2.58.0", "peft==0.21.2", "pettingzoo<1.27"),
+    "rl_games": (TORCH, "rl-games==1.6.5", "psutil<6", "opencv-python-headless<5"),
     "sheeprl": (TORCH, "sheeprl==0.8.4", "pillow<12", "imageio<3"),
+    "sample_factory": (
+        *(
+            TORCH,
+            "signal-slot-mp",
+            "faster-fifo",
+            "tensorboardx",
+            "colorlog",
+            "threadpoolctl",
+            "opencv-python-headless",
+        ),
+        *("pyglet", "tensorboard", "wandb", "huggingface-hub", "filelock"),
+    ),
+    "lerobot": (
+        *(TORCH, "torchvision==0.28.0", "draccus==0.10.0", "datasets", "einops", "huggingface-hub", "av", "jsonlines"),
+        *("pynput", "pyserial", "wandb", "deepdiff", "termcolor", "diffusers", "accelerate", "opencv-python-headless"),
+    ),
 }
 """What each environment has besides vecenv and pytest; `tests/clients/test_<name>.py` are its tests."""
+ALONE = {"sample_factory": "sample-factory==2.1.1", "lerobot": "lerobot==0.4.4"}
+"""Installed without their dependencies: they ask for a Gymnasium, a NumPy or a torch that is older than vecenv's."""
 
 
 def prepare(library: str) -> Path:
     """Python of the library's environment, made if it is not there or its list has changed."""
     folder, packages = FOLDER / library, LIBRARIES[library]
     python, listed = folder / "bin" / "python", folder / ".packages"
-    wanted = "\n".join(packages)
+    alone = [ALONE[library]] if library in ALONE else []
+    wanted = "\n".join([*packages, *alone])
     if listed.exists() and listed.read_text() == wanted:
         return python
     print(f"Installing {', '.join(packages)} into {folder} ...", flush=True)
@@ -50,6 +70,8 @@ def prepare(library: str) -> Path:
     uv = [python, "-m", "uv", "pip", "install", "-q"]
     tools = ["pytest", "pytest-timeout", "hypothesis", "--editable", f"{ROOT}[mujoco]"]
     subprocess.run([*uv, *constraints, *packages, *tools], check=True)
+    if alone:
+        subprocess.run([*uv, "--no-deps", *alone], check=True)
     listed.write_text(wanted)
     return python
 

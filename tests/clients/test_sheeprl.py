@@ -7,20 +7,9 @@ import sys
 
 import torch
 
-SCRIPT = """
-import sys
+from tests.clients.pages import block
 
-import gymnasium
-
-if sys.argv.pop(1) == "ours":
-    import vecenv.gymnasium
-
-    gymnasium.vector.SyncVectorEnv = vecenv.gymnasium.SyncVectorEnv
-    gymnasium.vector.AsyncVectorEnv = vecenv.gymnasium.AsyncVectorEnv
-from sheeprl.cli import run
-
-run()
-"""
+SCRIPT = "from sheeprl.cli import run\nrun()\n"
 SETTINGS = (
     *("exp=ppo", "seed=1", "env.num_envs=2", "env.sync_env=True", "env.capture_video=False"),
     *("algo.total_steps=256", "algo.rollout_steps=32", "algo.update_epochs=2", "algo.run_test=False"),
@@ -30,10 +19,10 @@ SETTINGS = (
 
 def learned(whose, folder):
     """The weights after four updates of PPO on CartPole."""
-    script = folder / "train.py"
-    script.write_text(SCRIPT)
+    script = folder / f"{whose}.py"
+    script.write_text((block("others", "vecenv.gymnasium") if whose == "ours" else "") + SCRIPT)
     settings = (*SETTINGS, f"root_dir={folder / whose}", "run_name=run")
-    command = [sys.executable, "-W", "ignore", script, whose, *settings]
+    command = [sys.executable, "-W", "ignore", script, *settings]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     (checkpoint,) = (folder / whose).rglob("ckpt_256_0.ckpt")

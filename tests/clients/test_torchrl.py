@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 
 import gymnasium
@@ -10,13 +11,14 @@ import pytest
 import torch
 from mpe2 import simple_spread_v3
 from torchrl.collectors import Collector
-from torchrl.envs import GymWrapper, PettingZooWrapper
+from torchrl.envs import AsyncEnvPool, GymWrapper, PettingZooWrapper
 from torchrl.envs.utils import check_env_specs
 
 import vecenv
 from tests.agents.test_group_ppo import Pairs
 from tests.clients.pages import run_page
 from vecenv.errors import ConfigError
+from vecenv.torchrl import AsyncEnv
 
 DISABLED = gymnasium.vector.AutoresetMode.DISABLED
 
@@ -97,6 +99,29 @@ def test_the_async_env_gives_every_env_its_own_sequence(engine):
                 assert np.array_equal(root["observation"], obs[row])
                 assert transition["next", "done"].item() == done
                 assert transition["next", "reward"].item() == reward[row]
+    env.close()
+
+
+def test_the_async_env_has_the_methods_and_arguments_of_theirs():
+    for name in (name for name in vars(AsyncEnvPool) if name.startswith("async_")):
+        ours, theirs = (list(inspect.signature(getattr(cls, name)).parameters) for cls in (AsyncEnv, AsyncEnvPool))
+        if name.endswith("_recv"):
+            theirs.remove("env_index")
+        assert ours[: len(theirs)] == theirs, name
+
+
+def test_steps_alone_are_the_transitions_and_finished_envs_are_reset_as_asked():
+    env = AsyncEnv(vecenv.make("CartPole-v1", 2, engine="sync", autoreset="same-step", max_episode_steps=3))
+    env.async_reset_send(seed=5)
+    roots = env.async_reset_recv()
+    for _ in range(3):
+        env.async_step_send(roots.set("action", env.action_spec.rand((2,))))
+        transitions = env.async_step_recv(timeout=60)
+        roots = transitions["next"].exclude("reward").set("env_index", transitions["env_index"])
+    assert transitions["next", "truncated"].all()
+    env.async_reset_send(roots)
+    first = env.async_reset_recv(2)["observation"]
+    assert (first.abs() < 0.05).all()
     env.close()
 
 

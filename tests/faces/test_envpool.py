@@ -77,6 +77,14 @@ def test_atari_games_have_envpools_ids_and_options():
     ours.close()
 
 
+@pytest.mark.parametrize("id", ["ale_py:ALE/Pong-v5", "ale_py:Pong-v5"])
+def test_a_game_may_name_its_module(id):
+    ours = vecenv.envpool.make(id, "gym", num_envs=2, stack_num=2)
+    assert ours.spec.id == "ALE/Pong-v5"
+    assert ours.single_observation_space.shape == (2, 84, 84)
+    ours.close()
+
+
 def test_what_has_no_meaning_here_is_refused():
     with pytest.raises(ConfigError, match="env_type must be 'gym', 'gymnasium' or 'dm', got 'gym3'"):
         vecenv.envpool.make("CartPole-v1", "gym3")
@@ -97,3 +105,18 @@ def test_another_version_of_a_library_is_an_error_that_names_both():
         MissingExtra, match=rf"vecenv knows numpy 0\.\*, and {np.__version__} is installed: pip install 'numpy==0"
     ):
         load_client("numpy", "numpy", "0.")
+
+
+def test_the_version_is_checked_before_the_import_and_what_the_import_misses_is_named(tmp_path, monkeypatch):
+    (tmp_path / "some_client.py").write_text("import no_such_torch")
+    (tmp_path / "some_client-2.1.dist-info").mkdir()
+    (tmp_path / "some_client-2.1.dist-info" / "METADATA").write_text("Name: some-client\nVersion: 2.1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        MissingExtra, match=r"knows some-client 3\.\*, and 2\.1 is installed: pip install 'some-client==3"
+    ):
+        load_client("some_client", "some-client", "3.")
+    with pytest.raises(
+        MissingExtra, match=r"2\.1 cannot be imported \(No module named 'no_such_torch'\): pip install 'x'"
+    ):
+        load_client("some_client", "some-client", "2.", install="x")

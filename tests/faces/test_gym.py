@@ -2,6 +2,8 @@
 
 import inspect
 import os
+import subprocess
+import sys
 
 import gymnasium
 import numpy as np
@@ -48,6 +50,27 @@ def histories(kind, env_fns, **kwargs):
         theirs.close()
     assert any((step[2] | step[3]).any() for _, step in pairs)
     return pairs
+
+
+QUICKSTART = """
+import numpy as np
+import vecenv
+
+envs = vecenv.gym.make("CartPole-v1", num_envs=3)
+envs.reset()
+actions = np.array([1, 0, 1])
+observations, rewards, dones, infos = envs.step(actions)
+assert infos == ({}, {}, {})
+print(observations.shape, rewards, dones)
+"""
+
+
+def test_the_quickstart_is_a_script_without_a_guard_and_leaves_nothing_to_say(tmp_path):
+    path = tmp_path / "quickstart.py"
+    path.write_text(QUICKSTART)
+    run = subprocess.run([sys.executable, "-W", "error", path], capture_output=True, text=True, timeout=120)
+    assert run.stdout == "(3, 4) [1. 1. 1.] [False False False]\n"
+    assert run.stderr == ""
 
 
 def test_the_quickstart_of_gyms_documentation_runs_as_written():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import gymnasium
 import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
@@ -22,6 +24,14 @@ class ParallelEnv:
     def reset(self, seed=None, options=None): ...
 
     def step(self, actions): ...
+
+
+def test_what_may_be_an_atari_game_says_what_brings_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    for id in [id for id in gymnasium.registry if id.startswith("ALE/")]:
+        monkeypatch.delitem(gymnasium.registry, id)
+    with pytest.raises(UnknownEnv, match=r"use 'ALE/Pong-v5', which needs ale-py: pip install 'vecenv\[atari\]'"):
+        vecenv.make("Pong-v5", 2)
 
 
 FOREIGN = {

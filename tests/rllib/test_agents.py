@@ -11,7 +11,7 @@ import vecenv
 from tests.agents.test_group_ppo import Pairs
 from tests.rllib.rllib_helpers import configured, ppo, runner_of
 from tests.rllib.test_same_as_rllib import episodes_of
-from vecenv.errors import ConfigError, UnsupportedError
+from vecenv.errors import ConfigError
 
 AGENTS = 3
 
@@ -148,9 +148,9 @@ def test_what_agents_cannot_have_is_refused():
     several = ppo().multi_agent(policies={"x"}, policy_mapping_fn=lambda *_, **__: "x")
     with pytest.raises(ConfigError, match=r"leave multi_agent\(\) out"):
         configured(Alike, 2, "native", config=several)
-    with pytest.raises(UnsupportedError, match="act by turns"):
+    with pytest.raises(ConfigError, match="act by turns"):
         configured(by_turns, 2, "native", engine="sync")
-    with pytest.raises(UnsupportedError, match="act by turns"):
+    with pytest.raises(ConfigError, match="act by turns"):
         configured("ConnectFourDuel-v0", 2, "native")
     with pytest.raises(UnsupportedError, match="possible_agents"):
         configured(Alike, 2, "vec", engine="sync", slots=3)

@@ -247,6 +247,13 @@ def test_an_environment_that_was_set_is_not_replaced_in_silence():
         configured("CartPole-v1", config=configured("CartPole-v1"))
 
 
+def test_the_number_of_runners_that_was_set_is_kept():
+    assert configured("CartPole-v1", config=ppo().env_runners(num_env_runners=3)).num_env_runners == 3
+    assert configured("CartPole-v1").num_env_runners == 0
+    config = ppo().env_runners(num_env_runners=3)
+    assert configured("CartPole-v1", config=config, env_runners=1).num_env_runners == 1
+
+
 def test_the_reason_of_a_refusal_is_named():
     old = ppo().api_stack(enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False)
     with pytest.raises(ConfigError, match="old API stack"):

@@ -58,6 +58,14 @@ def test_every_argument_reaches_its_field(tmp_path):
             "--env tests.run_training.broken:Broken-v0",
             "--env tests.run_training.broken:Broken-v0: env 0 raised OSError",
         ),
+        ("--env tests.run_training.broken:BrokenReset-v0", "raised OSError in reset: the simulator does not start"),
+        ("--env tests.run_training.broken:BrokenStep-v0", "raised OSError in step: the simulator does not start"),
+        (
+            "--env tests.run_training.unimportable:Any-v0",
+            "importing tests.run_training.unimportable raised OSError: a library is damaged",
+        ),
+        ("--env ALE/Pong-v5 --engine sync", "no filters for observations of shape (210, 160, 3)"),
+        ("--env ConnectFourDuel-v0 --engine sync", "agents that act by turns are not supported in mode='native'"),
         ("--env CartPol-v1", "Did you mean: `CartPole`?"),
         ("--env CartPole-v7", "version `v7`"),
         ("--env CarRacing-v3 --engine compiled", "kernel"),
@@ -75,6 +83,12 @@ def test_a_bad_argument_is_refused_in_one_line_before_ray_starts(argv, said, cap
     assert out == ""
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_a_checkpoint_of_one_mode_is_not_resumed_in_all(tmp_path, capsys):
+    (tmp_path / "rllib_checkpoint.json").touch()
+    assert main(["--resume", str(tmp_path), "--mode", "all"]) == 2
+    assert "--resume goes on in the mode of its checkpoint" in capsys.readouterr().err
 
 
 def test_a_missing_package_is_named_with_the_line_that_brings_it(monkeypatch, capsys):

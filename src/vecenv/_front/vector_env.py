@@ -324,7 +324,7 @@ class VectorEnv(Awaiting, gymnasium.vector.VectorEnv):
         programs run.
 
         Raises:
-            MissingExtra: JAX is not installed.
+            MissingExtra: JAX is not installed, or older than 0.5.
             UnsupportedError: a space has no fixed size.
         """
         return xla(self)

@@ -34,6 +34,9 @@ _pools: weakref.WeakValueDictionary[int, Pool] = weakref.WeakValueDictionary()
 def xla(envs: VectorEnv) -> tuple[Any, Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
     """See `VectorEnv.xla`."""
     jax = load_extra("jax", "xla() needs JAX: pip install 'vecenv[jax]'")
+    load_extra(
+        "jax.ffi", f"xla() needs JAX 0.5 or newer, and {jax.__version__} is installed: pip install 'vecenv[jax]'"
+    )
     pool = Pool(envs, jax)
     envs._xla = pool  # keeps it alive as long as the envs
     return pool.handle(), pool.recv, pool.send, pool.step

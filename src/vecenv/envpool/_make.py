@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from vecenv._make.make import make as make_envs
 from vecenv._make.source import register_games
+from vecenv._util.specs import without_module
 from vecenv.atari._ids import is_game
 from vecenv.envpool._dm import DmEnvPool
 from vecenv.envpool._pool import EnvPool
@@ -86,8 +87,9 @@ def make_dm(task_id: str, **kwargs: Any) -> DmEnvPool:
 
 def _game(task_id: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The id and the options of a game by EnvPool's words; others unchanged."""
-    id = f"ALE/{task_id}" if task_id.endswith("-v5") and "/" not in task_id else task_id
-    register_games(task_id)
+    id = without_module(task_id)
+    register_games(id)
+    id = f"ALE/{id}" if id.endswith("-v5") and "/" not in id else id
     if not is_game(id):
         return task_id, options
     screens: dict[str, Any] = {"fire_reset": True}

@@ -14,17 +14,10 @@ All three learn from the same transitions; see docs/rllib.md for the cost of eac
 
 from __future__ import annotations
 
-import importlib as _importlib
+from vecenv._util.extras import load_client as _load_client
 
-from vecenv.errors import MissingExtra
-
-try:
-    for _name in ("ray.rllib", "torch"):
-        _importlib.import_module(_name)
-except ImportError as _error:
-    raise MissingExtra(
-        f"vecenv.rllib needs RLlib and torch: pip install 'vecenv[rllib]' ({_error.name or _error} is missing)"
-    ) from _error
+_load_client("ray.rllib", "ray", "2.60.", install="vecenv[rllib]")
+_load_client("torch", "torch", "2.", install="vecenv[rllib]")
 
 from vecenv.rllib._agents import AgentEnvRunner, AgentVectorEnv
 from vecenv.rllib._configure import MODES, Mode, configure, register

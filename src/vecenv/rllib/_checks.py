@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from vecenv._batch.layout import map_tree
+from vecenv._util.text import text_of
 from vecenv.errors import ConfigError, ConfigTypeError, UnsupportedError
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
 from vecenv.rllib._normalizer import ObservationNormalizer
@@ -82,7 +84,7 @@ def check_untouched(config: Any, env: Any, mode: str, normalize: bool) -> None:
         )
 
 
-def check_policies(config: Any, mode: str, groups: Any) -> None:
+def check_policies(config: Any, mode: str, groups: Any, turns: bool) -> None:
     """Raise ConfigError if the config's policies, or the mode, do not fit the agents of the envs."""
     if groups is None:
         if config.is_multi_agent:
@@ -95,10 +97,28 @@ def check_policies(config: Any, mode: str, groups: Any) -> None:
             f"mode='native' has one policy for all agents; these envs have the groups {list(groups)}: use mode='vec', "
             "or pad=True"
         )
+    if mode == "native" and turns:
+        raise ConfigError("agents that act by turns are not supported in mode='native'; use mode='vec'")
     if mode == "native" and config.is_multi_agent:
         raise ConfigError(
             "mode='native' has one policy for all agents; leave multi_agent() out, or use mode='vec' for several"
         )
+
+
+def check_network(config: Any, observation: Any, action: Any) -> None:
+    """Raise ConfigError if RLlib cannot build its default network for these spaces. A network is built and dropped."""
+    if config._rl_module_spec is not None:
+        return
+    spec = config.get_default_rl_module_spec()
+    spec.observation_space, spec.action_space, spec.model_config = observation, action, config.model_config
+    try:
+        with torch.random.fork_rng(devices=[]):  # the seeds of this process stay as they are
+            spec.build()
+    except Exception as error:
+        raise ConfigError(
+            f"RLlib cannot build its default network for observations {observation} and actions {action}: "
+            f"{text_of(error)}. Set config.rl_module(rl_module_spec=...)"
+        ) from error
 
 
 _PER_EPISODE = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end")

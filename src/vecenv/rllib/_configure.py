@@ -17,14 +17,15 @@ from vecenv._util.checks import positive_int
 from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError, UnsupportedError
 from vecenv.rllib._agents import NO_NAMES, AgentEnvRunner
-from vecenv.rllib._checks import check_batch, check_config, check_policies, check_sample, check_untouched
+from vecenv.rllib._checks import check_batch, check_config, check_network, check_policies, check_sample, check_untouched
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
-from vecenv.rllib._envs import ENV_ID, EnvCreator, Probe, as_floats, needs_floats, probe
+from vecenv.rllib._envs import ENV_ID, EnvCreator, Probe, probe
 from vecenv.rllib._episodes import STATS
 from vecenv.rllib._learner import PackedAPPOLearner, PackedIMPALALearner, PackedPPOLearner
 from vecenv.rllib._normalizer import ObservationNormalizer, copy_statistics_to_evaluation, resume_statistics
+from vecenv.rllib._observations import as_floats, needs_floats
 from vecenv.rllib._of_tune import of_tune
-from vecenv.rllib._runners import NOT_NATIVE, NativeEnvRunner, PackedEnvRunner
+from vecenv.rllib._runners import NativeEnvRunner, PackedEnvRunner
 
 Mode = Literal["vec", "packed_vec", "native"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -78,7 +79,7 @@ def configure(
     minibatch: int | None = None,
     batch_units: Literal["steps", "packed"] = "steps",
     batch_check: bool = True,
-    env_runners: int = 0,
+    env_runners: int | None = None,
     normalize_observations: bool = False,
     **options: Any,
 ) -> Config:
@@ -102,7 +103,8 @@ def configure(
         batch_units: "steps", or "packed": `train_batch` counts steps of all envs together and is multiplied by
             `num_envs`.
         batch_check: False turns off RLlib's own check of the config (minibatch <= train batch, and all others).
-        env_runners: number of actors, overriding the config; 0 samples in this process.
+        env_runners: number of actors; 0 samples in this process. Default: the config's, if it is another than that of
+            RLlib's defaults (2 of PPO), else 0.
         normalize_observations: scale to mean zero and variance one, with one statistic for all envs and runners.
         **options: arguments of `vecenv.make`, or of that function.
 
@@ -117,25 +119,28 @@ def configure(
         raise ConfigError(f"batch_units must be 'steps' or 'packed', got {batch_units!r}")
     check_untouched(config, env, mode, normalize_observations)
     env = of_tune(env, config.env_config)
+    env_runners = _number_of_runners(config, env_runners)
     found = probe(EnvCreator(env, options=options), num_envs)
-    check_policies(config, mode, found.groups)
-    if found.turns and mode == "native":
-        raise UnsupportedError(f"agents that act by turns {NOT_NATIVE}")
+    check_policies(config, mode, found.groups, found.turns)
     if not found.named and mode == "vec":
         raise UnsupportedError(NO_NAMES)
     if found.groups is not None and mode == "vec":
         return _configure_agents(config, env, num_envs, found, env_runners, train_batch, minibatch, options)
     observation, action = found.observation, found.action
     agents = 1 if found.groups is None else len(next(iter(found.groups.values())))
-    floats = config._rl_module_spec is None and needs_floats(observation)
+    filters = bool(config.model_config.get("conv_filters"))
+    floats = config._rl_module_spec is None and needs_floats(observation, filters)
+    if floats:
+        observation = as_floats(observation, filters)
     if normalize_observations:
-        ObservationNormalizer(as_floats(observation) if floats else observation)  # raises without float arrays
+        ObservationNormalizer(observation)  # raises without float arrays
+    check_network(config, observation, action)
     packed = mode == "packed_vec"
-    creator = EnvCreator(env, num_envs if packed else None, floats, options, agents)
+    creator = EnvCreator(env, num_envs if packed else None, floats, options, agents, filters)
 
     config.environment(ENV_ID, env_config={"creator": creator}, normalize_actions=_normalizes(config, action))
     config.env_runners(
-        num_env_runners=_not_negative("env_runners", env_runners),
+        num_env_runners=env_runners,
         num_envs_per_env_runner=1 if packed else num_envs * agents,
         gym_env_vectorize_mode="vector_entry_point",
     )
@@ -194,7 +199,7 @@ def _configure_agents(
     config.environment(ENV_ID, env_config={"creator": EnvCreator(env, options=options)}, disable_env_checking=True)
     config.env_runners(
         env_runner_cls=AgentEnvRunner,
-        num_env_runners=_not_negative("env_runners", env_runners),
+        num_env_runners=env_runners,
         num_envs_per_env_runner=num_envs,
     )
     if not config.is_multi_agent:
@@ -254,10 +259,12 @@ def _check_mode(mode: str) -> None:
         raise ConfigError(f"mode must be one of {', '.join(map(repr, MODES))}, got {mode!r}{hint}")
 
 
-def _not_negative(name: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ConfigError(f"{name} must be an int >= 0, got {value!r}")
-    return value
+def _number_of_runners(config: AlgorithmConfig, given: Any) -> int:
+    if given is None:
+        return 0 if config.num_env_runners == type(config)().num_env_runners else config.num_env_runners or 0
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise ConfigError(f"env_runners must be an int >= 0, got {given!r}")
+    return given
 
 
 def _listed(callbacks: Any) -> list[Any]:

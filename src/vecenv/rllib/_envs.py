@@ -9,7 +9,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
 
 from vecenv._make.make import make
@@ -17,6 +16,7 @@ from vecenv.agents import MultiAgentVectorEnv
 from vecenv.engines import Asyncio, Sync, registry
 from vecenv.errors import ConfigError
 from vecenv.rllib._checks import check_fresh_arrays, check_mode, check_vector_env
+from vecenv.rllib._observations import with_floats
 from vecenv.rllib._of_tune import of_tune
 from vecenv.rllib._packed_env import PackedVectorEnv
 
@@ -28,7 +28,8 @@ class EnvCreator:
     Attributes:
         env: what `vecenv.make` takes, or a function or class with a parameter `num_envs` that returns a VectorEnv.
         packed: number of envs that are packed into one; None for a plain vector env.
-        floats: whether observations become one array of floats.
+        floats: whether observations become one array of floats, for RLlib's default networks.
+        filters: whether the config has `conv_filters`, with which pictures of any size stay pictures.
         agents: rows of each env: several agents that share a policy are a row each.
         options: arguments of `vecenv.make`, or of the function.
     """
@@ -38,6 +39,7 @@ class EnvCreator:
     floats: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     agents: int = 1
+    filters: bool = False
 
     def __call__(self, context: Mapping[str, Any]) -> VectorEnv:
         """Build the envs for one runner."""
@@ -69,7 +71,7 @@ class EnvCreator:
             envs = self._made(count)
             envs = envs.flat() if isinstance(envs, MultiAgentVectorEnv) else envs
             check_vector_env(envs)
-        return _as_floats(envs) if self.floats else envs
+        return with_floats(envs, self.filters) if self.floats else envs
 
     def build_agents(self, count: int) -> MultiAgentVectorEnv:
         """A checked vector env of `count` envs with several agents."""
@@ -156,27 +158,3 @@ def probe(creator: EnvCreator, num_envs: int) -> Probe:
         return Probe(envs.single_observation_space, envs.single_action_space, envs.groups, turns, envs.slots.named)
     finally:
         envs.close()
-
-
-def needs_floats(space: Space[Any]) -> bool:
-    """Whether RLlib's default networks do not support these observations."""
-    return not (isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating))
-
-
-def as_floats(space: Space[Any]) -> Space[Any]:
-    """The space of such observations as floats."""
-    flat = space if isinstance(space, spaces.Box) else spaces.flatten_space(space)
-    return spaces.Box(-np.inf, np.inf, flat.shape, np.float32)
-
-
-def _as_floats(envs: VectorEnv) -> VectorEnv:
-    """One float32 array per observation; a Discrete becomes one-hot, images keep their shape and values."""
-    from vecenv._front.vector_env import VectorEnv as Ours
-
-    if isinstance(envs, Ours):
-        from vecenv.wrappers import DtypeObservation, FlattenObservation
-    else:
-        from gymnasium.wrappers.vector import DtypeObservation, FlattenObservation
-    if not isinstance(envs.single_observation_space, spaces.Box):
-        envs = FlattenObservation(envs)
-    return DtypeObservation(envs, np.float32)

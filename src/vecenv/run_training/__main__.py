@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vecenv.errors import ConfigError, VecenvError
-from vecenv.run_training._arguments import PROGRAM, Arguments, Mode, check, directory, parse
+from vecenv.run_training._arguments import PROGRAM, Arguments, Mode, check, directory, parse, refusing
 from vecenv.run_training._interrupt import EXIT_CODE, Interrupt
 
 _REFUSED = 2
@@ -53,7 +53,8 @@ def _configs(arguments: Arguments) -> dict[Mode, Any]:
 
     for name in ("ray", "ray.rllib", "ray.tune"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    return {mode: config(arguments, mode) for mode in arguments.modes}
+    with refusing(arguments.env):
+        return {mode: config(arguments, mode) for mode in arguments.modes}
 
 
 def _run(arguments: Arguments, path: Path, configs: dict[Mode, Any]) -> int:

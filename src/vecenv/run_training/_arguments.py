@@ -8,7 +8,7 @@ import io
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -190,12 +190,21 @@ def check(arguments: Arguments) -> None:
     if arguments.resume is not None and not arguments.resume.joinpath("rllib_checkpoint.json").is_file():
         raise ConfigError(f"--resume {arguments.resume} is no checkpoint of RLlib; name <out>/<mode>/checkpoint")
     _check_gpus(arguments.num_gpus_per_learner)
-    try:
+    if arguments.resume is not None and arguments.mode == "all":
+        raise ConfigError("--resume goes on in the mode of its checkpoint; name that mode instead of --mode all")
+    with refusing(arguments.env):
         make(arguments.env, 1, **arguments.env_options).close()
+
+
+@contextlib.contextmanager
+def refusing(env: str) -> Iterator[None]:
+    """In this context an env that cannot be made, reset or stepped is a wrong argument: a ConfigError."""
+    try:
+        yield
     except ConfigError:
         raise
-    except VecenvError as error:  # an env that cannot be made is a wrong argument too
-        raise ConfigError(f"--env {arguments.env}: {error}") from error
+    except VecenvError as error:
+        raise ConfigError(f"--env {env}: {error}") from error
 
 
 def _check_gpus(count: int) -> None:

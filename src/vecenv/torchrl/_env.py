@@ -49,7 +49,10 @@ def env(env: Any, *args: Any, device: Any = None, categorical_action_encoding: b
 
 
 class AsyncEnv:
-    """Envs that are stepped as they become ready, with the method names of TorchRL's `AsyncEnvPool`.
+    """Envs that are stepped as they become ready, with the `async_` methods of TorchRL's `AsyncEnvPool`.
+
+    `timeout` and `max_get` of those that receive are TorchRL's. There is no `env_index` to wait for one env: results
+    are those of the envs that are ready first.
 
     Args:
         envs: of `vecenv.make`, with autoreset="same-step" and Box or Dict observations. `batch_size` is how many envs a
@@ -71,30 +74,47 @@ class AsyncEnv:
         self._sent: list[Any] = [None] * self.num_envs
         """Of each env: its observation and action, to be returned with what follows from them."""
 
-    def async_reset_send(self, env_index: Any = None, *, seed: Any = None) -> None:
-        """Start new episodes of all envs, or of those of `env_index`."""
-        self.envs.send_reset(None if env_index is None else np.atleast_1d(env_index), seed=seed)
+    def async_reset_send(self, tensordict: Any = None, env_index: Any = None, *, seed: Any = None) -> None:
+        """Start new episodes of all envs, or of those of `env_index` or `tensordict["env_index"]`."""
+        some = tensordict is not None or env_index is not None
+        self.envs.send_reset(_indices(tensordict, env_index) if some else None, seed=seed)
 
-    def async_reset_recv(self, min_get: int | None = None) -> Any:
+    def async_reset_recv(
+        self, min_get: int | None = None, *, max_get: int | None = None, timeout: float | None = None
+    ) -> Any:
         """First observations of the envs that are ready, named by "env_index"."""
-        step = self.envs.recv(min_get)
-        return self._root(step)
+        return self._root(self.envs.recv(min_get, max_get, timeout=timeout))
+
+    def async_step_send(self, tensordict: Any, env_index: Any = None) -> None:
+        """The same as `async_step_and_maybe_reset_send`: envs begin their next episode themselves."""
+        self.async_step_and_maybe_reset_send(tensordict, env_index)
+
+    def async_step_recv(
+        self, min_get: int | None = None, *, max_get: int | None = None, timeout: float | None = None
+    ) -> Any:
+        """The transitions of `async_step_and_maybe_reset_recv` alone.
+
+        To act where an episode ended, start a new one with `async_reset_send`, as with TorchRL's pool.
+        """
+        return self.async_step_and_maybe_reset_recv(min_get, max_get=max_get, timeout=timeout)[0]
 
     def async_step_and_maybe_reset_send(self, tensordict: Any, env_index: Any = None) -> None:
         """Start a step of the envs of `env_index`, or of `tensordict["env_index"]`, with `tensordict["action"]`."""
-        index = tensordict["env_index"].cpu().numpy() if env_index is None else np.atleast_1d(env_index)
+        index = _indices(tensordict, env_index)
         actions = self.action_spec.to_numpy(tensordict["action"], safe=False)
         for position, row in enumerate(index.tolist()):
             self._sent[row] = tensordict, position
         self.envs.send(actions, index)
 
-    def async_step_and_maybe_reset_recv(self, min_get: int | None = None) -> tuple[Any, Any]:
+    def async_step_and_maybe_reset_recv(
+        self, min_get: int | None = None, *, max_get: int | None = None, timeout: float | None = None
+    ) -> tuple[Any, Any]:
         """Of the envs that are ready: the transitions, and what to act on next.
 
         Returns:
             What was sent with "next", and first observations of new episodes where one ended, else those of "next".
         """
-        step = self.envs.recv(min_get)
+        step = self.envs.recv(min_get, max_get, timeout=timeout)
         flags = {"terminated": step.terminated, "truncated": step.truncated, "done": step.done}
         following = {**self._observations(step.next_obs), "reward": step.reward.astype(np.float32)[:, None]}
         following.update((name, values[:, None]) for name, values in flags.items())
@@ -127,3 +147,7 @@ class AsyncEnv:
         tensors = {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in values.items()}
         made = _TensorDict(tensors, batch_size=[count])
         return made if self.device is None else made.to(self.device)
+
+
+def _indices(tensordict: Any, env_index: Any) -> np.ndarray:
+    return tensordict["env_index"].cpu().numpy() if env_index is None else np.atleast_1d(env_index)
