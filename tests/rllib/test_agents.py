@@ -11,7 +11,7 @@ import vecenv
 from tests.agents.test_group_ppo import Pairs
 from tests.rllib.rllib_helpers import configured, ppo, runner_of
 from tests.rllib.test_same_as_rllib import episodes_of
-from vecenv.errors import ConfigError
+from vecenv.errors import ConfigError, UnsupportedError
 
 AGENTS = 3
 
