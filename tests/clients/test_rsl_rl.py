@@ -12,7 +12,6 @@ import vecenv
 from tests.clients.pages import run_page
 from vecenv.errors import ConfigError, UnsupportedError
 
-
 MODEL = {"class_name": "MLPModel", "hidden_dims": [16], "activation": "elu", "obs_normalization": False}
 GAUSSIAN = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}
 CONFIG = {
