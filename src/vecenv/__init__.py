@@ -23,7 +23,19 @@ _when_defined(_register_kernel)
 
 _SUBPACKAGES = (
     *("agents", "atari", "baselines", "buffers", "distributed", "engines", "envpool", "evaluation", "gym", "gymnasium"),
-    *("mujoco", "presets", "recording", "rllib", "rsl_rl", "sb3", "scenarios", "testing", "tianshou", "torchrl"),
+    *(
+        "mujoco",
+        "presets",
+        "recording",
+        "rllib",
+        "rsl_rl",
+        "sb3",
+        "scenarios",
+        "skrl",
+        "testing",
+        "tianshou",
+        "torchrl",
+    ),
     *("trainers", "wrappers"),
 )
 _LATE = {"evaluate": "evaluation", "Recording": "recording", "replay": "recording"}

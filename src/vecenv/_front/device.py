@@ -240,10 +240,9 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # the second for 
 
     def _is_on_device(self, actions: Any) -> bool:
         """Whether these are a tensor, or an array of another library that becomes one without a copy."""
-        foreign = hasattr(actions, "__dlpack__") or hasattr(actions, "__cuda_array_interface__")
-        return isinstance(actions, self._torch.Tensor) or (
-            foreign and not isinstance(actions, (np.ndarray, np.generic))
-        )
+        if isinstance(actions, (np.ndarray, np.generic)):
+            return False
+        return hasattr(actions, "__dlpack__") or hasattr(actions, "__cuda_array_interface__")
 
     def _from_host(self, actions: Any) -> list[Any]:
         """NumPy's arrays or lists, checked as on all engines, as tensors on the device. Raises InvalidAction."""

@@ -126,7 +126,7 @@ class DeviceEngine(CompiledEngine):
         self._host_columns = columns
 
     def to_host(self) -> None:
-        """Bring the host's columns up to date. It waits for the device, and raises what it has noted (`raise_noted`)."""
+        """Bring the host's columns up to date. It waits for the device, and raises what it has noted."""
         if self.columns_apart is not None and self._host_is_old:
             self.raise_noted()
             self.columns_apart.pull(self._host_columns, self._lasting_names)

@@ -81,8 +81,9 @@ class Device(EngineOptions):
         for name, why in _TENSORS_CANNOT.items() if self.returns_tensors else ():
             if request.asks_for(name):
                 able = registry.words(other for other in registry.honouring(name) if other != self.name)
+                value = f"{getattr(request, name)!r:.60}"
                 return (
-                    f"the device engine with results='torch' cannot honour {name}={getattr(request, name)!r:.60}: {why}; "
+                    f"the device engine with results='torch' cannot honour {name}={value}: {why}; "
                     f"pass results='numpy', use {able}, or leave {name} out"
                 )
         if self.returns_tensors and has_agents(kernel.definition):
