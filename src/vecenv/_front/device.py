@@ -71,7 +71,7 @@ class DeviceState:
         return len(self.ready)
 
 
-class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # the second for skrl, which looks at direct bases
+class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[misc]  # skrl looks at direct bases
     """Many environments on a device, with torch tensors in and out. `vecenv.make(id, n, device="cuda:0")` makes one.
 
     With `copy=True`, `step` and `reset` return copies on the device; else what one step returned stays as it is during

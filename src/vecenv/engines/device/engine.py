@@ -2,7 +2,7 @@
 
 There are two ways of keeping columns. *Shared*, on the CPU in exact code: the device works on the columns of the host,
 and this is the compiled engine with other native code. *Apart*, everywhere else: columns are in the device's memory
-(`memory.py`), and those of the host are copies that are brought up to date when somebody asks for them.
+(`memory.py`), and those of the host are copies that are brought up to date when they are asked for.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DeviceEngine(CompiledEngine):
 
     Attributes:
         columns_apart: the device's memory, None if it is the host's.
-        can_be_captured: whether launches may be part of somebody's CUDA graph.
+        can_be_captured: whether launches may be part of a caller's CUDA graph.
     """
 
     name = "device"
@@ -108,7 +108,7 @@ class DeviceEngine(CompiledEngine):
         return self.device == "cpu"
 
     def _given_memory(self) -> dict[str, Any]:
-        """Columns on the device that are somebody else's memory, by name."""
+        """Columns on the device that are memory of the simulation, by name."""
         return {}
 
     # --- columns of the host -----------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class DeviceEngine(CompiledEngine):
             raise_noted(self.columns_apart.take_notes(), self.facts.single_action_space)
 
     def mark_host_old(self) -> None:
-        """The device's columns were written to by somebody else: those of the host are out of date."""
+        """The device's columns were written to from outside: those of the host are out of date."""
         self._host_is_old = True
 
     def to_device(self) -> None:
@@ -197,7 +197,7 @@ class DeviceEngine(CompiledEngine):
         memory = self.columns_apart
         assert memory is not None
         if self._tensors:
-            self.raise_noted()  # of launches that nobody has waited for; others are looked at below
+            self.raise_noted()  # of launches before this one, which did not wait
         self.to_device()
         memory.push(self._host_columns, self._given)
         kept = None if rows is None else _on_device(rows, memory)
@@ -213,7 +213,7 @@ class DeviceEngine(CompiledEngine):
     def _raise_stopped(self, noted: Mapping[str, int]) -> None:
         """Raise for the row whose loop was stopped; the other rows that were run are finished, and left to `recv`."""
         error = error_noted({"stopped_row": noted["stopped_row"]}, self.facts.single_action_space)
-        if not isinstance(error, KernelFault):
+        if not isinstance(error, KernelFault) or error.row is None:
             return
         if not self._pending.count:
             self._pending.open(self._rows)  # it was `exchange_all`
