@@ -1,5 +1,5 @@
 """The device engine on this machine: C++ on the CPU device against the compiled engine, launches, compile times; and
-the prediction for GPUs that nobody here has (`--predict`), which docs/gpu.md shows.
+the prediction for GPUs (`--predict`), which docs/gpu.md shows.
 
     python benchmarks/device.py [--quick] [--predict]
 """

@@ -121,7 +121,7 @@ def cartpole() -> dict[str, Any]:
         for one in listed:
             alone = one.most < 1 << 20  # a process for each env
             if one.name not in left_out and (not alone or size <= PROCESSES):
-                builders[one.name] = partial(one.build, source, size)
+                builders[one.name] = lambda build=one.build, size=size: build(source, size)[:2]
         builders["gymnax, jit"] = partial(_gymnax, size)
         if size <= PROCESSES:
             builders["TorchRL SerialEnv"] = partial(_torchrl, size)

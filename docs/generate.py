@@ -26,7 +26,7 @@ from unittest import mock
 
 ROOT = Path(__file__).parents[1]
 
-CLIENTS = {"rsl_rl": "5.0", "tianshou": "2.0", "torchrl": "0.14.0", "tensordict": "0.14.0"}
+CLIENTS = {"rsl_rl": "5.0", "skrl": "2.0", "tianshou": "2.0", "torchrl": "0.14.0", "tensordict": "0.14.0"}
 """Libraries that cannot be installed side by side, with versions that vecenv knows. Autodoc reads our modules for them
 with stand-ins for those that are missing."""
 ABSENT = [name for name in CLIENTS if importlib.util.find_spec(name) is None]
@@ -55,6 +55,7 @@ MODULES = {
     "vecenv.torchrl": "TorchRL",
     "vecenv.tianshou": "Tianshou",
     "vecenv.rsl_rl": "rsl_rl",
+    "vecenv.skrl": "skrl",
     "vecenv.gym": "Gym 0.21 to 0.25",
     "vecenv.gym.v26": "Gym 0.26, Gymnasium before 1.0",
     "vecenv.baselines": "OpenAI Baselines",

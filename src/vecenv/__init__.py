@@ -23,8 +23,8 @@ _when_defined(_register_kernel)
 
 _SUBPACKAGES = (
     *("agents", "atari", "baselines", "buffers", "distributed", "engines", "envpool", "evaluation", "gym", "gymnasium"),
-    *("mujoco", "presets", "recording", "rllib", "rsl_rl", "sb3", "scenarios", "testing", "tianshou", "torchrl"),
-    *("trainers", "wrappers"),
+    *("mujoco", "presets", "recording", "rllib", "rsl_rl", "sb3", "scenarios", "skrl", "testing", "tianshou"),
+    *("torchrl", "trainers", "wrappers"),
 )
 _LATE = {"evaluate": "evaluation", "Recording": "recording", "replay": "recording"}
 """Names that are loaded when they are first used, and where from."""

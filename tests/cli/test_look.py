@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from vecenv.cli._contestants import measure
 from vecenv.engines import registry
 from vecenv.kernel.language.registry import kernel_ids
 
@@ -138,6 +139,21 @@ def test_bench_measures_every_engine_and_library(inside, tmp_path):
         assert (name in rates) != (name in found["missing"])
     assert json.loads((tmp_path / "b" / "bench.json").read_text()) == found
     assert (tmp_path / "b" / "bench.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_bench_measures_a_device(inside):
+    out, _ = inside("bench", "CartPole-v1", "--device", "cpu", "--quick", "--sizes", 4, "--json")
+    rates = json.loads(out)["steps_per_second"]
+    assert set(rates) == {"vecenv device cpu, exact", "vecenv device cpu, fast", "vecenv compiled"}
+    assert all(rate["4"] > 0 for rate in rates.values())
+
+
+def test_a_measurement_ends_when_the_last_step_is_done():
+    calls = []
+    measure(lambda number: calls.append(number), 0.0, lambda: calls.append("waited"))
+    assert calls == [0, "waited", 0, "waited"]
 
 
 def test_bench_prints_a_table_that_fits(inside, monkeypatch):

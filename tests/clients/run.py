@@ -20,10 +20,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("VECENV_CLIENTS", ROOT / ".venv-clients"))
 TORCH = "torch==2.13.0"  # first and by its exact version: a range would bring several gigabytes of CUDA
+WARP = "warp-lang==1.19.0"
 LIBRARIES = {
-    "skrl": (TORCH, "skrl==2.1.1"),
+    "skrl": (TORCH, "skrl==2.1.1", WARP),
     "tianshou": (TORCH, "tianshou==2.0.1", "pandas==2.3.3", "filelock<4"),
-    "rsl_rl": (TORCH, "rsl-rl-lib==5.5.1", "tensordict==0.14.3"),
+    "rsl_rl": (TORCH, "rsl-rl-lib==5.5.1", "tensordict==0.14.3", WARP),
     "torchrl": (TORCH, "torchrl==0.14.1", "pettingzoo==1.27.0", "mpe2==1.1.1"),
     "envpool": ("envpool==1.2.5",),
     "openenv": ("openenv-core==0.3.0", "pandas<4", "pillow<13"),

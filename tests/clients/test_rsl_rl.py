@@ -12,6 +12,17 @@ import vecenv
 from tests.clients.pages import run_page
 from vecenv.errors import ConfigError, UnsupportedError
 
+MODEL = {"class_name": "MLPModel", "hidden_dims": [16], "activation": "elu", "obs_normalization": False}
+GAUSSIAN = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}
+CONFIG = {
+    "num_steps_per_env": 8,
+    "save_interval": 100,
+    "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
+    "actor": {**MODEL, "distribution_cfg": GAUSSIAN},
+    "critic": MODEL,
+    "algorithm": {"class_name": "PPO", "num_learning_epochs": 2, "num_mini_batches": 2},
+}
+
 
 class Groups(gymnasium.Env):
     """Dict observations; terminated at step 3, or truncated by a limit of 2."""
@@ -74,18 +85,8 @@ def test_time_outs_are_truncations_without_termination_and_dicts_are_groups(limi
 
 def test_the_on_policy_runner_trains(tmp_path):
     torch.manual_seed(0)
-    model = {"class_name": "MLPModel", "hidden_dims": [16], "activation": "elu", "obs_normalization": False}
-    gaussian = {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}
-    config = {
-        "num_steps_per_env": 8,
-        "save_interval": 100,
-        "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
-        "actor": {**model, "distribution_cfg": gaussian},
-        "critic": model,
-        "algorithm": {"class_name": "PPO", "num_learning_epochs": 2, "num_mini_batches": 2},
-    }
     env = vecenv.rsl_rl.VecEnv(pendulums(), seed=0)
-    runner = OnPolicyRunner(env, config, log_dir=None, device="cpu")
+    runner = OnPolicyRunner(env, CONFIG, log_dir=None, device="cpu")
     before = [parameter.clone() for parameter in runner.alg.get_policy().parameters()]
     runner.learn(3)
     assert any(not torch.equal(*pair) for pair in zip(before, runner.alg.get_policy().parameters(), strict=True))
@@ -105,3 +106,40 @@ def test_what_rsl_rl_cannot_use_is_refused_with_the_reason():
 
 def test_the_page_runs_as_written(tmp_path):
     run_page("rsl_rl", tmp_path)
+
+
+# --- envs on a device ------------------------------------------------------------------------------------------------
+
+
+def on_device(**options):
+    return vecenv.make("Pendulum-v1", 4, device="cpu", autoreset="same-step", max_episode_steps=20, **options)
+
+
+def test_tensors_of_a_device_are_those_of_the_host_and_nothing_is_copied():
+    ours, theirs = vecenv.rsl_rl.VecEnv(on_device(), seed=3), vecenv.rsl_rl.VecEnv(pendulums(), seed=3)
+    assert torch.equal(ours.get_observations()["policy"], theirs.get_observations()["policy"])
+    generator = np.random.default_rng(0)
+    for _ in range(45):
+        actions = torch.as_tensor(generator.uniform(-2, 2, (4, 1)).astype(np.float32)).requires_grad_()
+        found, expected = ours.step(actions), theirs.step(actions)
+        assert torch.equal(found[0]["policy"], expected[0]["policy"])
+        assert found[1].dtype == torch.float32
+        assert all(map(torch.equal, found[1:3], expected[1:3]))
+        assert torch.equal(found[3]["time_outs"], expected[3]["time_outs"])
+        assert torch.equal(ours.episode_length_buf, theirs.episode_length_buf)
+    assert ours.envs.engine.columns_apart.transfers == 0
+    with pytest.raises(ConfigError, match="these envs are on cpu"):
+        vecenv.rsl_rl.VecEnv(ours.envs, device="cuda")
+    ours.close()
+    theirs.close()
+
+
+def test_the_on_policy_runner_trains_on_the_device_without_the_host():
+    env = vecenv.rsl_rl.VecEnv(on_device(), seed=0)
+    runner = OnPolicyRunner(env, CONFIG, log_dir=None, device="cpu")
+    before = [parameter.clone() for parameter in runner.alg.get_policy().parameters()]
+    runner.learn(3)
+    assert any(not torch.equal(*pair) for pair in zip(before, runner.alg.get_policy().parameters(), strict=True))
+    assert env.envs.engine.columns_apart.transfers == 0
+    env.envs.check()
+    env.close()

@@ -11,7 +11,9 @@ from vecenv.mujoco._simulator import AFTERWARDS, STATE_FIELDS, model_field
 class HostPhysics:
     """One C simulation after another in place of one of all envs, with the same memory in floats of 32 bits."""
 
-    def __init__(self, kernel, count, wp, device):
+    remark = ""
+
+    def __init__(self, kernel, count, wp, device, check_room):
         assert not device.is_cuda
         self._task, self._count = kernel.original, count
         self._model = copy.copy(self._task.model)

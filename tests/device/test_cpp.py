@@ -21,7 +21,7 @@ from vecenv.kernel import kernel_ids, kernel_of
 from vecenv.kernel.cpp.backend import CppBackend
 from vecenv.kernel.cpp.emit import source
 from vecenv.kernel.cpp.functions import Functions
-from vecenv.kernel.cpp.host import compiled_for
+from vecenv.kernel.cpp.host import WORDS, compiled_for
 from vecenv.kernel.cpp.host import kernel_of as kernel_of_text
 from vecenv.kernel.language.registry import find_kernel
 from vecenv.kernel.lower.resolve import resolve
@@ -295,6 +295,7 @@ def test_a_pitfall_of_cpp_is_avoided_in_every_column(name, small):
 
 MUTATIONS = {
     "a square is pow": (r"\? square : pow_\(a, \(real\)2\)", "? square : square", "a square is pow"),
+    "a hidden exponent": (r"volatile real hidden = b; return M_\(pow\)\(a, hidden\);", "return M_(pow)(a, b);", "a square is pow"),
     "fused products": (r'_Pragma\("clang fp contract\(off\)"\)', '_Pragma("clang fp contract(fast)")', "fused products"),
     "C's modulo": (r"\(r != 0 && \(\(r < 0\) != \(b < 0\)\)\) \? r \+ b : r", "r", "modulo and floor division"),
     "C's division": (r"\(q \* b != a && .*?\) \? q - 1 : q", "q", "modulo and floor division"),
@@ -354,6 +355,32 @@ def test_names_of_the_user_that_are_words_of_cpp_would_not_compile(small, monkey
     monkeypatch.setattr(backend, "source", unprefixed)
     with pytest.raises(KernelError):
         compared_with_python(small("words of C++ as names"), 1)
+
+
+def test_templates_in_the_runtime_would_not_compile(small, monkeypatch):
+    """The text stands inside a function, where structs hold no templates: each dtype and rank has a struct of its own."""
+    from vecenv.kernel.cpp import backend
+
+    def with_template(program, precision):
+        text, slots = source(program, precision)
+        changed = text.replace(
+            "struct U {", "struct U { template <class T> static T same(T value) { return value; }", 1
+        )
+        assert changed != text
+        return changed, slots
+
+    monkeypatch.setattr(backend, "source", with_template)
+    with pytest.raises(KernelError):
+        compared_with_python(small("powers"), 1)
+
+
+def test_a_launch_has_as_many_arguments_however_many_columns_there_are(tmp_path):
+    """Arguments of a launch are limited to 4 KB; columns are not: their addresses are in a table."""
+    text, slots = source(program_of(find_kernel("CartPole-v1")), "fast")
+    ptx = compiled_for(kernel_of_text("arguments", text), 80, tmp_path).read_text()
+    head = ptx[ptx.index(".entry") :]
+    arguments = head[: head.index(")")].count(".param")
+    assert arguments <= len(WORDS) + 1 < len(slots)
 
 
 def test_integers_of_128_bits_would_not_compile_for_gpus(tmp_path):

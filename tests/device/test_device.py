@@ -22,6 +22,8 @@ from vecenv.errors import (
     ConfigError,
     EngineRefused,
     InvalidAction,
+    KernelError,
+    KernelFault,
     NotResetError,
     SpaceError,
     UnsupportedError,
@@ -116,6 +118,68 @@ def test_actions_come_by_dlpack_from_other_libraries():
         assert torch.equal(envs.step(columns)[0], others.step(actions)[0]), "not contiguous"
 
 
+class CudaArray:
+    """An array that says that its memory is a GPU's."""
+
+    def __init__(self, array):
+        self.__cuda_array_interface__ = {**array.__array_interface__, "version": 3}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the address is not one of a GPU")
+def test_arrays_of_a_gpu_are_refused_where_there_is_none():
+    with tensors() as envs:
+        envs.reset(seed=0)
+        with pytest.raises(InvalidAction, match="CudaArray cannot be used on cpu"):
+            envs.step(CudaArray(np.zeros(8, np.int64)))
+        assert not envs.episode_length.any()
+
+
+@pytest.mark.parametrize("actions", [
+    np.full(8, 0.7), [0.7] * 8, [7] * 8, np.zeros(7, int), [[0]] * 8, "left", None, [None] * 8, np.array(["0"] * 8),
+])  # fmt: skip
+def test_actions_of_the_host_are_refused_as_on_other_engines_and_nothing_runs(actions):
+    with tensors() as envs, vecenv.make("CartPole-v1", 8) as others:
+        for each in (envs, others):
+            each.reset(seed=0)
+        with pytest.raises(InvalidAction) as expected:
+            others.step(actions)
+        with pytest.raises(InvalidAction) as found:
+            envs.step(actions)
+        assert str(found.value) == str(expected.value)
+        assert not envs.episode_length.any()
+
+
+def test_errors_of_other_libraries_are_invalid_actions():
+    class Broken:
+        def __dlpack__(self, **options):
+            raise BufferError("no")
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    with tensors() as envs:
+        envs.reset(seed=0)
+        for actions in (Broken(), torch.zeros(8, dtype=torch.int64).to_sparse()):
+            with pytest.raises(InvalidAction):
+                envs.step(actions)
+
+
+def test_copies_are_made_when_they_are_asked_for_and_only_then():
+    actions = torch.zeros(8, dtype=torch.int64)
+    with tensors(autoreset="same-step", copy=True) as envs, tensors(autoreset="same-step") as others:
+        kept = [each.reset(seed=0)[0] for each in (envs, others)]
+        first = [each.step(actions) for each in (envs, others)]
+        for _ in range(4):
+            latest = [each.step(actions) for each in (envs, others)]
+        assert first[1][0].data_ptr() == latest[1][0].data_ptr(), "the ring has four layers"
+        assert first[0][4]["final_obs"].data_ptr() != latest[0][4]["final_obs"].data_ptr()
+        assert torch.equal(latest[0][0], latest[1][0])
+        with tensors() as again:
+            assert torch.equal(again.reset(seed=0)[0], kept[0])
+            assert torch.equal(again.step(actions)[0], first[0][0])
+        assert envs.engine.columns_apart.transfers == 0
+
+
 def test_the_same_seed_begins_the_same_episode_in_every_form():
     with vecenv.make("CartPole-v1", 4, seeding="spawn") as one, tensors(count=4, seeding="spawn") as other:
         assert_same(one.reset(seed=7)[0], other.reset(seed=7)[0])
@@ -143,6 +207,88 @@ def test_states_are_read_written_and_cloned_on_the_device():
         assert not torch.equal(rows[1], rows[2])
         with pytest.raises(SpaceError):
             envs.set_state(envs.get_state([0, 1]))
+
+
+PICKY = """
+from gymnasium.spaces import Box, Discrete
+import numpy as np
+import vecenv
+
+@vecenv.kernel("DevicePicky-v0")
+class Picky:
+    observation_space, action_space, state = Box(-9, 9, (1,)), Discrete(2), {"n": int}
+    bounds = {"gain": (0.1, 2.0)}
+
+    class Params(vecenv.kernel.Params, shared=True):
+        gain = 1.0
+        place = 0
+        prices = np.arange(3.0)
+        places = np.zeros(2, np.int64)
+
+    def reset(s, rng, p):
+        s.n = 0
+
+    def step(s, action, rng, p):
+        s.n += 1
+        return p.gain * p.prices[p.place] + p.prices[p.places[0]], False
+
+    def observe(s, obs, p):
+        obs[0] = p.gain
+"""
+
+
+@pytest.fixture
+def picky(tmp_path):
+    path = tmp_path / "picky.py"
+    path.write_text(PICKY)
+    with imported(path) as module:
+        yield module.Picky
+
+
+ENGINES = {
+    "compiled": {"engine": "compiled"}, "torch": {"device": "cpu"}, "fast": {"device": "cpu", "precision": "fast"},
+    "numpy": {"device": "cpu", "results": "numpy"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_parameters_of_a_state_are_checked(engine, picky):
+    with vecenv.make(picky, 2, **ENGINES[engine], gain=[0.1, 2.0]) as envs:
+        envs.reset(seed=0)
+        state = envs.get_state()
+        envs.set_state(state)
+        for name, value, error in (("gain", 5.0, ConfigError), ("place", 7, KernelError), ("place", -9, KernelError)):
+            for part in ("P", "B"):
+                state = envs.get_state()
+                state.columns[f"{part}_{name}"][1] = value
+                with pytest.raises(error, match="gain" if name == "gain" else "index"):
+                    envs.set_state(state)
+        envs.set_state(envs.get_state())
+        assert float(envs.step(np.zeros(2, int))[1][1]) == 0.0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_arrays_that_all_envs_share_are_tried(engine, picky):
+    with vecenv.make(picky, 2, **ENGINES[engine]) as envs:
+        envs.reset(seed=0)
+        before = envs.get_state()
+        with pytest.raises(KernelError, match="index"):
+            envs.set_attr("places", np.array([9, 9]))
+        assert float(envs.step(np.zeros(2, int))[1][0]) == 0.0
+        envs.set_attr("prices", np.array([4.0, 5.0, 6.0]))
+        assert float(envs.step(np.zeros(2, int))[1][0]) == 8.0
+        with pytest.raises(SpaceError, match="other prices, which all envs share"):
+            envs.set_state(first_of(before), [0])
+        envs.set_state(before)
+        assert float(envs.step(np.zeros(2, int))[1][0]) == 0.0
+
+
+def first_of(state):
+    """The part of a state that is of env 0."""
+    columns = {
+        name: column if name in ("P_prices", "P_places") else column[:1] for name, column in state.columns.items()
+    }
+    return dataclasses.replace(state, columns=columns, ready=state.ready[:1])
 
 
 def test_parameters_are_per_env_and_options_hold_for_an_episode():
@@ -176,6 +322,40 @@ def test_a_wrong_action_is_noted_with_its_env_and_the_env_stays():
         envs.check()
         assert int(envs.episode_length[5]) == 0
         assert int(envs.episode_length[4]) == 1
+
+
+def wrong(count=8):
+    actions = torch.zeros(count, dtype=torch.int64)
+    actions[5] = 7
+    return actions
+
+
+@pytest.mark.parametrize("waits", [
+    lambda envs: envs.reset(options={"gain": 1.0}), lambda envs: envs.call("np_random"),
+    lambda envs: envs.set_attr("gain", 1.0),
+])  # fmt: skip
+def test_notes_are_read_when_something_waits_for_the_device(waits):
+    """None is lost, and what raised has not changed anything."""
+    with tensors(Zoo) as envs:
+        envs.reset(seed=0)
+        envs.step(wrong())
+        before = envs.get_state().columns
+        with pytest.raises(InvalidAction, match="env 5"):
+            waits(envs)
+        after = envs.get_state().columns
+        assert all(torch.equal(column, after[name]) for name, column in before.items())
+        waits(envs)
+
+
+def test_all_notes_are_in_one_message():
+    with tensors(autoreset="disabled") as envs:
+        envs.reset(seed=0)
+        for _ in range(60):
+            envs.step(torch.ones(8, dtype=torch.int64))
+        envs.reset(options={"reset_mask": torch.arange(8) == 5})
+        envs.step(wrong())
+        with pytest.raises(InvalidAction, match=r"env 5 was not in.*env 0 was to be stepped"):
+            envs.check()
 
 
 def test_an_episode_that_is_over_is_noted_where_autoreset_is_disabled():
@@ -327,16 +507,22 @@ def test_what_a_device_has_not_is_refused_in_words():
         vecenv.make("Acrobot-v1", 2, device="cpu", wrappers=[lambda env: env])
     with pytest.raises(EngineRefused, match="kernel"):
         vecenv.make(lambda: None, 2, device="cpu")
-    with pytest.raises(EngineRefused, match="results='numpy'"):
-        vecenv.make("CartPole-v1", 2, device="cpu", record="last-episode")
-    with pytest.raises(EngineRefused, match="draws nothing"):
+    for option, value in {"record": "last-episode", "batch_size": 1, "check_finite": "error"}.items():
+        said = (
+            rf"device engine with results='torch' cannot honour {option}=.*results='numpy', use engine=.*'compiled'.*or"
+        )
+        with pytest.raises(EngineRefused, match=said):
+            vecenv.make("CartPole-v1", 2, device="cpu", **{option: value})
+    with pytest.raises(EngineRefused, match=r"device engine cannot honour render_mode='rgb_array'.*engine='compiled'"):
         vecenv.make("CartPole-v1", 2, device="cpu", render_mode="rgb_array")
     with tensors() as envs:
         with pytest.raises(NotResetError):
             envs.step(torch.zeros(8, dtype=torch.int64))
         envs.reset(seed=0)
-        with pytest.raises(UnsupportedError):
-            envs.send(torch.zeros(8, dtype=torch.int64))
+        for refused in (lambda: envs.send(torch.zeros(8, dtype=torch.int64)), envs.send_reset, envs.recv, envs.xla):
+            with pytest.raises(UnsupportedError, match="results='numpy'"):
+                refused()
+        envs.step(torch.zeros(8, dtype=torch.int64))  # nothing is pending
         with pytest.raises(UnsupportedError):
             envs.step(torch.zeros(1, dtype=torch.int64), env_ids=[0])
         with pytest.raises(SpaceError, match="reset_mask"):
@@ -410,6 +596,50 @@ def test_ctrl_c_ends_a_loop_that_does_not_end(results, tmp_path):
         timer.join()
         envs.reset(seed=0)
         envs.step(np.zeros(2, int))
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """Loops do not ask Python: they end after a number of turns, here a million."""
+    from vecenv.kernel.cpp import rows
+
+    limited = rows._IS_STOPPED.replace("#ifdef VECENV_GPU", "#if 1").replace("1LL << 31", "1LL << 20")
+    assert limited != rows._IS_STOPPED
+    monkeypatch.setattr(rows, "_IS_STOPPED", limited)
+    monkeypatch.setattr(DeviceEngine, "_asks_python", False)
+
+
+@pytest.mark.parametrize("way", ["torch", "step", "some", "rollout"])
+def test_a_loop_that_was_stopped_is_heard_of(way, tmp_path, as_on_a_gpu):
+    path = tmp_path / "endless.py"
+    path.write_text(ENDLESS)
+    actions = np.zeros((3, 4), int)
+    with imported(path) as module:
+        kernel = kernel_of(module.Endless)
+        envs = (
+            vecenv.make(module.Endless, 4, device="cpu")
+            if way == "torch"
+            else VectorEnv(DeviceEngine(kernel, 4, tensors=True))
+        )
+    calls = {
+        "torch": lambda: (envs.step(actions[0]), envs.check()),
+        "step": lambda: envs.step(actions[0]),
+        "some": lambda: envs.step(actions[0][:2], [1, 2]),
+        "rollout": lambda: envs.rollout(actions),
+    }
+    with envs:
+        envs.reset(seed=0)
+        calls[way]()
+        envs.state.spins[2] = 1
+        with pytest.raises(KernelFault, match="a loop of env 2 did not end and was stopped") as raised:
+            calls[way]()
+        assert raised.value.rows == (2,)
+        if way in ("step", "some"):
+            assert len(envs.recv().env_ids) == (3 if way == "step" else 1), "the others are finished"
+            with pytest.raises(NotResetError):
+                calls[way]()
+        envs.reset(seed=0)
+        calls[way]()
 
 
 def test_an_env_on_a_device_is_pickled_with_its_state():

@@ -91,3 +91,19 @@ def test_fast_code_is_near_exact_code():
     ):
         obs = [envs.reset(seed=0)[0] for envs in (one, other)]
         np.testing.assert_allclose(*obs, rtol=1e-5, atol=1e-6)
+
+
+def test_arrays_of_other_libraries_are_actions_without_a_copy():
+    class Foreign:
+        def __init__(self, tensor):
+            self.tensor, self.__cuda_array_interface__ = tensor, tensor.__cuda_array_interface__
+
+    actions = torch.ones(8, dtype=torch.int64, device="cuda:0")
+    with (
+        vecenv.make("CartPole-v1", 8, device="cuda:0") as one,
+        vecenv.make("CartPole-v1", 8, device="cuda:0") as other,
+    ):
+        for envs in (one, other):
+            envs.reset(seed=0)
+        assert torch.equal(one.step(Foreign(actions))[0], other.step(actions)[0])
+        assert one.engine.columns_apart.transfers == 0

@@ -17,7 +17,7 @@ from tests.device.host_physics import HostPhysics
 from tests.device.test_fast import F64
 from vecenv._batch.layout import Layout
 from vecenv.engines.device import mujoco as engine_module
-from vecenv.errors import EngineRefused, InvalidAction, MissingExtra
+from vecenv.errors import ConfigError, EngineRefused, InvalidAction, MissingExtra
 from vecenv.kernel.cpp.emit import source
 from vecenv.kernel.cpp.host import compiled_for, kernel_of
 from vecenv.kernel.lower.resolve import resolve
@@ -322,12 +322,28 @@ def test_a_missing_package_is_named(monkeypatch):
         vecenv.make("HalfCheetah-v5", 1, device="cpu")
 
 
+class Overriding(Recorder):
+    """A task whose model has a flag that `mujoco_warp` lacks."""
+
+    model = """<mujoco><option><flag override="enable"/></option><worldbody><body><joint name="a" type="hinge"/>
+    <geom size="0.1"/></body></worldbody><actuator><motor joint="a" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
 @pytest.mark.slow
 @needs_mujoco_warp
-def test_solvers_and_fields_that_mujoco_warp_lacks_are_named():
-    for id in ("Humanoid-v5", "HumanoidStandup-v5"):
-        with pytest.raises(EngineRefused, match=f"{id} cannot run on a device: mjSOL_PGS is unsupported"):
-            vecenv.make(id, 1, device="cpu")
+def test_what_mujoco_warp_lacks_is_refused_by_name():
+    with pytest.raises(EngineRefused, match=r"Overriding .*cannot run on a device: mjENBL_OVERRIDE is unsupported"):
+        vecenv.make(Overriding, 1, device="cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.filterwarnings("ignore")
+@needs_mujoco_warp
+def test_models_with_pgs_are_solved_by_newtons_method_and_that_is_said():
+    with vecenv.make("Humanoid-v5", 1, device="cpu") as envs:
+        assert "contacts by Newton's method, not by PGS as the model says" in envs.engine_reason
+        assert envs.engine.kernel.original.model.opt.solver == 0, "the model of the task is as it was"
 
 
 # --- code for GPUs ---------------------------------------------------------------------------------------------------
@@ -356,8 +372,74 @@ BOUNDS = {
     "Hopper-v5": (3e-5, 3e-4, 1e-3),
     "Walker2d-v5": (2e-5, 1e-4, 3e-3),
     "HalfCheetah-v5": (1e-5, 1e-4, 1e-4),
+    "Ant-v5": (5e-6, 2e-3, 3.0),
 }
-"""Of each task that `mujoco_warp` simulates: observations after 1, 10 and 100 steps, see docs/gpu.md."""
+"""Of each task in the table of docs/gpu.md: observations after 1, 10 and 100 steps."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.filterwarnings("ignore:(?!.*has gone wrong)")  # of mujoco_warp, about models
+@needs_mujoco_warp
+def test_real_physics_diverges_alone_and_is_reset_by_a_mask():
+    id = "InvertedPendulum-v5"
+    with (
+        vecenv.make(id, 3, device="cpu", autoreset="same-step") as envs,
+        vecenv.make(id, 3, device="cpu", autoreset="same-step") as others,
+        in_python(id, 3, autoreset="same-step") as host,
+    ):
+        for each in (envs, others, host):
+            each.reset(seed=0)
+        envs.state.physics[1, 1] = float("nan")
+        actions = torch.full((3, 1), 0.5)
+        obs, _, terminated, truncated, infos = envs.step(actions)
+        expected = others.step(actions)[0]
+        assert truncated.tolist() == [False, True, False]
+        assert not terminated.any()
+        assert infos["diverged"].bool().tolist() == [False, True, False]
+        assert torch.isfinite(obs).all()
+        assert torch.equal(obs[[0, 2]], expected[[0, 2]]), "the others do not notice"
+        with pytest.warns(RuntimeWarning, match="simulation of env 1 has gone wrong"):
+            envs.check()
+        host.step(actions.numpy())
+        mask = np.array([True, False, False])
+        begun, _ = others.reset(seed=7, options={"reset_mask": torch.as_tensor(mask)})
+        wanted, _ = host.reset(seed=7, options={"reset_mask": mask})
+        assert apart(wanted, begun.numpy()) < 1e-6
+        assert torch.equal(begun[1:], expected[1:])
+        assert apart(host.step(actions.numpy())[0], others.step(actions)[0].numpy()) < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.filterwarnings("ignore")
+@needs_mujoco_warp
+def test_room_for_contacts_is_counted_before_it_is_taken(monkeypatch):
+    from vecenv.engines.device import memory
+
+    monkeypatch.setattr(memory, "_free_on_host", lambda: 2**20)
+    monkeypatch.setattr(memory.DeviceMemory, "empty", lambda *_: pytest.fail("memory is allocated"))
+    with pytest.raises(ConfigError, match=r"64 envs need 0\.0 GiB in the memory of cpu.*make fewer"):
+        vecenv.make("HalfCheetah-v5", 64, device="cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.filterwarnings("ignore")
+@needs_mujoco_warp
+def test_memory_that_runs_out_in_mujoco_warp_is_a_config_error(monkeypatch):
+    import mujoco_warp
+
+    made = mujoco_warp.make_data
+
+    def limited(model, nworld, **options):
+        if nworld > 1:
+            raise RuntimeError("Failed to allocate 8 bytes on device 'cpu'")
+        return made(model, nworld=nworld, **options)
+
+    monkeypatch.setattr(mujoco_warp, "make_data", limited)
+    with pytest.raises(ConfigError, match="simulations of 4 envs do not fit the memory of cpu"):
+        vecenv.make("InvertedPendulum-v5", 4, device="cpu")
 
 
 @pytest.mark.slow

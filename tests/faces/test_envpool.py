@@ -95,7 +95,7 @@ def test_what_has_no_meaning_here_is_refused():
 def test_what_brings_a_missing_library_is_named():
     with pytest.raises(MissingExtra, match="pip install dm-env"):
         vecenv.envpool.make_dm("CartPole-v1", num_envs=2, engine="sync")
-    for name, package in (("tianshou", "tianshou"), ("rsl_rl", "rsl-rl-lib"), ("torchrl", "torchrl")):
+    for name, package in (("tianshou", "tianshou"), ("rsl_rl", "rsl-rl-lib"), ("skrl", "skrl"), ("torchrl", "torchrl")):
         with pytest.raises(MissingExtra, match=f"pip install '{package}=="):
             getattr(vecenv, name)
 

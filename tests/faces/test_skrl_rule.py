@@ -22,6 +22,11 @@ def test_every_engine_is_detected(engine):
         assert skrl_detects(envs)
 
 
+def test_envs_on_a_device_are_detected():
+    with vecenv.make("CartPole-v1", 2, device="cpu") as envs:
+        assert skrl_detects(envs)
+
+
 @pytest.mark.parametrize("wrapper", [FlattenObservation, NormalizeObservation, RecordEpisodeStatistics])
 def test_wrappers_are_detected(wrapper):
     with wrapper(vecenv.make("CartPole-v1", 2, engine="sync")) as envs:

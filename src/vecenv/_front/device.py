@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
@@ -21,14 +22,13 @@ from vecenv._batch.random_state import CLONES, fresh_words
 from vecenv._batch.seeding import NO_SEED, one_seed, spread
 from vecenv._front.vector_env import VectorEnv
 from vecenv._util.checks import positive_int
-from vecenv._util.warn import warn_user
-from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, KernelFault, NotResetError, SpaceError
+from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction, NotResetError, SpaceError
 from vecenv.errors import UnsupportedError as Unsupported
+from vecenv.kernel.lower.columns import is_lasting
 
 if TYPE_CHECKING:
     from vecenv.engines.device.engine import DeviceEngine
 
-_NO_ROW = 2**62
 _RESET = int(Op.RESET)
 
 
@@ -60,17 +60,22 @@ class DeviceState:
     Attributes:
         columns: tensors by name; the first axis is the env.
         ready: which of the envs were reset.
+        shared: parameters that all envs share, by name, on the host.
     """
 
     columns: dict[str, Any]
     ready: np.ndarray
+    shared: dict[str, np.ndarray]
 
     def __len__(self) -> int:
         return len(self.ready)
 
 
-class DeviceVectorEnv(VectorEnv):
+class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[misc]  # skrl looks at direct bases
     """Many environments on a device, with torch tensors in and out. `vecenv.make(id, n, device="cuda:0")` makes one.
+
+    With `copy=True`, `step` and `reset` return copies on the device; else what one step returned stays as it is during
+    the next three.
 
     Attributes:
         device: torch's.
@@ -128,7 +133,7 @@ class DeviceVectorEnv(VectorEnv):
             super().reset(seed=seed, options=given)
         else:
             self._run("reset", self._reset_on_device, seed, mask)
-        obs, *_, infos = self._results_of[self._memory.layer]
+        obs, *_, infos = self._handed_out()
         left_out = {"final_obs", "final_info", *self._batch.step_info}
         return obs, {name: value for name, value in infos.items() if name not in left_out}
 
@@ -171,7 +176,7 @@ class DeviceVectorEnv(VectorEnv):
         Args:
             actions: a tensor on this device with the dtype and shape of the action space, one row per env; or anything
                 that has `__dlpack__` or `__cuda_array_interface__` there. Not copied if it is contiguous. NumPy's
-                arrays are copied to the device.
+                arrays and lists are checked on the host, as on all engines, and copied to the device.
             env_ids: not on a device; all envs are stepped.
 
         Returns:
@@ -179,8 +184,9 @@ class DeviceVectorEnv(VectorEnv):
             `infos["final_obs"]` has the observation that ended an episode where one ended.
 
         Raises:
-            InvalidAction: device, dtype or shape of the actions are wrong; nothing was run. Values are looked at by the
-                device: an env whose action is not in the space stays as it is, and `check` raises.
+            InvalidAction: device, dtype or shape of the actions are wrong; nothing was run. Values of tensors are
+                looked at by the device: an env whose action is not in the space stays as it is, and `check` raises, or
+                the next call that waits for the device.
         """
         order = self._call_order
         order.enter("step")
@@ -194,10 +200,16 @@ class DeviceVectorEnv(VectorEnv):
             memory.layer = (memory.layer + 1) % memory.layers
             self._launch(*self._ops, address)
             del keep
-            obs, reward, terminated, truncated, infos = self._results_of[memory.layer]
-            return obs, reward, terminated, truncated, dict(infos)
+            return self._handed_out()
         finally:
             order.inside = None
+
+    def _handed_out(self) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """The latest results."""
+        results = self._results_of[self._memory.layer]
+        if self.copy:
+            return map_tree(lambda leaf: leaf.clone(), results)
+        return (*results[:4], dict(results[4]))
 
     def _launch(self, alive: int, over: int, action: int = 0) -> None:
         stream = None
@@ -206,34 +218,59 @@ class DeviceVectorEnv(VectorEnv):
 
             stream = warp().stream_from_torch(self._torch.cuda.current_stream(self.device))
         self.engine.launch(alive, over, action=action, check=int(alive != 0), stream=stream)
-        self.engine._host_is_old = True
 
     def _action_memory(self, actions: Any) -> tuple[int, Any]:
         """The address of the actions if they need not be copied, and what keeps them alive; else 0."""
-        leaves = self._actions.leaves
-        if len(leaves) == 1:
-            tensor = self._action(actions, 0)
-            if tensor.is_contiguous():
-                return tensor.data_ptr(), tensor
-            self._tensors["A_0"].copy_(tensor)
-            return 0, None
-        for number, part in enumerate(self._actions.flat(actions)):
-            self._tensors[f"A_{number}"].copy_(self._action(part, number))
+        parts = self._parts_of(actions)
+        if not any(map(self._is_on_device, parts)):
+            parts = self._from_host(actions)
+        tensors = [self._action(part, number) for number, part in enumerate(parts)]
+        if len(tensors) == 1 and tensors[0].is_contiguous():
+            return tensors[0].data_ptr(), tensors[0]
+        for number, tensor in enumerate(tensors):
+            self._tensors[f"A_{number}"].copy_(tensor)
         return 0, None
+
+    def _parts_of(self, actions: Any) -> list[Any]:
+        """Actions of each leaf of the action space. Raises InvalidAction."""
+        try:
+            return self._actions.flat(actions)
+        except (TypeError, KeyError, ValueError, IndexError):
+            return self._from_host(actions)  # says what is wrong
+
+    def _is_on_device(self, actions: Any) -> bool:
+        """Whether these are a tensor, or an array of another library that becomes one without a copy."""
+        if isinstance(actions, (np.ndarray, np.generic)):
+            return False
+        return hasattr(actions, "__dlpack__") or hasattr(actions, "__cuda_array_interface__")
+
+    def _from_host(self, actions: Any) -> list[Any]:
+        """NumPy's arrays or lists, checked as on all engines, as tensors on the device. Raises InvalidAction."""
+        columns = self._actions.pack(actions, self.num_envs)
+        self._memory.transfers += len(columns)
+        kinds = [self._tensors[f"A_{number}"].dtype for number in range(len(columns))]
+        return [
+            self._torch.from_numpy(column).to(self.device, kind) for column, kind in zip(columns, kinds, strict=True)
+        ]
 
     def _action(self, actions: Any, number: int) -> Any:
         """Actions as a tensor on the device. Raises InvalidAction."""
         torch, column = self._torch, self._tensors[f"A_{number}"]
-        if isinstance(actions, torch.Tensor):
-            tensor = actions.detach()
-        elif isinstance(actions, np.ndarray) or not hasattr(actions, "__dlpack__"):
-            is_array = hasattr(actions, "__cuda_array_interface__")
-            tensor = torch.as_tensor(actions if is_array else np.asarray(actions))
-            if not is_array:
-                self._memory.transfers += 1
-                tensor = tensor.to(self.device, column.dtype)
-        else:
-            tensor = torch.from_dlpack(actions)
+        if not self._is_on_device(actions):
+            raise InvalidAction("some actions are tensors and others are not; pass tensors for all parts of the space")
+        try:
+            if isinstance(actions, torch.Tensor):
+                tensor = actions.detach()
+            elif hasattr(actions, "__dlpack__"):
+                tensor = torch.from_dlpack(actions)
+            else:
+                tensor = torch.as_tensor(actions)
+        except Exception as error:  # whatever the other library, or torch, says about it
+            raise InvalidAction(
+                f"actions of type {type(actions).__name__} cannot be used on {self.device}: {error}"
+            ) from error
+        if tensor.layout is not torch.strided:
+            raise InvalidAction(f"actions are a tensor of layout {tensor.layout}; use .to_dense()")
         wanted = tuple(column.shape)
         if tensor.device.type != column.device.type or (tensor.is_cuda and tensor.device != column.device):
             raise InvalidAction(
@@ -256,25 +293,7 @@ class DeviceVectorEnv(VectorEnv):
         Warns:
             RuntimeWarning: the simulation of a MuJoCo task has diverged; that env's episode was truncated.
         """
-        noted = self._memory.take_notes()
-        if noted["wrong_row"] != _NO_ROW:
-            raise InvalidAction(
-                f"an action of env {noted['wrong_row']} was not in {self.single_action_space}; envs with such actions "
-                "were not stepped"
-            )
-        if noted["over_row"] != _NO_ROW:
-            raise NotResetError(
-                f"env {noted['over_row']} was to be stepped, but its episode is over and autoreset is disabled; "
-                "reset it: reset(options={'reset_mask': mask})"
-            )
-        if noted["stopped_row"] != _NO_ROW:
-            row = noted["stopped_row"]
-            raise KernelFault(f"a loop of env {row} did not end and was stopped; reset the envs", row=row, phase="step")
-        if noted["diverged_row"] != _NO_ROW:
-            warn_user(
-                f"the simulation of env {noted['diverged_row']} has gone wrong, and maybe those of others, and their "
-                "episodes were truncated; infos['diverged'] of a step says which"
-            )
+        self._run("check", self.engine.raise_noted)
 
     # --- many steps --------------------------------------------------------------------------------------------------
 
@@ -377,24 +396,38 @@ class DeviceVectorEnv(VectorEnv):
         index = None if env_ids is None else self._torch.as_tensor(rows, device=self.device)
         columns = self._lasting()
         read = {name: column.clone() if index is None else column[index] for name, column in columns.items()}
-        return DeviceState(read, self._call_order.ready[rows])
+        shared = {name: self.engine.parameters[name] for name in self.shared_params}
+        return DeviceState(read, self._call_order.ready[rows], shared)
 
     def set_state(self, state: Any, env_ids: Any = None) -> None:
-        """Make envs what they were in `get_state`; a state of one env may be set to many."""
+        """Make envs what they were in `get_state`; a state of one env may be set to many.
+
+        If the kernel has parameters, it waits for the device: they are checked on the host.
+
+        Raises:
+            SpaceError: it is a state of other envs.
+            ConfigError: a parameter in it is not within its bounds.
+            KernelError: Python raises with a parameter in it. It names the line.
+        """
+        self._set_state(state, env_ids, check=True)
+
+    def _set_state(self, state: Any, env_ids: Any, check: bool) -> None:
         if not isinstance(state, DeviceState):
             raise ConfigTypeError(f"set_state needs what get_state returned, got {type(state).__name__}")
         rows = self._call_order.all_rows if env_ids is None else self._call_order.parse_rows(env_ids)
         if len(state) not in (1, len(rows)):
             raise SpaceError(f"the state is of {len(state)} envs and is to be set to {len(rows)}; pass env_ids")
-        self._run("set_state", self._restore, state, rows, env_ids is None)
+        self._run("set_state", self._restore, state, rows, env_ids is None, check)
 
-    def _restore(self, state: DeviceState, rows: np.ndarray, everyone: bool) -> None:
+    def _restore(self, state: DeviceState, rows: np.ndarray, everyone: bool, check: bool) -> None:
         self.engine.to_device()
         columns = self._lasting()
         for name, column in columns.items():
             given = state.columns.get(name)
             if given is None or given.dtype != column.dtype or given.shape[1:] != column.shape[1:]:
                 raise SpaceError(f"this state is not one of {self.engine.kernel.id} with these parameters ({name})")
+        if check:
+            self._check_parameters(state, everyone)
         index = self._torch.as_tensor(rows, device=self.device)
         for name, column in columns.items():
             given = state.columns[name].expand(len(rows), *column.shape[1:])
@@ -402,8 +435,24 @@ class DeviceVectorEnv(VectorEnv):
                 column.copy_(given)
             else:
                 column[index] = given
-        self.engine._host_is_old = True
+        self.engine.mark_host_old()
         self._call_order.replaced(rows, np.broadcast_to(state.ready, len(rows)))
+
+    def _check_parameters(self, state: DeviceState, everyone: bool) -> None:
+        """Raise for parameters that no env may have; take over those that all envs share."""
+        on_host = {name: tensor.cpu().numpy() for name, tensor in state.columns.items() if name[:2] in ("P_", "B_")}
+        self._memory.transfers += len(on_host)
+        self.engine.check_state({**on_host, **{f"P_{name}": column for name, column in state.shared.items()}})
+        for name, column in state.shared.items():
+            own = self.engine.parameters[name]
+            if column is own or column.tobytes() == own.tobytes():
+                continue
+            if not everyone:
+                raise SpaceError(
+                    f"this state is of envs with other {name}, which all envs share; set it for all envs at once"
+                )
+            self.engine.set_attr(name, [column[0]] * self.num_envs)
+            self.engine.to_device()
 
     def clone(self, source: Any, target: Any, *, seed: int | None = None) -> None:
         """Make the envs `target` copies of the envs `source`; see `VectorEnv.clone`."""
@@ -413,14 +462,12 @@ class DeviceVectorEnv(VectorEnv):
             many = {name: column.expand(len(targets), *column.shape[1:]) for name, column in state.columns.items()}
             many["RNG"] = self._torch.as_tensor(words, device=self.device)
             self._memory.transfers += 1
-            state = DeviceState(many, np.broadcast_to(state.ready, len(targets)))
-        self.set_state(state, targets)
+            state = DeviceState(many, np.broadcast_to(state.ready, len(targets)), state.shared)
+        self._set_state(state, targets, check=False)
 
     def _lasting(self) -> dict[str, Any]:
         """The columns that envs consist of, as they are now."""
-        scratch = {"OP", "SEED", "FALLBACK", "FINISHED", "TODO", "WHO"}
-        single = {slot.name for slot in self._memory.slots if slot.single}
-        names = [name for name in self._tensors if name not in scratch | single and not name.startswith(("A_", "F"))]
+        names = [name for name in self._tensors if is_lasting(name) and name not in self._memory.common]
         ring, layer = self._memory.in_ring, self._memory.layer
         return {name: self._tensors[name][layer] if name in ring else self._tensors[name] for name in names}
 
@@ -428,7 +475,11 @@ class DeviceVectorEnv(VectorEnv):
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
         """Not on a device: a step does not wait for it anyway."""
-        raise Unsupported("a device steps all envs at once, and step() does not wait for it; use step()")
+        raise _all_at_once("send")
+
+    def send_reset(self, env_ids: Any = None, *, seed: Any = None, options: Any = None) -> None:
+        """Not on a device, see `send`."""
+        raise _all_at_once("send_reset")
 
     def recv(
         self,
@@ -439,7 +490,18 @@ class DeviceVectorEnv(VectorEnv):
         timeout: float | None = None,
     ) -> Any:
         """Not on a device, see `send`."""
-        raise Unsupported("a device steps all envs at once, and step() does not wait for it; use step()")
+        raise _all_at_once("recv")
+
+    def xla(self) -> Any:
+        """Not on a device: JAX's programs call these envs on the host."""
+        raise Unsupported("xla() works on NumPy's arrays; make the envs with results='numpy', or engine='compiled'")
+
+
+def _all_at_once(call: str) -> Unsupported:
+    return Unsupported(
+        f"{call}() is not for results that are tensors: a device steps all envs at once, and step() does not wait for "
+        "it; use step() and reset(), or make the envs with results='numpy'"
+    )
 
 
 class RolloutGraphs:
@@ -478,7 +540,7 @@ class RolloutGraphs:
         graph, results = self._captured[steps, first]
         graph.replay()
         memory.layer = (first + steps) % memory.layers
-        envs.engine._host_is_old = True
+        envs.engine.mark_host_old()
         parts = {each.name: getattr(results, each.name) for each in dataclasses.fields(results)}
         return TensorRollout(
             **{

@@ -18,9 +18,7 @@ from vecenv._make.decorate import decorate
 from vecenv._make.options import check_request, of_rows, split_options
 from vecenv._make.source import resolve
 from vecenv.agents._vector_env import with_agents
-from vecenv.engines import Engine, SupportsSummary
-from vecenv.engines.device.options import Device
-from vecenv.engines.native.options import Compiled
+from vecenv.engines import Engine, SupportsSummary, registry
 from vecenv.engines.options import EngineBuilder, EngineOptions
 from vecenv.engines.python.factories import EnvWrapper
 from vecenv.engines.request import Request
@@ -35,7 +33,7 @@ def make(
     workers: int | None = None,
     batch_size: int | None = None,
     autoreset: str | AutoresetMode = "next-step",
-    copy: bool = True,
+    copy: bool | None = None,
     seeding: Seeding = "gymnasium",
     on_error: OnError = "raise",
     timeout: float | None = None,
@@ -72,7 +70,7 @@ def make(
             that are ready first.
         autoreset: "next-step", "same-step" or "disabled", or Gymnasium's AutoresetMode.
         copy: False hands out views of the batch that the next step overwrites; those of kernels stay as they are during
-            the next three steps.
+            the next three steps. Default: False for tensors on a device, else True.
         seeding: how `reset(seed=int)` spreads over envs: "gymnasium" (seed, seed + 1, ...) or "spawn" (never
             overlapping).
         on_error: "raise", or "restart": build a failed env again and report its episode as truncated.
@@ -132,16 +130,16 @@ def make(
     source = resolve(env, num_envs, env_kwargs, wrappers, kwargs, preprocessing, asked)
     request = of_rows(request, len(source.env_fns))
     chosen, reason = choose(engine, options, source, request)
-    if source.kernel is not None and not isinstance(chosen, (Compiled, Device)):
+    if source.kernel is not None and not registry.declares(chosen, "native"):
         source.kernel.check_native(source.kernel.parameters({}, 1))  # Python refuses what native code refuses
     running = _checked(chosen, chosen.build(source, request))
     recording = (source.env_fns, request.record_folder, request.record_limit) if request.record is not None else None
-    tensors = isinstance(chosen, Device) and chosen.returns_tensors
+    tensors = bool(getattr(chosen, "returns_tensors", False))
     envs = (DeviceVectorEnv if tensors else VectorEnv)(
         running if tensors else decorate(running, request.autoreset, request.check_finite, recording),
         autoreset=request.autoreset,
         batch_size=request.batch_size,
-        copy=request.copy,
+        copy=not tensors if request.copy is None else request.copy,
         seeding=request.seeding,
         timeout=request.timeout,
         engine_reason=f"{reason}: {running.summary()}" if isinstance(running, SupportsSummary) else reason,

@@ -406,9 +406,9 @@ def _exchanges(subject: Subject, engine: str) -> list[bytes]:
 
 def _rate(subject: Subject, engine: str) -> float:
     """Steps per second."""
-    exchange, close = ours(subject.source, _SPEED_ENVS, engine=engine)
+    exchange, close, wait = ours(subject.source, _SPEED_ENVS, engine=engine)
     try:
-        return measure(exchange, _SPEED_SECONDS) * _SPEED_ENVS
+        return measure(exchange, _SPEED_SECONDS, wait) * _SPEED_ENVS
     finally:
         close()
 

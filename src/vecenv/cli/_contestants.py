@@ -21,8 +21,8 @@ from vecenv.engines import Compiled, Device, registry
 PROCESSES = 64
 """Limit of the number of processes: other libraries start one per env."""
 Exchange = Callable[[int], object]
-Running = tuple[Exchange, Callable[[], object]]
-"""A function that steps all envs, given a number that counts up, and a function that closes them."""
+Running = tuple[Exchange, Callable[[], object], Callable[[], object]]
+"""A function that steps all envs, given a number that counts up, one that closes them, and one that waits for steps."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def on_device(device: str) -> tuple[list[Contestant], dict[str, str]]:
 
 
 def _device(source: EnvSource, count: int, device: str, precision: Any) -> Running:
-    """Steps with a few batches of random actions that are on the device; it is waited for every 64 steps."""
+    """Steps with a few batches of random actions that are on the device; it is waited for every 64 steps and last."""
     import torch
 
     envs: Any = source.make(count, engine=Device(device=device, precision=precision), autoreset="same-step")
@@ -56,12 +56,16 @@ def _device(source: EnvSource, count: int, device: str, precision: Any) -> Runni
         map_tree(lambda leaf: torch.as_tensor(leaf, device=envs.device), envs.action_space.sample()) for _ in range(8)
     ]
 
-    def exchange(number: int) -> object:
-        if device != "cpu" and number % 64 == 63:
+    def wait() -> None:
+        if device != "cpu":
             torch.cuda.synchronize(envs.device)
+
+    def exchange(number: int) -> object:
+        if number % 64 == 63:
+            wait()
         return envs.step(actions[number % len(actions)])
 
-    return exchange, envs.close
+    return exchange, envs.close, wait
 
 
 def contestants(source: EnvSource) -> tuple[list[Contestant], dict[str, str]]:
@@ -115,14 +119,16 @@ def _reason(module: str, source: EnvSource) -> str | None:
     return None
 
 
-def measure(exchange: Exchange, seconds: float) -> float:
-    """Steps of the vector env per second."""
+def measure(exchange: Exchange, seconds: float, wait: Callable[[], object]) -> float:
+    """Steps of the vector env per second, by the time when the last one is done."""
     exchange(0)
+    wait()
     started, exchanges = time.perf_counter(), 0
-    while (spent := time.perf_counter() - started) < seconds:
+    while time.perf_counter() - started < seconds or not exchanges:
         exchange(exchanges)
         exchanges += 1
-    return exchanges / spent
+    wait()
+    return exchanges / (time.perf_counter() - started)
 
 
 def _stepping(envs: Any, space: gymnasium.Space[Any], count: int) -> Running:
@@ -130,7 +136,7 @@ def _stepping(envs: Any, space: gymnasium.Space[Any], count: int) -> Running:
     batched = gymnasium.vector.utils.batch_space(space, count)
     batched.seed(0)
     actions = [batched.sample() for _ in range(16)]
-    return lambda turn: envs.step(actions[turn % len(actions)]), envs.close
+    return lambda turn: envs.step(actions[turn % len(actions)]), envs.close, lambda: None
 
 
 def ours(source: EnvSource, count: int, **options: Any) -> Running:

@@ -132,11 +132,11 @@ def _race(
                 missing[one.name] = f"{type(error).__name__}: {error!s:.60}"
             tick(f"{count} envs, {one.name}")
         for _ in range(turns):
-            for name, (exchange, _) in running.items():
-                rates[name][count] = max(rates[name].get(count, 0.0), measure(exchange, seconds) * count)
+            for name, (exchange, _, wait) in running.items():
+                rates[name][count] = max(rates[name].get(count, 0.0), measure(exchange, seconds, wait) * count)
                 tick(f"{count} envs, {name}")
     finally:
-        for _, close in running.values():
+        for _, close, _ in running.values():
             close()
 
 

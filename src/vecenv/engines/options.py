@@ -52,6 +52,8 @@ class EngineOptions:
         has_states: whether everything that an env consists of can be read and written (`SupportsStates`).
         awaitable: whether results can be awaited in an event loop (`SupportsGatherAsync`).
         cannot: attributes of `Request` that the engine cannot do anything about, and why.
+        returns_tensors: whether results are torch tensors in the engine's own memory: the vector env is then a
+            `DeviceVectorEnv`. The device engine decides that by its options.
     """
 
     name: ClassVar[str]
@@ -66,6 +68,7 @@ class EngineOptions:
     has_states: ClassVar[bool] = False
     awaitable: ClassVar[bool] = False
     cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    returns_tensors: ClassVar[bool] | property = False
 
     @classmethod
     def option_names(cls) -> list[str]:

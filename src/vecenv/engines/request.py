@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +57,7 @@ class Request:
         num_envs: number of rows.
         batch_size: how many rows `recv` returns by default; None for all.
         autoreset: Gymnasium's mode.
-        copy: False if results are to be views.
+        copy: False if results are to be views; None: as is usual for what the engine returns.
         seeding: how one seed is spread over rows.
         on_error: "raise", or "restart": build a failed env again.
         timeout: seconds that a step, reset or call may take; None for no limit.
@@ -73,7 +72,7 @@ class Request:
     num_envs: int
     batch_size: int | None = None
     autoreset: AutoresetMode = AutoresetMode.NEXT_STEP
-    copy: bool = True
+    copy: bool | None = None
     seeding: Seeding = "gymnasium"
     on_error: OnError = "raise"
     timeout: float | None = None
@@ -86,6 +85,5 @@ class Request:
 
     def asks_for(self, name: str) -> bool:
         """Whether this attribute differs from its default."""
-        default = next(each.default for each in dataclasses.fields(self) if each.name == name)
-        value = getattr(self, name)
+        default, value = getattr(Request(1), name), getattr(self, name)
         return type(value) is not type(default) or value != default

@@ -1,7 +1,8 @@
-"""MuJoCo's physics on a device, by `mujoco_warp`. The only module that imports it."""
+"""MuJoCo's physics on a device, by `mujoco_warp`, which this module and `_capsules.py` import."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import re
@@ -9,16 +10,17 @@ from collections.abc import Callable
 from typing import Any
 
 from vecenv._util.forks import FORK_LOCK
-from vecenv.errors import EngineRefused, MissingExtra
+from vecenv.errors import ConfigError, EngineRefused, MissingExtra
 from vecenv.mujoco._device import DeviceTask
 from vecenv.mujoco._simulator import AFTERWARDS, mujoco
 
 _MOST_CONTACTS = 64
-"""Contacts of one env that there is room for, unless its model cannot have as many. Envs share the room."""
+"""Contacts of one env that there is room for, unless its model cannot have as many. Envs share the room: if there are
+more contacts than it has, `mujoco_warp` says so of all envs."""
 
 
 def mujoco_warp() -> Any:
-    """The module `mujoco_warp`. Raises MissingExtra."""
+    """The module `mujoco_warp`, with contacts of capsules mended (`_capsules.py`). Raises MissingExtra."""
     with FORK_LOCK:
         try:
             import mujoco_warp  # pyright: ignore[reportMissingImports]  # optional
@@ -28,6 +30,9 @@ def mujoco_warp() -> Any:
             raise MissingExtra(
                 f"MuJoCo tasks on a device need mujoco_warp ({error}): pip install 'vecenv[gpu,mujoco]'"
             ) from None
+        from vecenv.mujoco._capsules import mend
+
+        mend()
     return mujoco_warp
 
 
@@ -39,30 +44,41 @@ class WarpPhysics:
         count: number of envs.
         wp: the module `warp`, set up.
         device: Warp's.
+        check_room: gets the bytes that the simulation needs before they are taken, and raises if there are fewer.
 
     Attributes:
         arrays: the simulation's memory by the names of the kernel's fields: flat arrays, one row of each after another.
+        remark: what is otherwise than the model says, "" if nothing is.
 
     Raises:
+        ConfigError: there is too little memory; nothing is left allocated.
         EngineRefused: the model, or a field that the task uses, has no counterpart in `mujoco_warp`; it is named.
     """
 
-    def __init__(self, kernel: DeviceTask, count: int, wp: Any, device: Any) -> None:
+    def __init__(self, kernel: DeviceTask, count: int, wp: Any, device: Any, check_room: Callable[[int], None]) -> None:
         self._library, self._warp, self._device = mujoco_warp(), wp, device
         original = kernel.original
         self._frame_skip, self._afterwards = original.frame_skip, not AFTERWARDS.isdisjoint(original.fields)
-        contacts, rows = _room(original.model)
+        model, self.remark = _with_known_solver(original.model)
+        contacts, rows = _room(model)
         with wp.ScopedDevice(device):
             try:
                 batched = _batched(self._library, original.model_params, count)
-                self._model = self._library.put_model(original.model, batch_sizes=batched)
+                self._model = self._library.put_model(model, batch_sizes=batched)
             except NotImplementedError as error:
                 raise _refused(kernel, str(error)) from None
             self._model.opt.warn_overflow = 0  # a word of the simulation says so too, which `trouble` reads
             for name in original.model_params:
                 if name not in batched and hasattr(self._model.opt, name):
                     setattr(self._model.opt, name, _repeated(wp, getattr(self._model.opt, name), count))
-            self._data = self._library.make_data(original.model, nworld=count, nconmax=contacts, njmax=rows)
+            try:
+                one = self._library.make_data(model, nworld=1, nconmax=contacts, njmax=rows)
+                check_room(count * _bytes_of(wp, one))
+                self._data = self._library.make_data(model, nworld=count, nconmax=contacts, njmax=rows)
+            except (RuntimeError, MemoryError) as error:
+                raise ConfigError(
+                    f"simulations of {count} envs do not fit the memory of {device.alias}; make fewer ({error})"
+                ) from None
         self._originals = {name: self._found(kernel, name, place) for name, place in kernel.simulation.items()}
         self.arrays = {
             name: self._flat(kernel, name, array, count * math.prod(kernel.state[name].shape))
@@ -123,6 +139,23 @@ class WarpPhysics:
 def _refused(kernel: DeviceTask, why: str) -> EngineRefused:
     why = re.sub(r"\s+", " ", why).strip().rstrip(".")
     return EngineRefused(f"{kernel.id} cannot run on a device: {why}; use engine='mujoco'")
+
+
+def _with_known_solver(model: Any) -> tuple[Any, str]:
+    """The model, with Newton's solver in place of PGS, which `mujoco_warp` lacks; and what to say about it."""
+    solvers = mujoco().mjtSolver
+    if model.opt.solver != solvers.mjSOL_PGS:
+        return model, ""
+    model = copy.copy(model)
+    model.opt.solver, model.opt.iterations = solvers.mjSOL_NEWTON, max(100, model.opt.iterations)
+    return model, "contacts by Newton's method, not by PGS as the model says"
+
+
+def _bytes_of(wp: Any, data: Any) -> int:
+    """Bytes of the arrays of a dataclass, and of those in it."""
+    values = [getattr(data, each.name) for each in dataclasses.fields(data)]
+    nested = sum(_bytes_of(wp, value) for value in values if dataclasses.is_dataclass(value))
+    return nested + sum(value.capacity for value in values if isinstance(value, wp.array))
 
 
 def _batched(library: Any, names: tuple[str, ...], count: int) -> dict[str, int]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
-import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
+from vecenv._front.device import DeviceVectorEnv
 from vecenv._front.faces import check_mode
 from vecenv._util.extras import load_client
 from vecenv.errors import ConfigError, UnsupportedError
@@ -22,20 +22,26 @@ class VecEnv(_Base):
 
     Observations are float32 tensors: the group "policy", or one group for each key of a Dict. `extras["time_outs"]`
     marks episodes that were truncated and not terminated, after which rsl_rl continues with the value of the state.
+    Envs on a device (`vecenv.make(..., device="cuda:0")`) take and return tensors there: nothing is copied to the host.
 
     Args:
         envs: of `vecenv.make` or a wrapper around it, with autoreset="same-step" and one-dimensional Box actions.
-        device: of the tensors.
+        device: of the tensors; default: that of envs on a device, else "cpu".
         seed: of the first reset, which happens when observations are first asked for.
         max_episode_length: default: the time limit of the envs.
 
     Raises:
-        ConfigError: the envs have another autoreset mode, or there is no time limit.
+        ConfigError: the envs have another autoreset mode, there is no time limit, or the envs are on another device.
         UnsupportedError: the actions are no vectors of floats, or observations are neither a Box nor a Dict.
     """
 
     def __init__(
-        self, envs: Any, device: str = "cpu", *, seed: int | None = None, max_episode_length: int | None = None
+        self,
+        envs: Any,
+        device: str | torch.device | None = None,
+        *,
+        seed: int | None = None,
+        max_episode_length: int | None = None,
     ) -> None:
         check_mode(envs, AutoresetMode.SAME_STEP, "rsl_rl")
         actions, observations = envs.single_action_space, envs.single_observation_space
@@ -46,7 +52,9 @@ class VecEnv(_Base):
         limit = max_episode_length or getattr(envs.spec, "max_episode_steps", None)
         if limit is None:
             raise ConfigError("rsl_rl wants to know how long an episode may be: pass max_episode_length=")
-        self.envs, self.device = envs, device
+        self.envs, self.device = envs, _device(envs, device)
+        self._gives_tensors = isinstance(envs, DeviceVectorEnv)
+        self._action_dtype = torch.from_numpy(envs.action_space.sample()).dtype
         self.num_envs, self.num_actions, self.max_episode_length = envs.num_envs, actions.shape[0], limit
         self.cfg = {
             "env": str(envs.spec and envs.spec.id),
@@ -84,7 +92,9 @@ class VecEnv(_Base):
 
     def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Observations, rewards, dones and extras."""
-        obs, reward, terminated, truncated, _ = self.envs.step(actions.detach().cpu().numpy())
+        given = actions.detach()
+        given = given.to(self._action_dtype) if self._gives_tensors else given.cpu().numpy()
+        obs, reward, terminated, truncated, _ = self.envs.step(given)
         self._obs = self._groups(obs)
         extras = {"time_outs": self._tensor(truncated & ~terminated), "log": {}}
         return self._obs, self._tensor(reward, torch.float32), self._tensor(terminated | truncated), extras
@@ -94,9 +104,18 @@ class VecEnv(_Base):
         self.envs.close()
 
     def _groups(self, obs: Any) -> Any:
-        groups = {"policy": obs} if isinstance(obs, np.ndarray) else obs
+        groups = obs if isinstance(obs, dict) else {"policy": obs}
         tensors = {name: self._tensor(values, torch.float32) for name, values in groups.items()}
         return _TensorDict(tensors, batch_size=[self.num_envs], device=self.device)
 
-    def _tensor(self, values: np.ndarray, dtype: torch.dtype | None = None) -> torch.Tensor:
+    def _tensor(self, values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
         return torch.as_tensor(values, dtype=dtype, device=self.device)
+
+
+def _device(envs: Any, asked: str | torch.device | None) -> str:
+    """The device of the tensors. Raises ConfigError if that of the envs is another one."""
+    if not isinstance(envs, DeviceVectorEnv):
+        return "cpu" if asked is None else str(asked)
+    if asked is not None and torch.device(asked).type != envs.device.type:
+        raise ConfigError(f"these envs are on {envs.device}; pass device={str(envs.device)!r}, or leave device out")
+    return str(envs.device)

@@ -2,7 +2,7 @@
 
 There are two ways of keeping columns. *Shared*, on the CPU in exact code: the device works on the columns of the host,
 and this is the compiled engine with other native code. *Apart*, everywhere else: columns are in the device's memory
-(`memory.py`), and those of the host are copies that are brought up to date when somebody asks for them.
+(`memory.py`), and those of the host are copies that are brought up to date when they are asked for.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from vecenv._batch.batch import Op, Rows
+from vecenv._batch.batch import Mail, Op, Rows
+from vecenv._batch.faults import Fault
 from vecenv._batch.layout import Columns
-from vecenv.engines.device.memory import DeviceMemory, in_ring
+from vecenv.engines.device.memory import DeviceMemory
+from vecenv.engines.device.notes import error_noted, raise_noted
 from vecenv.engines.native.compiled import BUFFERS, CompiledEngine
+from vecenv.errors import KernelFault
 from vecenv.kernel.backend import Precision, load_kernel
 from vecenv.kernel.cpp.backend import CHUNK, CppBackend, CppCode
 from vecenv.kernel.cpp.host import INTERRUPTS, Launcher, raise_if_stopped
 from vecenv.kernel.cpp.rows import NO_ROW
 from vecenv.kernel.language.define import Kernel
-from vecenv.kernel.lower.columns import POLICY
+from vecenv.kernel.lower.columns import POLICY, is_final, is_lasting, is_order, is_outcome
 from vecenv.kernel.lower.transition import UNFIT
-
-_GIVEN = ("OP", "SEED", "DONE", "FINISHED")
-"""Columns that the host writes before an exchange, besides the actions."""
 
 
 class DeviceEngine(CompiledEngine):
@@ -39,7 +39,7 @@ class DeviceEngine(CompiledEngine):
 
     Attributes:
         columns_apart: the device's memory, None if it is the host's.
-        can_be_captured: whether launches may be part of somebody's CUDA graph.
+        can_be_captured: whether launches may be part of a caller's CUDA graph.
     """
 
     name = "device"
@@ -87,28 +87,28 @@ class DeviceEngine(CompiledEngine):
             single=self.precision == "fast",
             layers=BUFFERS,
             limit=self.max_episode_steps,
-            poll=INTERRUPTS if self.device == "cpu" else 0,
+            poll=INTERRUPTS if self._asks_python else 0,
             given=self._given_memory(),
         )
         self._launcher = self._native.launcher()
         self._chunk = CHUNK if self.device == "cpu" else 1
-        self._given = [*_GIVEN, *(slot.name for slot in slots if slot.name.startswith("A_"))]
-        own = ("TERMINATED", "TRUNCATED", "RETURN", "LENGTH", "REWARD", "SEED", "LAST_SEED", "DONE", "FINISHED")
-        self._finals = [slot.name for slot in slots if slot.name[0] == "F" and in_ring(slot)]
-        self._taken = [slot.name for slot in slots if slot.name in own or in_ring(slot)]
-        self._taken = ["OP", *(name for name in self._taken if name not in self._finals)]
-        orders = {"OP", "SEED", *self._finals}  # which the host writes by itself
-        self._lasting_names = [
-            name for name in self.columns_apart.arrays if name not in orders and not name.startswith("A_")
-        ]
+        self._given = [slot.name for slot in slots if is_order(slot.name)]
+        self._finals = [slot.name for slot in slots if is_final(slot.name)]
+        self._taken = [slot.name for slot in slots if is_outcome(slot) and not is_final(slot.name)]
+        self._lasting_names = [name for name in self.columns_apart.arrays if is_lasting(name)]
 
     @property
     def _is_apart(self) -> bool:
         """Whether columns are never shared with the host."""
         return False
 
+    @property
+    def _asks_python(self) -> bool:
+        """Whether loops ask Python whether to stop. On a GPU they cannot, and stop after a number of turns."""
+        return self.device == "cpu"
+
     def _given_memory(self) -> dict[str, Any]:
-        """Columns on the device that are somebody else's memory, by name."""
+        """Columns on the device that are memory of the simulation, by name."""
         return {}
 
     # --- columns of the host -----------------------------------------------------------------------------------------
@@ -126,10 +126,20 @@ class DeviceEngine(CompiledEngine):
         self._host_columns = columns
 
     def to_host(self) -> None:
-        """Bring the host's columns up to date."""
+        """Bring the host's columns up to date. It waits for the device, and raises what it has noted."""
         if self.columns_apart is not None and self._host_is_old:
+            self.raise_noted()
             self.columns_apart.pull(self._host_columns, self._lasting_names)
             self._host_is_old = False
+
+    def raise_noted(self) -> None:
+        """Wait for the device, and raise what threads have noted since the last time, see `notes.raise_noted`."""
+        if self.columns_apart is not None:
+            raise_noted(self.columns_apart.take_notes(), self.facts.single_action_space)
+
+    def mark_host_old(self) -> None:
+        """The device's columns were written to from outside: those of the host are out of date."""
+        self._host_is_old = True
 
     def to_device(self) -> None:
         """Bring the device's columns up to date, if the host may have written to its own."""
@@ -186,6 +196,8 @@ class DeviceEngine(CompiledEngine):
         """Copy what the host gives, launch, and copy the results back."""
         memory = self.columns_apart
         assert memory is not None
+        if self._tensors:
+            self.raise_noted()  # of launches before this one, which did not wait
         self.to_device()
         memory.push(self._host_columns, self._given)
         kept = None if rows is None else _on_device(rows, memory)
@@ -193,10 +205,22 @@ class DeviceEngine(CompiledEngine):
         noted = memory.take_notes()
         memory.pull(self._host_columns, self._taken)
         self._pull_finals(memory)
-        self._host_is_old = True
         if self._host_is_seen:
             self.to_host()  # before anybody writes to the views that were handed out
+        self._raise_stopped(noted)
         return noted["ended"]
+
+    def _raise_stopped(self, noted: Mapping[str, int]) -> None:
+        """Raise for the row whose loop was stopped; the other rows that were run are finished, and left to `recv`."""
+        error = error_noted({"stopped_row": noted["stopped_row"]}, self.facts.single_action_space)
+        if not isinstance(error, KernelFault) or error.row is None:
+            return
+        if not self._pending.count:
+            self._pending.open(self._rows)  # it was `exchange_all`
+        mail = self.batch.mail.setdefault(error.row, Mail())
+        error.phase = "reset" if self.batch.op[error.row] == Op.RESET else "step"
+        mail.fault = Fault.of(error, error.phase, error=error)
+        self._pending.raise_fault(self.batch, np.array([error.row]))
 
     def _pull_finals(self, memory: DeviceMemory) -> None:
         """Final observations and infos are written where a ROLL ended an episode, and nowhere else."""
@@ -231,7 +255,8 @@ class DeviceEngine(CompiledEngine):
         assert memory is not None
         stop, chunk = self._count if count is None else count, self._chunk
         words = (memory.table_at, rows, 0, stop, alive, over, 1, check, chunk, memory.notes.ptr, action)
-        if self.device == "cpu":
+        self._host_is_old = True
+        if self._asks_python:
             memory.stopped_row()  # of a launch that a handler of signals has raised after
         self._launch(self._launcher, words, stream)
 
@@ -240,7 +265,7 @@ class DeviceEngine(CompiledEngine):
         memory, chunk = self.columns_apart, self._chunk
         assert memory is not None
         launcher(-(-words[3] // chunk), words, stream)
-        if self.device == "cpu":
+        if self._asks_python:
             raise_if_stopped(memory.stopped_row(), NO_ROW)
 
     def _rotate(self, by: int) -> None:
@@ -284,10 +309,13 @@ class DeviceEngine(CompiledEngine):
             name: np.array(array.numpy().reshape(shapes[name]), self._host_columns[name].dtype)
             for name, array in layers.items()
         }
+        self._host_is_old = True
         if noted["wrong_row"] != NO_ROW:
             self._refuse(out, noted["wrong_step"])
+        error = error_noted({"stopped_row": noted["stopped_row"]}, self.facts.single_action_space)
+        if error is not None:
+            raise error
         self._rows_run += self._count * steps
-        self._host_is_old = True
         self.to_host()
         for name, column in out.items():
             if not name.startswith("F"):

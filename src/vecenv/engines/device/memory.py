@@ -18,17 +18,12 @@ import numpy as np
 from vecenv.errors import ConfigError
 from vecenv.kernel.cpp.host import warp
 from vecenv.kernel.cpp.rows import NO_ROW, NOTES, no_notes
-from vecenv.kernel.lower.columns import Slot, table_size
-
-
-def in_ring(slot: Slot) -> bool:
-    """Whether a column has layers: it is a result of a step."""
-    return slot.timed and not slot.name.startswith("A_")
+from vecenv.kernel.lower.columns import Slot, is_result, table_size
 
 
 def bytes_needed(slots: Sequence[Slot], count: int, layers: int) -> int:
     """About how many bytes the columns of so many rows take."""
-    return sum(slot.row_bytes * count * (layers if in_ring(slot) else 1) for slot in slots if slot.shape is not None)
+    return sum(slot.row_bytes * count * (layers if is_result(slot) else 1) for slot in slots if slot.shape is not None)
 
 
 def check_room(needed: int, count: int, device: Any) -> None:
@@ -67,6 +62,7 @@ class DeviceMemory:
 
     Attributes:
         in_ring: names of the columns in the ring.
+        common: names of the columns that have one row for all envs. The device does not write to them.
         arrays: by name, Warp's, flat; Warp's have at most four axes.
         shapes: of the arrays; those in the ring have an axis of layers first.
         layer: the layer of the latest results.
@@ -87,7 +83,8 @@ class DeviceMemory:
     ) -> None:
         self._no_notes = np.array(no_notes(poll), np.int64)
         self.slots, self.device, self.layers, self._single = list(slots), device, layers, single
-        self.in_ring = {slot.name for slot in slots if in_ring(slot)}
+        self.in_ring = {slot.name for slot in slots if is_result(slot)}
+        self.common = {slot.name for slot in slots if slot.single}
         self.layer = self.transfers = 0
         self.arrays: dict[str, Any] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -97,7 +94,7 @@ class DeviceMemory:
             for slot in slots:
                 if not slot.name.startswith("C_"):
                     column = columns[slot.name]
-                    self.shapes[slot.name] = (layers, *column.shape) if in_ring(slot) else column.shape
+                    self.shapes[slot.name] = (layers, *column.shape) if is_result(slot) else column.shape
                     held = (given or {}).get(slot.name)
                     self.arrays[slot.name] = self.empty(self.shapes[slot.name], column.dtype) if held is None else held
             self.notes = warp().array(self._no_notes, dtype=warp().int64, device=device)
@@ -161,8 +158,10 @@ class DeviceMemory:
             self.transfers += 1
 
     def pull(self, columns: Mapping[str, np.ndarray], names: Iterable[str]) -> None:
-        """Copy columns of the device to the host. It waits until the device is done."""
+        """Copy columns of the device to the host, but for `common` ones. It waits until the device is done."""
         for name in names:
+            if name in self.common:
+                continue
             columns[name][...] = self.part(name).numpy().reshape(columns[name].shape)
             self.transfers += 1
 

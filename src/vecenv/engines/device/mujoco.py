@@ -9,6 +9,7 @@ import numpy as np
 
 from vecenv._batch.batch import Op
 from vecenv.engines.device.engine import DeviceEngine
+from vecenv.engines.device.memory import check_room
 from vecenv.engines.native.mujoco import report_divergence
 from vecenv.kernel.cpp.host import Launcher, find_device, warp
 from vecenv.kernel.cpp.rows import PhasedRowProgram
@@ -46,7 +47,8 @@ class DeviceMujocoEngine(DeviceEngine):
             del self.batch.info["diverged"], self.batch.final_info["diverged"]
 
     def _make_physics(self, kernel: DeviceTask, count: int, device: str) -> Any:
-        return WarpPhysics(kernel, count, warp(), find_device(device))
+        found = find_device(device)
+        return WarpPhysics(kernel, count, warp(), found, lambda needed: check_room(needed, count, found))
 
     @property
     def _is_apart(self) -> bool:
@@ -117,4 +119,5 @@ class DeviceMujocoEngine(DeviceEngine):
         return env
 
     def summary(self) -> str:
-        return f"physics by mujoco_warp in floats of 32 bits; {super().summary()}"
+        physics = ", ".join(filter(None, ("physics by mujoco_warp in floats of 32 bits", self._physics.remark)))
+        return f"{physics}; {super().summary()}"

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from vecenv._batch.finite import Policies
 from vecenv._batch.layout import Layout
-from vecenv.engines import Engine
+from vecenv.engines import Engine, registry
 from vecenv.engines.native.options import NATIVE_CANNOT, SHARED, is_installed, split_kwargs, task_params, time_limit
 from vecenv.engines.options import EngineOptions, check_choice
 from vecenv.engines.request import Request, Source
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 _TENSORS_CANNOT = {
     "record": "results stay on the device",
     "batch_size": "all envs are stepped by one launch",
+    "check_finite": "it looks at results on the host (torch.isfinite looks at tensors)",
 }
 """What cannot be asked for with results that are tensors, and why."""
 
@@ -60,7 +60,7 @@ class Device(EngineOptions):
             raise ConfigError(f"device must be 'cpu', 'cuda' or 'cuda:N', got {self.device!r:.40}")
 
     @property
-    def returns_tensors(self) -> bool:
+    def returns_tensors(self) -> bool:  # type: ignore[override]  # other engines declare it for all their objects
         """Whether results are torch tensors."""
         return self.results == "torch"
 
@@ -80,14 +80,24 @@ class Device(EngineOptions):
             return unfit
         for name, why in _TENSORS_CANNOT.items() if self.returns_tensors else ():
             if request.asks_for(name):
-                return f"the device engine cannot honour {name}: {why}; pass results='numpy', or leave {name} out"
-        if self.returns_tensors and request.check_finite != Policies.parse(None):
-            return "check_finite looks at results on the host; pass results='numpy', or look by torch.isfinite"
+                able = registry.words(other for other in registry.honouring(name) if other != self.name)
+                value = f"{getattr(request, name)!r:.60}"
+                return (
+                    f"the device engine with results='torch' cannot honour {name}={value}: {why}; "
+                    f"pass results='numpy', use {able}, or leave {name} out"
+                )
         if self.returns_tensors and has_agents(kernel.definition):
-            return "results of several agents are arrays, not tensors; pass results='numpy'"
-        if split_kwargs(kernel, source.env_kwargs)[1].get("render_mode") is not None:
-            of_task = source.task is not None
-            return f"the device engine draws nothing; use engine={'mujoco' if of_task else 'compiled'!r} for frames"
+            return (
+                "the device engine with results='torch' cannot run several agents, whose results are arrays; "
+                "pass results='numpy', or use engine='compiled'"
+            )
+        drawn = split_kwargs(kernel, source.env_kwargs)[1].get("render_mode")
+        if drawn is not None:
+            able = "mujoco" if source.task is not None else "compiled"
+            return (
+                f"the device engine cannot honour render_mode={drawn!r:.40}: it draws nothing; use engine={able!r}, "
+                "or leave render_mode out"
+            )
         return None
 
     def build(self, source: Source, request: Request) -> Engine:

@@ -28,7 +28,7 @@ from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.params import common_value, not_for_an_episode, one_copy
 from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
 from vecenv.kernel.language.snapshot import Trials, generator, snapshot, try_out
-from vecenv.kernel.lower.columns import POLICY, RNG_WORDS, column_words, fill_table, table_size
+from vecenv.kernel.lower.columns import POLICY, RNG_WORDS, column_words, fill_table, is_lasting, table_size
 from vecenv.kernel.lower.transition import FRESH, STALE, UNFIT
 
 BUFFERS = 4
@@ -240,11 +240,7 @@ class CompiledEngine:
                 raise SpaceError(
                     f"this state is not one of {self.kernel.id} with these parameters ({what} does not fit)"
                 )
-        for name, field in self.kernel.params.items():
-            for given in (copies[part] for part in (f"P_{name}", f"B_{name}") if part in own):
-                check_bounds(field, given)
-                if name in self.kernel.fixed and not np.isin(given, self.parameters[name]).all():
-                    raise SpaceError(f"this state is of envs with another {name}, which cannot be changed")
+        self.check_state(copies)
         changed = [name for name in shared if not _same_bytes(copies[name], own[name])]
         if changed and len(rows) < self._count:
             raise SpaceError(
@@ -255,6 +251,27 @@ class CompiledEngine:
                 self._share(name[2:], one_copy(copies[name]))
             elif name not in shared:
                 column[rows] = copies[name]
+
+    def check_state(self, columns: Mapping[str, np.ndarray]) -> None:
+        """Check the parameters in columns of a state: those of its episodes, and those of the episodes after them.
+
+        Raises:
+            ConfigError: one is not within its bounds.
+            KernelError: Python raises with these parameters. It names the line.
+            SpaceError: one cannot be changed.
+        """
+        for prefix in ("P", "B"):
+            given = {name: columns.get(f"{prefix}_{name}", self.parameters[name]) for name in self.kernel.params}
+            for name, column in given.items():
+                check_bounds(self.kernel.params[name], column)
+                own = self.parameters[name]
+                if name in self.kernel.fixed and not np.isin(column, own.astype(column.dtype)).all():
+                    raise SpaceError(f"this state is of envs with another {name}, which cannot be changed")
+            varying = [name for name in given if name not in self.kernel.shared_params]
+            count = max((len(given[name]) for name in varying), default=1)
+            rows = {name: np.broadcast_to(given[name], (count, *given[name].shape[1:])) for name in varying}
+            kept = [name for name in self.kernel.shared_params if given[name] is self.parameters[name]]
+            self._trials.run({**given, **rows}, kept)
 
     def with_streams(self, columns: Mapping[str, np.ndarray], words: np.ndarray) -> dict[str, np.ndarray]:
         return {**columns, "RNG": words}
@@ -351,6 +368,7 @@ class CompiledEngine:
         column = per_env(self.kernel.params[name], value, self._count)
         self._check_shape(name, column)
         self._check_same_spaces({**self.parameters, name: column})
+        self._trials.run({**self.parameters, name: column})
         self._share(name, column)
 
     def _share(self, name: str, column: np.ndarray) -> None:
@@ -495,12 +513,7 @@ class CompiledEngine:
 
     def _lasting(self) -> dict[str, np.ndarray]:
         """The columns that a row is made of; the others are scratch or orders."""
-        scratch = {"OP", "SEED", "FALLBACK", "FINISHED", "TODO", "WHO"}
-        return {
-            name: column
-            for name, column in self._columns.items()
-            if name not in scratch and not name.startswith(("A_", "C_", "F"))
-        }
+        return {name: column for name, column in self._columns.items() if is_lasting(name)}
 
     def _make_tables(self, code: NativeCode, columns: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The table of every thread; code with checks has one column more than code without."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -78,13 +78,17 @@ class Trials:
             if (field.low is None or field.high is None) and not kernel.shared and kernel.defaults[name].size
         }
 
-    def run(self, parameters: Mapping[str, np.ndarray]) -> None:
+    def run(self, parameters: Mapping[str, np.ndarray], tried: Collection[str] = ()) -> None:
         """Run a trial with each row of these columns that has the lowest or the highest value so far.
+
+        Args:
+            parameters: a column of each.
+            tried: names of columns that were in a trial before, which saves to look at them.
 
         Raises:
             KernelError: Python raises with these parameters. It names the line.
         """
-        beyond = {name: self._beyond(name, parameters[name]) for name in self._open}
+        beyond = {name: self._beyond(name, parameters[name]) for name in self._open if name not in tried}
         for row in sorted({row for rows in beyond.values() for row in rows}):
             try_out(self._env_of(self._kernel.row_of(parameters, row)))
         for name, rows in beyond.items():

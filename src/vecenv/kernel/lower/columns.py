@@ -50,6 +50,37 @@ class Slot:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
+_ORDERS = frozenset({"OP", "SEED", "DONE", "FINISHED"})
+_SCRATCH = frozenset({"FALLBACK", "TODO", "WHO"})
+_OUTCOMES = frozenset({"LAST_SEED", "RETURN", "LENGTH"})
+
+
+def is_order(name: str) -> bool:
+    """Whether the caller writes this column before an exchange."""
+    return name in _ORDERS or name.startswith("A_")
+
+
+def is_outcome(slot: Slot) -> bool:
+    """Whether the caller reads this column after an exchange."""
+    return slot.name in _ORDERS | _OUTCOMES or is_result(slot)
+
+
+def is_result(slot: Slot) -> bool:
+    """Whether this column has what a step brought: a rollout has a layer of it for each step."""
+    return slot.timed and not slot.name.startswith("A_")
+
+
+def is_final(name: str) -> bool:
+    """Whether this column is about the end of an episode: it is written where a ROLL ended one."""
+    return name.startswith(("F_", "FI_")) or name == "FM"
+
+
+def is_lasting(name: str) -> bool:
+    """Whether this column is part of what an env consists of; others are orders, actions, finals or scratch."""
+    kept = name == "DONE" or not is_order(name)
+    return kept and name not in _SCRATCH and not is_final(name) and not name.startswith("C_") and name != "FAULT"
+
+
 def column_words(name: str) -> str:
     """What a column holds, in words for the user."""
     kind, _, own = name.partition("_")
