@@ -35,14 +35,16 @@ class Waiter:
         self._messages = messages
         self._on_error: OnError = on_error
         self._start_timeout = start_timeout
+        self._eager = False
+        """Whether workers hand over rows one by one."""
 
     def until(self, satisfied: Callable[[], bool], timeout: float | None, *, eager: bool = False) -> None:
         """Return once `satisfied`. Raises if a worker dies or time runs out, as `on_error` says.
 
-        With `eager`, workers hand over rows one by one.
+        With `eager`, workers hand over rows one by one from now on; without, all rows that they are asked for at once.
         """
-        if eager:
-            self._words[:, EAGER] = 1
+        if eager is not self._eager:
+            self._hand_over(eager)
         clock, yield_cpu = self._clock, self._yield_cpu
         started = clock()
         limit = started + (SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout))
@@ -54,7 +56,8 @@ class Waiter:
 
     def gather(self, satisfied: Callable[[], bool], seconds: float) -> None:
         """Return once `satisfied`, or after these seconds. Raises if a worker dies, as `on_error` says."""
-        self._words[:, EAGER] = 1
+        if not self._eager:
+            self._hand_over(True)
         started = self._clock()
         end = started + seconds
 
@@ -62,6 +65,10 @@ class Waiter:
             return satisfied() or self._clock() >= end
 
         self.park(over, None, started, lambda: self._pool.late(None), end)
+
+    def _hand_over(self, eager: bool) -> None:
+        self._words[:, EAGER] = eager
+        self._eager = eager
 
     def park(
         self,

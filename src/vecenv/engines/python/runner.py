@@ -306,7 +306,8 @@ class RowRunner(EnvCalls):
         if rolls:
             self._write_final(row, obs)
             mail = self.batch.mail.pop(row, None)
-            self.batch.mail[row] = Mail({}, final_info=copied_info(mail.info) if mail else {})
+            if mail is not None:
+                self.batch.mail[row] = Mail({}, final_info=copied_info(mail.info))
         # Only now: what raised above is a step that failed, not an episode that ended.
         self._terminated[row], self._truncated[row] = terminated, truncated
         self._end_after.append(row)
@@ -316,7 +317,11 @@ class RowRunner(EnvCalls):
         try:
             obs, info = self._reset(row)
             self._write_obs(row, obs)
-            self.batch.mail[row].info = own_info(checked_info(info))
+            info = own_info(checked_info(info))
+            if mail is not None:
+                self.batch.mail[row].info = info
+            elif info:
+                self.batch.mail[row] = Mail(info, final_info={})
         except ENV_RAISED as error:
             self._failed(row, Fault.of(error, "reset", seed=self._last_seed(row)))
         except BaseException as interrupt:
@@ -440,7 +445,8 @@ class RowRunner(EnvCalls):
         `rebuilt`: the env is new already, because its worker died and was started again.
         """
         ended_before = row in self._end_after
-        final_info = self.batch.mail[row].final_info if ended_before else {}
+        mail = self.batch.mail.get(row)
+        final_info = mail.final_info if ended_before and mail is not None else {}
         self.batch.mail[row] = Mail(fault=fault)
         if fault.interrupt is not None:
             self._interrupt = fault.interrupt
