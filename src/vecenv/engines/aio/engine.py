@@ -305,7 +305,7 @@ class AsyncioEngine(QueuedEngine):
             mail = Mail(fault=Fault.of(error, "step"))
         finally:
             self._limits.release()
-        self._finish(row, mail)
+        self._finish([row], {} if mail is None else {row: mail})
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task, which the event loop itself would forget."""
