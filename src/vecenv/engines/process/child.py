@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import forkserver
@@ -209,6 +210,8 @@ class Server:
         self._everyone = self._ledger.everyone
         self._runner.pid = os.getpid()
         self._messages_read = 0
+        self._waited = 0.0
+        """How long the worker was parked last. After a long wait the next one does not begin with spinning."""
         self._unsendable: set[str] = set()
         self._open = True
 
@@ -239,7 +242,8 @@ class Server:
     def _wait(self, ring: int) -> None:
         """Return when the doorbell was rung since `ring`: spin for a while, then park."""
         parent, worker = self._control.parent, self._control.worker
-        if spin(parent, RINGS, ring, WORKER_SPIN_SECONDS):
+        started = time.perf_counter()
+        if self._waited < WORKER_SPIN_SECONDS and spin(parent, RINGS, ring, WORKER_SPIN_SECONDS):
             return
         worker[PARKED] = 1
         fence()
@@ -251,6 +255,7 @@ class Server:
                 if message is not None:
                     self._handle(message)
         worker[PARKED] = 0
+        self._waited = time.perf_counter() - started
 
     def _run(self, rows: list[int]) -> None:
         if self._control.parent[EAGER]:
