@@ -8,6 +8,7 @@ Run: python benchmarks/engines.py [--quick] [--only NAME ...]
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import time
@@ -170,6 +171,91 @@ def slow_envs(busy: bool, turns: int, seconds: float) -> dict[str, float]:
     )
 
 
+def cpu_beside_envs(count: int, turns: int, seconds: float) -> dict[str, float]:
+    """Processor time of an exchange of CartPoles, in us: other programs disturb it less than time of day.
+
+    The front and the workers of the process engine are listed apart; a worker's is per row, next to the bare loop's.
+    """
+    bare, sync = bare_loop(cartpole, count).build(), ours("", cartpole, count, engine="sync").build()
+    envs, plan = vecenv.make(cartpole, count, engine="process", workers=2), actions(2, count)
+    envs.reset(seed=0)
+    pids = [process.pid for process in envs.engine.processes]
+    best: dict[str, float] = {}
+
+    def note(name: str, spent: float, exchanges: int) -> None:
+        best[name] = min(best.get(name, math.inf), spent / exchanges * 1e6)
+
+    for _ in range(turns):
+        for name, (exchange, _) in (("bare loop", bare), ("vecenv sync", sync)):
+            note(name, *_cpu_seconds(exchange, seconds, time.process_time))
+        before = sum(map(_cpu_of, pids))
+        spent, exchanges = _cpu_seconds(lambda turn: envs.step(plan[turn % len(plan)]), seconds, time.perf_counter)
+        note("vecenv process, front", spent, exchanges)
+        note("vecenv process, workers", sum(map(_cpu_of, pids)) - before, exchanges)
+    for close in (bare[1], sync[1], envs.close):
+        close()
+    best["x bare loop, sync"] = best["vecenv sync"] / best["bare loop"]
+    best["x bare loop, workers"] = best["vecenv process, workers"] / best["bare loop"]
+    return best
+
+
+def _cpu_seconds(exchange: Callable[[int], Any], seconds: float, clock: Callable[[], float]) -> tuple[float, int]:
+    """Processor time of this process, and exchanges made, in so many seconds of `clock`."""
+    exchanges, started, cpu = 0, clock(), time.process_time()
+    while clock() - started < seconds:
+        for turn in range(exchanges, exchanges + 20):
+            exchange(turn)
+        exchanges += 20
+    return time.process_time() - cpu, exchanges
+
+
+def _cpu_of(pid: int) -> float:
+    """Processor time of another process so far, in seconds."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) * 1e-9
+
+
+def one_env_per_worker(turns: int, seconds: float) -> dict[str, float]:
+    return race(
+        [
+            ours("vecenv process, 4 workers", cartpole, 4, engine="process", workers=4),
+            gymnasium_async(cartpole, 4),
+            sb3_subproc(cartpole, 4),
+        ],
+        4,
+        turns,
+        seconds,
+    )
+
+
+class Computing(gymnasium.Env[np.ndarray, int]):
+    """A step computes in NumPy, which releases the GIL, for about 0.2 ms."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float64)
+        self.action_space = spaces.Discrete(2)
+        self._numbers = np.random.default_rng(0).random(100_000)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        return np.zeros(1), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return np.array([np.sqrt(self._numbers).sum()]), 1.0, False, False, {}
+
+
+def threads(factory: Any, count: int, turns: int, seconds: float) -> dict[str, float]:
+    """How the thread engine scales; Python code does only without the GIL."""
+    return race(
+        [
+            ours("vecenv sync", factory, count, engine="sync"),
+            *(ours(f"vecenv thread, {n} workers", factory, count, engine="thread", workers=n) for n in (1, 2, 4)),
+        ],
+        count,
+        turns,
+        seconds,
+    )
+
+
 class _Slow:
     def __init__(self, seconds: float, busy: bool) -> None:
         self.seconds, self.busy = seconds, busy
@@ -228,6 +314,34 @@ envs.close()
 """
 
 
+_MAKE = """
+import sys, time, gymnasium, vecenv
+def cartpole(): return gymnasium.make("CartPole-v1")
+for _ in range(3):
+    started = time.perf_counter()
+    if sys.argv[1] == "vecenv":
+        envs = vecenv.make(cartpole, 4, engine="process", workers=4)
+    else:
+        envs = gymnasium.vector.AsyncVectorEnv([cartpole] * 4)
+    print(time.perf_counter() - started)
+    envs.reset()
+    envs.close()
+"""
+
+
+def make_four_workers(turns: int) -> dict[str, float]:
+    """Seconds that `make` takes with four workers, in programs of their own: the first, and the best of two later."""
+    found: dict[str, float] = {}
+    for _ in range(min(turns, 3)):
+        for name in ("vecenv", "gymnasium async"):
+            output = subprocess.check_output([sys.executable, "-c", _MAKE, name], text=True)
+            first, *later = map(float, output.split())
+            for which, seconds in (("first", first), ("later", min(later))):
+                key = f"{name}, {which} (s)"
+                found[key] = min(found.get(key, math.inf), seconds)
+    return found
+
+
 def start_and_memory() -> dict[str, float]:
     """Seconds to start two workers in a fresh program, and proportional memory of a worker that holds 32 CartPoles."""
     found: dict[str, float] = {}
@@ -248,6 +362,14 @@ if __name__ == "__main__":
             "busy": Question("8 envs, 1 ms of computing", "vecenv sync", lambda *turns: slow_envs(True, *turns)),
             "waiting": Question("8 envs, 1 ms of waiting", "vecenv sync", lambda *turns: slow_envs(False, *turns)),
             "straggler": Question("seven envs of 1 ms, recv(4)", "without", straggler),
+            "cpu64": Question("CPU us per exchange, 64 CartPole-v1", None, lambda *turns: cpu_beside_envs(64, *turns)),
+            "cpu8": Question("CPU us per exchange, 8 CartPole-v1", None, lambda *turns: cpu_beside_envs(8, *turns)),
+            "one_each": Question("4 CartPole-v1, a worker each", "gymnasium async", one_env_per_worker),
+            "threads": Question(
+                "16 envs that compute in NumPy", "vecenv sync", lambda *turns: threads(Computing, 16, *turns)
+            ),
+            "python_threads": Question("64 CartPole-v1", "vecenv sync", lambda *turns: threads(cartpole, 64, *turns)),
+            "make": Question("make, 4 workers", None, lambda turns, _: make_four_workers(turns)),
             "start": Question("two workers, 64 CartPole-v1", None, lambda *turns: start_and_memory()),
         },
         Path(__file__).parent / "results" / "engines.json",

@@ -1,7 +1,8 @@
 """Thousands of slow envs: steps of 1 to 60 seconds, log-normal, some of which fail. How much of the time do they run?
 
-`python benchmarks/slow_envs.py --seconds 600` takes about eleven minutes per contestant. "work" is the time that envs
-spent in steps that were delivered or are running, out of the time that all of them could have.
+`python benchmarks/slow_envs.py --seconds 600` takes about eleven minutes per contestant. Each has a process of its own,
+so that "memory" is that contestant's, with its child processes. "work" is the time that envs spent in steps that were
+delivered or are running, out of the time that all of them could have.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import argparse
 import asyncio
 import queue
 import resource
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +22,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import psutil
 from gymnasium import spaces
 
 import vecenv
@@ -114,10 +118,12 @@ class Report:
     late: int = 0
     faults: int = 0
     cpu: float = 0.0
+    of_children: float = 0.0
+    """Bytes of memory of child processes; what they share is counted once."""
 
     def line(self) -> str:
         p50, p99 = (1e3 * np.percentile(self.latencies, share) if self.latencies else np.nan for share in (50, 99))
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 + self.of_children / 2**20
         return (
             f"| {self.name} | {self.envs:,} | {self.seconds:.0f} s | {self.steps:,} | {self.work:.1%} | {p50:.1f} ms | "
             f"{p99:.1f} ms | {memory:,.0f} MB | {self.cpu / self.seconds:.0%} | {self.faults:,} | "
@@ -195,26 +201,41 @@ def run_threads(count: int, duration: float, threads: int = 32) -> Report:
     return Report(f"pool of {threads} threads", count, duration, len(latencies), work, latencies)
 
 
-def run_gymnasium(count: int, duration: float) -> Report:
-    """Gymnasium's AsyncVectorEnv: a process per env, every step waits for the slowest."""
-    envs = gymnasium.vector.AsyncVectorEnv([partial(Blocking, number) for number in range(count)], shared_memory=False)
-    envs.reset()
+def run_gymnasium(most: int, duration: float) -> Report:
+    """Gymnasium's AsyncVectorEnv: a process per env, every step waits for the slowest. As many envs as start."""
+    envs, count = _as_many_as_start(most)
     seconds, steps, started = 0.0, 0, _clock()
     while _clock() - started < duration:
         obs, *_ = envs.step(np.ones(count, np.int64))
         seconds += float(obs[:, 2].sum())
         steps += count
     elapsed = _clock() - started
+    children = sum(child.memory_full_info().pss for child in psutil.Process().children())
     envs.close(terminate=True)
-    return Report("Gymnasium AsyncVectorEnv", count, elapsed, steps, seconds / (count * elapsed), [])
+    work = seconds / (count * elapsed)
+    return Report("Gymnasium AsyncVectorEnv", count, elapsed, steps, work, [], of_children=children)
+
+
+def _as_many_as_start(count: int) -> tuple[gymnasium.vector.AsyncVectorEnv, int]:
+    """So many envs, or half as many as long as they do not start."""
+    while True:
+        fns = [partial(Blocking, number) for number in range(count)]
+        try:
+            envs = gymnasium.vector.AsyncVectorEnv(fns, shared_memory=False)
+            envs.reset()
+            return envs, count
+        except (OSError, EOFError, MemoryError) as error:
+            print(f"{count} processes of Gymnasium do not start: {error!r}", file=sys.stderr)
+            count //= 2
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--envs", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--processes", type=int, default=64, help="envs of Gymnasium, one process each")
+    parser.add_argument("--processes", type=int, default=1024, help="envs of Gymnasium, one process each, at most")
     parser.add_argument("--only", choices=["asyncio", "faults", "threads", "gymnasium"], action="append")
+    parser.add_argument("--here", action="store_true", help="run the contestants in this process, and print no head")
     chosen = parser.parse_args()
     contestants = {
         "asyncio": lambda: run_asyncio(chosen.envs, chosen.seconds, 0.0),
@@ -222,12 +243,18 @@ def main() -> None:
         "threads": lambda: run_threads(chosen.envs, chosen.seconds),
         "gymnasium": lambda: run_gymnasium(chosen.processes, chosen.seconds),
     }
+    names = chosen.only or list(contestants)
+    if chosen.here:
+        for name in names:
+            print(contestants[name]().line(), flush=True)
+        return
     print(
         "| who | envs | for | steps | work | ready to delivered p50 | p99 | memory | CPU | faults | lost/doubled/late |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
-    for name in chosen.only or contestants:
-        print(contestants[name]().line(), flush=True)
+    print("|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    sizes = [f"--{option}={getattr(chosen, option)}" for option in ("envs", "seconds", "processes")]
+    for name in names:
+        subprocess.run([sys.executable, __file__, "--here", *sizes, f"--only={name}"], check=True)
 
 
 if __name__ == "__main__":

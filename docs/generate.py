@@ -388,6 +388,8 @@ PHRASES = {
     "how_to/workers": ("how many workers", "number of workers", "number of processes"),
     "how_to/speed": ("make it faster", "speed", "performance", "slow training"),
     "how_to/asynchronous": ("asynchronous", "stragglers", "first ready"),
+    "how_to/tool_use": ("tool use", "tools", "language model", "text environment"),
+    "how_to/remote_simulator": ("remote simulator", "environment server", "OpenEnv"),
     "how_to/gpu": ("PPO on a GPU", "train on a GPU", "CUDA"),
     "how_to/wandb": ("W&B", "wandb", "Weights & Biases", "logging"),
     "how_to/final_observation": ("final observation", "final_obs", "terminal observation", "bootstrap truncated"),

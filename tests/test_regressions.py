@@ -20,6 +20,7 @@ import pytest
 import vecenv
 from vecenv.engines.process.channel import Channel
 from vecenv.engines.process.ledger import WorkerLedger
+from vecenv.engines.process.shared import MAILS
 from vecenv.errors import (
     ConfigError,
     EngineRefused,
@@ -368,3 +369,23 @@ def test_a_row_that_is_asked_for_while_another_begins_gets_its_own_action(monkey
             envs.send(words[2:], [2, 3])
             second_was_sent.set()
             assert envs.recv(4).reward.tolist() == [int(word, 36) for word in words]
+
+
+def test_ended_episodes_without_infos_send_no_message():
+    """In same-step mode every episode that ended cost a pickle and a message with two empty dicts."""
+
+    class Quiet(LawEnv):
+        def reset(self, *, seed=None, options=None):
+            return super().reset(seed=seed)[0], {}
+
+        def step(self, action):
+            obs, reward, _, _, _ = super().step(action)
+            return obs, reward, True, False, {}
+
+    with vecenv.make(Quiet, 4, autoreset="same-step", **FORKED) as envs:
+        envs.reset(seed=0)
+        *_, terminated, _, infos = envs.step([0] * 4)
+        assert terminated.all()
+        assert infos["_final_obs"].all()
+        assert infos["final_info"] == {}
+        assert not envs.engine._block.worker[:, MAILS].any()

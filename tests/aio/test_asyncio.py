@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import vecenv
-from tests.aio.async_envs import AsyncLawEnv, Ordinary, Talk, Waiting
+from tests.aio.async_envs import AsyncLawEnv, Learnable, Ordinary, Talk, Waiting
 from tests.twins import SPACES, SampleEnv, assert_same
 from vecenv.engines import Asyncio
 from vecenv.engines.aio.engine import AsyncioEngine
@@ -30,6 +30,7 @@ from vecenv.errors import (
     WorkerTimeout,
 )
 from vecenv.testing import check_engine
+from vecenv.wrappers import RecordEpisodeStatistics, TransformReward
 
 
 def waiting(*fails, seconds=0.0, key="", **options):
@@ -194,6 +195,56 @@ def test_deadlines_count_from_the_start_and_not_from_queueing():
     with waiting({}, {}, {}, {}, seconds=0.3, concurrency=1, step_timeout=1.0) as envs:
         envs.reset(seed=0)
         envs.step(np.zeros(4, int))  # 1.2 s in all
+
+
+def test_rows_are_started_after_a_call_that_timed_out():
+    """The timer of `rate` was cancelled with that call and never set again, so that queued rows hung."""
+    with vecenv.make([partial(Counting, number) for number in range(20)], engine="asyncio", rate=50.0) as envs:
+        envs.reset(seed=0)
+        envs.timeout = 0.1
+        with pytest.raises(WorkerTimeout, match=r"env ([5-9]|1\d) did not answer within 0.1 s in call"):
+            envs.call("_obs")
+        envs.timeout = 10.0
+        envs.step(np.zeros(20, int))
+
+
+def test_late_calls_name_the_timeout_and_the_env():
+    class Stuck(Waiting):
+        async def ask(self):
+            await asyncio.sleep(3600 if self.number == 1 else 0)
+
+    with vecenv.make([partial(Stuck, number) for number in range(3)], engine="asyncio", timeout=1.2) as envs:
+        with pytest.raises(WorkerTimeout, match=r"env 1 did not answer within 1.2 s in call"):
+            envs.call("ask")
+        assert envs.reset(seed=0)[0].shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("autoreset", "limits"), [("next-step", {}), ("same-step", {}), ("next-step", {"rate": 200.0})]
+)
+def test_envs_that_fail_at_once_are_built_again_within_the_limits(autoreset, limits):
+    building, most, starts = [], [], []
+
+    def build(number):
+        building.append(number)
+        most.append(len(building))
+        starts.append(time.perf_counter())
+        time.sleep(0.005)
+        building.remove(number)
+        return Waiting(number, fails={1: "disconnect"}, key="rebuilt")
+
+    options = Asyncio(concurrency=3, **limits)
+    fns = [partial(build, number) for number in range(20)]
+    with vecenv.make(fns, engine=options, on_error="restart", autoreset=autoreset) as envs:
+        envs.reset(seed=0)
+        most.clear()
+        starts.clear()
+        for _ in range(3):
+            envs.step(np.zeros(20, int))
+    assert len(most) == 20
+    assert max(most) <= 3
+    if limits:
+        assert max(starts) - min(starts) >= 19 / 200 - 0.05  # of which 50 ms may be made up for
 
 
 # --- deadlines and faults ---------------------------------------------------------------------------------------------
@@ -517,6 +568,31 @@ def test_what_would_stop_the_loop_is_refused():
         asyncio.run(envs.step_one(0, 0))
 
 
+@pytest.mark.parametrize("loop", ["own", "running"])
+def test_wrappers_are_awaited_too(loop):
+    async def main():
+        fns = [partial(Learnable, number) for number in range(3)]
+        inner = vecenv.make(fns, engine=Asyncio(loop=loop), autoreset="same-step")
+        async with RecordEpisodeStatistics(TransformReward(inner, lambda reward: 10 * reward)) as envs:
+            for env_id in range(3):
+                obs, info = await envs.reset_one(env_id, seed=env_id)
+                assert obs.tolist() == [env_id, 0, 1]
+            steps = [[await envs.step_one(env_id, 1) for _ in range(5)] for env_id in range(3)]
+            for env_id, results in enumerate(steps):
+                assert [reward for _, reward, *_ in results] == [10.0] * 5
+                obs, _, terminated, truncated, info = results[-1]
+                assert (obs.tolist(), terminated, truncated) == ([env_id, 0, 1], True, False)
+                assert info["final_obs"].tolist() == [env_id, 5, 1]
+                assert (info["episode"]["r"], info["episode"]["l"]) == (50.0, 5)
+            envs.send([0, 1, 1])
+            seen = [(await envs.recv_async(1)).reward.tolist(), (await envs.recv_async()).reward.tolist()]
+            assert sorted(seen[0] + seen[1]) == [0.0, 10.0, 10.0]
+            envs.send([1, 1, 1])
+            assert sum([len(step.env_ids) async for step in envs]) == 3
+
+    asyncio.run(main())
+
+
 def test_recv_async_has_a_timeout_and_loses_nothing():
     async def main():
         async with waiting({}, seconds=0.5) as envs:
@@ -527,6 +603,31 @@ def test_recv_async_has_a_timeout_and_loses_nothing():
             return (await envs.recv_async()).env_ids.tolist()
 
     assert asyncio.run(main()) == [0]
+
+
+def test_nothing_is_left_of_envs_of_which_one_cannot_be_built_in_the_running_loop():
+    import threading
+
+    closed = []
+
+    class Closes(Ordinary):
+        def close(self):
+            super().close()
+            closed.append(self)
+
+    def bad():
+        raise OSError("no browser")
+
+    async def main():
+        before = threading.active_count()
+        with pytest.raises(EnvError, match="env 2 raised OSError in make: no browser"):
+            vecenv.make([Closes, Closes, bad], engine=Asyncio(loop="running", concurrency=1))
+        deadline = time.monotonic() + 5.0
+        while (threading.active_count() > before or len(closed) < 2) and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        assert (threading.active_count(), len(closed)) == (before, 2)
+
+    asyncio.run(main())
 
 
 def test_nothing_is_left_of_envs_whose_spaces_differ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from functools import partial
 
@@ -12,6 +13,7 @@ from gymnasium import spaces
 
 import vecenv
 from tests.aio.async_envs import Waiting
+from vecenv.engines.process.shared import EAGER
 from vecenv.errors import ConfigError, NothingPendingError, SpaceError, WorkerTimeout
 from vecenv.wrappers import RecordEpisodeStatistics
 
@@ -166,3 +168,54 @@ def test_held_rows_are_ready():
         with pytest.raises(ValueError, match="not finite"):
             envs.recv(3, until=10.0)
         assert sorted(envs.recv(1, until=10.0).env_ids.tolist()) == [0, 2]
+
+
+def test_workers_run_whole_blocks_again_after_a_partial_recv():
+    """One `recv` of some rows, or with `until`, made every later step of all rows run row by row."""
+    with vecenv.make(Sleepy, 4, engine="process", workers=1, context="fork") as envs:
+        envs.reset(seed=0)
+        eager = envs.engine._block.parent[:, EAGER]
+        for receive in (lambda: envs.recv(1), lambda: envs.recv(1, until=0.0)):
+            envs.send([0, 0, 0, 0])
+            receive()
+            assert eager.all()
+            while envs._call_order.pending_count:
+                envs.recv(1, until=0.0)
+            assert eager.all()  # also while whatever is ready happens to be all that is pending
+            envs.step([0, 0, 0, 0])
+            assert not eager.any()
+
+
+def test_until_on_native_games():
+    pytest.importorskip("ale_py")
+    with vecenv.make("ALE/Pong-v5", 2, engine="ale", preprocessing=True) as envs:
+        envs.reset(seed=0)
+        seen = []
+        envs.send([0, 0])
+        while envs._call_order.pending_count:
+            seen += envs.recv(1, until=0.2).env_ids.tolist()
+        assert sorted(seen) == [0, 1]
+        for _ in range(20):
+            envs.send([0, 0])
+            first = envs.recv(1, 1, until=0.2).env_ids
+            second = envs.recv(1, until=0.2).env_ids
+            assert sorted([*first, *second]) == [0, 1]
+
+
+def test_until_does_not_wait_for_all_native_games(monkeypatch):
+    pytest.importorskip("ale_py")
+    with vecenv.make("ALE/Pong-v5", 2, engine="ale", preprocessing=True) as envs:
+        envs.reset(seed=0)
+        games, release = envs.engine._games, threading.Event()
+        slow, receive = games._natives[1], games._recv
+
+        def wait(native):
+            if native is slow:
+                release.wait(30.0)
+            return receive(native)
+
+        monkeypatch.setattr(games, "_recv", wait)
+        envs.send([0, 0])
+        assert envs.recv(1, until=0.2).env_ids.tolist() == [0]
+        release.set()
+        assert envs.recv(1, until=30.0).env_ids.tolist() == [1]

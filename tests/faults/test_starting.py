@@ -11,6 +11,7 @@ from collections.abc import Callable
 from multiprocessing import forkserver, get_context, reduction, spawn
 from typing import Any
 
+import numpy as np
 import pytest
 
 import vecenv
@@ -124,3 +125,19 @@ def test_an_interrupt_while_a_worker_is_started_leaves_other_workers_and_the_for
             assert more.step([3, 4])[0][:, 3].tolist() == [3.0, 4.0]
         assert forkserver._forkserver._forkserver_pid == servers[0]  # type: ignore[attr-defined]
         assert others.step([5, 6])[0][:, 3].tolist() == [5.0, 6.0]
+
+
+class Draws(FaultEnv):
+    """Draws from NumPy's global stream when it is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawn = float(np.random.random())
+
+
+def test_workers_of_one_fork_server_draw_different_numbers_and_the_users_preload_is_kept() -> None:
+    server: Any = forkserver._forkserver
+    before = list(server._preload_modules)
+    with vecenv.make(Draws, 2, engine="process", workers=2, context="forkserver") as envs:
+        assert len(set(envs.get_attr("drawn"))) == 2
+    assert server._preload_modules == before

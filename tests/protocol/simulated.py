@@ -217,9 +217,11 @@ class ProcessBackend:
         self._hear(worker, deadline)
         return [FACTS] * len(worker.rows)
 
-    def attach(self, worker: Any, attachment: Any, memory: Any, deadline: float) -> None:
+    def attach(self, worker: Any, attachment: Any, memory: Any) -> None:
         self.generations[worker.number] = worker.generation
         worker.attachment = attachment
+
+    def attached(self, worker: Any, deadline: float) -> None:
         self._hear(worker, deadline)
 
     def watch(self, worker: Any) -> None:

@@ -358,8 +358,8 @@ INFOS = (
         breaks="The final info of an episode does not change when the env reuses its dict for the reset.",
         mechanism="infos",
         file="engines/python/runner.py",
-        old="final_info=copied_info(mail.info) if mail else {}",
-        new="final_info=mail.info if mail else {}",
+        old="final_info=copied_info(mail.info)",
+        new="final_info=mail.info",
         near=("test_front.py", "laws/test_same_answers.py", "sb3/test_vec_envs.py"),
     ),
     SeededFault(
@@ -1543,8 +1543,8 @@ CLOSING = (
     SeededFault(
         breaks="A thread that waits for rows of the thread engine is woken by close().",
         mechanism="closing",
-        file="engines/python/thread.py",
-        old="        self._results.put((-1, None))\n",
+        file="engines/python/queued.py",
+        old="        self._finish([], {})\n",
         new="        pass\n",
         near=("faults/test_closing_meanwhile.py",),
     ),

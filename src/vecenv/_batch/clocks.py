@@ -35,6 +35,11 @@ class Clocks:
         clocks.current[0] = -1
         return clocks
 
+    def rows_within(self, seconds: float) -> int:
+        """How many rows usually take no longer than this, at least one; one as long as nothing is known."""
+        busy, rows_run = int(self.busy[0]), int(self.rows_run[0])
+        return max(1, int(seconds * 1e9 * rows_run / busy)) if busy else 1
+
     @classmethod
     def together(cls, count: int, busy: int, rows_run: int) -> Clocks:
         """Of rows that are not timed one by one."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from vecenv._batch.batch import Op
+from vecenv._batch.batch import Op, Rows
 from vecenv._batch.seeding import one_seed
+from vecenv._front.exchange import Exchange
 from vecenv._front.results import SingleStep
 from vecenv._front.step import Step
 from vecenv._front.transport import Transport
@@ -25,14 +26,17 @@ from vecenv.errors import (
     WorkerTimeout,
 )
 
+OneForm: TypeAlias = Callable[[Rows], dict[int, Any]]
+"""What makes results of each of some rows by itself."""
+
 
 class Awaiting(Transport):
     """`recv_async`, an async iterator, and `step_one` for programs with one coroutine per env."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._ones: dict[int, tuple[asyncio.Future[Any], bool]] = {}
-        """Rows that `step_one` and `reset_one` wait for, and whether it is a reset."""
+        self._ones: dict[int, tuple[asyncio.Future[Any], OneForm]] = {}
+        """Rows that `step_one` and `reset_one` wait for, and the form that they want results in."""
         self._delivering: asyncio.Task[None] | None = None
         """Hands their results out."""
         self._receiving = False
@@ -51,8 +55,19 @@ class Awaiting(Transport):
         With engines other than "asyncio" and "thread" it waits in another thread, and no other call is possible.
         """
         envs: Any = self
+        return await self._await_recv(envs.recv, min_envs, max_envs, until, timeout)
+
+    async def _await_recv(
+        self,
+        receive: Callable[..., Step],
+        min_envs: int | None,
+        max_envs: int | None,
+        until: float | None,
+        timeout: float | None,
+    ) -> Step:
+        """Wait until `receive`, the `recv` of this vector env or of a wrapper around it, need not wait, and call it."""
         if not isinstance(self.engine, SupportsGatherAsync):
-            return await asyncio.to_thread(envs.recv, min_envs, max_envs, until=until, timeout=timeout)
+            return await asyncio.to_thread(receive, min_envs, max_envs, until=until, timeout=timeout)
         self._check_no_ones("recv_async")
         order = self._call_order
         order.check_open("recv_async")
@@ -76,7 +91,7 @@ class Awaiting(Transport):
                 f"{least - ready} of {least} envs did not answer within {patient} s; await recv_async() to wait on",
                 phase="step",
             )
-        return envs.recv(least if exact else min(ready, most), timeout=patient)
+        return receive(least if exact else min(ready, most), timeout=patient)
 
     async def __aiter__(self) -> AsyncIterator[Step]:
         """What `recv_async()` returns, as long as anything is pending."""
@@ -92,19 +107,26 @@ class Awaiting(Transport):
         Raises:
             EnvError: the env failed, and needs `reset_one`.
         """
+        return await self._step_one(env_id, [action], self._results.ones)
+
+    async def _step_one(self, env_id: int, actions: Any, form: OneForm) -> Any:
         row = self._one("step_one", env_id)
-        self._run("step_one", self._send_step, [action], np.array([row]), "step_one")
-        return await self._wait_for_one(row, False)
+        self._run("step_one", self._send_step, actions, np.array([row]), "step_one")
+        return await self._wait_for_one(row, form)
 
     async def reset_one(
         self, env_id: int, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin a new episode of one env and wait for it: what its own `reset` returns."""
+        obs, _, _, _, info = await self._reset_one(env_id, seed, options, self._results.ones)
+        return obs, info
+
+    async def _reset_one(self, env_id: int, seed: int | None, options: dict[str, Any] | None, form: OneForm) -> Any:
         row = self._one("reset_one", env_id)
         if options is not None and not isinstance(options, dict):
             raise ConfigTypeError(f"options must be a dict or None, got {brief(options)}")
         self._run("reset_one", self._send_reset_one, row, one_seed(seed), options)
-        return await self._wait_for_one(row, True)
+        return await self._wait_for_one(row, form)
 
     async def close_async(self, timeout: float = 5.0) -> None:
         """As `close`, awaited."""
@@ -120,6 +142,18 @@ class Awaiting(Transport):
 
     async def __aexit__(self, *exception: object) -> None:
         await self.close_async()
+
+    # --- for wrappers ------------------------------------------------------------------------------------------------
+
+    async def _exchange_step_one(self, env_id: int, actions: Any) -> Exchange:
+        """As `step_one`, before the results of a single env are made of it. `actions` has one."""
+        return await self._step_one(env_id, actions, self._exchanges_of_one)
+
+    async def _exchange_reset_one(self, env_id: int, seed: int | None, options: dict[str, Any] | None) -> Exchange:
+        return await self._reset_one(env_id, seed, options, self._exchanges_of_one)
+
+    def _exchanges_of_one(self, rows: Rows) -> dict[int, Exchange]:
+        return {row: self._aged(np.array([row])) for row in rows.tolist()}
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
@@ -157,10 +191,10 @@ class Awaiting(Transport):
             self._forget(rows)
             raise
 
-    async def _wait_for_one(self, row: int, is_reset: bool) -> Any:
+    async def _wait_for_one(self, row: int, form: OneForm) -> Any:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._ones[row] = future, is_reset
+        self._ones[row] = future, form
         if self._delivering is None or self._delivering.done():
             self._delivering = loop.create_task(self._deliver())
         return await future
@@ -170,7 +204,7 @@ class Awaiting(Transport):
         while self._ones:
             try:
                 ready = await self._ready(1, None)
-                results = self._run("step_one", self._receive_results, ready, 0.0, self._results.ones)
+                results = self._run("step_one", self._receive_results, ready, 0.0, self._as_wanted)
             except EnvError as error:
                 for row in error.rows:
                     self._answer(row, error)
@@ -183,11 +217,18 @@ class Awaiting(Transport):
                 for row, result in results.items():
                     self._answer(row, result)
 
+    def _as_wanted(self, rows: Rows) -> dict[int, Any]:
+        """The results of each row in the form that the coroutine that waits for it wants."""
+        by_form: dict[OneForm, list[int]] = {}
+        for row in rows.tolist():
+            by_form.setdefault(self._ones[row][1], []).append(row)
+        return {row: result for form, some in by_form.items() for row, result in form(np.array(some)).items()}
+
     def _answer(self, row: int, result: Any) -> None:
-        future, is_reset = self._ones.pop(row, (None, False))
+        future, _ = self._ones.pop(row, (None, None))
         if future is None or future.done():  # the coroutine that waited was cancelled
             return
         if isinstance(result, BaseException):
             future.set_exception(result)
         else:
-            future.set_result((result[0], result[4]) if is_reset else result)
+            future.set_result(result)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Dict, Tuple
 from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
+from vecenv._batch.layout import is_custom
 from vecenv._front.autoreset import mode_of, plan
 from vecenv._front.exchange import Exchange
 from vecenv._front.explain import Explanation
+from vecenv._front.infos import infos_to_list
 from vecenv._front.reset_options import ResetOptions
+from vecenv._front.results import SingleStep
 from vecenv._front.stats import Stats
 from vecenv._front.step import Step
 from vecenv._front.vector_env import VectorEnv
@@ -108,6 +112,47 @@ class Wrapper(gymnasium.vector.VectorWrapper):
     ) -> Step:
         """As of the env inside."""
         return Step.of_exchange(self._exchange_recv(min_envs, timeout, max_envs, until))
+
+    async def recv_async(
+        self,
+        min_envs: int | None = None,
+        max_envs: int | None = None,
+        *,
+        until: float | None = None,
+        timeout: float | None = None,
+    ) -> Step:
+        """As of the env inside."""
+        return await self._vecenvs_own("recv_async")._await_recv(self.recv, min_envs, max_envs, until, timeout)
+
+    async def __aiter__(self) -> AsyncIterator[Step]:
+        """What `recv_async()` returns, as long as anything is pending."""
+        order = self._vecenvs_own("async for")._call_order
+        while order.pending_count:
+            yield await self.recv_async()
+
+    async def step_one(self, env_id: int, action: Any) -> SingleStep:
+        """As of the env inside."""
+        return self._single(await self._exchange_step_one(env_id, _batch_of_one(self.single_action_space, action)))
+
+    async def reset_one(
+        self, env_id: int, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """As of the env inside."""
+        obs, _, _, _, info = self._single(await self._exchange_reset_one(env_id, seed, options))
+        return obs, info
+
+    async def close_async(self, timeout: float = 5.0) -> None:
+        """As `close`, awaited."""
+        try:
+            await self._ours("close_async").close_async(timeout)
+        finally:
+            self.transform.close()
+
+    async def __aenter__(self) -> Wrapper:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close_async()
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of every env, or read an attribute."""
@@ -230,6 +275,24 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         self._apply(exchange)
         return exchange
 
+    async def _exchange_step_one(self, env_id: int, actions: Any) -> Exchange:
+        actions = self.transform.actions(actions, np.array([env_id]))
+        exchange = await self._ours("step_one")._exchange_step_one(env_id, actions)
+        self._apply(exchange)
+        return exchange
+
+    async def _exchange_reset_one(self, env_id: int, seed: int | None, options: dict[str, Any] | None) -> Exchange:
+        exchange = await self._ours("reset_one")._exchange_reset_one(env_id, seed, options)
+        self._apply(exchange)
+        return exchange
+
+    def _single(self, exchange: Exchange) -> SingleStep:
+        """What a single env returns, from an exchange of one."""
+        (obs,) = iterate(batch_space(self.single_observation_space, 1), exchange.obs)
+        (info,) = infos_to_list(exchange.as_gymnasium(), 1)
+        reward, terminated, truncated = exchange.reward, exchange.terminated, exchange.truncated
+        return obs, float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
+
     def _apply(self, exchange: Exchange) -> None:
         try:
             self.transform.exchange(exchange)
@@ -263,8 +326,21 @@ class Wrapper(gymnasium.vector.VectorWrapper):
             raise self._not_ours(call)
         return self.env
 
+    def _vecenvs_own(self, call: str) -> VectorEnv:
+        """The vector env inside all wrappers."""
+        if not isinstance(self.unwrapped, VectorEnv):
+            raise self._not_ours(call)
+        return self.unwrapped
+
     def _not_ours(self, call: str) -> UnsupportedError:
         return UnsupportedError(f"{call} needs a vector env of vecenv inside, this is {type(self.unwrapped).__name__}")
+
+
+def _batch_of_one(space: Any, action: Any) -> Any:
+    """An action of one env as a batch, as transforms take it."""
+    if isinstance(space, (Dict, Tuple)):
+        return concatenate(space, [action], create_empty_array(space, 1))
+    return [action] if is_custom(space) else np.asarray([action])
 
 
 class LearningWrapper(Wrapper):

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import inspect
+import math
 import threading
 import time
 import weakref
@@ -22,7 +23,7 @@ from vecenv._util.text import text_of
 from vecenv.engines.aio.building import Raised, build_env, build_envs
 from vecenv.engines.aio.faults import Classify
 from vecenv.engines.aio.homes import Home
-from vecenv.engines.aio.limits import Limits
+from vecenv.engines.aio.limits import Limits, Pace
 from vecenv.engines.aio.loop import EnvLoop, LoopChoice
 from vecenv.engines.aio.rows import AwaitedRows
 from vecenv.engines.facts import EnvFacts, check_observation_mode, merge_facts
@@ -79,7 +80,11 @@ class AsyncioEngine(QueuedEngine):
         self._closing: asyncio.Task[None] | None = None
         self._rows: AwaitedRows | None = None
         self._loop = EnvLoop(loop)
-        self._limits = Limits(self._loop.loop, concurrency, rate)
+        self._pace = Pace(self._loop.loop, rate)
+        self._limits = Limits(self._loop.loop, concurrency, self._pace)
+        self._built_at_once = concurrency or _BUILT_AT_ONCE
+        self._building = Limits(self._loop.loop, self._built_at_once, self._pace)
+        """Apart from those of calls: a row whose env is being built again may wait for it, and is running."""
         try:
             envs, homes = self._build_all(start_timeout)
             self._rows = AwaitedRows(
@@ -88,6 +93,7 @@ class AsyncioEngine(QueuedEngine):
                 envs,
                 homes,
                 self._loop.loop,
+                building=self._building,
                 origin=origin,
                 on_error=on_error,
                 classify=classify,
@@ -190,8 +196,7 @@ class AsyncioEngine(QueuedEngine):
         deadline = time.monotonic() + seconds
         found: dict[int, Any] = {}
         try:
-            loop, limits = self._loop.loop, self._limits
-            found = build_envs(loop, self._factories, limits.concurrency or _BUILT_AT_ONCE, limits.rate, seconds)
+            found = build_envs(self._loop.loop, self._factories, self._built_at_once, self._pace.rate, seconds)
             awaited = [row for row, what in found.items() if inspect.isawaitable(what)]
             if awaited:
                 self._await_built(found, awaited, deadline - time.monotonic())
@@ -220,8 +225,7 @@ class AsyncioEngine(QueuedEngine):
             except Raised as raised:
                 found[rows[place]] = raised.error
 
-        limits = Limits(self._loop.loop, self._limits.concurrency or _BUILT_AT_ONCE, self._limits.rate)
-        building = self._loop.submit(self._gather(build, limits, len(rows)))
+        building = self._loop.submit(self._gather(build, self._building, len(rows), set()))
         try:
             building.result(max(0.0, seconds))
         except concurrent.futures.TimeoutError:
@@ -265,7 +269,9 @@ class AsyncioEngine(QueuedEngine):
             for _, home in homes:
                 home.leave()
 
-        if not self._loop.is_here:
+        if self._loop.is_here:  # it cannot be waited for here: they are closed when the loop runs on
+            self._keep(leave())
+        else:
             self._loop.submit(leave()).result(2.0)
 
     def _late_start(self, row: int, seconds: float) -> WorkerTimeout:
@@ -299,7 +305,7 @@ class AsyncioEngine(QueuedEngine):
             mail = Mail(fault=Fault.of(error, "step"))
         finally:
             self._limits.release()
-        self._finish(row, mail)
+        self._finish([row], {} if mail is None else {row: mail})
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task, which the event loop itself would forget."""
@@ -308,33 +314,24 @@ class AsyncioEngine(QueuedEngine):
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _gather(self, work: Callable[[int], Coroutine[Any, Any, Any]], limits: Limits, count: int) -> list[Any]:
-        """Results of `work(row)` of all rows, within limits."""
-        waiting: list[asyncio.Future[Any]] = [self._loop.loop.create_future() for _ in range(count)]
+    async def _gather(
+        self, work: Callable[[int], Coroutine[Any, Any, Any]], limits: Limits, count: int, answered: set[int]
+    ) -> list[Any]:
+        """Results of `work(row)` of all rows, within limits. Rows that have one are put into `answered`."""
 
-        async def run(row: int) -> None:
-            try:
+        async def run(row: int) -> Any:
+            async with limits.turn():
                 result = await work(row)
-                if not waiting[row].done():
-                    waiting[row].set_result(result)
-            finally:
-                limits.release()
+            answered.add(row)
+            return result
 
-        started: list[asyncio.Task[Any]] = []
-        for row in range(count):
-            limits.add(lambda row=row: started.append(self._keep(run(row))))
-        try:
-            return await asyncio.gather(*waiting)
-        except BaseException:
-            limits.clear()
-            for task in started:
-                task.cancel()
-            raise
+        return await asyncio.gather(*(self._keep(run(row)) for row in range(count)))
 
     async def _close_all(self, seconds: float, complaints: list[str]) -> None:
         """Cancel what runs and close all envs, for at most these seconds."""
         rows = self._awaited
         self._limits.clear()
+        self._building.clear()
         mine = asyncio.current_task()
         running = [task for task in (*self._tasks, *rows.rebuilding.values()) if task is not mine]
         for task in running:
@@ -368,20 +365,21 @@ class AsyncioEngine(QueuedEngine):
     def _ask(self, ask: Callable[[int], Coroutine[Any, Any, Any]], timeout: float | None) -> list[Any]:
         """Ask all envs, within the limits; see `results_or_raise`."""
         self._loop.check_may_wait("this call")
-        asked = self._loop.submit(self._gather(ask, self._limits, len(self._factories)))
+        count, answered = len(self._factories), set[int]()
+        asked = self._loop.submit(self._gather(ask, self._limits, count, answered))
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         try:
             while True:
                 try:
-                    results = asked.result(min(1.0, threading.TIMEOUT_MAX if timeout is None else timeout))
+                    results = asked.result(min(1.0, max(0.0, deadline - time.monotonic())))
                     return results_or_raise(dict(enumerate(results)), self._home)
                 except concurrent.futures.TimeoutError:
                     if self._stopping:
                         raise ClosedError("close() was called meanwhile") from None
                     self._check_running()
-                    if timeout is not None:
-                        timeout -= 1.0
-                        if timeout <= 0:
-                            raise self._late_error(0, "call", timeout) from None
+                    if time.monotonic() >= deadline:
+                        late = next((row for row in range(count) if row not in answered), 0)
+                        raise self._late_error(late, "call", timeout) from None
         except BaseException:
             asked.cancel()
             raise

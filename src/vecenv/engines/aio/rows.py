@@ -19,9 +19,10 @@ from vecenv._batch.own import own, own_info
 from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED, Starts
 from vecenv._util.text import type_name
-from vecenv.engines.aio.building import Raised, build_env, close_env
+from vecenv.engines.aio.building import Built, Raised, build_env, close_env
 from vecenv.engines.aio.faults import Classify, Restarts
 from vecenv.engines.aio.homes import Home
+from vecenv.engines.aio.limits import Limits
 from vecenv.engines.python.calls import BOOLS, as_number, checked_info, copied_info, wrong_flags, wrong_result
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.factories import Renewal
@@ -41,6 +42,7 @@ class AwaitedRows:
         factories: of the envs.
         envs, homes: the envs, and where each of them runs.
         loop: the event loop.
+        building: limits on building envs again.
         origin: index of the first row among all envs, for names and seeds.
         on_error: "raise" leaves a failed env alone until it is reset; "restart" builds it again.
         classify: the user's classes of faults.
@@ -55,6 +57,7 @@ class AwaitedRows:
         homes: list[Home],
         loop: asyncio.AbstractEventLoop,
         *,
+        building: Limits,
         origin: int,
         on_error: OnError,
         classify: Classify | None,
@@ -66,6 +69,7 @@ class AwaitedRows:
         """Envs that are being built again since their last op."""
         self._factories = factories
         self._loop = loop
+        self._building = building
         self._origin = origin
         self._on_error = on_error
         self._restarts = Restarts(classify)
@@ -324,15 +328,14 @@ class AwaitedRows:
         self._retire(row)
         if pause:
             await asyncio.sleep(pause)
-        self._install(row, *await self._within_start(build_env(self._loop, factory, row), row))
+        self._install(row, *await self._build(factory, row))
         self._built_with.pop(row, None)
 
     async def _renew(self, row: int, wanted: Renewal) -> dict[str, Any] | None:
         """Build the row's env again unless it was built with these arguments; the options that its reset gets."""
         if wanted.is_met_by(self._built_with.get(row, {})):
             return wanted.options
-        building = build_env(self._loop, wanted.factory(self._factories[row]), row)
-        env, home = await self._within_start(building, row)
+        env, home = await self._build(wanted.factory(self._factories[row]), row)
         if not self._checked(row, wanted.fits, env, self.envs[row]):
             home.leave(functools.partial(close_env, env))
             raise Raised(wanted.misfit())
@@ -341,11 +344,13 @@ class AwaitedRows:
         self._built_with[row] = wanted.kwargs
         return wanted.options
 
-    async def _within_start(self, building: Any, row: int) -> Any:
-        try:
-            return await asyncio.wait_for(building, self._seconds["make"])
-        except TimeoutError:
-            raise Raised(self._late(row, "make", self._seconds["make"] or 0.0)) from None
+    async def _build(self, factory: Factory, row: int) -> Built:
+        """Build an env, as soon as the limits allow. Time in the queue does not count."""
+        async with self._building.turn():
+            try:
+                return await asyncio.wait_for(build_env(self._loop, factory, row), self._seconds["make"])
+            except TimeoutError:
+                raise Raised(self._late(row, "make", self._seconds["make"] or 0.0)) from None
 
     def _retire(self, row: int) -> None:
         """Close an env that is replaced, where it ran and when its last call has ended, without waiting for it."""

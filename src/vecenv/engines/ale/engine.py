@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -105,10 +107,7 @@ class AleEngine:
         self._lose_interrupted()
         pending, games = self._pending, self._games
         while pending.missing(count):
-            running = pending.rows()[~pending.finished[pending.rows()]]
-            left_out = running[[row not in games.begun for row in running.tolist()]]
-            if len(left_out):  # an interrupt came before they were started
-                self._start(left_out)
+            self._start_left_out()
             if pending.ordered and count < pending.count:
                 games.fetch_all([row for row in pending.oldest(count).tolist() if row in games.begun])
             elif count < pending.count:
@@ -121,6 +120,17 @@ class AleEngine:
     def pending(self) -> Rows:
         self._lose_interrupted()
         return self._pending.rows()
+
+    def gather(self, count: int, seconds: float) -> int:
+        self._lose_interrupted()
+        pending, deadline = self._pending, time.monotonic() + seconds
+        while pending.missing(count):
+            self._start_left_out()
+            left = min(threading.TIMEOUT_MAX, max(0.0, deadline - time.monotonic()))
+            if not self._games.fetch_some(left):
+                break
+            self._note()
+        return pending.count_ready()
 
     def close(self, timeout: float = 5.0) -> None:
         self._games.close()
@@ -139,6 +149,13 @@ class AleEngine:
         raise _unreachable(f"{name!r} of native games cannot be set")
 
     # --- how ---------------------------------------------------------------------------------------------------------
+
+    def _start_left_out(self) -> None:
+        """Start pending rows that were not, because an interrupt came before."""
+        running = self._pending.rows()[~self._pending.finished[self._pending.rows()]]
+        left_out = running[[row not in self._games.begun for row in running.tolist()]]
+        if len(left_out):
+            self._start(left_out)
 
     def _start(self, rows: Rows) -> None:
         """Give the native games of these rows, which are pending, what they have to do."""

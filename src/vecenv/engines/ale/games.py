@@ -108,11 +108,15 @@ class Games(NativeGames):
         while any(row not in self.results for row in rows):
             self._take(1)
 
-    def fetch_some(self) -> None:
-        """Wait for any of the rows that were begun."""
+    def fetch_some(self, seconds: float | None = None) -> bool:
+        """Wait for any of the rows that were begun; False if none came within these seconds."""
         running = [row for row in self.begun if row not in self.results]
         self._watch([row for row in running if row not in self._watched], len(running))
-        self._take(max(self._fetched.qsize(), 1))
+        try:
+            self._take(max(self._fetched.qsize(), 1), seconds)
+        except queue.Empty:
+            return False
+        return True
 
     def close(self) -> None:
         for _ in self._watchers:
@@ -128,8 +132,8 @@ class Games(NativeGames):
             self._watched.pop(row, None)
             self.results.pop(row, None)
 
-    def _take(self, count: int) -> None:
-        self.results.update(map(queue.SimpleQueue.get, repeat(self._fetched, count)))
+    def _take(self, count: int, seconds: float | None = None) -> None:
+        self.results.update(map(queue.SimpleQueue.get, repeat(self._fetched, count), repeat(True), repeat(seconds)))
 
     def _watch(self, rows: Sequence[int], watchers: int) -> None:
         """Have threads wait for these rows."""

@@ -53,9 +53,10 @@ class GamePool(NativeGames):
         row_infos = [{name: infos[name][row : row + 1] for name in infos if name != "final_obs"} for row in rows]
         self.results.update((row, (*part, info)) for row, part, info in zip(rows, parts, row_infos, strict=True))
 
-    def fetch_some(self) -> None:
-        """All rows finish together."""
+    def fetch_some(self, seconds: float | None = None) -> bool:
+        """All rows finish together, when they are fetched."""
         self.fetch_all(())
+        return True
 
     def _prepare(self, rows: Sequence[int], orders: list[tuple[str, int]]) -> None:
         self._exchange = {}  # nothing is under way: rows come and go together

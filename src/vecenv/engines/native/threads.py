@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 NativeCall = Callable[[int, int], int]
@@ -37,7 +38,7 @@ class NativeThreads:
             self._pid = os.getpid()
         part = -(-count // (self.size * CHUNKS_EACH))
         part = -(-part // align) * align
-        starts = iter(range(0, count, part))
+        starts = deque(range(0, count, part))
         totals = [0] * self.size
         work = [_share(task, starts, part, count, totals, place) for place, task in enumerate(tasks)]
         self.join()
@@ -86,10 +87,14 @@ class NativeThreads:
 
 
 def _share(
-    task: NativeCall, starts: Iterator[int], part: int, count: int, totals: list[int], place: int
+    task: NativeCall, starts: deque[int], part: int, count: int, totals: list[int], place: int
 ) -> Callable[[], None]:
     def work() -> None:
-        for start in starts:  # a range iterator: the GIL hands every start to one thread alone
+        while starts:
+            try:
+                start = starts.popleft()  # hands every start to one thread alone, without the GIL too
+            except IndexError:  # another thread has just taken the last
+                return
             totals[place] += task(start, min(start + part, count))
 
     return work

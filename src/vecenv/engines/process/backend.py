@@ -49,8 +49,12 @@ class ProcessBackend(Protocol):
         """Wait until a worker has built its envs."""
         ...
 
-    def attach(self, worker: Worker, attachment: Attachment, memory: SharedMemory, deadline: float) -> None:
-        """Give a worker whose envs are built the shared block, and wait until it has mapped it."""
+    def attach(self, worker: Worker, attachment: Attachment, memory: SharedMemory) -> None:
+        """Give a worker whose envs are built the shared block."""
+        ...
+
+    def attached(self, worker: Worker, deadline: float) -> None:
+        """Wait until a worker has mapped the shared block."""
         ...
 
     def control(self, block: SharedBlock, number: int) -> Control:
@@ -129,9 +133,11 @@ class OSProcesses:
     def facts(self, worker: Worker, deadline: float) -> list[EnvFacts]:
         return first_message(worker, deadline)
 
-    def attach(self, worker: Worker, attachment: Attachment, memory: SharedMemory, deadline: float) -> None:
+    def attach(self, worker: Worker, attachment: Attachment, memory: SharedMemory) -> None:
         worker.channel.send_descriptors([memory.descriptor])
         worker.channel.send_bytes(pickled(attachment))
+
+    def attached(self, worker: Worker, deadline: float) -> None:
         first_message(worker, deadline)
 
     def control(self, block: SharedBlock, number: int) -> Control:

@@ -12,12 +12,14 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from typing import Any
 
 import gymnasium
+import numpy as np
 
 from vecenv._batch.batch import Mail
 from vecenv._batch.faults import Fault, OnError
@@ -90,6 +92,8 @@ def main(sock: socket.socket, assignment: Assignment) -> None:
     """Build the envs, report their spaces, attach to the shared block and serve until the parent says close."""
     end_copies_of_this_thread()
     open_standard_descriptors()
+    if isinstance(assignment.factories, bytes):  # not a fork of the program, whose workers share its random state
+        np.random.seed()  # or workers of one fork server would draw the same numbers
     _leave_the_terminal(assignment)
     channel = Channel(sock, blocking=True)
     (trace,) = channel.receive_descriptors(1)
@@ -206,6 +210,8 @@ class Server:
         self._everyone = self._ledger.everyone
         self._runner.pid = os.getpid()
         self._messages_read = 0
+        self._waited = 0.0
+        """How long the worker was parked last. After a long wait the next one does not begin with spinning."""
         self._unsendable: set[str] = set()
         self._open = True
 
@@ -236,7 +242,8 @@ class Server:
     def _wait(self, ring: int) -> None:
         """Return when the doorbell was rung since `ring`: spin for a while, then park."""
         parent, worker = self._control.parent, self._control.worker
-        if spin(parent, RINGS, ring, WORKER_SPIN_SECONDS):
+        started = time.perf_counter()
+        if self._waited < WORKER_SPIN_SECONDS and spin(parent, RINGS, ring, WORKER_SPIN_SECONDS):
             return
         worker[PARKED] = 1
         fence()
@@ -248,6 +255,7 @@ class Server:
                 if message is not None:
                     self._handle(message)
         worker[PARKED] = 0
+        self._waited = time.perf_counter() - started
 
     def _run(self, rows: list[int]) -> None:
         if self._control.parent[EAGER]:

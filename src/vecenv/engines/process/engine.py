@@ -76,6 +76,8 @@ class ProcessEngine:
         self._worker_count = workers
         self._unfinished: tuple[list[Part], dict[int, bytes]] | None = None
         """Parts and messages of a `send` that was interrupted before all workers had them."""
+        self._gathered = False
+        """The `recv` that comes next takes what `gather` has waited for."""
         self._blocks: list[SharedMemory] = []
         self._caller: RowRunner | None = None
         self._pool = WorkerPool(
@@ -138,7 +140,9 @@ class ProcessEngine:
             self._share_out_rest()
             self._pool.finish_recovery()
         ledger = self._ledger
-        self._waiter.until(ledger.enough_finished(count), timeout, eager=not ledger.ordered and count < ledger.count)
+        eager = self._gathered or (not ledger.ordered and count < ledger.count)
+        self._gathered = False
+        self._waiter.until(ledger.enough_finished(count), timeout, eager=eager)
         rows = ledger.choose(count)
         # Only now: a row that is finished has sent its mail. Rows that finish from here on are not among `rows`.
         lost = self._messages.read(self._workers)
@@ -164,6 +168,7 @@ class ProcessEngine:
             self._pool.finish_recovery()
         ledger = self._ledger
         enough = ledger.enough_finished(min(count, ledger.count))
+        self._gathered = True
         self._waiter.gather(enough, seconds)
         return ledger.count if ledger.all_finished() else ledger.count_ready()
 

@@ -27,6 +27,8 @@ from vecenv.engines.python.factories import MakeEnv
 from vecenv.errors import ConfigError, ConfigTypeError
 
 _OWN_DESCRIPTORS = "/proc/self/fd"
+_CHILD = "vecenv.engines.process.child"
+"""The module that workers run."""
 _START_SECONDS = 10.0
 """How long an interrupted start is waited for."""
 
@@ -187,16 +189,18 @@ def _run_fork_server() -> None:
     than the 107 bytes that a socket's may have. There is no public way to do this.
     """
     server: Any = forkserver._forkserver
+    preload = server._preload_modules
     config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
     theirs = config.get("tempdir")
     with tempfile.TemporaryDirectory(prefix="vecenv-") as path:
         directory = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             config["tempdir"] = f"{_OWN_DESCRIPTORS}/{directory}"
+            server._preload_modules = [*preload, _CHILD]  # or each worker would import NumPy and Gymnasium by itself
             forkserver.ensure_running()
             if str(server._forkserver_address).startswith(f"{config['tempdir']}/"):
                 descriptor = os.open(server._forkserver_address, os.O_PATH | os.O_CLOEXEC)
                 server._forkserver_address = f"{_OWN_DESCRIPTORS}/{descriptor}"
         finally:
-            config["tempdir"] = theirs
+            config["tempdir"], server._preload_modules = theirs, preload
             os.close(directory)

@@ -86,7 +86,9 @@ class WorkerPool:
         if self._on_error == "restart":
             self._delivered = [column.copy() for column in self._batch.obs]
         for worker in self.workers:
-            self._attach(worker, deadline, lost={})
+            self._attach(worker, lost={})
+        for worker in self.workers:
+            self._attached(worker, deadline)
 
     def check_open(self) -> None:
         """Raise ClosedError if the workers are being closed, by another thread or a signal handler."""
@@ -107,7 +109,7 @@ class WorkerPool:
         worker.check_open = self.check_open
         return worker
 
-    def _attach(self, worker: Worker, deadline: float, lost: dict[int, Fault]) -> None:
+    def _attach(self, worker: Worker, lost: dict[int, Fault]) -> None:
         """Give a worker whose envs are built the shared block."""
         self._block.parent[worker.number, [RINGS, MESSAGES]] = 0  # the other words are about the parent
         self._block.worker[worker.number] = 0
@@ -119,7 +121,11 @@ class WorkerPool:
             action=self._facts.single_action_space,
             lost=lost,
         )
-        self._backend.attach(worker, attachment, self._memory, deadline)
+        self._backend.attach(worker, attachment, self._memory)
+
+    def _attached(self, worker: Worker, deadline: float) -> None:
+        """Wait until a worker has mapped the shared block; from then on it is watched."""
+        self._backend.attached(worker, deadline)
         self._backend.watch(worker)
 
     # --- which worker has which row ----------------------------------------------------------------------------------
@@ -245,7 +251,8 @@ class WorkerPool:
         worker = self._start(dead.number)
         try:
             self._backend.facts(worker, deadline)
-            self._attach(worker, deadline, lost)
+            self._attach(worker, lost)
+            self._attached(worker, deadline)
             if self._messages.call_requests:
                 worker.post(self._messages.call_requests[worker.number])
             worker.ring()

@@ -31,7 +31,8 @@ _ORDERED_STORES = platform.machine().lower() in {"x86_64", "amd64", "i686", "i38
 SPIN_SECONDS = 0.0003 if _ORDERED_STORES else 0.0
 WORKER_SPIN_SECONDS = 0.001 if _ORDERED_STORES else 0.0
 """How long the parent and a worker spin before they sleep. A kernel wake-up costs about 0.1 ms, so giving up much
-sooner is slower. The parent's spinning also takes time from the workers when cores are few; a worker's does not."""
+sooner is slower. The parent's spinning also takes time from the workers when cores are few; a worker's does not. After
+a long wait they do not spin before the next: on a busy machine whoever spins is scheduled last."""
 
 _fence_lock = renewed_at_fork(threading.Lock())
 

@@ -35,26 +35,35 @@ class Waiter:
         self._messages = messages
         self._on_error: OnError = on_error
         self._start_timeout = start_timeout
+        self._eager = False
+        """Whether workers hand over rows one by one."""
+        self._waited = 0.0
+        """How long the last wait took. After a long one the next does not begin with spinning."""
 
     def until(self, satisfied: Callable[[], bool], timeout: float | None, *, eager: bool = False) -> None:
         """Return once `satisfied`. Raises if a worker dies or time runs out, as `on_error` says.
 
-        With `eager`, workers hand over rows one by one.
+        With `eager`, workers hand over rows one by one from now on; without, all rows that they are asked for at once.
         """
-        if eager:
-            self._words[:, EAGER] = 1
+        if eager is not self._eager:
+            self._hand_over(eager)
+        if satisfied():
+            return
         clock, yield_cpu = self._clock, self._yield_cpu
         started = clock()
-        limit = started + (SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout))
+        longest = 0.0 if self._waited > 2 * SPIN_SECONDS else SPIN_SECONDS
+        limit = started + (longest if timeout is None else min(longest, timeout))
         while not satisfied():
-            yield_cpu()
-            if clock() > limit:
+            if clock() >= limit:
                 self.park(satisfied, timeout, started, lambda: self._pool.late(timeout))
-                return
+                break
+            yield_cpu()
+        self._waited = clock() - started
 
     def gather(self, satisfied: Callable[[], bool], seconds: float) -> None:
         """Return once `satisfied`, or after these seconds. Raises if a worker dies, as `on_error` says."""
-        self._words[:, EAGER] = 1
+        if not self._eager:
+            self._hand_over(True)
         started = self._clock()
         end = started + seconds
 
@@ -62,6 +71,10 @@ class Waiter:
             return satisfied() or self._clock() >= end
 
         self.park(over, None, started, lambda: self._pool.late(None), end)
+
+    def _hand_over(self, eager: bool) -> None:
+        self._words[:, EAGER] = eager
+        self._eager = eager
 
     def park(
         self,

@@ -17,14 +17,18 @@ _LOOK_UP_SECONDS = 1.0
 
 
 class QueuedEngine:
-    """An engine whose rows are run by other threads, which put each finished row and its mail into a queue."""
+    """An engine whose rows are run by other threads, which put finished rows and their mail into a queue."""
 
     batch: Batch
 
     def __init__(self, count: int, ordered: bool) -> None:
         self._pending = PendingRows(count, ordered=ordered)
-        self._results: queue.SimpleQueue[tuple[int, Mail | None]] = queue.SimpleQueue()
-        """Rows that were run, and their mail. Row -1: nothing follows, see `wake`."""
+        self._eager = False
+        """Whether rows are to be handed over one by one: `recv` waits for some of those that are pending."""
+        self._gathered = False
+        """The `recv` that comes next takes what `gather` has waited for."""
+        self._results: queue.SimpleQueue[tuple[list[int], dict[int, Mail]]] = queue.SimpleQueue()
+        """Rows that were run, and their mail. No rows: nothing follows, see `wake`."""
         self._listeners: set[Callable[[], object]] = set()
         """Called, by the thread that ran a row, after the row was put into the queue."""
 
@@ -32,6 +36,8 @@ class QueuedEngine:
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
+        self._eager = self._gathered or (not self._pending.ordered and count < self._pending.count)
+        self._gathered = False
         self._drain()
         while self._pending.missing(count):
             if not self._wait(deadline):
@@ -43,12 +49,14 @@ class QueuedEngine:
 
     def gather(self, count: int, seconds: float) -> int:
         deadline = time.monotonic() + seconds
+        self._eager = self._gathered = True
         self._drain()
         while self._pending.missing(count) and self._wait(deadline):
             pass
         return self._pending.count_ready()
 
     async def gather_async(self, count: int, seconds: float | None = None) -> int:
+        self._eager = self._gathered = True
         loop, came = asyncio.get_running_loop(), asyncio.Event()
         deadline = math.inf if seconds is None else time.monotonic() + seconds
 
@@ -71,13 +79,13 @@ class QueuedEngine:
             self._listeners.discard(listen)
 
     def wake(self) -> None:
-        self._finish(-1, None)
+        self._finish([], {})
 
     # --- for the threads that run rows -------------------------------------------------------------------------------
 
-    def _finish(self, row: int, mail: Mail | None) -> None:
-        """A row was run: its columns are written."""
-        self._results.put((row, mail))
+    def _finish(self, rows: list[int], mail: dict[int, Mail]) -> None:
+        """Rows were run: their columns are written."""
+        self._results.put((rows, mail))
         for listen in tuple(self._listeners) if self._listeners else ():
             listen()
 
@@ -103,12 +111,12 @@ class QueuedEngine:
 
     def _take(self, block: bool, seconds: float | None) -> None:
         # By `map`: after a call a signal handler may run and raise, and then what was taken would be lost.
-        ((row, mail),) = map(self._results.get, (block,), (seconds,))
-        if mail is not None:
-            self.batch.mail[row] = mail
-        if row < 0:
+        ((rows, mail),) = map(self._results.get, (block,), (seconds,))
+        if mail:
+            self.batch.mail.update(mail)
+        if not rows:
             raise ClosedError("close() was called meanwhile")
-        self._pending.finished[row] = True
+        self._pending.finished[rows] = True
 
     def _check_may_wait(self) -> None:
         """Raise if this thread must not wait here."""

@@ -41,6 +41,7 @@ from vecenv.errors import RestartLimit, SpaceError
 
 _LOST, _RESET, _STEP, _ROLL = -1, int(Op.RESET), int(Op.STEP), int(Op.ROLL)
 _NOTHING = object()
+_FLOATS = {float}
 _clock = time.perf_counter_ns
 _FEW = 4
 """Fewer rows than this are noted one by one."""
@@ -147,17 +148,16 @@ class RowRunner(EnvCalls):
         self._forks = forks[0]
         index = _index(rows, len(self.envs))
         self._started = started = _clock()
-        times = None if self._ran // len(self.envs) % _SAMPLED else [started]
+        times: list[int] | None = None if self._ran // len(self.envs) % _SAMPLED else []
         self._exchanges += 1
         self._ran += len(rows)
         if 1 in self._terminated.tobytes() or 1 in self._truncated.tobytes():
             self._clear_ended(rows, index)
         self._step_all(rows, index, times)
         self._noting = True
-        if self._watched:
-            if self.pid and os.getpid() != self.pid:  # a fork by native code, which Python does not know of
-                end_copy()
-            self._current[0] = -1
+        self._current[0] = -1
+        if self.pid and os.getpid() != self.pid:  # a fork by native code, which Python does not know of
+            end_copy()
         if times is not None:
             self._sample(rows, times)
         self._note(rows, index)
@@ -178,24 +178,27 @@ class RowRunner(EnvCalls):
     def _step_all(self, rows: Sequence[int], index: Any, times: list[int] | None) -> None:
         """Step or reset each row. Observations and rewards are gathered; flags and infos are put aside.
 
-        If `times` is given, the clock's reading after each row is appended.
+        If `times` is given, the clock's reading before each row and after the last is appended.
         """
         self._obs, self._gained = [], []
         keep_obs, keep_reward, put_aside = self._obs.append, self._gained.append, self._unusual.append
-        envs, watched, current = self.envs, self._watched, self._current
+        envs, current = self.envs, self._current
         reset_op, plain, nothing, counted, home = _RESET, dict, _NOTHING, forks, self._forks
         usual, references, alone, are_atoms = self._usual, getrefcount, ALONE, ATOMS.issuperset
         ndarray = np.ndarray
         in_arrays = usual is ndarray
-        ops = self.batch.op[index].tolist()
+        looked_at = self._watched or times is not None
+        ops = self._ops.tolist() if index is ... else self.batch.op[index].tolist()
         if self._lost:
             ops = [_LOST if row in self._lost else op for row, op in zip(rows, ops, strict=True)]
         actions = self._read_actions(index, len(rows))
         if self.batch.raw_actions:
             actions = [self.batch.raw_actions.pop(row, action) for row, action in zip(rows, actions, strict=True)]
         for row, op, action in zip(rows, ops, actions, strict=True):
-            if watched:
+            if looked_at:
                 current[0] = row
+                if times is not None:
+                    times.append(_clock())
             result = nothing
             try:
                 if op > reset_op:
@@ -225,8 +228,8 @@ class RowRunner(EnvCalls):
                 self._failed(row, self._fault(row, reason, action))
             if counted[0] != home:
                 end_copy()
-            if times is not None:
-                times.append(_clock())
+        if times is not None:
+            times.append(_clock())
 
     def _begin(self, row: int, op: int) -> None:
         """A row that is not stepped: it begins an episode, or reports why the last one was lost."""
@@ -234,7 +237,8 @@ class RowRunner(EnvCalls):
             self._failed(row, self._lost[row], rebuilt=True)
             return
         obs, info = self._reset(row)
-        obs = own(obs)
+        if type(obs) is not np.ndarray or obs.base is not None or getrefcount(obs) > ALONE:
+            obs = own(obs)
         self._resets.append(row)
         if info or type(info) is not dict:
             self._unusual.append((row, obs, False, False, own_info(info)))
@@ -265,14 +269,15 @@ class RowRunner(EnvCalls):
 
     def _note_rewards(self, where: Any) -> bool:
         """Write all rewards; False if one of them is not a number."""
-        if not all(issubclass(kind, NUMBERS) for kind in set(map(type, self._gained))):
+        kinds = set(map(type, self._gained))
+        if kinds != _FLOATS and not all(issubclass(kind, NUMBERS) for kind in kinds):
             return False
         try:
             rewards = array.array("d", self._gained)
         except (OverflowError, TypeError):  # NumPy's time differences are its integers, but no numbers
             return False
-        if type(where) is slice:
-            self._rewards[where] = rewards
+        if where is ...:
+            self._rewards[:] = rewards
         else:
             self.batch.reward[where] = rewards
         return True
@@ -302,11 +307,12 @@ class RowRunner(EnvCalls):
 
     def _end(self, row: int, obs: Any, terminated: bool, truncated: bool) -> None:
         """An episode ended. If the row is to roll, keep what ended it and begin the next one."""
-        rolls = self._ops[row] == _ROLL
+        rolls, mail = self._ops[row] == _ROLL, None
         if rolls:
             self._write_final(row, obs)
             mail = self.batch.mail.pop(row, None)
-            self.batch.mail[row] = Mail({}, final_info=copied_info(mail.info) if mail else {})
+            if mail is not None:
+                self.batch.mail[row] = Mail({}, final_info=copied_info(mail.info))
         # Only now: what raised above is a step that failed, not an episode that ended.
         self._terminated[row], self._truncated[row] = terminated, truncated
         self._end_after.append(row)
@@ -316,7 +322,11 @@ class RowRunner(EnvCalls):
         try:
             obs, info = self._reset(row)
             self._write_obs(row, obs)
-            self.batch.mail[row].info = own_info(checked_info(info))
+            info = own_info(checked_info(info))
+            if mail is not None:
+                self.batch.mail[row].info = info
+            elif info:
+                self.batch.mail[row] = Mail(info, final_info={})
         except ENV_RAISED as error:
             self._failed(row, Fault.of(error, "reset", seed=self._last_seed(row)))
         except BaseException as interrupt:
@@ -440,7 +450,8 @@ class RowRunner(EnvCalls):
         `rebuilt`: the env is new already, because its worker died and was started again.
         """
         ended_before = row in self._end_after
-        final_info = self.batch.mail[row].final_info if ended_before else {}
+        mail = self.batch.mail.get(row)
+        final_info = mail.final_info if ended_before and mail is not None else {}
         self.batch.mail[row] = Mail(fault=fault)
         if fault.interrupt is not None:
             self._interrupt = fault.interrupt
