@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import vecenv
+from tests.seeded_faults.faults import FAULTS
 
 yaml: Any = pytest.importorskip("yaml")
 ROOT = Path(__file__).parents[1]
@@ -176,3 +177,8 @@ def test_the_notebook_is_small_and_has_no_magic() -> None:
     assert len(read("examples/first_steps.ipynb")) < 100_000
     code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert [cell for cell in code if re.search(r"^\s*[%!]", cell, re.MULTILINE)] == []
+
+
+def test_every_seeded_fault_still_fits_the_source() -> None:
+    sources = {fault.file: read(f"src/vecenv/{fault.file}") for fault in FAULTS}
+    assert [fault.breaks for fault in FAULTS if sources[fault.file].count(fault.old) != 1] == []

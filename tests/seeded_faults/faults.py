@@ -565,7 +565,7 @@ KERNEL_LOWERING = (
     SeededFault(
         breaks="A narrow field is a number of 64 bits in a helper that the state is passed to.",
         mechanism="kernel lowering",
-        file="kernel/lower/body.py",
+        file="kernel/lower/expressions.py",
         old="        return widened(field) if is_number and isinstance(node.ctx, ast.Load) else field\n",
         new="        return field\n",
         near=("kernels/test_language.py", "kernels/test_differences.py", "kernels/test_native.py"),
@@ -573,7 +573,7 @@ KERNEL_LOWERING = (
     SeededFault(
         breaks="An env that is reset draws no random numbers for a step that it does not make.",
         mechanism="kernel lowering",
-        file="kernel/lower/body.py",
+        file="kernel/lower/expressions.py",
         old="""\
         self.guarded = True
         self.program.draws.add(name)
@@ -721,9 +721,9 @@ COMPILED_ENGINE = (
     SeededFault(
         breaks="A state that is set brings the random stream of the env back too.",
         mechanism="compiled engine",
-        file="engines/native/compiled.py",
-        old='scratch = {"OP", "SEED", "FALLBACK", "FINISHED", "TODO", "WHO"}',
-        new='scratch = {"OP", "SEED", "FALLBACK", "FINISHED", "TODO", "WHO", "RNG"}',
+        file="kernel/lower/columns.py",
+        old='_SCRATCH = frozenset({"FALLBACK", "TODO", "WHO"})',
+        new='_SCRATCH = frozenset({"FALLBACK", "TODO", "WHO", "RNG"})',
         near=("kernels/test_states.py",),
     ),
     SeededFault(
@@ -801,8 +801,8 @@ MUJOCO = (
         breaks="In same-step mode the final info tells of a simulation that has gone wrong.",
         mechanism="mujoco",
         file="engines/native/mujoco.py",
-        old='            if self._columns["ELAPSED"][row]:\n',
-        new="            if self.batch.truncated[row]:\n",
+        old='        if columns["ELAPSED"][row]:\n',
+        new="        if batch.truncated[row]:\n",
         near=("mujoco/test_engine.py",),
     ),
     SeededFault(
@@ -1493,8 +1493,8 @@ COMMAND_LINE = (
         breaks="Going on with a run refuses another seed instead of ignoring it.",
         mechanism="command line",
         file="cli/train.py",
-        old='*MAKE_OPTIONS, "seed", "set",',
-        new='*MAKE_OPTIONS, "set",',
+        old='*MAKE_OPTIONS, "seed", "self_play",',
+        new='*MAKE_OPTIONS, "self_play",',
         near=("cli/test_train.py",),
     ),
     SeededFault(
