@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -14,12 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 FOLDERS = ("tutorials", "how_to", "explanation", "migration")
-NOISY = ("rllib", "scaling", "how_to/rllib", "how_to/cluster")
-"""Pages whose examples start Ray, which warns and logs."""
-SLOW = ("how_to/rllib", "how_to/cluster", "how_to/sb3")
-"""Short forms of pages whose examples `make test` runs: only `make test-all` runs them."""
-NEEDS = {"how_to/wandb": "wandb"}
-"""Pages whose examples need a package that the tests do not install."""
+NOISY = ("rllib", "scaling", "how_to/rllib", "how_to/cluster", "how_to/wandb")
+"""Pages whose examples start Ray, which warns and logs, or W&B, which prints where it writes."""
+SLOW = ("how_to/rllib", "how_to/cluster", "how_to/sb3", "how_to/wandb")
+"""Short forms of what `make test` runs elsewhere: only `make test-all` runs them."""
 RUN = "import runpy, sys\nfor script in sys.argv[1:]:\n    runpy.run_path(script, run_name='__main__')\n"
 
 
@@ -54,7 +51,7 @@ def runs() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for page, blocks in PAGES.items():
         folder = page.rpartition("/")[0]
-        alone = not folder or folder == "clients" or page in (*NOISY, *SLOW, *NEEDS)
+        alone = not folder or folder == "clients" or page in (*NOISY, *SLOW)
         if blocks and page not in ("architecture", "index"):  # index has the block of the README
             found.setdefault(page if alone else folder, []).append(page)
     return found
@@ -68,8 +65,6 @@ def test_the_first_page_of_the_site_has_the_example_of_the_readme() -> None:
 @pytest.mark.parametrize("run", [pytest.param(run, marks=[pytest.mark.slow] * (run in SLOW)) for run in runs()])
 def test_the_examples_of_a_page_run_as_scripts(run: str, tmp_path: Path) -> None:
     """One interpreter runs the scripts one after another."""
-    if run in NEEDS and importlib.util.find_spec(NEEDS[run]) is None:
-        pytest.skip(f"needs {NEEDS[run]}")
     scripts = []
     for page in runs()[run]:
         for number, block in enumerate(PAGES[page]):
@@ -84,4 +79,4 @@ def test_the_examples_of_a_page_run_as_scripts(run: str, tmp_path: Path) -> None
         env={**os.environ, "RAY_ADDRESS": "local"},
     )
     assert done.returncode == 0, done.stderr
-    assert run in (*NOISY, *NEEDS) or done.stderr == ""
+    assert run in NOISY or done.stderr == ""

@@ -1,6 +1,8 @@
 """Envs for the command line, good and bad ones."""
 
+import multiprocessing
 import random
+import threading
 
 import gymnasium
 import numpy as np
@@ -137,6 +139,30 @@ class Faulty(Walk):
             obs = np.zeros(3, np.float32)
         reward = np.inf if self.time == 4 else random.random()
         return obs, reward, 0 if self.time == 5 else terminated, truncated, info
+
+
+class Careless(OneArray):
+    """Changes arrays that it has returned and got, depends on where it runs, and has four habits Gymnasium warns of."""
+
+    action_space = Box(0, 2, (1,), np.float32)
+
+    def seed(self, seed=None):
+        """A method of older envs."""
+
+    def reset(self, *, seed=7, options=None, return_info=True):
+        _, info = super().reset(seed=seed)
+        self.x += 0.1 * (threading.current_thread() is not threading.main_thread())
+        self.x += 0.1 * (multiprocessing.parent_process() is not None)
+        return self._obs(), info
+
+    def step(self, action):
+        right = bool(action[0] > 1)
+        action[:] = 0
+        return super().step(right)
+
+
+class NoEnv:
+    """Not derived from gymnasium.Env."""
 
 
 gymnasium.register("CliWalk-v0", entry_point="tests.cli.cli_envs:Walk")

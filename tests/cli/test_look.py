@@ -66,16 +66,36 @@ def test_a_bad_env_fails_the_check_that_names_its_fault(inside, name, check, tol
 
 def test_every_fault_is_reported_at_once_with_advice(inside):
     found = json.loads(inside("check", "tests.cli.cli_envs:Faulty", "--json", "--steps", 60, code=1)[0])
-    messages = [one["message"] for one in found["checks"] if one["result"] == "failed"]
-    for told in (
-        "the observation has NaN; look for a division by zero",
-        "shape (3,)",
-        "the reward is inf; it must be a finite number",
-        "terminated is 0, not a bool: return bool(terminated)",
-        "draw from self.np_random",
+    faults = [one for one in found["checks"] if one["result"] != "ok"]
+    for message, advice in (
+        ("the observation has NaN", "look for a division by zero"),
+        ("shape (3,)", "declare the space they are in"),
+        ("the reward is inf", "return float(reward)"),
+        ("terminated is 0, not a bool", "return bool(terminated)"),
+        ("differs between two runs", "draw from self.np_random"),
     ):
-        assert sum(told in message for message in messages) == 1, told
-    assert all(";" in message or ":" in message for message in messages)
+        assert [one["advice"] for one in faults if message in one["message"] and advice in one["advice"]], message
+    assert all(one["advice"] for one in faults)
+    assert not any(one["advice"] for one in found["checks"] if one["result"] == "ok")
+    shown = inside("check", "tests.cli.cli_envs:Faulty", "--steps", 60, code=1)[0]
+    assert sum(line.strip().startswith("-> ") for line in shown.splitlines()) == len(faults)
+
+
+def test_no_fault_is_left_out_and_each_has_a_line_of_advice(inside):
+    out = inside("check", "tests.cli.cli_envs:Careless", "--json", "--steps", "1e2", code=1)[0]
+    faults = [one for one in json.loads(out)["checks"] if one["result"] != "ok"]
+    assert {one["check"] for one in faults} == {"buffer reuse", "api", "engines"}
+    assert {one["result"] for one in faults if one["check"] == "buffer reuse"} == {"warning", "failed"}
+    differing = [one["message"] for one in faults if one["check"] == "engines"]
+    assert ["'thread'" in differing[0], "'process'" in differing[1]] == [True, True]
+    assert sum(one["check"] == "api" for one in faults) > 3
+    assert all(one["advice"] for one in faults)
+
+
+def test_what_is_no_env_is_told_what_to_be(inside):
+    _, checks = results(inside("check", "tests.cli.cli_envs:NoEnv", "--json", code=1)[0])
+    assert "it is a NoEnv, not a gymnasium.Env" in checks["builds"]["message"]
+    assert "derive the class from gymnasium.Env" in checks["builds"]["advice"]
 
 
 def test_an_env_that_reuses_its_array_is_warned_of(inside):

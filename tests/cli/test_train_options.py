@@ -3,13 +3,16 @@
 import importlib.util
 import json
 import re
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 import vecenv
 from tests.cli import cli_envs
-from vecenv.cli._sources import env_of, find_checkpoint, load_policy
+from vecenv.cli import _training, train
+from vecenv.cli._sources import env_of, find_checkpoint, find_env, load_policy
+from vecenv.errors import ConfigError
 from vecenv.kernel.language.registry import WITH_AGENTS, find_kernel, kernel_ids
 from vecenv.mujoco._registry import GYMNASIUM
 from vecenv.presets import ATARI, PRESETS, presets_for
@@ -126,7 +129,22 @@ def test_a_return_that_never_rose_is_named_with_what_to_try(inside):
     options = ("--engine", "sync", "--steps", 4096, *SMALL, *FEW)
     _, err = inside("train", "tests.cli.cli_envs:NoReward", *options)
     assert "the return never rose: 0.0 in the first tenth of the episodes, 0.0 in the last; try more steps" in err
+    assert "--set normalize_obs=True normalize_reward=True, or --set entropy=0.01" in err
+    settings = ("normalize_obs=True", "entropy=0.02")
+    err = inside("train", "tests.cli.cli_envs:NoReward", *options[:-2], *settings, *FEW)[1]
+    assert "--set normalize_reward=True\n" in err
     assert "never rose" not in inside("train", "CartPole-v1", "--steps", 30_000, *FEW)[1]
+
+
+def test_ctrl_c_after_training_names_the_commands_to_go_on(inside, monkeypatch):
+    def evaluate(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_training, "_evaluate", evaluate)
+    _, err = inside("train", "CartPole-v1", "--name", "i", "--steps", 128, *SMALL, code=130)
+    assert "interrupted after training; the agent is saved in runs/i" in err
+    assert "evaluate it with: vecenv eval runs/i" in err
+    assert "continue with: vecenv train runs/i --steps 256" in err
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("ale_py"), reason="needs vecenv[atari]")
@@ -136,7 +154,7 @@ def test_atari_games_are_found_listed_trained_and_evaluated(inside, tmp_path):
         one for one in found if one["id"] == "ALE/Pong-v5"
     ).items()
     few = ("--steps", 32, "--envs", 2, "--set", "rollout_steps=8", "minibatch=8", "image_features=8", "epochs=1")
-    out, _ = inside("train", "ALE/Pong-v5", "--preprocessing", "dqn", *few, "--name", "pong", *FEW, "--json")
+    out, _ = inside("train", "ALE/Pong-v5", *few, "--name", "pong", *FEW, "--json")
     assert json.loads(out)["steps"] == 32
     config = json.loads((tmp_path / "runs/pong/config.json").read_text())
     assert config["make"] == {"preprocessing": "dqn"}
@@ -147,6 +165,51 @@ def test_atari_games_are_found_listed_trained_and_evaluated(inside, tmp_path):
     assert source.options == {"preprocessing": "dqn"}
     assert load_policy(checkpoint, source, False)(trainer_obs).shape == ()
     assert "did you mean" in inside("train", "ALE/Pongg-v5", code=2)[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "stack"),
+    [
+        (None, {"preprocessing": "dqn"}, 4),
+        ("{'frame_stack': 2}", {"preprocessing": {"frame_stack": 2}}, 2),
+        ("False", {}, None),
+    ],
+)
+def test_settings_of_games_fit_what_agents_see_of_them(given, options, stack, monkeypatch):
+    class Settled(Exception):
+        pass
+
+    def trainer(*arguments):
+        raise Settled(*arguments)
+
+    monkeypatch.setattr(_training, "_trainer", trainer)
+    with pytest.raises(Settled) as settled:
+        _training.new_job(train.Options("ALE/Pong-v5", algo="dqn", preprocessing=given))
+    _, source, _, config, made_with, *_ = settled.value.args
+    assert (source.options, config.stack, made_with) == (options, stack, options)
+
+
+@pytest.mark.parametrize("command", ["check", "bench", "play"])
+def test_games_have_their_preprocessing_in_every_command(command, inside, monkeypatch):
+    found = []
+
+    def env(name, kwargs, preprocessing):
+        found.append(preprocessing)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(f"vecenv.cli.{command}.find_env", env)
+    inside(command, "ALE/Pong-v5", "--preprocessing", "dqn", code=2)
+    inside(command, "ALE/Pong-v5", "--preprocessing", "{'frame_stack': 2}", code=2)
+    assert found == ["dqn", {"frame_stack": 2}]
+    assert "--preprocessing must be dqn" in inside(command, "ALE/Pong-v5", "--preprocessing", "dpn", code=2)[1]
+
+
+def test_one_env_of_a_game_and_its_engines_are_those_of_its_preprocessing():
+    source = find_env("ALE/Pong-v5", {}, "dqn")
+    with closing(source.factory()()) as env:
+        assert env.observation_space.shape == (4, 84, 84)
+    assert source.refusal("ale") is None
+    assert find_env("ALE/Pong-v5", {}, False).refusal("ale") is not None
 
 
 # --- presets ---------------------------------------------------------------------------------------------------------

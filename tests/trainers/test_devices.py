@@ -112,6 +112,54 @@ def test_tensors_on_the_device_are_used_as_they_are_and_arrays_share_memory():
     assert _device.put(array, torch.device("meta")).is_meta
 
 
+class Transfers(TorchDispatchMode):
+    """Counts copies from the CPU to another device."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        before = [leaf.device.type for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+        self.count += isinstance(found, torch.Tensor) and found.device.type == "meta" and "cpu" in before
+        return found
+
+
+def test_a_rollout_is_one_transfer_and_nothing_in_it_has_double_precision():
+    tree = {"obs": (np.zeros((3, 2)), np.zeros((3, 1), np.bool_)), "actions": np.zeros(3, np.int64),
+            "there": torch.zeros(3, device="meta"), "none": np.zeros((0, 2), np.float32)}  # fmt: skip
+    with Transfers() as transfers:
+        found = _device.Transfer(torch.device("meta")).put(tree)
+    assert transfers.count == 1
+    assert {leaf.device.type for leaf in tree_leaves(found)} == {"meta"}
+    assert [(leaf.dtype, tuple(leaf.shape)) for leaf in tree_leaves(found)] == [
+        (torch.float32, (3, 2)), (torch.bool, (3, 1)), (torch.int64, (3,)), (torch.float32, (3,)),
+        (torch.float32, (0, 2)),
+    ]  # fmt: skip
+    for device in ("cpu", "meta"):
+        assert _device.put(np.zeros(2), torch.device(device)).dtype == torch.float32
+
+
+def test_what_is_sent_together_arrives_unchanged():
+    """Pretend that the CPU is another device; a second, smaller transfer uses the same buffer."""
+    transfer, generator = _device.Transfer(_device.CPU), np.random.default_rng(0)
+    for rows in (7, 3):
+        leaves = [
+            torch.from_numpy(generator.normal(size=(rows, 3)).astype(np.float32)),
+            torch.from_numpy(generator.random((rows, 1)) < 0.5),
+            torch.from_numpy(generator.integers(0, 9, rows)),
+            torch.from_numpy(generator.integers(0, 255, (rows, 2, 5)).astype(np.uint8)).transpose(1, 2),
+        ]
+        for sent, leaf in zip(transfer._send(leaves), leaves, strict=True):
+            assert torch.equal(sent, leaf)
+
+
+@pytest.mark.gpu
+def test_transfers_in_a_row_do_not_overwrite_each_other():
+    transfer = _device.Transfer(torch.device("cuda"))
+    sent = [transfer.put(np.full(1 << 22, number, np.float32)) for number in range(20)]
+    assert [float(one.min()) for one in sent] == [float(one.max()) for one in sent] == list(range(20))
+
+
 def test_the_faster_device_is_measured():
     first, second = torch.device("cpu"), torch.device("meta")
     slow = {first: 30_000, second: 1}

@@ -1,10 +1,12 @@
-"""Trainers learn. One seed of CartPole runs always, the others with -m slow."""
+"""Trainers learn. DQN in a corridor and one seed of CartPole; the others with -m slow."""
 
+import gymnasium
 import numpy as np
 import pytest
+import torch
 
 import vecenv
-from vecenv.trainers import PPO, SAC
+from vecenv.trainers import DQN, PPO, SAC, DQNConfig
 
 EPISODES = 100
 
@@ -31,6 +33,32 @@ def train(algorithm, env_id, seed, steps, enough):
     trainer = algorithm(env_id, seed=seed).learn(steps, good)
     trainer.close()
     return mean_return(trainer.policy, env_id)
+
+
+class Corridor(gymnasium.Env):
+    """Six cells; a reward at the right end, none before."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(6), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell, self.time = 0, 0
+        return 0, {}
+
+    def step(self, action):
+        self.cell, self.time = min(max(self.cell + (1 if action else -1), 0), 5), self.time + 1
+        return self.cell, float(self.cell == 5), self.cell == 5, self.time == 50, {}
+
+
+def test_dqn_learns_the_way_to_a_late_reward():
+    config = DQNConfig(num_envs=4, warmup=200, minibatch=32, hidden=(16,), target_every=50, learning_rate=5e-3)
+    trainer = DQN(vecenv.make(Corridor, 4, engine="sync", autoreset="same-step"), config, seed=0)
+    assert trainer.policy(np.arange(5)).tolist() != [1] * 5
+    trainer.learn(2_000)
+    trainer.close()
+    assert trainer.policy(np.arange(5)).tolist() == [1] * 5
+    values = trainer.network(torch.arange(5))[0].max(-1).values.detach().numpy()
+    np.testing.assert_allclose(values, 0.99 ** np.arange(4, -1, -1), atol=0.1)  # of a network of 16 units
 
 
 @pytest.mark.timeout(240)

@@ -223,8 +223,10 @@ def test_loggers_get_every_point(tmp_path):
         assert [(row["step"], row["new"]) for row in csv.DictReader(file)][-2:] == [("128", ""), ("500", "1.5")]
 
 
+@pytest.mark.timeout(120)
 def test_weights_and_biases_writes_a_run_offline(tmp_path, monkeypatch):
-    wandb = pytest.importorskip("wandb", reason="needs vecenv[wandb]")
+    import wandb
+
     from vecenv.trainers import WandB
 
     monkeypatch.setenv("WANDB_SILENT", "true")
@@ -365,7 +367,13 @@ def test_wrong_arguments_are_refused_before_anything_starts(monkeypatch):
     env = gymnasium.make("CartPole-v1")
     for call, message in (
         (lambda: PPO("MlpPolicy", env), r"takes no name of a policy \('MlpPolicy'\): write PPO\(envs\)"),
+        (lambda: PPO("MlpPolicy", env, verbose=1), r"takes no name of a policy \('MlpPolicy'\): write PPO\(envs\)"),
         (lambda: PPO("MlpPolicy"), "a network of your own is network="),
+        (lambda: PPO("CartPole-v1", learning_rate=-1), r"a setting: write PPO\(envs, PPOConfig\(learning_rate=-1\)\)"),
+        (lambda: SAC("Pendulum-v1", batch_size=64), r"\(here minibatch\) is .* SAC\(envs, SACConfig\(minibatch=64\)\)"),
+        (lambda: PPO("CartPole-v1", verbose=1), r"progress goes to a callback: PPO\(envs\).learn\(steps, print\)"),
+        (lambda: PPO("CartPole-v1", divice="cpu"), r"no argument 'divice'; did you mean 'device'\?"),
+        (lambda: PPO("CartPole-v1", None, 0, 7), r"too many positional arguments; write PPO\(envs, PPOConfig"),
         (lambda: PPO(env), "trains on a vector env, got the env TimeLimit"),
         (lambda: PPO(lambda: env), "envs must be an env id, a vector env or a list"),
         (lambda: PPO([]), "envs must be an env id"),

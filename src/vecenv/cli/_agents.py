@@ -15,6 +15,8 @@ from vecenv.cli._values import misfit, not_finite
 
 _ACTS, _VALID = FLAGS.index("acts"), FLAGS.index("valid")
 MASK = "action_mask"
+NOT_FINITE = "look for a division by zero, or clip it"
+NOT_INSIDE = "return such observations, or declare the space they are in"
 
 
 def slots_of(env: Any) -> Slots | None:
@@ -34,17 +36,16 @@ def entries(slots: Slots, obs: Any) -> list[tuple[str, gymnasium.Space[Any], Any
     return found
 
 
-def wrong_entry(slots: Slots, obs: Any) -> tuple[str, str] | None:
-    """What is wrong with the observation of an agent, as a kind ("finite" or "space") and words; None: nothing."""
+def wrong_entry(slots: Slots, obs: Any) -> tuple[str, str, str] | None:
+    """What is wrong with the observation of an agent: a kind ("finite", "space"), words, and advice; None: nothing."""
     for name, space, value in entries(slots, obs):
         bad = not_finite(value)
         if bad:
-            return "finite", f"the observation of {name!r} has {bad}; look for a division by zero, or clip it"
+            return "finite", f"the observation of {name!r} has {bad}", NOT_FINITE
         if not space.contains(value):
-            wrong = misfit(value, space)
-            return "space", f"{wrong} (agent {name!r}); return such observations, or declare the space they are in"
+            return "space", f"{misfit(value, space)} (agent {name!r})", NOT_INSIDE
     bad = not_finite(obs["reward"])
-    return None if bad is None else ("finite", f"the rewards of agents have {bad}; return finite numbers")
+    return None if bad is None else ("finite", f"the rewards of agents have {bad}", "return finite numbers")
 
 
 def sample_row(space: gymnasium.Space[Any], slots: Slots, obs: Any, info: Any) -> Any:

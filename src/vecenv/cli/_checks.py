@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import itertools
 import pickle
 import random
 import time
@@ -23,7 +24,7 @@ from vecenv._make.registration import make_env
 from vecenv._make.source import find_build
 from vecenv.agents import MultiAgentVectorEnv
 from vecenv.agents._turns import GymnasiumAgents, is_aec
-from vecenv.cli._agents import sample_all, sample_row, slots_of, wrong_entry
+from vecenv.cli._agents import NOT_FINITE, NOT_INSIDE, sample_all, sample_row, slots_of, wrong_entry
 from vecenv.cli._contestants import measure, ours
 from vecenv.cli._screen import short
 from vecenv.cli._sources import EnvSource, space_words
@@ -38,19 +39,27 @@ _CHECKED_ENVS = 64
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check; after a fatal one only those of `WITHOUT_ENGINES` run, after `END` none."""
+    """The result of a check; after a fatal one only those of `WITHOUT_ENGINES` run, after `END` none.
+
+    Whatever is not ok has a line of advice: what to do about it.
+    """
 
     check: str
     result: Literal["ok", "warning", "failed"]
     message: str
+    advice: str = ""
     fatal: bool = field(default=False, repr=False)
 
 
-class _Problem(Exception):
-    """What a check found, one or several texts. Raised, so that the check ends."""
+Fault = tuple[str, str]
+"""What is wrong, and what to do about it."""
 
-    def __init__(self, *texts: str, result: Literal["warning", "failed"] = "failed", fatal: bool = False) -> None:
-        super().__init__(*texts)
+
+class _Problem(Exception):
+    """What a check found, one or several faults. Raised, so that the check ends."""
+
+    def __init__(self, *faults: Fault, result: Literal["warning", "failed"] = "failed", fatal: bool = False) -> None:
+        super().__init__(*faults)
         self.result: Literal["warning", "failed"] = result
         self.fatal = fatal
 
@@ -86,10 +95,13 @@ class Subject:
 
 _ADVICE = {
     "builds": "its constructor must work with the arguments of --kwargs",
-    "api": "see Gymnasium's page on the Env API",
+    "api": "see https://gymnasium.farama.org/api/env: what reset, step and the spaces must be",
+    "kernel": "see docs/kernels.md: what native code computes like Python, and what it does not",
+    "native bounds": "it names the line: see docs/kernels.md, checked native code",
     "pickling": "workers get the class and its arguments by pickle: keep open files and locks out of them",
 }
 """What to do about an exception in a check."""
+_SHARING = "envs must share nothing: no global or class variables, no random numbers but self.np_random"
 
 
 def _check(function: Callable[[Subject], str | list[Finding]]) -> Callable[[Subject], list[Finding]]:
@@ -102,11 +114,11 @@ def _check(function: Callable[[Subject], str | list[Finding]]) -> Callable[[Subj
                 warnings.simplefilter("ignore")
                 found = function(subject)
         except _Problem as problem:
-            return [Finding(name, problem.result, text, problem.fatal) for text in problem.args]
+            return [Finding(name, problem.result, *fault, problem.fatal) for fault in problem.args]
         except Exception as error:
             advice = _ADVICE.get(name, "see the traceback in Python: reset and step the env there")
             fatal = function.__name__ in ("builds", "spaces", "values")
-            return [Finding(name, "failed", f"{type(error).__name__}: {error!s:.300}; {advice}", fatal)]
+            return [Finding(name, "failed", f"{type(error).__name__}: {error!s:.300}", advice, fatal)]
         return [Finding(name, "ok", found)] if isinstance(found, str) else found
 
     checked.__name__ = function.__name__
@@ -117,9 +129,12 @@ def _check(function: Callable[[Subject], str | list[Finding]]) -> Callable[[Subj
 def builds(subject: Subject) -> str:
     """The constructor works and makes an Env."""
     started = time.perf_counter()
-    with subject.env() as env:
-        if not isinstance(env, gymnasium.Env):
-            raise _Problem(f"it is a {type(env).__name__}, not a gymnasium.Env or a PettingZoo env", fatal=True)
+    env = subject.source.factory()()
+    if not isinstance(env, gymnasium.Env):
+        wrong = f"it is a {type(env).__name__}, not a gymnasium.Env or a PettingZoo env"
+        advice = "derive the class from gymnasium.Env, or name a function that returns such an env"
+        raise _Problem((wrong, advice), fatal=True)
+    with closing(env):
         slots = slots_of(env)
         agents = "" if slots is None else f"{len(slots)} agents, "
         return f"{agents}in {1000 * (time.perf_counter() - started):.1f} ms"
@@ -131,7 +146,7 @@ def spaces(subject: Subject) -> str:
     with subject.env() as env:
         given = {name: getattr(env, name, None) for name in ("observation_space", "action_space")}
         missing = [
-            f"{name} is {space!r:.80}, not a gymnasium.Space; set self.{name} in __init__"
+            (f"{name} is {space!r:.80}, not a gymnasium.Space", f"set self.{name} in __init__")
             for name, space in given.items()
             if not isinstance(space, gymnasium.Space)
         ]
@@ -150,9 +165,8 @@ def spaces(subject: Subject) -> str:
             Layout(space)  # raises if the space cannot be stored
             found.append(space_words(space))
             if isinstance(space, gymnasium.spaces.Box) and name == "action_space" and not space.is_bounded():
-                words = space_words(space)
-                message = f"actions are unbounded ({words}): random actions and SAC need bounds; give Box low and high"
-                raise _Problem(message, result="warning")
+                message = f"actions are unbounded ({space_words(space)}): random actions and SAC need bounds"
+                raise _Problem((message, "give Box low and high"), result="warning")
     return " -> ".join(found)
 
 
@@ -169,7 +183,7 @@ def api(subject: Subject) -> str:
     found = list(dict.fromkeys(bare(str(one.message)) for one in caught if "WARN" in str(one.message)))
     found = [text for text in found if "infinity" not in text]  # many good envs have unbounded observations
     if found:
-        raise _Problem(*found[:3], result="warning")
+        raise _Problem(*((text, _ADVICE["api"]) for text in found), result="warning")
     return "reset and step follow Gymnasium's API"
 
 
@@ -192,43 +206,43 @@ def _pettingzoo_api(subject: Subject, row: Any) -> str:
 @_check
 def values(subject: Subject) -> str:
     """Observations are in their space, rewards and flags have the right types, and everything is finite."""
-    faults: dict[str, str] = {}  # the first of each kind
+    faults: dict[str, Fault] = {}  # the first of each kind
     with subject.env() as env:
         ended = 0
         for number, action, answer in subject.walk(env):
             where = f"after reset, step {number}" if action is None else f"step {number}"
             wrong = _wrong(env, answer[0])
             if wrong is not None:
-                faults.setdefault(wrong[0], f"{where}: {wrong[1]}")
+                faults.setdefault(wrong[0], (f"{where}: {wrong[1]}", wrong[2]))
             if action is None:
                 continue
             reward, ended = answer[1], ended + bool(answer[2] or answer[3])
             if np.ndim(reward) or not np.isfinite(np.float64(reward)):
-                faults.setdefault(
-                    "reward", f"{where}: the reward is {reward!r:.60}; it must be a finite number: return float(reward)"
-                )
+                wrong = f"{where}: the reward is {reward!r:.60}; it must be a finite number"
+                faults.setdefault("reward", (wrong, "return float(reward); look for a division by zero"))
             for name, flag in (("terminated", answer[2]), ("truncated", answer[3])):
                 if not isinstance(flag, (bool, np.bool_)):
-                    faults.setdefault(name, f"{where}: {name} is {flag!r:.40}, not a bool: return bool({name})")
+                    faults.setdefault(name, (f"{where}: {name} is {flag!r:.40}, not a bool", f"return bool({name})"))
     if faults:
         raise _Problem(*faults.values(), fatal="space" in faults or "reward" in faults)
     message = f"{subject.steps} random steps, {ended} episodes ended: all inside their spaces, all finite"
     if not ended:
-        raise _Problem(f"{message}; if none ever ends, set max_episode_steps", result="warning")
+        raise _Problem(
+            (message, "check more --steps; if no episode ever ends, set max_episode_steps"), result="warning"
+        )
     return message
 
 
-def _wrong(env: Any, obs: Any) -> tuple[str, str] | None:
-    """What is wrong with an observation, as a kind and words; None: nothing."""
+def _wrong(env: Any, obs: Any) -> tuple[str, str, str] | None:
+    """What is wrong with an observation: its kind, words and advice; None: nothing."""
     slots = slots_of(env)
     if slots is not None:
         return wrong_entry(slots, obs)
     bad = not_finite(obs)
     if bad:
-        return "finite", f"the observation has {bad}; look for a division by zero, or clip it"
+        return "finite", f"the observation has {bad}", NOT_FINITE
     if obs not in env.observation_space:
-        wrong = misfit(obs, env.observation_space)
-        return "space", f"{wrong}; return such observations, or declare the space they are in"
+        return "space", misfit(obs, env.observation_space), NOT_INSIDE
     return None
 
 
@@ -236,21 +250,18 @@ def _wrong(env: Any, obs: Any) -> tuple[str, str] | None:
 def determinism(subject: Subject) -> str:
     """The same seed and actions give the same bits, whatever the global random state is."""
     first = _recording(subject, 1)
-    second = _recording(subject, 2)
-    for number, (one, other) in enumerate(zip(first, second, strict=False)):
-        if one != other:
-            raise _Problem(
-                f"step {number} differs between two runs with seed {subject.seed} and the same actions; "
-                "draw from self.np_random (set by super().reset(seed=seed)), not from np.random or random"
-            )
+    different = _first_difference(first, _recording(subject, 2))
+    if different is not None:
+        raise _Problem((
+            f"step {different} differs between two runs with seed {subject.seed} and the same actions",
+            "draw from self.np_random (set by super().reset(seed=seed)), not from np.random or random",
+        ))  # fmt: skip
     with subject.env() as env:
         env.reset(seed=subject.seed)
         other = bits(env.reset(seed=subject.seed + 1)[0])
         if bits(env.reset(seed=subject.seed)[0]) != first[0]:
-            raise _Problem(
-                f"reset(seed={subject.seed}) gives another episode in a used env than in a new one; set all state "
-                "in reset"
-            )
+            wrong = f"reset(seed={subject.seed}) gives another episode in a used env than in a new one"
+            raise _Problem((wrong, "set all state in reset"))
     if other == first[0]:
         return "same seed, same bits (the first observation is the same for all seeds)"
     return "same seed, same bits; another seed, another episode"
@@ -259,6 +270,7 @@ def determinism(subject: Subject) -> str:
 @_check
 def buffer_reuse(subject: Subject) -> str | list[Finding]:
     """The env changes neither observations that it has returned nor the actions that it gets."""
+    found = []
     with subject.env() as env:
         if slots_of(env) is not None:
             return []  # what a row with several agents returns is copied already
@@ -267,20 +279,19 @@ def buffer_reuse(subject: Subject) -> str | list[Finding]:
             kept.append((number, answer[0], bits(answer[0])))
             if number > 20:
                 break
-        for number, obs, before in kept:
-            if bits(obs) != before:
-                raise _Problem(
-                    f"the observation of step {number} changed later: the env writes into an array it has returned. "
-                    "vecenv copies it; lists and other replay buffers do not",
-                    result="warning",
-                )
+        changed = next((number for number, obs, before in kept if bits(obs) != before), None)
+        if changed is not None:
+            wrong = f"the observation of step {changed} changed later: the env writes into an array it has returned"
+            advice = "return a copy: vecenv makes one, lists and other replay buffers do not"
+            found.append(Finding("buffer reuse", "warning", wrong, advice))
         env.reset(seed=subject.seed)
         action = env.action_space.sample()
         before = bits(action)
         env.step(action)
         if bits(action) != before:
-            raise _Problem("step() changes the action it was given; copy it first")
-    return "returned observations and actions stay unchanged"
+            wrong, advice = "step() changes the action it was given", "copy it first: action = np.array(action)"
+            found.append(Finding("buffer reuse", "failed", wrong, advice))
+    return found or "returned observations and actions stay unchanged"
 
 
 @_check
@@ -301,14 +312,17 @@ def engines(subject: Subject) -> str:
     """All engines give the same bits as engine "sync"."""
     reference = Sync.name
     names = [name for name in _able(subject) if name != reference]
-    wanted = _exchanges(subject, reference)
+    wanted, faults = _exchanges(subject, reference), []
     for name in names:
-        for number, (one, other) in enumerate(zip(wanted, _exchanges(subject, name), strict=True)):
-            if one != other:
-                raise _Problem(
-                    f"exchange {number} of engine {name!r} differs from engine {reference!r}; envs must share nothing: "
-                    "no global or class variables, no random numbers but self.np_random"
-                )
+        try:
+            number = _first_difference(wanted, _exchanges(subject, name))
+        except Exception as error:
+            faults.append((f"engine {name!r}: {type(error).__name__}: {error!s:.300}", _SHARING))
+            continue
+        if number is not None:
+            faults.append((f"exchange {number} of engine {name!r} differs from engine {reference!r}", _SHARING))
+    if faults:
+        raise _Problem(*faults)
     return f"{', '.join([reference, *names])}: the same bits, three envs, {len(wanted)} exchanges"
 
 
@@ -322,7 +336,7 @@ def kernel(subject: Subject) -> list[Finding]:
             subject.source.env, num_envs=4, steps=min(subject.steps, 200), seed=subject.seed, **subject.source.kwargs
         )
     except AssertionError as error:
-        raise _Problem(str(error)) from None
+        raise _Problem((str(error), _ADVICE["kernel"])) from None
     tried = f"{report.steps} steps, {report.episodes} episodes: native code has the bits of Python"
     if report.drawn:
         tried += f", also with random {', '.join(report.drawn)} within their bounds"
@@ -387,6 +401,14 @@ def _recording(subject: Subject, state: int) -> list[bytes]:
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
+
+
+def _first_difference(first: list[bytes], second: list[bytes]) -> int | None:
+    """Where two recordings differ first; None if they are equal."""
+    for number, (one, other) in enumerate(itertools.zip_longest(first, second)):
+        if one != other:
+            return number
+    return None
 
 
 def _exchanges(subject: Subject, engine: str) -> list[bytes]:

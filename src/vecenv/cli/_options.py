@@ -30,6 +30,8 @@ Count = Annotated[
 ]  # fmt: skip
 """A whole number, which may be written as 1e5 or 100_000."""
 DeviceName = Annotated[str, tyro.conf.arg(metavar="auto|cpu|cuda|mps")]
+Screens = Annotated[str | None, tyro.conf.arg(help_behavior_hint="", metavar="dqn|True|False|DICT")]
+"""Preprocessing of Atari games."""
 MAKE_OPTIONS = ("workers", "timeout", "on_error", "record", "preprocessing")
 """Options of `vecenv train` that are arguments of `vecenv.make`."""
 Optional = tyro.conf.arg(help_behavior_hint="")
@@ -44,6 +46,16 @@ def pairs(given: Sequence[str], option: str) -> dict[str, Any]:
         if not sign or not name:
             raise ConfigError(f"{option} takes NAME=VALUE, got {pair!r}")
         found[name.strip()] = literal(value)
+    return found
+
+
+def screens(text: str | None) -> Any:
+    """The value of --preprocessing: "dqn", True, a dict of options; False: raw frames; None: not given."""
+    found = None if text is None else literal(text)
+    if found is not None and not isinstance(found, (bool, dict)) and found != "dqn":
+        raise ConfigError(
+            f"--preprocessing must be dqn, True, False or options such as \"{{'frame_stack': 2}}\", got {text!r}"
+        )
     return found
 
 

@@ -66,12 +66,14 @@ class EnvSource:
     def refusal(self, engine: str) -> str | None:
         """Why the engine of this name cannot run the env, None if it can."""
         kind = registry.find(engine)
-        found = resolve(self.env, 1, dict(self.kwargs) or None, None, {})
-        return kind.unavailable() or kind().refuses(found, Request(1))
+        return kind.unavailable() or kind().refuses(self._resolved(), Request(1))
 
     def factory(self) -> Callable[[], Any]:
         """Builds one Python env, as the engines build it: with several agents, an env of one row."""
-        return resolve(self.env, 1, dict(self.kwargs) or None, None, {}).env_fns[0]
+        return self._resolved().env_fns[0]
+
+    def _resolved(self) -> Any:
+        return resolve(self.env, 1, dict(self.kwargs) or None, None, {}, self.options.get("preprocessing"))
 
     def groups(self) -> tuple[str, ...]:
         """Names of the groups of agents; none if the env has one agent. Builds one env to find out."""
@@ -116,7 +118,7 @@ def find_env(name: str, kwargs: Mapping[str, Any] | None = None, preprocessing: 
     Raises:
         ConfigError: there is no such env; the message names similar ones, or, for a file, what is in it.
     """
-    kwargs, options = dict(kwargs or {}), {} if preprocessing is None else {"preprocessing": preprocessing}
+    kwargs, options = dict(kwargs or {}), {"preprocessing": preprocessing} if preprocessing not in (None, False) else {}
     module, _, attribute = name.partition(":")
     if name.endswith(".py"):
         raise ConfigError(_content_of(name))
@@ -136,6 +138,11 @@ def find_env(name: str, kwargs: Mapping[str, Any] | None = None, preprocessing: 
             hint = did_you_mean(name, working_ids(), "see `vecenv list`, or name a class: module:Class")
             raise UnknownEnv(f"there is no env {name!r}{hint}") from error
     return EnvSource(name, name, kwargs, options)
+
+
+def usual_screens(name: str, kwargs: Mapping[str, Any]) -> Any:
+    """How agents see an env unless somebody says otherwise: "dqn" for games, whose settings are made for that."""
+    return "dqn" if GAME_IDS.match(name) and "obs_type" not in kwargs else None
 
 
 def working_ids() -> list[str]:
@@ -303,7 +310,7 @@ def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any], t
         ConfigError: the files do not say which env, there is no such env, or they name code and are not trusted.
     """
     if env is not None:
-        return find_env(env, kwargs, _preprocessing(checkpoint))
+        return find_env(env, kwargs, _preprocessing(checkpoint, env, kwargs))
     name = _trained_on(checkpoint)
     if name is None:
         raise ConfigError(f"{checkpoint.path} does not say which env it was trained on; pass --env")
@@ -314,12 +321,16 @@ def env_of(checkpoint: Checkpoint, env: str | None, kwargs: Mapping[str, Any], t
             "If you trust its author, pass --trust; eval and play also take an env that you name: --env"
         )
     try:
-        return find_env(name, {**checkpoint.config.get("kwargs", {}), **kwargs}, _preprocessing(checkpoint))
+        kwargs = {**checkpoint.config.get("kwargs", {}), **kwargs}
+        return find_env(name, kwargs, _preprocessing(checkpoint, name, kwargs))
     except ConfigError as error:
         raise type(error)(f"the env of {checkpoint.path}: {error}; pass another with --env") from error
 
 
-def _preprocessing(checkpoint: Checkpoint) -> Any:
+def _preprocessing(checkpoint: Checkpoint, name: str, kwargs: Mapping[str, Any]) -> Any:
+    """What the run was trained with; the usual if there is only a checkpoint."""
+    if checkpoint.run is None:
+        return usual_screens(name, kwargs)
     made_with = checkpoint.config.get("make", {})
     return made_with.get("preprocessing") if isinstance(made_with, dict) else None
 

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vecenv.agents import MultiAgentVectorEnv
+from vecenv.atari import Preprocessing
 from vecenv.cli._curves import curve_of, draw_curves, read_episodes
-from vecenv.cli._options import MAKE_OPTIONS, literal, pairs
+from vecenv.cli._options import MAKE_OPTIONS, pairs, screens
 from vecenv.cli._run_files import RunFiles, new_run
 from vecenv.cli._screen import Screen, short, sparkline
 from vecenv.cli._self_play import Opponents, acts_by_turns, evaluate
 from vecenv.cli._signals import StopRequest, stop_request
-from vecenv.cli._sources import Checkpoint, EnvSource, acting, env_of, find_checkpoint, find_env, load_trainer
+from vecenv.cli._sources import (
+    Checkpoint,
+    EnvSource,
+    acting,
+    env_of,
+    find_checkpoint,
+    find_env,
+    load_trainer,
+    usual_screens,
+)
 from vecenv.engines.recording.episodes import versions
 from vecenv.errors import ConfigError, EnvError, SpaceError, VecenvError
 from vecenv.evaluation._plot import need_matplotlib
@@ -52,6 +63,11 @@ class Job:
     made_with: Mapping[str, Any]
     opponents: Opponents | None = None
 
+    @property
+    def again(self) -> str:
+        """The run as an argument of a command that goes on with it."""
+        return f"{self.files.path}{' --trust' if self.source.imports else ''}"
+
     def close(self) -> None:
         """Close envs and files."""
         self.trainer.close()
@@ -61,10 +77,11 @@ class Job:
 def new_job(options: Any) -> Job:
     """A new run, as the options say."""
     need_matplotlib()
-    source = find_env(options.env, pairs(options.kwargs, "--kwargs"), _preprocessing(options.preprocessing))
+    kwargs, given = pairs(options.kwargs, "--kwargs"), screens(options.preprocessing)
+    source = find_env(options.env, kwargs, usual_screens(options.env, kwargs) if given is None else given)
     algo = _algorithm(options, source)
     config = _settings(options, algo, source)
-    made_with = _make_options(options)
+    made_with = _make_options(options, source)
     opponents = _opponents(source, options, config, made_with)
     trainer = _trainer(algo, source, options, config, made_with, opponents)
     preset = find_preset(algo, source.name)
@@ -172,19 +189,9 @@ def _has_groups(envs: Any) -> bool:
     return isinstance(envs, MultiAgentVectorEnv) and len(envs.groups) > 1
 
 
-def _preprocessing(text: str | None) -> Any:
-    found = None if text is None else literal(text)
-    if found is not None and not isinstance(found, (bool, dict)) and found != "dqn":
-        raise ConfigError(
-            f"--preprocessing must be dqn, True or options such as \"{{'frame_stack': 2}}\", got {text!r}"
-        )
-    return found
-
-
-def _make_options(options: Any) -> dict[str, Any]:
-    """Options of `vecenv.make` that were given, as config.json stores them."""
-    given = {name: getattr(options, name) for name in MAKE_OPTIONS}
-    given["preprocessing"] = _preprocessing(options.preprocessing)
+def _make_options(options: Any, source: EnvSource) -> dict[str, Any]:
+    """Options of `vecenv.make`, as config.json stores them."""
+    given = {name: getattr(options, name) for name in MAKE_OPTIONS} | {"preprocessing": None, **source.options}
     return {name: value for name, value in given.items() if value not in (None, False, "raise")}
 
 
@@ -227,28 +234,41 @@ def carry_out(job: Job, options: Any, screen: Screen) -> int:
         "stopped": bool(stop),
         **learnt,
     }
-    if not stop and options.eval_episodes:
-        result["evaluation"] = _evaluate(job, options.eval_episodes, screen)
-    with screen.waiting("drawing"):
-        keep("curve", lambda: _draw(job))
-    if options.gif and not stop:
-        keep("gif", lambda: _record(job, screen))
+    with _interruptible(job, screen):
+        if not stop and options.eval_episodes:
+            result["evaluation"] = _evaluate(job, options.eval_episodes, screen)
+        with screen.waiting("drawing"):
+            keep("curve", lambda: _draw(job))
+        if options.gif and not stop:
+            keep("gif", lambda: _record(job, screen))
     if "checkpoint" in failed:  # there may be room by now
         keep("checkpoint", lambda: job.files.save(job.trainer))
     result["files"] = {name: str(path) for name, path in made.items()}
     keep("result", lambda: job.files.write_json("result.json", result))
     screen.answer(result, _summary(result))
-    for advice in (_advice(job, stop), f"continue with: vecenv train {job.files.path}" if stop else None):
+    for advice in (_advice(job, stop), f"continue with: vecenv train {job.again}" if stop else None):
         if advice:
             screen.note(advice)
     return stop.code or int(bool(failed))
+
+
+@contextlib.contextmanager
+def _interruptible(job: Job, screen: Screen) -> Iterator[None]:
+    """What follows training: when it is interrupted, say that the agent is saved, and the commands to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        screen.note(f"interrupted after training; the agent is saved in {job.files.path}")
+        screen.note(f"evaluate it with: vecenv eval {job.again}")
+        screen.note(f"continue with: vecenv train {job.again} --steps {2 * job.steps}")
+        raise
 
 
 def _rescue(job: Job, screen: Screen, error: BaseException) -> None:
     """Save what was learnt before an error, and say how to continue and how to look at the failure."""
     try:
         saved = f"saved {job.files.save(job.trainer)}"
-        how = f"continue with: vecenv train {job.files.path}{' --trust' if job.source.imports else ''}"
+        how = f"continue with: vecenv train {job.again}"
     except Exception as second:  # the first error is the one to report
         saved, how = f"there is no checkpoint of this moment: {second}", None
     what = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__} in training"
@@ -274,12 +294,16 @@ def _advice(job: Job, stop: StopRequest) -> str | None:
     spread = np.std(returns[:part]) / np.sqrt(part)
     if max(parts[1:]) > parts[0] + 2 * spread:
         return None
+    config = job.trainer.config
     others = [algo for algo in presets_for(job.source.name) if algo != job.algo]
+    off = [f"{name}=True" for name in ("normalize_obs", "normalize_reward") if not getattr(config, name)]
+    if getattr(config, "stack", None) is not None:  # frames that are stored once cannot be normalized
+        off.remove("normalize_obs=True")
     ideas = [
         f"--algo {others[0]}" if others else "",
         f"more steps (--steps {2 * job.steps})",
-        "--set normalize_obs=True normalize_reward=True",
-        "--set entropy=0.01" if job.algo == "ppo" else "",
+        f"--set {' '.join(off)}" if off else "",
+        "--set entropy=0.01" if job.algo in ("ppo", "a2c") and config.entropy == 0 else "",
     ]
     return (
         f"the return never rose: {parts[0]:.1f} in the first tenth of the episodes, {parts[-1]:.1f} in the last; try "
@@ -427,6 +451,9 @@ def _settings(options: Any, algo: str, source: EnvSource) -> Any:
     """The trainer's settings: the defaults for this env, with the options."""
     usual = a2c() if algo == "a2c" else TRAINERS[algo].defaults_for(source.name)
     changes = settings_of(type(usual), pairs(options.set, "--set"))
+    if getattr(usual, "stack", None) is not None:  # frames in an observation of a game
+        chosen = source.options.get("preprocessing")
+        changes.setdefault("stack", None if chosen is None else Preprocessing.parse(chosen).frame_stack)
     if algo in ("sac", "dqn"):
         changes.setdefault("report", _REPORT)
     if options.envs is not None:

@@ -32,7 +32,7 @@ from vecenv._util.cpus import usable_cpus
 from vecenv._util.files import write_file
 from vecenv.cli._contestants import contestants, measure, on_device
 from vecenv.cli._curves import COLOURS
-from vecenv.cli._options import Flag, Optional, Pairs, pairs
+from vecenv.cli._options import Flag, Optional, Pairs, Screens, pairs, screens
 from vecenv.cli._screen import Screen, new_table, plain, short
 from vecenv.cli._sources import find_env
 from vecenv.engines.recording.episodes import versions
@@ -62,6 +62,8 @@ class Options:
     """Directory for bench.json and bench.png. Default: runs/bench-ENV."""
     kwargs: Pairs = ()
     """Constructor arguments of the env."""
+    preprocessing: Screens = None
+    """Atari games: dqn, True (Gymnasium's), or options such as "{'frame_stack': 2}". Default: raw frames."""
     json: Flag = False
     """Print the results as JSON."""
 
@@ -72,7 +74,7 @@ def run(options: Options, screen: Screen) -> int:
     sizes = sorted(set(options.sizes))
     if not sizes or sizes[0] < 1:
         raise ConfigError(f"--sizes must be at least 1, got {options.sizes}")
-    source = find_env(options.env, pairs(options.kwargs, "--kwargs"))
+    source = find_env(options.env, pairs(options.kwargs, "--kwargs"), screens(options.preprocessing))
     found, missing = contestants(source) if options.device is None else on_device(options.device)
     if options.only:
         names = [one.name for one in found]

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 import tyro
 from rich.text import Text
 
-from vecenv.cli._options import Flag, Pairs, pairs
+from vecenv.cli._options import Count, Flag, Pairs, Screens, pairs, screens
 from vecenv.cli._screen import Screen, new_table
 from vecenv.cli._sources import EnvSource, find_env
 from vecenv.errors import ConfigError
@@ -32,12 +32,14 @@ class Options:
 
     env: tyro.conf.Positional[str]
     """An id, module:Class or file.py:Class."""
-    steps: int = 500
+    steps: Count = 500
     """Number of random steps of each check."""
     seed: int = 0
     """Seed of the first episode."""
     kwargs: Pairs = ()
     """Constructor arguments of the env."""
+    preprocessing: Screens = None
+    """Atari games: dqn, True (Gymnasium's), or options such as "{'frame_stack': 2}". Default: raw frames."""
     strict: Flag = False
     """Treat warnings as failures."""
     json: Flag = False
@@ -52,7 +54,7 @@ def run(options: Options, screen: Screen) -> int:
 
     if options.steps < 1:
         raise ConfigError(f"--steps must be at least 1, got {options.steps}")
-    source = find_env(options.env, pairs(options.kwargs, "--kwargs"))
+    source = find_env(options.env, pairs(options.kwargs, "--kwargs"), screens(options.preprocessing))
     if options.show_native:
         return _show_native(source, screen)
     subject = Subject(source, options.steps, options.seed)
@@ -71,7 +73,8 @@ def run(options: Options, screen: Screen) -> int:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for one in findings:
-        table.add_row(one.check, Text(one.result, _COLOURS[one.result]), Text(one.message))
+        lines = [one.message, *([f"-> {one.advice}"] if one.advice else [])]
+        table.add_row(one.check, Text(one.result, _COLOURS[one.result]), Text("\n".join(lines)))
     warnings = sum(one.result == "warning" for one in findings)
     verdict = f"{source.name}: {f'{len(bad)} of {len(findings)} checks failed' if bad else 'all checks passed'}"
     verdict += f", {warnings} warning{'s' if warnings > 1 else ''}" if warnings else ""

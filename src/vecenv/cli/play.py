@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import tyro
 
 from vecenv.cli._films import check_film, open_film
-from vecenv.cli._options import DeviceName, Flag, Optional, Pairs, pairs
+from vecenv.cli._options import DeviceName, Flag, Optional, Pairs, Screens, pairs, screens
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import acting, env_of, find_checkpoint, find_env, load_policy, looks_like_path
 from vecenv.errors import ConfigError
@@ -50,6 +50,8 @@ class Options:
     """Use another env than the checkpoint was trained on."""
     kwargs: Pairs = ()
     """Constructor arguments of the env."""
+    preprocessing: Screens = None
+    """Atari games with random actions: dqn, True (Gymnasium's), or options. A run has its own."""
     device: DeviceName = "cpu"
     """Where the policy computes."""
     trust: Flag = False
@@ -99,7 +101,7 @@ def _what(options: Options, screen: Screen) -> tuple[Any, Any, Path]:
     """The env, the policy (None: random), and the default path of the recording."""
     kwargs = pairs(options.kwargs, "--kwargs")
     if not looks_like_path(options.what):
-        source = find_env(options.what, kwargs)
+        source = find_env(options.what, kwargs, screens(options.preprocessing))
         return source, None, Path(f"{source.title}.gif")
     checkpoint = find_checkpoint(options.what)
     with screen.waiting("loading torch"):

@@ -9,7 +9,7 @@ Examples:
   vecenv train Pendulum-v1 --algo sac --seed 3
   vecenv train Acrobot-v1 --steps 400000 --until -85 --gif
   vecenv train my_module:MyEnv --envs 16 --engine process --on-error restart
-  vecenv train ALE/Pong-v5 --preprocessing dqn --steps 1e7 --device cuda
+  vecenv train ALE/Pong-v5 --steps 1e7 --device cuda
   vecenv train ConnectFourDuel-v0 --steps 500000
   vecenv train CartPole-v1 --set learning_rate=1e-3 hidden=[128,128]
   vecenv train runs/CartPole-v1-ppo-1 --steps 300000
@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from vecenv.cli._options import MAKE_OPTIONS, Count, DeviceName, Flag, Optional, Pairs
+from vecenv.cli._options import MAKE_OPTIONS, Count, DeviceName, Flag, Optional, Pairs, Screens
 from vecenv.cli._screen import Screen
 from vecenv.cli._sources import find_checkpoint, looks_like_path
 from vecenv.engines.registry import EngineName
@@ -55,8 +55,8 @@ class Options:
     """Restart: build a failed env again and end its episode, instead of ending the run."""
     record: Flag = False
     """Record episodes, so that `vecenv replay` can run a failure again."""
-    preprocessing: Annotated[str | None, Optional] = None
-    """Atari games: dqn, or options such as "{'frame_stack': 2}"."""
+    preprocessing: Screens = None
+    """Atari games: dqn (the default), True (Gymnasium's), options as "{'frame_stack': 2}", or False: raw frames."""
     device: DeviceName = "auto"
     """Where to learn; auto takes CUDA if there is a GPU."""
     seed: int = 0

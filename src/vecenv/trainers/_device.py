@@ -18,6 +18,8 @@ from vecenv.trainers._optimizer import Flat
 CPU = torch.device("cpu")
 _TRIALS = 20
 """Forward passes that are timed on each device."""
+_ALIGNED = 16
+"""Parts of a transfer begin at multiples of this many bytes."""
 
 
 def find_device(name: str | torch.device) -> torch.device:
@@ -50,14 +52,20 @@ def find_device(name: str | torch.device) -> torch.device:
 def put(tree: Any, device: torch.device) -> Any:
     """Tensors on the device, of a tree of arrays and tensors. On the CPU arrays share their memory with the tensors.
 
-    A tensor that is on the device already is used as it is.
+    A tensor that is on the device already is used as it is. Float64, which "mps" does not have, becomes float32.
     """
     return map_tree(lambda leaf: _put(leaf, device), tree)
 
 
 def _put(leaf: Any, device: torch.device) -> Tensor:
+    tensor = _single(leaf)
+    return tensor if tensor.device == device else tensor.to(device)
+
+
+def _single(leaf: Any) -> Tensor:
+    """An array or a tensor as a tensor, in single precision."""
     tensor = leaf if isinstance(leaf, Tensor) else torch.from_numpy(np.asarray(leaf))
-    return tensor if tensor.device == device or device == CPU == tensor.device else tensor.to(device)
+    return tensor.float() if tensor.dtype == torch.float64 else tensor
 
 
 def host(tensor: Tensor) -> np.ndarray:
@@ -71,34 +79,45 @@ def generator_for(device: torch.device, seed: int) -> torch.Generator:
 
 
 class Transfer:
-    """Copies trees of arrays to a device: one copy of each array, through pinned memory where CUDA has it.
+    """Copies trees of arrays to a device in one transfer, without blocking where CUDA has pinned memory.
 
-    The copies do not block. The pinned memory is written again by the next `put`, so between two of them the device
-    must have been waited for, as reading the losses of an update does.
+    What is copied is collected in one buffer on the host. The next `put` writes it again, after it has waited for the
+    transfer before.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._pinned: dict[tuple[int, tuple[int, ...], torch.dtype], Tensor] = {}
+        self._buffer = torch.empty(0, dtype=torch.uint8)
+        self._done = torch.cuda.Event() if device.type == "cuda" else None
 
     def put(self, tree: Any) -> Any:
-        """Tensors on the device."""
-        if self._device.type != "cuda":
+        """Tensors on the device; float64 becomes float32."""
+        if self._device.type == "cpu":
             return put(tree, self._device)
-        count = 0
+        tree = map_tree(_single, tree)
+        leaves: list[Tensor] = []
+        map_tree(lambda leaf: leaves.append(leaf) if leaf.device == CPU else None, tree)
+        sent = iter(self._send(leaves))
+        return map_tree(lambda leaf: next(sent) if leaf.device == CPU else leaf.to(self._device), tree)
 
-        def copied(leaf: Any) -> Tensor:
-            nonlocal count
-            tensor = leaf if isinstance(leaf, Tensor) else torch.from_numpy(leaf)
-            if tensor.device.type != "cpu":
-                return tensor.to(self._device)
-            count += 1
-            key = count, tuple(tensor.shape), tensor.dtype
-            if key not in self._pinned:
-                self._pinned[key] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-            return self._pinned[key].copy_(tensor).to(self._device, non_blocking=True)
+    def _send(self, leaves: list[Tensor]) -> list[Tensor]:
+        """Tensors of the CPU as parts of one tensor on the device."""
+        sizes = [-(-leaf.nbytes // _ALIGNED) * _ALIGNED for leaf in leaves]
+        if self._done is not None:
+            self._done.synchronize()
+        if len(self._buffer) < sum(sizes):
+            self._buffer = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=self._done is not None)
+        for part, leaf in zip(self._buffer[: sum(sizes)].split(sizes), leaves, strict=True):
+            _as(part, leaf).copy_(leaf)
+        there = self._buffer[: sum(sizes)].to(self._device, non_blocking=True)
+        if self._done is not None:
+            self._done.record()
+        return [_as(part, leaf) for part, leaf in zip(there.split(sizes), leaves, strict=True)]
 
-        return map_tree(copied, tree)
+
+def _as(part: Tensor, leaf: Tensor) -> Tensor:
+    """Bytes as a tensor of the same type and shape as another."""
+    return part[: leaf.nbytes].view(leaf.dtype).view(leaf.shape)
 
 
 class ActingCopy:

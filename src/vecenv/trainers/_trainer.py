@@ -8,16 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-import gymnasium
 import torch
 from gymnasium.vector.utils import create_empty_array
 
 from vecenv._util.checks import brief, positive_int
 from vecenv._util.specs import PETTINGZOO, imports_code
-from vecenv.agents import MultiAgentVectorEnv
 from vecenv.errors import ConfigError, ConfigTypeError, EnvError, UnsafeFile, VecenvError
 from vecenv.presets import find_preset
 from vecenv.trainers._actor_critic import NetworkLike
+from vecenv.trainers._arguments import check_arguments, check_call
 from vecenv.trainers._checkpoint import check_sizes, load_tree, save_tree, tensors
 from vecenv.trainers._collect import Collector, Envs, tensor_env_of, torch_threads
 from vecenv.trainers._device import CPU, ActingCopy, copy_to, faster_of, find_device, generator_for, host, put
@@ -65,6 +64,11 @@ class Trainer(Generic[ConfigT]):
     network: Any
     acting: Any
 
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        """Raise ConfigError for arguments that `__init__` does not have, such as those of other libraries."""
+        check_call(cls, arguments, named)
+        return super().__new__(cls)
+
     def __init__(
         self,
         envs: Envs,
@@ -76,7 +80,7 @@ class Trainer(Generic[ConfigT]):
         device: str | torch.device = "auto",
         act_device: str | torch.device = "auto",
     ) -> None:
-        _check_arguments(type(self), envs, config, seed, optimizer)
+        check_arguments(type(self), envs, config, seed, optimizer)
         tensor_env = tensor_env_of(envs)
         if tensor_env is not None:
             device, act_device = _device_of(tensor_env, device, act_device), tensor_env.device
@@ -311,7 +315,7 @@ class Trainer(Generic[ConfigT]):
                 f"{path} is a checkpoint of {state['algorithm']}, not of {cls.__name__}; use {state['algorithm']}.load"
             )
         if given is not None:
-            _check_arguments(cls, "", given, 0, None)
+            check_arguments(cls, "", given, 0, None)
             return given
         if state["functions"]:
             raise ConfigError(
@@ -409,33 +413,3 @@ def _device_of(env: Any, device: Any, act_device: Any) -> torch.device:
 def _name_of(own: Any) -> str:
     """The name of a class, a function or an object's class."""
     return str(getattr(own, "__name__", None) or getattr(getattr(own, "func", None), "__name__", type(own).__name__))
-
-
-def _check_arguments(cls: Any, envs: Any, config: Any, seed: Any, optimizer: Any) -> None:
-    """Raise ConfigError for arguments that cannot be right, before anything is made."""
-    name, usual = cls.__name__, cls.Config.__name__
-    if isinstance(envs, str) and envs.endswith("Policy"):
-        raise ConfigError(
-            f"{name} takes no name of a policy ({envs!r}): write {name}(envs), or {name}(envs, {usual}(hidden=(64,))); "
-            "a network of your own is network="
-        )
-    if isinstance(envs, gymnasium.Env):
-        raise ConfigTypeError(
-            f"{name} trains on a vector env, got the env {type(envs).__name__}; write {name}('CartPole-v1') or "
-            f"{name}(vecenv.make(lambda: make_my_env(), 8))"
-        )
-    several = envs if isinstance(envs, (list, tuple)) else [envs]
-    if not several or not all(
-        isinstance(one, (str, gymnasium.vector.VectorEnv, MultiAgentVectorEnv)) for one in several
-    ):
-        raise ConfigTypeError(f"envs must be an env id, a vector env or a list of vector envs, got {brief(envs)}")
-    if config is not None and not isinstance(config, cls.Config):
-        raise ConfigTypeError(
-            f"config must be {usual}(...), got {brief(config)}; write {name}(envs, {usual}(learning_rate=1e-3))"
-        )
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ConfigTypeError(f"seed must be an int of at least 0, got {brief(seed)}")
-    if optimizer is not None and not callable(optimizer):
-        raise ConfigTypeError(
-            f"optimizer must be a class such as torch.optim.AdamW, or a function that makes one, got {brief(optimizer)}"
-        )

@@ -1,0 +1,97 @@
+"""Arguments of trainers: what is wrong with them, and what to write instead."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import gymnasium
+
+from vecenv._util.checks import brief
+from vecenv._util.suggest import did_you_mean
+from vecenv.agents import MultiAgentVectorEnv
+from vecenv.errors import ConfigError, ConfigTypeError
+
+_SETTINGS = {
+    "n_steps": "rollout_steps", "batch_size": "minibatch", "n_epochs": "epochs", "gae_lambda": "lam",
+    "ent_coef": "entropy", "vf_coef": "value_weight", "clip_range_vf": "clip_value", "buffer_size": "capacity",
+    "learning_starts": "warmup", "gradient_steps": "updates_per_step", "target_update_interval": "target_every",
+    "exploration_fraction": "exploration_share", "exploration_final_eps": "final_exploration",
+}  # fmt: skip
+"""Stable-Baselines3's names of settings, and ours."""
+_ELSEWHERE = {
+    "verbose": "progress goes to a callback: {name}(envs).learn(steps, print)",
+    "tensorboard_log": "curves go to loggers: {name}(envs).learn(steps, loggers=TensorBoard('runs/mine'))",
+    "policy_kwargs": "layers are settings, {name}(envs, {usual}(hidden=(64, 64))); a network of your own is network=",
+    "env": "the envs come first: {name}(envs)",
+    "policy": "there is no policy to name: {name}(envs); a network of your own is network=",
+}
+"""Its other arguments, and what to write."""
+
+
+def check_call(cls: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Raise ConfigError if `cls.__init__` cannot be called like this. Nothing at all is a copy's or a pickle's call."""
+    if arguments and isinstance(arguments[0], str):
+        _refuse_policy(cls, arguments[0])
+    try:
+        signature = inspect.signature(cls.__init__)
+        if arguments or named:
+            signature.bind(None, *arguments, **named)
+    except TypeError as error:
+        for name in named:
+            if name not in signature.parameters:
+                raise ConfigTypeError(_unknown(cls, name, named[name], signature)) from error
+        name, usual = cls.__name__, cls.Config.__name__
+        raise ConfigTypeError(f"{name}: {error}; write {name}(envs, {usual}(...), seed=0)") from error
+
+
+def _unknown(cls: Any, argument: str, value: Any, signature: inspect.Signature) -> str:
+    """What to write instead of an argument that there is not."""
+    name, usual = cls.__name__, cls.Config.__name__
+    known = [field.name for field in fields(cls.Config)]
+    setting = argument if argument in known else _SETTINGS.get(argument)
+    if setting in known:
+        ours = "" if setting == argument else f" (here {setting})"
+        return f"{argument}{ours} is a setting: write {name}(envs, {usual}({setting}={value!r:.40}))"
+    if argument in _ELSEWHERE:
+        return f"{name} has no {argument}: {_ELSEWHERE[argument].format(name=name, usual=usual)}"
+    ours = [each for each in signature.parameters if each != "self"]
+    hint = did_you_mean(argument, [*ours, *known], f"it has {', '.join(ours)}")
+    return f"{name} has no argument {argument!r}{hint}"
+
+
+def _refuse_policy(cls: Any, envs: str) -> None:
+    """Raise ConfigError for a call in the manner of Stable-Baselines3."""
+    name, usual = cls.__name__, cls.Config.__name__
+    if envs.endswith("Policy"):
+        raise ConfigError(
+            f"{name} takes no name of a policy ({envs!r}): write {name}(envs), or {name}(envs, {usual}(hidden=(64,))); "
+            "a network of your own is network="
+        )
+
+
+def check_arguments(cls: Any, envs: Any, config: Any, seed: Any, optimizer: Any) -> None:
+    """Raise ConfigError for arguments that cannot be right, before anything is made."""
+    name, usual = cls.__name__, cls.Config.__name__
+    if isinstance(envs, gymnasium.Env):
+        raise ConfigTypeError(
+            f"{name} trains on a vector env, got the env {type(envs).__name__}; write {name}('CartPole-v1') or "
+            f"{name}(vecenv.make(lambda: make_my_env(), 8))"
+        )
+    several = envs if isinstance(envs, (list, tuple)) else [envs]
+    if not several or not all(
+        isinstance(one, (str, gymnasium.vector.VectorEnv, MultiAgentVectorEnv)) for one in several
+    ):
+        raise ConfigTypeError(f"envs must be an env id, a vector env or a list of vector envs, got {brief(envs)}")
+    if config is not None and not isinstance(config, cls.Config):
+        raise ConfigTypeError(
+            f"config must be {usual}(...), got {brief(config)}; write {name}(envs, {usual}(learning_rate=1e-3))"
+        )
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigTypeError(f"seed must be an int of at least 0, got {brief(seed)}")
+    if optimizer is not None and not callable(optimizer):
+        raise ConfigTypeError(
+            f"optimizer must be a class such as torch.optim.AdamW, or a function that makes one, got {brief(optimizer)}"
+        )

@@ -1,0 +1,152 @@
+"""One update of PPO and of SAC is that of Stable-Baselines3: same weights, same data, same weights afterwards."""
+
+import numpy as np
+import pytest
+import stable_baselines3
+import torch
+from stable_baselines3.common.logger import configure
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+
+from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig
+from vecenv.trainers._progress import Clock
+
+RATE = 1e-3
+pytestmark = pytest.mark.timeout(180)  # torch imports its compiler when the first optimizer is made
+
+
+def copy_layers(stacks, stack, layers):
+    """Copy the layers of one of our stacks into a list of linear ones; return what both compute with, as pairs."""
+    pairs = []
+    for weight, bias, layer in zip(stacks.weights, stacks.biases, layers, strict=True):
+        pairs += [(weight[stack].T, layer.weight), (bias[stack, 0], layer.bias)]
+    return pairs
+
+
+def linear(layers):
+    return [layer for layer in layers if isinstance(layer, torch.nn.Linear)]
+
+
+def set_theirs(pairs):
+    with torch.no_grad():
+        for ours, theirs in pairs:
+            theirs.copy_(ours)
+
+
+def largest_difference(pairs):
+    return max(float((ours - theirs).detach().abs().max()) for ours, theirs in pairs)
+
+
+# --- PPO -------------------------------------------------------------------------------------------------------------
+
+
+def pairs_of_ppo(ours, theirs):
+    network, policy = ours.network, theirs.policy
+    pairs = [
+        *copy_layers(network.stacks, 0, linear(policy.mlp_extractor.policy_net)),
+        *copy_layers(network.stacks, 1, linear(policy.mlp_extractor.value_net)),
+        (network.actor.weight, policy.action_net.weight), (network.actor.bias, policy.action_net.bias),
+        (network.critic.weight, policy.value_net.weight), (network.critic.bias, policy.value_net.bias),
+    ]  # fmt: skip
+    return [*pairs, (network.head.log_std, policy.log_std)] if hasattr(policy, "log_std") else pairs
+
+
+def fill(theirs, ours, gamma):
+    """Give Stable-Baselines3 our rollout; it adds values of last observations to the rewards of truncated episodes."""
+    buffer, into = ours.buffer, theirs.rollout_buffer
+    into.reset()
+    into.observations[:] = buffer.obs[:-1]
+    into.actions[:] = buffer.actions.reshape(into.actions.shape)
+    into.values[:], into.log_probs[:] = buffer.extras["value"], buffer.extras["log_prob"]
+    into.episode_starts[:] = buffer.began[:-1]
+    into.rewards[:] = buffer.reward
+    times, envs, finals = buffer.finals()
+    truncated = buffer.truncated[times, envs]
+    with torch.no_grad():
+        values = theirs.policy.predict_values(torch.from_numpy(finals)).numpy()[:, 0]
+        into.rewards[times, envs] += gamma * values * truncated
+        last = theirs.policy.predict_values(torch.from_numpy(buffer.obs[-1]))
+    into.compute_returns_and_advantage(last, buffer.began[-1])
+    into.pos, into.full = into.buffer_size, True
+    return len(times), int(truncated.sum())
+
+
+@pytest.mark.parametrize(("env_id", "truncated"), [("CartPole-v1", 0), ("Pendulum-v1", 2)])
+def test_an_update_of_ppo_is_that_of_stable_baselines3(env_id, truncated):
+    config = PPOConfig(
+        num_envs=2, rollout_steps=210, epochs=3, minibatch=420, learning_rate=RATE, entropy=0.01, gamma=0.98, lam=0.9
+    )
+    ours = PPO(env_id, config, seed=0, device="cpu")
+    ours._begin(0)
+    memory = ours._collect(Clock())
+    theirs = stable_baselines3.PPO(
+        "MlpPolicy", stable_baselines3.common.env_util.make_vec_env(env_id, 2), n_steps=210, n_epochs=3,
+        batch_size=420, learning_rate=RATE, ent_coef=0.01, gamma=0.98, gae_lambda=0.9, device="cpu",
+    )  # fmt: skip
+    theirs.set_logger(configure(None, []))
+    pairs = pairs_of_ppo(ours, theirs)
+    assert sum(one.numel() for one, _ in pairs) == sum(one.numel() for one in ours.network.parameters())
+    set_theirs(pairs)
+    ended, cut = fill(theirs, ours, 0.98)
+    assert (ended > 0, cut) == (True, truncated)
+    before = [one.detach().clone() for one, _ in pairs]
+    ours._update(memory, 0.0)
+    theirs.train()
+    pairs = pairs_of_ppo(ours, theirs)
+    moved = largest_difference(zip(before, (one for one, _ in pairs), strict=True))
+    assert moved > 2 * RATE
+    assert largest_difference(pairs) < 0.01 * moved  # Adam's eps is 1e-5: gradients near it differ by rounding
+    ours.close()
+
+
+# --- SAC -------------------------------------------------------------------------------------------------------------
+
+
+def pairs_of_sac(ours, theirs):
+    actor, size = theirs.actor, ours.network.head.size
+    outputs = ours.network.outputs
+    pairs = [
+        *copy_layers(ours.network.stack, 0, linear(actor.latent_pi)),
+        (outputs.weight[:size], actor.mu.weight), (outputs.bias[:size], actor.mu.bias),
+        (outputs.weight[size:], actor.log_std.weight), (outputs.bias[size:], actor.log_std.bias),
+        (ours.flat_entropy.vector, theirs.log_ent_coef),
+    ]  # fmt: skip
+    for critic, their_critic in ((ours.critic, theirs.critic), (ours.target, theirs.critic_target)):
+        for number, network in enumerate(their_critic.q_networks):
+            *hidden, last = linear(network)
+            pairs += copy_layers(critic.stacks, number, hidden)
+            pairs += [(critic.weight[number].T, last.weight), (critic.bias[number, 0], last.bias)]
+    return pairs
+
+
+def samples(drawn):
+    columns = (drawn.obs, drawn.actions, drawn.next_obs, drawn.terminated[:, None], drawn.reward[:, None])
+    return ReplayBufferSamples(*(torch.from_numpy(np.asarray(column, np.float32)) for column in columns))
+
+
+def test_updates_of_sac_are_those_of_stable_baselines3(monkeypatch):
+    """With plain gradient descent: Adam would make steps of equal size of gradients that are rounding errors."""
+    config = SACConfig(num_envs=2, capacity=1_000, warmup=400, minibatch=64, learning_rate=RATE, hidden=(32, 32))
+    ours = SAC("Pendulum-v1", config, seed=0, device="cpu", optimizer=torch.optim.SGD).learn(398)
+    theirs = stable_baselines3.SAC(
+        "MlpPolicy", "Pendulum-v1", learning_rate=RATE, buffer_size=10, device="cpu",
+        policy_kwargs={"net_arch": [32, 32], "optimizer_class": torch.optim.SGD},
+    )  # fmt: skip
+    theirs.set_logger(configure(None, []))
+    theirs.ent_coef_optimizer = torch.optim.SGD([theirs.log_ent_coef], RATE)
+    set_theirs(pairs_of_sac(ours, theirs))
+    before = [one.detach().clone() for one, _ in pairs_of_sac(ours, theirs)]
+    for number in range(3):
+        drawn = ours.buffer.sample(64)
+        drawn.terminated[:9], drawn.discount[:9] = True, 0.0
+        monkeypatch.setattr(theirs.replay_buffer, "sample", lambda *_, drawn=drawn, **__: samples(drawn))
+        torch.manual_seed(number)
+        theirs.train(1, 64)
+        ours.generator.manual_seed(number)
+        ours._update(drawn)
+        pairs = pairs_of_sac(ours, theirs)
+        for (one, other), first in zip(pairs, before, strict=True):
+            moved = float((one - first).detach().abs().max())
+            assert moved > 0
+            # Theirs adds 1e-6 to 1 - tanh(x)^2 before the logarithm.
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=max(1e-3 * moved, 1e-7))
+    ours.close()
