@@ -1,11 +1,13 @@
-"""Train with the presets and write docs/results.md from the runs that were made.
+"""Train, and write docs/results.md from the runs that were made.
 
-    python benchmarks/learning.py CartPole-v1 Taxi-v3      # these, as `vecenv train` would
+    python benchmarks/learning.py CartPole-v1 Taxi-v3            # with the presets, as `vecenv train` would
     python benchmarks/learning.py Pendulum-v1:ppo --seeds 3
-    python benchmarks/learning.py                           # no training: write the page again
+    python benchmarks/learning.py Hopper-v5:ppo --settings zoo --steps 1e6
+    python benchmarks/learning.py Hopper-v5:sac --steps 3e5 --library sb3     # Stable-Baselines3, the same settings
+    python benchmarks/learning.py                                # no training: write the page again
 
-Every run is kept in benchmarks/learning.json; a run of the same env, algorithm and seed replaces the old one.
-Nothing in the page is typed by hand but the bars and the published figures below.
+Every run is kept in benchmarks/learning.json; a run of the same env, algorithm, settings, steps, library and seed
+replaces the old one. Nothing in the page is typed by hand but the bars and the published figures below.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import json
 import os
 import platform
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +34,48 @@ HERE = Path(__file__).parent
 RUNS, PAGE = HERE / "learning.json", HERE.parent / "docs" / "results.md"
 TRAINERS: dict[str, Any] = {"ppo": PPO, "sac": SAC, "dqn": DQN}
 EVALUATION_SEEDS, EPISODES = 10, 10
+PRESET, CLEANRL, ZOO = "preset", "cleanrl", "zoo"
+KEY = ("env", "algo", "settings_name", "library", "steps", "seed")
+"""What makes a run."""
 
-BARS = {
-    "CartPole-v1": 500, "Acrobot-v1": -90, "MountainCar-v0": -110, "Pendulum-v1": -170, "LunarLander-v3": 200,
-    "Snake-v0": 15, "Taxi-v3": 7.5, "FrozenLake8x8-v1": 0.6,
+# --- settings of others ----------------------------------------------------------------------------------------------
+
+_LIKE_ZOO: dict[str, Any] = {
+    "num_envs": 1, "rollout_steps": 512, "normalize_obs": True, "normalize_reward": True, "hidden": (256, 256),
+    "activation": "relu", "log_std": -2.0,
 }  # fmt: skip
-"""The returns to reach."""
-ZOO = {
+SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+    CLEANRL: {
+        id: {
+            "num_envs": 1, "rollout_steps": 2048, "epochs": 10, "minibatch": 64, "clip_value": 0.2,
+            "learning_rate": lambda progress: 3e-4 * (1 - progress), "normalize_obs": True, "normalize_reward": True,
+        }
+        for id in ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5")
+    },
+    ZOO: {
+        "HalfCheetah-v5": {
+            **_LIKE_ZOO, "epochs": 20, "minibatch": 64, "learning_rate": 2.0633e-05, "gamma": 0.98, "lam": 0.92,
+            "entropy": 0.000401762, "clip_range": 0.1, "max_grad_norm": 0.8, "value_weight": 0.58096},
+        "Hopper-v5": {
+            **_LIKE_ZOO, "epochs": 5, "minibatch": 32, "learning_rate": 9.80828e-05, "gamma": 0.999, "lam": 0.99,
+            "entropy": 0.00229519, "max_grad_norm": 0.7, "value_weight": 0.835671},
+        "Walker2d-v5": {
+            "num_envs": 1, "rollout_steps": 512, "normalize_obs": True, "normalize_reward": True, "epochs": 20,
+            "minibatch": 32, "learning_rate": 5.05041e-05, "entropy": 0.000585045, "clip_range": 0.1,
+            "max_grad_norm": 1.0, "value_weight": 0.871923},
+        "Ant-v5": {
+            "num_envs": 1, "rollout_steps": 2048, "normalize_obs": True, "normalize_reward": True, "epochs": 10,
+            "minibatch": 64},
+    },
+}  # fmt: skip
+"""PPO's settings by name and env: of CleanRL's ppo_continuous_action.py, and of hyperparams/ppo.yml of
+github.com/DLR-RM/rl-baselines3-zoo (commit 208b6fd)."""
+
+# --- bars and published figures --------------------------------------------------------------------------------------
+
+ZOO_RETURNS = {
     ("CartPole-v1", "ppo"): (500.0, "100k"), ("Acrobot-v1", "ppo"): (-73.5, "1M"),
-    ("MountainCar-v0", "dqn"): (-100.8, "120k"),
+    ("MountainCar-v0", "dqn"): (-100.8, "120k"), ("MountainCar-v0", "ppo"): (-110.4, "1M"),
     ("MountainCarContinuous-v0", "sac"): (94.7, "50k"), ("Pendulum-v1", "sac"): (-157.0, "20k"),
     ("Pendulum-v1", "ppo"): (-172.2, "100k"), ("LunarLander-v3", "ppo"): (242.1, "1M, v2"),
     ("HalfCheetah-v5", "ppo"): (5819.1, "1M, v3"), ("Hopper-v5", "ppo"): (2410.4, "1M, v3"),
@@ -49,6 +85,34 @@ ZOO = {
     ("Ant-v5", "sac"): (4615.8, "1M, v3"),
 }  # fmt: skip
 """Mean return and steps of one run each, from benchmark.md of github.com/DLR-RM/rl-baselines3-zoo (commit 0088472)."""
+CLEANRL_RETURNS = {
+    ("CartPole-v1", "ppo"): (490.0, "500k"), ("Acrobot-v1", "ppo"): (-86.4, "500k"),
+    ("MountainCar-v0", "ppo"): (-200.0, "500k"),
+    ("HalfCheetah-v5", "ppo"): (1442.6, "1M, v4"), ("Hopper-v5", "ppo"): (2382.9, "1M, v4"),
+    ("Walker2d-v5", "ppo"): (2288.0, "1M, v4"), ("Humanoid-v5", "ppo"): (716.1, "1M, v4"),
+    ("InvertedPendulum-v5", "ppo"): (963.1, "1M, v4"), ("Pusher-v5", "ppo"): (-40.4, "1M, v4"),
+    ("HalfCheetah-v5", "sac"): (9634.9, "1M, v2"), ("Hopper-v5", "sac"): (2310.5, "1M, v2"),
+    ("Walker2d-v5", "sac"): (3591.5, "1M, v2"),
+}  # fmt: skip
+"""Mean return of episodes at the end of training, from the tables of docs.cleanrl.dev/rl-algorithms/ppo and .../sac."""
+BARS: dict[tuple[str, str, str], float] = {
+    ("CartPole-v1", "ppo", PRESET): 500, ("Acrobot-v1", "ppo", PRESET): -90, ("MountainCar-v0", "ppo", PRESET): -110,
+    ("Pendulum-v1", "sac", PRESET): -170, ("LunarLander-v3", "ppo", PRESET): 200, ("Snake-v0", "ppo", PRESET): 15,
+    ("Taxi-v3", "ppo", PRESET): 7.5, ("FrozenLake8x8-v1", "ppo", PRESET): 0.6,
+    **{(id, "ppo", CLEANRL): CLEANRL_RETURNS[id, "ppo"][0] for id in ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5")},
+    **{(id, "ppo", PRESET): 0.8 * ZOO_RETURNS[id, "ppo"][0]
+       for id in ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5")},
+}  # fmt: skip
+"""The returns to reach: of MuJoCo tasks what CleanRL has with its settings, and with our preset 80 % of RL Zoo's. The
+bar of SAC there is Stable-Baselines3's return at the same number of steps, if it was run."""
+PLANNED = (
+    *BARS, ("HalfCheetah-v5", "sac", PRESET), ("Hopper-v5", "sac", PRESET), ("MountainCarContinuous-v0", "sac", PRESET),
+    ("FrozenLake-v1", "ppo", PRESET), ("CliffWalking-v1", "ppo", PRESET), ("CliffWalkingSlippery-v1", "ppo", PRESET),
+    ("Blackjack-v1", "ppo", PRESET), ("FourRooms-v0", "ppo", PRESET),
+)  # fmt: skip
+"""What the page should have, and names where it has not."""
+
+# --- runs ------------------------------------------------------------------------------------------------------------
 
 
 def main() -> None:
@@ -56,85 +120,177 @@ def main() -> None:
     parser.add_argument("envs", nargs="*", metavar="ENV[:ALGO]")
     parser.add_argument("--seeds", type=int, default=1, help="training runs per env: seeds 0, 1, ...")
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--steps", type=float, help="steps of training; default: those of the preset")
+    parser.add_argument("--settings", default=PRESET, choices=(PRESET, *SETTINGS))
+    parser.add_argument("--library", default="vecenv", choices=tuple(LIBRARIES))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     for name in arguments.envs:
         env_id, _, algo = name.partition(":")
+        algo = algo or next(iter(presets_for(env_id)))
+        config, steps = settings_of(env_id, algo, arguments.settings)
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-            keep(train(env_id, algo or next(iter(presets_for(env_id))), seed))
-    PAGE.write_text(page(json.loads(RUNS.read_text()) if RUNS.exists() else []))
+            about = {"env": env_id, "algo": algo, "settings_name": arguments.settings, "library": arguments.library}
+            keep(run(about, config, int(arguments.steps or steps), seed))
+    PAGE.write_text(page(json.loads(RUNS.read_text())))
 
 
-def train(env_id: str, algo: str, seed: int) -> dict[str, Any]:
-    """One run with the preset, and its evaluation in episodes that it was not trained on."""
-    preset = find_preset(algo, env_id)
-    assert preset is not None, f"{env_id} has no preset of {algo}"
-    trainer = TRAINERS[algo](env_id, seed=seed, device="cpu")
-    began, cpu = time.perf_counter(), os.times()
-    trainer.learn(preset.steps)
+def settings_of(env_id: str, algo: str, name: str) -> tuple[Any, int]:
+    """Settings of that name for an env, and for how many steps."""
+    if name == PRESET:
+        preset = find_preset(algo, env_id)
+        assert preset is not None, f"{env_id} has no preset of {algo}"
+        return TRAINERS[algo].Config(**preset.settings), preset.steps
+    assert algo == "ppo", f"there are settings {name!r} of PPO alone"
+    return PPO.Config(**SETTINGS[name][env_id]), 1_000_000
+
+
+def run(about: dict[str, Any], config: Any, steps: int, seed: int) -> dict[str, Any]:
+    """Train and evaluate in episodes that were not trained on; return what is kept."""
+    began, cpu, load = time.perf_counter(), os.times(), os.getloadavg()[0]
+    policy, trained, engine = LIBRARIES[about["library"]](about["env"], about["algo"], config, steps, seed)
     seconds, after = time.perf_counter() - began, os.times()
-    engine = trainer.collector.envs[0].unwrapped.engine.name
-    trainer.close()
-    found = vecenv.evaluate(trainer.policy, env_id, episodes=EPISODES, seeds=EVALUATION_SEEDS)
+    found = vecenv.evaluate(policy, about["env"], episodes=EPISODES, seeds=EVALUATION_SEEDS)
     run = {
-        "env": env_id, "algo": algo, "steps": trainer.steps, "seed": seed, "engine": engine,
-        "settings": trainer.config.as_data(), "seconds": round(seconds, 1),
+        **about, "steps": trained, "seed": seed, "engine": engine,
+        "settings": config.as_data(), "seconds": round(seconds, 1),
         "cpu_seconds": round(sum(after[:4]) - sum(cpu[:4]), 1),
+        "load": round((load + os.getloadavg()[0]) / 2, 1), "processors": os.cpu_count(),
         "returns": [round(float(one), 4) for one in found.returns],
         "versions": {"vecenv": vecenv.__version__, "torch": torch.__version__, "python": platform.python_version()},
     }  # fmt: skip
-    print(f"{env_id} {algo} seed {seed}: {np.mean(run['returns']):.2f} after {trainer.steps:,} steps, {seconds:.0f} s")
+    print(" ".join(f"{run[name]}" for name in KEY), f"-> {np.mean(run['returns']):.2f}, {run['cpu_seconds']:.0f} s CPU")
     return run
 
 
+def train_ours(env_id: str, algo: str, config: Any, steps: int, seed: int) -> tuple[Any, int, str]:
+    """The policy, the steps that were made, and the engine."""
+    trainer = TRAINERS[algo](env_id, config, seed, device="cpu").learn(steps)
+    engine = trainer.collector.envs[0].unwrapped.engine.name
+    trainer.close()
+    return trainer.policy, trainer.steps, engine
+
+
+def train_theirs(env_id: str, algo: str, config: Any, steps: int, seed: int) -> tuple[Any, int, str]:
+    """The same with Stable-Baselines3, which has its DummyVecEnv, or for PPO with normalized envs VecNormalize."""
+    import stable_baselines3 as sb3
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    envs: Any = make_vec_env(env_id, config.num_envs, seed=seed)
+    if config.normalize_obs or config.normalize_reward:
+        envs = VecNormalize(
+            envs, norm_obs=config.normalize_obs, norm_reward=config.normalize_reward, gamma=config.gamma
+        )
+    rate: Any = config.learning_rate
+    layers: dict[str, Any] = {"net_arch": list(config.hidden)}
+    common = {"gamma": config.gamma, "batch_size": config.minibatch, "seed": seed, "device": "cpu"}
+    if algo == "sac":
+        model = sb3.SAC(
+            "MlpPolicy", envs, learning_rate=rate, buffer_size=config.capacity, learning_starts=config.warmup,
+            tau=config.tau, gradient_steps=round(config.updates_per_step * config.num_envs), policy_kwargs=layers,
+            ent_coef="auto" if config.entropy is None else config.entropy, **common,
+        )  # fmt: skip
+    else:
+        assert algo == "ppo", f"{algo} is not compared with Stable-Baselines3"
+        layers |= {"log_std_init": config.log_std, "activation_fn": _layer(config.activation)}
+        left = (lambda value: lambda left: value * left) if config.anneal else (lambda value: value)
+        model = sb3.PPO(
+            "MlpPolicy", envs, learning_rate=(lambda left: rate(1 - left)) if callable(rate) else left(rate),
+            n_steps=config.rollout_steps, n_epochs=config.epochs, gae_lambda=config.lam,
+            clip_range=left(config.clip_range), clip_range_vf=config.clip_value, ent_coef=config.entropy,
+            vf_coef=config.value_weight, max_grad_norm=config.max_grad_norm, policy_kwargs=layers, **common,
+        )  # fmt: skip
+    model.learn(steps)
+    envs.close()
+
+    def policy(obs: Any) -> Any:
+        seen = envs.normalize_obs(obs) if isinstance(envs, VecNormalize) else obs
+        return model.predict(seen, deterministic=True)[0]
+
+    return policy, model.num_timesteps, "DummyVecEnv"
+
+
+def _layer(activation: str) -> type[torch.nn.Module]:
+    return {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[activation]
+
+
+LIBRARIES: dict[str, Callable[..., tuple[Any, int, str]]] = {"vecenv": train_ours, "sb3": train_theirs}
+
+
 def keep(run: dict[str, Any]) -> None:
-    """Add a run to the file, in place of an older one with the same env, algorithm and seed."""
+    """Add a run to the file, in place of an older one of the same key."""
     runs = json.loads(RUNS.read_text()) if RUNS.exists() else []
-    key = lambda one: (one["env"], one["algo"], one["seed"])  # noqa: E731  # used three times, here only
-    runs = sorted([*(one for one in runs if key(one) != key(run)), run], key=key)
+    runs = [one for one in runs if [one[name] for name in KEY] != [run[name] for name in KEY]]
+    runs = sorted([*runs, run], key=lambda one: [one[name] for name in KEY])
     RUNS.write_text("[\n" + ",\n".join(json.dumps(one) for one in runs) + "\n]\n")
 
 
+# --- the page --------------------------------------------------------------------------------------------------------
+
 _INTRODUCTION = """# Results
 
-Written by `benchmarks/learning.py` from the runs in `benchmarks/learning.json`: each is what `vecenv train ID` does,
-with the preset of that id (`vecenv list ID`). Returns are means of {episodes} episodes per run ({seeds} evaluation
-seeds, none of them trained on) with the most probable actions; the 95 % interval is a bootstrap over all of them. [The
-machine](benchmarks.md#the-machine) has two processors and was busy with other work: look at the seconds of CPU. One
-torch thread did the learning. A result from one training seed says little about other seeds. "RL Zoo" is the figure
-that [RL Baselines3 Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) has for the same
-algorithm (one run, tuned settings), with its steps and, where it is another, its version of the env."""
+Written by `benchmarks/learning.py` from the runs in `benchmarks/learning.json`. Settings "preset" are those of the id
+(`vecenv list ID`), so the run is what `vecenv train ID` does. Returns are means of {episodes} episodes per run
+({seeds} evaluation seeds, none of them trained on) with the most probable actions; the 95 % interval is a bootstrap
+over all of them. One torch thread did the learning. "Load" is how many programs wanted one of the machine's processors
+during the run: where it is above their number, the CPU time says more than the wall time. A result from one training
+seed says little about other seeds. "RL Zoo" is the figure that [RL Baselines3
+Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) has for the same algorithm (one run, tuned
+settings), "CleanRL" that of [its documentation](https://docs.cleanrl.dev/rl-algorithms/ppo/) (returns of the last
+training episodes, three seeds), both with their steps and, where it is another, their version of the env."""
+_HEADS = ("env", "algorithm", "settings", "steps", "training seeds", "return", "95 % interval", "bar", "CPU time",
+          "wall time", "load", "RL Zoo", "CleanRL")  # fmt: skip
 
 
 def page(runs: list[dict[str, Any]]) -> str:
-    """The page: a line for each env and algorithm."""
+    """The page: a line for each env, algorithm, settings, library and number of steps."""
+    rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for one in runs:
+        rows.setdefault(tuple(one[name] for name in KEY[:-1]), []).append(one)
     lines = [
         *_INTRODUCTION.format(episodes=EVALUATION_SEEDS * EPISODES, seeds=EVALUATION_SEEDS).splitlines(),
         "",
-        "| env | algorithm | steps | training seeds | return | 95 % interval | bar | CPU time | wall time | RL Zoo |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        f"| {' | '.join(_HEADS)} |",
+        "|" + "---|" * len(_HEADS),
+        *(_line(rows, key) for key in rows),
     ]
-    for env_id, algo in dict.fromkeys((one["env"], one["algo"]) for one in runs):
-        lines.append(_line(env_id, algo, [one for one in runs if (one["env"], one["algo"]) == (env_id, algo)]))
-    missing = sorted(set(BARS) - {one["env"] for one in runs})
-    lines += ["", "Envs with a bar that have not been run yet: " + ", ".join(missing) + "." if missing else
-              "Every env with a bar has been run.", ""]  # fmt: skip
-    return "\n".join(lines)
+    missing = [key for key in dict.fromkeys(PLANNED) if key not in {row[:3] for row in rows}]
+    names = sorted(f"{env} ({algo.upper()}, {settings})" for env, algo, settings in missing)
+    return "\n".join([*lines, "", f"Not run yet: {', '.join(names)}." if names else "All that is planned was run.", ""])
 
 
-def _line(env_id: str, algo: str, runs: list[dict[str, Any]]) -> str:
+def _line(rows: dict[tuple[Any, ...], list[dict[str, Any]]], key: tuple[Any, ...]) -> str:
+    env_id, algo, settings, library, steps = key
+    runs = rows[key]
     returns = np.concatenate([one["returns"] for one in runs])
     low, high = bootstrap((returns,), mean)
-    bar = BARS.get(env_id)
-    met = "" if bar is None else f"{bar:g}, {'reached' if returns.mean() >= bar else 'missed'}"
+    bar = _bar(rows, key)
+    met = "" if bar is None else f"{bar:.6g}, {'reached' if returns.mean() >= bar else 'missed'}"
     per_seed = "" if len(runs) == 1 else " (" + ", ".join(f"{np.mean(one['returns']):.2f}" for one in runs) + ")"
     cpu, wall = (np.mean([one[name] for one in runs]) for name in ("cpu_seconds", "seconds"))
+    loads = [one["load"] for one in runs if "load" in one]
     cells = (
-        env_id, algo.upper(), f"{runs[0]['steps']:,}", str(len(runs)), f"{returns.mean():.2f}{per_seed}",
-        f"{low:.2f} ... {high:.2f}", met, f"{cpu:.0f} s", f"{wall:.0f} s",
-        "{:g} ({})".format(*ZOO[env_id, algo]) if (env_id, algo) in ZOO else "",
+        env_id, algo.upper(), settings if library == "vecenv" else f"{settings}, Stable-Baselines3", f"{steps:,}",
+        str(len(runs)), f"{returns.mean():.2f}{per_seed}", f"{low:.2f} ... {high:.2f}", met, f"{cpu:.0f} s",
+        f"{wall:.0f} s", f"{np.mean(loads):.1f} of {runs[-1]['processors']}" if loads else "",
+        _published(ZOO_RETURNS, env_id, algo), _published(CLEANRL_RETURNS, env_id, algo),
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
+
+
+def _bar(rows: dict[tuple[Any, ...], list[dict[str, Any]]], key: tuple[Any, ...]) -> float | None:
+    """The return to reach; without one of its own, that of Stable-Baselines3 at the same number of steps."""
+    env_id, algo, settings, library, steps = key
+    if library != "vecenv":
+        return None
+    theirs = rows.get((env_id, algo, settings, "sb3", steps))
+    own = BARS.get((env_id, algo, settings))
+    return float(np.mean([one["returns"] for one in theirs])) if own is None and theirs else own
+
+
+def _published(figures: dict[tuple[str, str], tuple[float, str]], env_id: str, algo: str) -> str:
+    return "{:g} ({})".format(*figures[env_id, algo]) if (env_id, algo) in figures else ""
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ Questions:
   gae          advantages of [128, 4096]
   replay       adding a step of 64 envs and drawing 256 transitions
   sac          gradient steps per second of SAC on Pendulum-v1, minibatch 256, two layers of 256
+  same-...     the whole loop with the same settings, networks and minibatches, both on one torch thread, in turns:
+               steps per second of CPU time; PPO on CartPole-v1 and HalfCheetah-v5 (normalized), SAC on HalfCheetah-v5
 
 Run: python benchmarks/train.py [--quick] [--only NAME ...]     (needs pip install 'vecenv[bench,torch]')
 """
@@ -16,12 +18,14 @@ Run: python benchmarks/train.py [--quick] [--only NAME ...]     (needs pip insta
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import platform
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +38,7 @@ from rich.table import Table
 from stable_baselines3.common import buffers as their_buffers
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
 
 from vecenv import Op, Step, buffers
 from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig
@@ -136,6 +141,56 @@ def throughput(quick: bool) -> Results:
     return {"Stable-Baselines3, its best size": found[best], **found}
 
 
+# --- the whole loop, same settings -----------------------------------------------------------------------------------
+
+SAME: dict[str, tuple[str, Any, int]] = {
+    "same-cartpole": ("CartPole-v1", PPOConfig(
+        num_envs=8, rollout_steps=32, epochs=20, minibatch=256, learning_rate=1e-3, gamma=0.98, lam=0.8), 2_560),
+    "same-halfcheetah": ("HalfCheetah-v5", PPOConfig(
+        num_envs=8, rollout_steps=256, epochs=10, minibatch=64, normalize_obs=True, normalize_reward=True), 2_048),
+    "same-sac": ("HalfCheetah-v5", SACConfig(num_envs=1, warmup=500), 500),
+}  # fmt: skip
+"""Env, settings, and steps of a turn."""
+
+
+def same(name: str, quick: bool) -> Results:
+    env_id, config, turn = SAME[name]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    ours = {PPOConfig: PPO, SACConfig: SAC}[type(config)](
+        env_id, dataclasses.replace(config, torch_threads=1), seed=0, device="cpu"
+    )
+    theirs = train_theirs(env_id, config)
+    learn = {
+        "Stable-Baselines3": lambda steps: theirs.learn(turn, reset_num_timesteps=False),
+        "vecenv": lambda steps: ours.learn(steps),
+    }
+    best = dict.fromkeys(learn, 0.0)
+    for number in range(2 if quick else 9):  # the first turn, with warmup and compilation, does not count
+        for who, run in learn.items():
+            began = time.process_time()
+            run((number + 1) * turn)
+            if number:
+                best[who] = max(best[who], turn / (time.process_time() - began))
+    ours.close()
+    torch.set_num_threads(threads)
+    return best
+
+
+def train_theirs(env_id: str, config: Any) -> Any:
+    """A model of Stable-Baselines3 with our settings; both have two layers of the same size."""
+    envs: Any = make_vec_env(env_id, config.num_envs, seed=0)
+    if config.normalize_obs:
+        envs = VecNormalize(envs, gamma=config.gamma)
+    common = {"learning_rate": config.learning_rate, "gamma": config.gamma, "batch_size": config.minibatch,
+              "policy_kwargs": {"net_arch": list(config.hidden)}, "seed": 0, "device": "cpu"}  # fmt: skip
+    if isinstance(config, SACConfig):
+        return stable_baselines3.SAC("MlpPolicy", envs, learning_starts=config.warmup, **common)
+    return stable_baselines3.PPO(
+        "MlpPolicy", envs, n_steps=config.rollout_steps, n_epochs=config.epochs, gae_lambda=config.lam, **common
+    )
+
+
 def where(quick: bool) -> Results:
     _, shares = _our_rate(1024, 2 if quick else 20)
     return {**{name: 100 * share for name, share in shares.items()}, "other": 100 * (1 - sum(shares.values()))}
@@ -218,6 +273,13 @@ def _race(contestants: dict[str, Callable[[], Any]], quick: bool, times: int = 1
 QUESTIONS: dict[str, tuple[str, Callable[[bool], Results], str]] = {
     "cartpole": ("CartPole-v1 to 475: seconds", cartpole, "seconds"),
     "throughput": ("PPO, CartPole-v1, 4 epochs: steps per second", throughput, "rate"),
+    "same-cartpole": ("PPO, CartPole-v1, same settings: steps per CPU second", partial(same, "same-cartpole"), "rate"),
+    "same-halfcheetah": (
+        "PPO, HalfCheetah-v5, same settings: steps per CPU second",
+        partial(same, "same-halfcheetah"),
+        "rate",
+    ),
+    "same-sac": ("SAC, HalfCheetah-v5, same settings: steps per CPU second", partial(same, "same-sac"), "rate"),
     "where": ("PPO, 1,024 CartPoles: where time goes, per cent", where, "share"),
     "gae": ("Advantages of [128, 4096]: per second", gae, "rate"),
     "replay": ("Replay, add 64 and draw 256: per second", replay, "rate"),

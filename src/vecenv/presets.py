@@ -51,10 +51,8 @@ _CLASSIC: dict[str, dict[str, Preset]] = {
     "CartPole-v0": _CARTPOLE,
     "CartPole-v1": _CARTPOLE,
     "Acrobot-v1": _ppo(400_000, 16, 256, minibatch=256, learning_rate=1e-3, lam=0.94, normalize_obs=True),
-    "MountainCar-v0": {
-        "dqn": Preset(120_000, {
-            "num_envs": 4, "capacity": 20_000, "updates_per_step": 0.5, "learning_rate": 4e-3, "gamma": 0.98,
-            "target_every": 300, "final_exploration": 0.07})},
+    "MountainCar-v0": _ppo(500_000, 16, 64, minibatch=256, learning_rate=1e-3, anneal=True, lam=0.98,
+                           normalize_obs=True, normalize_reward=True),
     "MountainCarContinuous-v0": {
         "sac": Preset(50_000, {
             "num_envs": 4, "capacity": 100_000, "updates_per_step": 0.5, "tau": 0.01, "entropy": 0.1,

@@ -51,14 +51,18 @@ class Corridor(gymnasium.Env):
 
 
 def test_dqn_learns_the_way_to_a_late_reward():
-    config = DQNConfig(num_envs=4, warmup=200, minibatch=32, hidden=(16,), target_every=50, learning_rate=5e-3)
+    """From random actions alone: it learns off-policy."""
+    config = DQNConfig(
+        num_envs=4, warmup=200, minibatch=32, hidden=(16,), target_every=50, learning_rate=5e-3, exploration=1.0,
+        updates_per_step=0.5, gamma=0.9,
+    )  # fmt: skip
     trainer = DQN(vecenv.make(Corridor, 4, engine="sync", autoreset="same-step"), config, seed=0)
     assert trainer.policy(np.arange(5)).tolist() != [1] * 5
-    trainer.learn(2_000)
+    trainer.learn(1_500)
     trainer.close()
     assert trainer.policy(np.arange(5)).tolist() == [1] * 5
     values = trainer.network(torch.arange(5))[0].max(-1).values.detach().numpy()
-    np.testing.assert_allclose(values, 0.99 ** np.arange(4, -1, -1), atol=0.1)  # of a network of 16 units
+    np.testing.assert_allclose(values, 0.9 ** np.arange(4, -1, -1), atol=0.1)  # of a network of 16 units
 
 
 @pytest.mark.timeout(240)
