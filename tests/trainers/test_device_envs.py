@@ -12,8 +12,9 @@ import vecenv
 from tests.trainers.test_devices import OneDevice, no_data  # noqa: F401  # a fixture
 from tests.trainers.test_trainers import SMALL, vector
 from vecenv.buffers import gae
+from vecenv.engines import Device
 from vecenv.errors import ConfigError
-from vecenv.trainers import DQN, PPO, PPOConfig
+from vecenv.trainers import DQN, PPO, DQNConfig, PPOConfig
 from vecenv.trainers._device_rollout import advantages
 from vecenv.trainers._progress import Clock
 
@@ -115,8 +116,19 @@ def test_what_does_not_fit_envs_on_a_device_is_refused():
         (lambda: PPO([Line(4), Line(4)], PPOConfig(**SMALL)), "there can be one vector env on a device, got 2"),
         (lambda: PPO(Line(4, mode=AutoresetMode.NEXT_STEP), PPOConfig(**SMALL)), "same-step"),
         (lambda: PPO(Line(4), PPOConfig(**SMALL, mask="action_mask")).learn(1), "have no 'action_mask'"),
-        (lambda: DQN(Line(4)), "use PPO for envs on a device"),
+        (lambda: DQN(Line(4)), r"use PPO for envs on a device, or make them with engine=.*results=\"numpy\""),
     ):
         with pytest.raises(ConfigError, match=message):
             call()
     assert vecenv.make("CartPole-v1", 1).num_envs == 1
+
+
+@pytest.mark.slow
+def test_dqn_trains_on_a_device_whose_results_are_arrays():
+    config = DQNConfig(num_envs=4, warmup=50, hidden=(16,))
+    trainers = [
+        DQN(vecenv.make("CartPole-v1", 4, engine=engine, autoreset="same-step"), config, seed=0).learn(100)
+        for engine in (Device(results="numpy"), "compiled")
+    ]
+    assert trainers[0].updates > 0
+    assert torch.equal(trainers[0].flat.vector, trainers[1].flat.vector)

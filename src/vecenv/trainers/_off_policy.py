@@ -30,7 +30,10 @@ class OffPolicyTrainer(Trainer[ConfigT]):
     def _make_buffer(self, drawn_space: Space[Any], stack: int | None = None) -> None:
         config: Any = self.config
         if self.collector.tensor_env is not None:
-            raise ConfigError(f"{type(self).__name__} keeps transitions on the host; use PPO for envs on a device")
+            raise ConfigError(
+                f"{type(self).__name__} keeps transitions on the host; use PPO for envs on a device, or make them with "
+                'engine=vecenv.engines.Device(results="numpy")'
+            )
         if len(self.collector.envs) > 1:
             raise ConfigError(f"{type(self).__name__} trains on one vector env, got {len(self.collector.envs)}")
         self.buffer = ReplayBuffer(
