@@ -109,9 +109,9 @@ class Transfer:
             self._buffer = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=self._done is not None)
         for part, leaf in zip(self._buffer[: sum(sizes)].split(sizes), leaves, strict=True):
             _as(part, leaf).copy_(leaf)
-        there = self._buffer[: sum(sizes)].to(self._device, non_blocking=True)
+        there = self._buffer[: sum(sizes)].to(self._device, non_blocking=self._done is not None)
         if self._done is not None:
-            self._done.record()
+            self._done.record(torch.cuda.current_stream(self._device))
         return [_as(part, leaf) for part, leaf in zip(there.split(sizes), leaves, strict=True)]
 
 

@@ -6,7 +6,7 @@ import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 from gymnasium.vector.utils import create_empty_array
@@ -64,7 +64,7 @@ class Trainer(Generic[ConfigT]):
     network: Any
     acting: Any
 
-    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Raise ConfigError for arguments that `__init__` does not have, such as those of other libraries."""
         check_call(cls, arguments, named)
         return super().__new__(cls)
