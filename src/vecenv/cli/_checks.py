@@ -114,7 +114,7 @@ def _check(function: Callable[[Subject], str | list[Finding]]) -> Callable[[Subj
                 warnings.simplefilter("ignore")
                 found = function(subject)
         except _Problem as problem:
-            return [Finding(name, problem.result, *fault, problem.fatal) for fault in problem.args]
+            return [Finding(name, problem.result, wrong, advice, problem.fatal) for wrong, advice in problem.args]
         except Exception as error:
             advice = _ADVICE.get(name, "see the traceback in Python: reset and step the env there")
             fatal = function.__name__ in ("builds", "spaces", "values")

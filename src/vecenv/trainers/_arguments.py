@@ -35,8 +35,8 @@ def check_call(cls: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> 
     """Raise ConfigError if `cls.__init__` cannot be called like this. Nothing at all is a copy's or a pickle's call."""
     if arguments and isinstance(arguments[0], str):
         _refuse_policy(cls, arguments[0])
+    signature = inspect.signature(cls.__init__)
     try:
-        signature = inspect.signature(cls.__init__)
         if arguments or named:
             signature.bind(None, *arguments, **named)
     except TypeError as error:
