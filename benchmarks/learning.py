@@ -246,9 +246,9 @@ _INTRODUCTION = """# Results
 Written by `benchmarks/learning.py` from the runs in `benchmarks/learning.json`. Settings "preset" are those of the id
 (`vecenv list ID`), so the run is what `vecenv train ID` does. Returns are means of {episodes} episodes per run
 ({seeds} evaluation seeds, none of them trained on) with the most probable actions; the 95 % interval is a bootstrap
-over all of them. One torch thread did the learning. "Load" is how many programs wanted one of the machine's processors
-during the run: where it is above their number, the CPU time says more than the wall time. A result from one training
-seed says little about other seeds. "RL Zoo" is the figure that [RL Baselines3
+over all of them. One torch thread did the learning. "Load" is how many programs wanted a processor of [the
+machine](benchmarks.md#the-machine) during the run: where it is above their number, the CPU time says more than the wall
+time. A result from one training seed says little about other seeds. "RL Zoo" is the figure that [RL Baselines3
 Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) has for the same algorithm (one run, tuned
 settings), "CleanRL" that of [its documentation](https://docs.cleanrl.dev/rl-algorithms/ppo/) (returns of the last
 training episodes, three seeds), both with their steps and, where it is another, their version of the env."""
