@@ -27,12 +27,15 @@ from vecenv.kernel.language.declared import check_bounds, per_env
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.params import common_value, not_for_an_episode, one_copy
 from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
+from vecenv.kernel.language.reads import Reads, reads_of
 from vecenv.kernel.language.snapshot import Trials, generator, snapshot, try_out
 from vecenv.kernel.lower.columns import POLICY, RNG_WORDS, column_words, fill_table, is_lasting, table_size
 from vecenv.kernel.lower.transition import FRESH, STALE, UNFIT
 
 BUFFERS = 4
 """Buffers that observations rotate through with `copy=False`: an array is unchanged for the next BUFFERS - 1 steps."""
+_MOST_POLICIES = 8
+"""Policies of rollouts whose code is held ready."""
 _ROLL = int(Op.ROLL)
 _clock = time.perf_counter_ns
 
@@ -111,6 +114,7 @@ class CompiledEngine:
         self._native_threads = NativeThreads(threads)
         self._block = self._native.block
         self._tuner = ThreadTuner(threads > 1 and count >= 2 * self._block)
+        self._policies: dict[Reads, NativeCode] = {}
         self._rings: list[_Ring] = []
         self._turn = 0
         self._busy = 0
@@ -286,7 +290,7 @@ class CompiledEngine:
         streams: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
         """Run all rows `steps` times in one native call."""
-        code = self._native if policy is None else self._compile(policy)
+        code = self._native if policy is None else self._compiled_policy(policy)
         count = len(self._rows)
         out: dict[str, np.ndarray] = {}
         if code is self._native:
@@ -468,6 +472,16 @@ class CompiledEngine:
         layouts = self.facts.observation_layout, self.facts.action_layout
         shapes = {name: column.shape[1:] for name, column in self.parameters.items() if column.ndim > 1}
         return load_kernel(self.kernel, *layouts, self.precision, policy, self._try_out, shapes, self.check)
+
+    def _compiled_policy(self, policy: Callable[..., Any]) -> NativeCode:
+        """The row loop with a policy in it. It is made again if the policy reads other values than it did."""
+        reads = reads_of(policy)
+        if reads not in self._policies:
+            code = self._compile(policy)
+            while len(self._policies) >= _MOST_POLICIES:
+                del self._policies[next(iter(self._policies))]
+            self._policies[reads] = code
+        return self._policies[reads]
 
     def _try_out(self) -> None:
         """Play env 0 in Python for a moment: it finds indices that are out of range, native code does not look."""
