@@ -42,8 +42,7 @@ def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tup
         precision: "exact" or "fast".
 
     Returns:
-        An object file, and the symbol of `run` in it. Its C signature is
-        `int run(int64 *result, void **error, int64 orders)`, Numba's own convention; it returns 0.
+        An object file, and the symbol of its entry (`entry.py`).
 
     Raises:
         KernelError: the code cannot be compiled; it names the line if the compiler does.
