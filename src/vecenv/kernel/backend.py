@@ -31,21 +31,13 @@ class NativeCode(Protocol):
     block: int
     sites: Sequence[Site]
 
-    @property
-    def entry(self) -> Callable[[int], int]:
-        """The same as `run`, but it returns INTERRUPTED instead of raising; a call takes 50 ns less."""
-        ...
-
-    def run(self, orders: int) -> int:
-        """Run rows, as the orders at this address say (`lower/columns.py`), and return how many episodes ended.
+    def caller(self) -> Callable[[int], int]:
+        """A function of the address of orders (`lower/columns.py`) that runs rows and returns how many episodes ended.
 
         It adds UNFIT (`lower/transition.py`) for each reward that is not finite.
         It returns -1 if the actions were to be checked and one is not in its space; nothing was run then. With a policy
-        it returns -1 - t if the policy chose such an action at step t. Threads may call it at the same time. The GIL is
-        released while it runs.
-
-        Raises:
-            KeyboardInterrupt: a loop was interrupted.
+        it returns -1 - t if the policy chose such an action at step t. If a loop was interrupted it returns
+        INTERRUPTED, or raises KeyboardInterrupt. Every thread needs its own caller. The GIL is released while it runs.
         """
         ...
 

@@ -120,7 +120,7 @@ class CompiledEngine:
         """Orders to run all rows, see `kernel/lower/columns.py`."""
         self._whole_at = self._whole.ctypes.data
         self._planned: tuple[int, int] | None = (0, 0)
-        self._entry = self._native.entry
+        self._calls = [self._native.caller() for _ in range(threads)]
         self._native_threads = NativeThreads(threads)
         self._block = self._native.block
         self._tuner = ThreadTuner(threads > 1 and count >= 2 * self._block)
@@ -169,7 +169,7 @@ class CompiledEngine:
             self._whole[4:] = alive, over, 1, alive != 0
             self._planned = alive, over
         tuner, started = self._tuner, _clock()
-        ended = self._together_checked() if tuner.together else self._entry(self._whole_at)
+        ended = self._together_checked() if tuner.together else self._calls[0](self._whole_at)
         took = _clock() - started
         self._busy += took
         self._rows_run += self._count
@@ -314,14 +314,15 @@ class CompiledEngine:
             out[slot.name] = layers
             for table in tables:
                 table[2 * number : 2 * number + 2] = layers.ctypes.data, layers.strides[0]
+        calls = [code.caller() for _ in range(self.threads)] if policy is not None else self._calls
         orders = np.array([tables[0].ctypes.data, 0, 0, count, alive, over, steps, 0], np.int64)
         started = _clock()
-        call = _or_raise(code.run)
+        calls = [_or_raise(call) for call in calls]
         try:
             if self.threads > 1 and count >= 2 * self._block:
-                self._together(call, orders, tables)
+                self._together(calls, orders, tables)
             else:
-                call(orders.ctypes.data)
+                calls[0](orders.ctypes.data)
         except _WrongAction as error:
             self._raise_faults(code)
             self._refuse(out, error.step)
@@ -544,19 +545,19 @@ class CompiledEngine:
         if self._whole[7]:
             looking = self._whole.copy()
             looking[6] = 0  # steps
-            if self._native.run(looking.ctypes.data) < 0:
+            if self._calls[0](looking.ctypes.data) < 0:
                 return -1
-        return self._together(self._native.run, self._whole, self._tables)
+        return self._together(self._calls, self._whole, self._tables)
 
-    def _together(self, call: Callable[[int], int], orders: np.ndarray, tables: list[np.ndarray]) -> int:
+    def _together(self, calls: list[Callable[[int], int]], orders: np.ndarray, tables: list[np.ndarray]) -> int:
         """Run the range of `orders` on all threads."""
-        tasks = [_task(call, orders, table) for table in tables]
+        tasks = [_task(_or_interrupt(call), orders, table) for call, table in zip(calls, tables, strict=True)]
         return self._native_threads.run(tasks, int(orders[3]), self._block)
 
     def _run_some(self, rows: Rows) -> None:
         orders = np.array([self._tables[0].ctypes.data, rows.ctypes.data, 0, len(rows), 0, 0, 1, 0], np.int64)
         started = _clock()
-        self._native.run(orders.ctypes.data)
+        _or_interrupt(self._calls[0])(orders.ctypes.data)
         self._busy += _clock() - started
         self._rows_run += len(rows)
 
@@ -610,7 +611,19 @@ class _WrongAction(Exception):
         self.step = step
 
 
+def _or_interrupt(call: Callable[[int], int]) -> Callable[[int], int]:
+    def checked(orders: int) -> int:
+        ended = call(orders)
+        if ended == INTERRUPTED:
+            raise interrupted()
+        return ended
+
+    return checked
+
+
 def _or_raise(call: Callable[[int], int]) -> Callable[[int], int]:
+    call = _or_interrupt(call)
+
     def checked(orders: int) -> int:
         ended = call(orders)
         if ended < 0:

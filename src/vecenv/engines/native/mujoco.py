@@ -129,7 +129,7 @@ class MujocoEngine(CompiledEngine):
     def _run_some(self, rows: Rows) -> None:
         orders = np.array([0, rows.ctypes.data, 0, len(rows), 0, 0, 1, 0], np.int64)
         started = time.perf_counter_ns()
-        self._together(self._native.run, orders, self._tables)
+        self._together(self._calls, orders, self._tables)
         self._busy += time.perf_counter_ns() - started
         self._rows_run += len(rows)
         if self._diverged.any():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vecenv.errors import KernelError
-from vecenv.kernel.lower.columns import INTERRUPTED, Slot, interrupted
+from vecenv.kernel.lower.columns import Slot
 from vecenv.kernel.lower.program import Program, Site
 from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.numba.driver import Driver, block_of
@@ -66,13 +66,10 @@ class NumbaCode:
     """Native code that Numba made: a `NativeCode`."""
 
     def __init__(self, entry: Callable[[int], int], slots: list[Slot], block: int, sites: Sequence[Site]) -> None:
-        self.entry, self.slots, self.block, self.sites = entry, slots, block, sites
+        self._entry, self.slots, self.block, self.sites = entry, slots, block, sites
 
-    def run(self, orders: int) -> int:
-        ended = self.entry(orders)
-        if ended == INTERRUPTED:
-            raise interrupted()
-        return ended
+    def caller(self) -> Callable[[int], int]:
+        return self._entry  # it has no memory of its own: all threads may call it
 
 
 def _files_of_twins(program: Program) -> list[Path]:
