@@ -163,27 +163,32 @@ def scaling(turns: int, seconds: float) -> dict[str, float]:
 
 
 _START = """
-import sys, time, numpy, gymnasium, vecenv
-started = time.perf_counter()
-envs = vecenv.make("CartPole-v1", 64)
+import resource, sys, time, gymnasium, vecenv
+usage = lambda: sum(resource.getrusage(who).ru_utime + resource.getrusage(who).ru_stime
+                    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+started, used = time.perf_counter(), usage()
+envs = vecenv.make(sys.argv[1], 64)
 envs.reset(seed=0)
-envs.step(numpy.zeros(64, int))
-print(time.perf_counter() - started, "numba" in sys.modules)
+envs.step(envs.action_space.sample())
+print(time.perf_counter() - started, usage() - used)
 """
+LARGEST = "MinAtar/Seaquest-v0"
 
 
 def start() -> dict[str, float]:
-    """Seconds from `make` to the end of the first step, beyond imports, in fresh processes."""
-    cold, cached = [], []
-    for _ in range(3):
-        with tempfile.TemporaryDirectory() as directory:
-            environment = {**os.environ, "VECENV_CACHE_DIR": directory}
-            for found in (cold, cached, cached):
-                line = subprocess.check_output(
-                    [sys.executable, "-W", "ignore", "-c", _START], env=environment, text=True
-                )
-                found.append(float(line.split()[0]))
-    return {"cold: compiled (s)": min(cold), "cached: loaded (s)": min(cached)}
+    """Seconds from `make` to the end of the first step, beyond imports, in fresh processes; best of three."""
+    found: dict[str, list[float]] = {}
+    for id in ("CartPole-v1", LARGEST):
+        for _ in range(3):
+            with tempfile.TemporaryDirectory() as directory:
+                environment = {**os.environ, "VECENV_CACHE_DIR": directory}
+                for what in ("cold", "cached"):
+                    line = subprocess.check_output(
+                        [sys.executable, "-W", "ignore", "-c", _START, id], env=environment, text=True
+                    )
+                    for unit, seconds in zip(("s", "CPU s"), map(float, line.split()), strict=True):
+                        found.setdefault(f"{id}, {what} ({unit})", []).append(seconds)
+    return {name: min(seconds) for name, seconds in found.items()}
 
 
 if __name__ == "__main__":
@@ -198,7 +203,7 @@ if __name__ == "__main__":
             "games": Question("1,024 envs, one thread, million steps/s", None, games),
             "rollout": Question("4,096 CartPole-v1, 128 steps", "128 steps, exact", rollouts),
             "scaling": Question("CartPole-v1, one thread", None, scaling),
-            "start": Question("64 CartPole-v1, make to first step", None, lambda *turns: start()),
+            "start": Question("64 envs, make to first step", None, lambda *turns: start()),
         },
         Path(__file__).parent / "results" / "kernels.json",
     )

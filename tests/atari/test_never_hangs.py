@@ -111,7 +111,7 @@ def disturb(envs, batch_size):
             try:
                 if envs._call_order.pending_count:
                     envs.recv(min(batch_size, envs._call_order.pending_count))
-                elif envs._call_order.broken or not envs._call_order._all_ready:
+                elif envs._call_order.broken or not envs._call_order.all_ready:
                     envs.reset()
                 else:
                     envs.send(np.ones(3, np.int64))

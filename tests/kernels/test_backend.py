@@ -21,6 +21,8 @@ from vecenv.kernel.lower import transition
 from vecenv.kernel.lower.columns import slots_of
 from vecenv.kernel.lower.resolve import resolve
 from vecenv.kernel.lower.tree import Kind, Ref
+from vecenv.kernel.numba.compile import compile_program
+from vecenv.kernel.numba.emit import emit
 
 KERNELS = [Language, Narrow, ReadsObs, "CartPole-v1", "Pendulum-v1", "Blackjack-v1", "Snake-v0", "Breakout-v0"]
 
@@ -203,3 +205,13 @@ def test_the_transition_as_it_is_written_is_what_native_code_does(mode):
     assert ended > 5 or mode == "next-step"
     assert sum(row.columns["count"] for row in rows) > 5
     envs.close()
+
+
+def test_whatever_the_compiler_raises_becomes_an_error_of_ours():
+    """Its text is kept for a report, and is not what the user reads."""
+    emitted = emit(resolve(*kernel_and_layouts("CartPole-v1")))
+    with pytest.raises(KernelError, match="a defect of vecenv") as caught:
+        compile_program(emitted, "def run(orders):\n    x = [1]\n    return 0\n", "exact")
+    assert caught.value.compiler_text == "[1]"
+    assert caught.value.__cause__ is None
+    assert "NotInRowLoop" not in str(caught.value)

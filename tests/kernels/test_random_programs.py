@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernels.trying_programs import Result, try_careless, try_programs, works_as_loops
+from tests.kernels.trying_programs import Result, is_accepted, try_careless, try_programs, works_as_loops
 from tests.trying import tries
 from vecenv.engines.native.compiled import CompiledEngine
 
@@ -63,3 +63,15 @@ def test_what_was_found_stays_mended(case, tmp_path):
     text = f"def program0(s, rng, p, k):\n{body}    return rng.random()\n"
     result = Result()
     assert works_as_loops(0, text, tmp_path, result), result.defects
+
+
+REFUSED = {"a product of two numbers": "s.m = np.dot(-k, not k)"}
+"""Careless programs that were neither refused nor could be compiled."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_was_not_refused_is_refused(case, tmp_path):
+    result = Result()
+    text = f"def program0(s, rng, p, k):\n    {REFUSED[case]}\n    return rng.random()\n"
+    assert not is_accepted(0, text, tmp_path, result)
+    assert not result.defects

@@ -7,6 +7,7 @@ from gymnasium import spaces
 import vecenv
 from tests.kernels.native_kernels import Walk
 from vecenv.errors import InvalidAction, KernelError, NotResetError
+from vecenv.kernel.language.reads import reads_of
 
 
 @vecenv.kernel("Steer-v0")
@@ -81,3 +82,73 @@ def test_a_policy_of_another_type_than_the_actions_is_refused():
         with pytest.raises(KernelError):
             envs.rollout(policy=halves, steps=3)
         envs.step(np.zeros(3, np.int64))  # nothing was run
+
+
+WEIGHTS = np.array([0.0, 1.0])
+
+
+class Settings:
+    threshold = 0.5
+
+
+def by_weights(obs):
+    return 1 if WEIGHTS[0] * obs[0] + WEIGHTS[1] > Settings.threshold else 0
+
+
+def by_helper(obs):
+    return by_weights(obs)
+
+
+def by_number(chosen):
+    def policy(obs):
+        return chosen
+
+    return policy
+
+
+def test_a_policy_whose_values_change_is_compiled_again():
+    """Code is held ready for as long as a policy reads the same values."""
+    with vecenv.make(Walk, 3) as envs:
+        envs.reset(seed=0)
+        assert (envs.rollout(policy=by_helper, steps=2).actions == 1).all()
+        held = envs.engine._compiled_policy(by_helper)
+        WEIGHTS[1] = 0.0
+        try:
+            assert (envs.rollout(policy=by_helper, steps=2).actions == 0).all()
+        finally:
+            WEIGHTS[1] = 1.0
+        assert envs.engine._compiled_policy(by_helper) is held
+
+
+def test_what_a_helper_of_a_policy_reads_is_noticed(monkeypatch):
+    before = reads_of(by_helper)
+    monkeypatch.setattr(Settings, "threshold", 2.0)
+    assert reads_of(by_helper) != before
+    monkeypatch.undo()
+    assert reads_of(by_helper) == before
+
+
+def test_code_of_few_policies_is_held_ready():
+    """A policy whose numbers are searched for is another one each time."""
+    with vecenv.make(Walk, 3) as envs:
+        envs.reset(seed=0)
+        for number in range(12):
+            rollout = envs.rollout(policy=by_number(number % 2), steps=1)
+            assert (rollout.actions == number % 2).all()
+        assert len(envs.engine._policies) == 8
+
+
+def test_what_a_policy_reads_is_compared_in_its_place():
+    def made(first, second, third):
+        def policy(obs):
+            return first + second + third
+
+        return policy
+
+    policy = made(1, 1, 2)
+    before = reads_of(policy)
+    assert reads_of(policy) == before
+    cells = dict(zip(policy.__code__.co_freevars, policy.__closure__, strict=True))
+    cells["second"].cell_contents = 2
+    assert reads_of(policy) != before
+    assert reads_of(made(1, 1, 2)) != before

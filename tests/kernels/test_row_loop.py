@@ -10,6 +10,7 @@ from numba import njit
 import vecenv
 from vecenv.kernel.backend import load_kernel
 from vecenv.kernel.numba.driver import BLOCK, rows_together
+from vecenv.kernel.numba.entry import python_function
 from vecenv.kernel.numba.load import _load
 from vecenv.kernel.numba.math import NATIVE
 from vecenv.kernel.numba.one_module import object_code, parts_of_one_module
@@ -76,17 +77,16 @@ def python(text):
     return names["run"]
 
 
+_libraries = []
+"""Of native code that is called."""
+
+
 def native(text, apart=True):
     with parts_of_one_module():
         library, symbol = compile_row_loop(text, {}, (), (), apart)
-    function, library = _load(object_code(library, symbol), symbol)
-    answer = np.zeros(2, np.int64)
-
-    def run(table, _keep=library):
-        assert function(answer.ctypes.data, answer.ctypes.data + 8, int(table)) == 0
-        return int(answer[0])
-
-    return run
+    function, library = _load(object_code(library, symbol), symbol, python_function)
+    _libraries.append(library)
+    return function
 
 
 def memory(dtype):

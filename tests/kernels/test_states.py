@@ -188,6 +188,22 @@ def test_results_do_not_depend_on_the_number_of_threads(count):
     assert equal(results[0], results[2])
 
 
+@pytest.mark.parametrize("copy", [True, False])
+def test_no_thread_runs_if_an_action_of_another_threads_row_is_wrong(copy):
+    envs = together(vecenv.make(Walk, 4096, workers=2, copy=copy))
+    envs.reset(seed=0)
+    envs.step(np.zeros(4096, int))
+    before = envs.get_state()
+    wrong = np.zeros(4096, int)
+    wrong[4000] = 5
+    with pytest.raises(InvalidAction, match="4000"):
+        envs.step(wrong)
+    after = envs.get_state()
+    assert all(np.array_equal(column, after.columns[name], equal_nan=True) for name, column in before.columns.items())
+    envs.step(np.ones(4096, int))
+    envs.close()
+
+
 def test_threads_end_with_the_envs():
     before = threading.active_count()
     envs = together(vecenv.make(Walk, 4096, workers=3))

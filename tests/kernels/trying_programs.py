@@ -75,7 +75,7 @@ def try_careless(seeds: range, path: Path, *, native: bool, batch: int = 40) -> 
     for seed in seeds:
         text = Careless(seed).program()
         result.tried["careless programs"] += 1
-        if _is_accepted(seed, text, path, result):
+        if is_accepted(seed, text, path, result):
             accepted.append(text)
     for first in range(0, len(accepted), batch) if native else ():
         _try_to_compile(accepted[first : first + batch], path, result)
@@ -91,7 +91,8 @@ def _careless(file: Path) -> Iterator[ModuleType]:
             yield held
 
 
-def _is_accepted(seed: int, text: str, path: Path, result: Result) -> bool:
+def is_accepted(seed: int, text: str, path: Path, result: Result) -> bool:
+    """Whether a program breaks no rule; what it is refused for must be in our words."""
     try:
         with _careless(_written(path, f"careless_{seed}", [text])) as held:
             EmittedEnv(_kernel(held))

@@ -55,7 +55,7 @@ class CallOrder:
         """An error left results undelivered: the next full reset may discard them."""
         self.closed = False
         """`close` was called: no call begins any more. Whether everything is closed the vector env itself says."""
-        self._all_ready = False
+        self.all_ready = False
         """Whether all rows are ready: every step asks for that too."""
         self._unmarked = False
         """All rows were sent and still have the bit READY. Most often they are received at once, and keep it."""
@@ -136,7 +136,7 @@ class CallOrder:
 
     def check_can_step(self, rows: Rows | None, call: str) -> None:
         """Raise unless every row is ready. None means all rows."""
-        if self._all_ready:
+        if self.all_ready:
             return
         if rows is None:
             self.check_idle(call)
@@ -211,11 +211,11 @@ class CallOrder:
         """These rows were sent: the engine owns them."""
         if self.broken and not self.pending_count:
             self.broken = False  # what was left behind has been delivered
-        if self._all_ready and len(rows) == len(self._states):
+        if self.all_ready and len(rows) == len(self._states):
             self._unmarked = True
         else:
             self._states[rows] &= _NOT_READY
-        self._all_ready = False
+        self.all_ready = False
         self.pending_count += len(rows)
         self.pending_call = call
 
@@ -231,7 +231,7 @@ class CallOrder:
         self._states[pending] &= _NOT_READY
         if undelivered is not None:
             self._states[undelivered] &= _NOT_READY
-        self._all_ready = bool(self.ready.all())
+        self.all_ready = bool(self.ready.all())
         self.pending_count = len(pending)
         self.broken = self.pending_count > 0
 
@@ -240,18 +240,18 @@ class CallOrder:
         self._mark()
         self.pending_count = len(self._pending())
         self._states[rows] = self._states[rows] & _SEEN | _FAILED
-        self._all_ready = False
+        self.all_ready = False
 
     def received(self, rows: Rows) -> None:
         """These rows were received: the front owns them, and they may be stepped."""
         self.pending_count -= len(rows)
         self.broken = self.broken and self.pending_count > 0
         if self._unmarked and len(rows) == len(self._states):
-            self._unmarked, self._all_ready = False, True
+            self._unmarked, self.all_ready = False, True
             return
         self._mark()
         self._states[rows] = _DELIVERED
-        self._all_ready = bool(self.ready.all())
+        self.all_ready = bool(self.ready.all())
 
     def discarded(self, rows: Rows) -> None:
         """These rows, the last ones that were pending, were received and thrown away. They need a reset."""
@@ -262,7 +262,7 @@ class CallOrder:
     def replaced(self, rows: Rows, ready: np.ndarray) -> None:
         """The states of these rows were replaced; `ready` says which of the new states may be stepped."""
         self._states[rows] = np.where(ready, _DELIVERED, 0)
-        self._all_ready = bool(self.ready.all())
+        self.all_ready = bool(self.ready.all())
 
     def _mark(self) -> None:
         """Remove the bit READY where that was put off."""

@@ -17,6 +17,7 @@ GymnasiumStep: TypeAlias = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[s
 """What Gymnasium's `step` returns."""
 
 
+_clock = time.perf_counter
 SingleStep: TypeAlias = tuple[Any, float, bool, bool, dict[str, Any]]
 """What `step` of a single env returns."""
 
@@ -62,16 +63,19 @@ class Results:
             infos["_final_obs"] = rolled
         return self._layout.batched(columns), reward, terminated, truncated, infos
 
-    def plain(self) -> GymnasiumStep:
-        """A step of all rows without mail and final observations, in as few operations as possible."""
-        started, batch = time.perf_counter(), self._batch
+    def plain(self, started: float) -> GymnasiumStep:
+        """A step of all rows without mail and final observations, in as few operations as possible.
+
+        `started` is the time at which the exchange had ended.
+        """
+        batch = self._batch
         if self._is_array:
             obs = batch.obs[0].copy() if self._copy else batch.obs[0]
         else:
             obs = self._layout.batched(batch.take(batch.obs, None, self._copy))
         reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
         infos = from_columns(batch.info, None, None, *batch.infos_of_steps(None)) if batch.info else {}
-        self.seconds += time.perf_counter() - started
+        self.seconds += _clock() - started
         return obs, reward, terminated, truncated, infos
 
     def step(self, rows: Rows) -> Step:

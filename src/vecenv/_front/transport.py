@@ -38,6 +38,7 @@ from vecenv.errors import ClosedError, ConfigError, EnvError, VecenvError, Worke
 
 T = TypeVar("T")
 _RESET = int(Op.RESET)
+_clock = time.perf_counter
 
 
 class Transport(gymnasium.vector.VectorEnv):
@@ -92,12 +93,12 @@ class Transport(gymnasium.vector.VectorEnv):
         self._exchange_all: Callable[[int, int, bool], int] | None = None
         """Runs all rows in one call, if the engine can. Then the three attributes below are used, else they are not."""
         self._only_action: np.ndarray | None = None
-        """The column of actions, if the action space is plain."""
+        """The column of actions, if the action space is plain and native code checks the actions."""
         self._action_dtype: Any = None
         self._action_shape: tuple[int, ...] = ()
         if isinstance(self.engine, SupportsExchange):
             self._exchange_all = engine.exchange_all  # type: ignore[attr-defined]  # decorators pass it on
-            if self._batch.action_layout.leaves[0].path == "":
+            if self.engine.checks_actions and self._batch.action_layout.leaves[0].path == "":
                 self._only_action = column = self._batch.actions[0]
                 self._action_dtype, self._action_shape = column.dtype, column.shape
 
@@ -250,7 +251,8 @@ class Transport(gymnasium.vector.VectorEnv):
     def _step_all(self, actions: Any) -> int:
         """Step all rows with `exchange_all`; the number of episodes that ended. Their results are in the batch."""
         order, batch = self._call_order, self._batch
-        order.check_can_step(None, "step")
+        if not order.all_ready:
+            order.check_can_step(None, "step")
         if self._may_not_end:
             plan(self.autoreset_mode, batch.done)
         column = self._only_action
@@ -259,9 +261,8 @@ class Transport(gymnasium.vector.VectorEnv):
             and type(actions) is np.ndarray
             and actions.dtype == self._action_dtype
             and actions.shape == self._action_shape
-            and self.engine.checks_actions
         ):
-            column[...] = actions  # native code checks the values
+            column[...] = actions
         else:
             self._pack(actions)
         self._undelivered = order.all_rows
@@ -274,8 +275,9 @@ class Transport(gymnasium.vector.VectorEnv):
             self._undelivered = None
             self._pack(actions)  # raises, naming the env
         self._exchanges += 1
-        self._last_exchange = time.perf_counter()
-        self._first_exchange = self._first_exchange or self._last_exchange
+        self._last_exchange = now = _clock()
+        if not self._first_exchange:
+            self._first_exchange = now
         return ended
 
     def _pack(self, actions: Any) -> None:

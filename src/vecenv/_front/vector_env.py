@@ -124,7 +124,7 @@ class VectorEnv(Awaiting, gymnasium.vector.VectorEnv):
             if env_ids is None and self._exchange_all is not None:
                 ended, batch = self._step_all(actions), self._batch
                 plain = not batch.mail and not (ended and self._may_roll)
-                results = self._results.plain() if plain else self._results.as_gymnasium(None)
+                results = self._results.plain(self._last_exchange) if plain else self._results.as_gymnasium(None)
             else:
                 rows = self._send_whole_step(actions, env_ids)
                 self._receive(order.pending_count, self.timeout)

@@ -36,8 +36,8 @@ class NativeCode(Protocol):
 
         It adds UNFIT (`lower/transition.py`) for each reward that is not finite.
         It returns -1 if the actions were to be checked and one is not in its space; nothing was run then. With a policy
-        it returns -1 - t if the policy chose such an action at step t. It has memory of its own for its result, so
-        every thread needs its own caller. The GIL is released while it runs.
+        it returns -1 - t if the policy chose such an action at step t. If a loop was interrupted it returns
+        INTERRUPTED, or raises KeyboardInterrupt. Every thread needs its own caller. The GIL is released while it runs.
         """
         ...
 

@@ -27,12 +27,24 @@ from vecenv.kernel.language.declared import check_bounds, per_env
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.params import common_value, not_for_an_episode, one_copy
 from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
+from vecenv.kernel.language.reads import Reads, reads_of
 from vecenv.kernel.language.snapshot import Trials, generator, snapshot, try_out
-from vecenv.kernel.lower.columns import POLICY, RNG_WORDS, column_words, fill_table, is_lasting, table_size
+from vecenv.kernel.lower.columns import (
+    INTERRUPTED,
+    POLICY,
+    RNG_WORDS,
+    column_words,
+    fill_table,
+    interrupted,
+    is_lasting,
+    table_size,
+)
 from vecenv.kernel.lower.transition import FRESH, STALE, UNFIT
 
 BUFFERS = 4
 """Buffers that observations rotate through with `copy=False`: an array is unchanged for the next BUFFERS - 1 steps."""
+_MOST_POLICIES = 8
+"""Policies of rollouts whose code is held ready."""
 _ROLL = int(Op.ROLL)
 _clock = time.perf_counter_ns
 
@@ -57,6 +69,7 @@ class CompiledEngine:
     """
 
     name = "compiled"
+    checks_actions = True
 
     def __init__(
         self,
@@ -111,7 +124,8 @@ class CompiledEngine:
         self._native_threads = NativeThreads(threads)
         self._block = self._native.block
         self._tuner = ThreadTuner(threads > 1 and count >= 2 * self._block)
-        self._rings: list[_Ring] = []
+        self._policies: dict[Reads, NativeCode] = {}
+        self._ring: list[_Buffers] = []
         self._turn = 0
         self._busy = 0
         self._rows_run = 0
@@ -146,10 +160,6 @@ class CompiledEngine:
     def close(self, timeout: float = 5.0) -> None:
         self._native_threads.close()
 
-    @property
-    def checks_actions(self) -> bool:
-        return not self._tuner.together  # several threads cannot look at all actions before one of them runs
-
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         """Run every row at once; `rotate` lets observations go to the next of BUFFERS buffers."""
         if rotate:
@@ -159,10 +169,7 @@ class CompiledEngine:
             self._whole[4:] = alive, over, 1, alive != 0
             self._planned = alive, over
         tuner, started = self._tuner, _clock()
-        if tuner.together:
-            ended = self._together(self._calls, self._whole, self._tables)
-        else:
-            ended = self._calls[0](self._whole_at)
+        ended = self._together_checked() if tuner.together else self._calls[0](self._whole_at)
         took = _clock() - started
         self._busy += took
         self._rows_run += self._count
@@ -171,6 +178,8 @@ class CompiledEngine:
         self.rewards_are_finite = ended < UNFIT
         if not self.rewards_are_finite:
             ended %= UNFIT
+        if ended == INTERRUPTED:
+            raise interrupted()
         if ended < 0 and rotate:
             self._rotate(-1)  # nothing was run: the observations of before are the current ones
         if self._faults is not None and self._faults.found():
@@ -286,7 +295,7 @@ class CompiledEngine:
         streams: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
         """Run all rows `steps` times in one native call."""
-        code = self._native if policy is None else self._compile(policy)
+        code = self._native if policy is None else self._compiled_policy(policy)
         count = len(self._rows)
         out: dict[str, np.ndarray] = {}
         if code is self._native:
@@ -469,6 +478,16 @@ class CompiledEngine:
         shapes = {name: column.shape[1:] for name, column in self.parameters.items() if column.ndim > 1}
         return load_kernel(self.kernel, *layouts, self.precision, policy, self._try_out, shapes, self.check)
 
+    def _compiled_policy(self, policy: Callable[..., Any]) -> NativeCode:
+        """The row loop with a policy in it. It is made again if the policy reads other values than it did."""
+        reads = reads_of(policy)
+        if reads not in self._policies:
+            code = self._compile(policy)
+            while len(self._policies) >= _MOST_POLICIES:
+                del self._policies[next(iter(self._policies))]
+            self._policies[reads] = code
+        return self._policies[reads]
+
     def _try_out(self) -> None:
         """Play env 0 in Python for a moment: it finds indices that are out of range, native code does not look."""
         try_out(self._snapshot({name: column[:1] for name, column in self.parameters.items()}))
@@ -521,35 +540,45 @@ class CompiledEngine:
         fill_table(table, code.slots, columns, self.max_episode_steps)
         return [table] * self.threads
 
+    def _together_checked(self) -> int:
+        """Run all rows on all threads, if all actions are in their space: no thread looks at those of another."""
+        if self._whole[7]:
+            looking = self._whole.copy()
+            looking[6] = 0  # steps
+            if self._calls[0](looking.ctypes.data) < 0:
+                return -1
+        return self._together(self._calls, self._whole, self._tables)
+
     def _together(self, calls: list[Callable[[int], int]], orders: np.ndarray, tables: list[np.ndarray]) -> int:
         """Run the range of `orders` on all threads."""
-        tasks = [_task(call, orders, table) for call, table in zip(calls, tables, strict=True)]
+        tasks = [_task(_or_interrupt(call), orders, table) for call, table in zip(calls, tables, strict=True)]
         return self._native_threads.run(tasks, int(orders[3]), self._block)
 
     def _run_some(self, rows: Rows) -> None:
         orders = np.array([self._tables[0].ctypes.data, rows.ctypes.data, 0, len(rows), 0, 0, 1, 0], np.int64)
         started = _clock()
-        self._calls[0](orders.ctypes.data)
+        _or_interrupt(self._calls[0])(orders.ctypes.data)
         self._busy += _clock() - started
         self._rows_run += len(rows)
 
     def _rotate(self, by: int) -> None:
-        obs = self.batch.obs
-        if not self._rings:
-            names = [slot.name for slot in self._native.slots]
-            self._rings = [
-                _Ring(column, {name: 2 * names.index(name) for name in (f"O_{number}", f"C_{number}")})
-                for number, column in enumerate(obs)
-            ]
-        self._turn = turn = (self._turn + by) % BUFFERS
-        columns, tables = self._columns, self._tables
-        for number, ring in enumerate(self._rings):
-            column = obs[number] = ring.columns[turn]
-            address = ring.addresses[turn]
-            for name, place in ring.places:
-                columns[name] = column
-                for table in tables:
-                    table[place] = address
+        """Let observations go to other buffers."""
+        if not self._ring:
+            self._ring = self._make_ring()
+        self._turn = (self._turn + by) % BUFFERS
+        buffers = self._ring[self._turn]
+        self.batch.obs[:] = buffers.obs
+        self._columns.update(buffers.columns)
+        for table, place, address in buffers.words:
+            table[place] = address
+
+    def _make_ring(self) -> list[_Buffers]:
+        first = list(self.batch.obs)
+        names = [slot.name for slot in self._native.slots]
+        places = [2 * names.index(f"O_{number}") for number in range(len(first))]
+        others = [[np.empty_like(column) for column in first] for _ in range(BUFFERS - 1)]
+        tables = list({id(table): table for table in self._tables}.values())
+        return [_Buffers(obs, places, tables) for obs in (first, *others)]
 
     def _take_options(self, rows: Iterable[int]) -> None:
         """Parameters that reset options give to the episodes that begin. If one is refused, nothing has changed."""
@@ -582,7 +611,19 @@ class _WrongAction(Exception):
         self.step = step
 
 
+def _or_interrupt(call: Callable[[int], int]) -> Callable[[int], int]:
+    def checked(orders: int) -> int:
+        ended = call(orders)
+        if ended == INTERRUPTED:
+            raise interrupted()
+        return ended
+
+    return checked
+
+
 def _or_raise(call: Callable[[int], int]) -> Callable[[int], int]:
+    call = _or_interrupt(call)
+
     def checked(orders: int) -> int:
         ended = call(orders)
         if ended < 0:
@@ -592,18 +633,21 @@ def _or_raise(call: Callable[[int], int]) -> Callable[[int], int]:
     return checked
 
 
-class _Ring:
-    """Buffers of one observation column.
+class _Buffers:
+    """Where the observations of a step go.
 
     Args:
-        column: the first buffer.
-        places: where the address of the current buffer is in the table, by the name of its slot.
+        obs: a column of each leaf.
+        places: where their addresses are in tables of native code. Columns `C_` are for policies, whose tables are made
+            for each rollout.
+        tables: of the threads.
     """
 
-    def __init__(self, column: np.ndarray, places: Mapping[str, int]) -> None:
-        self.columns = [column, *(np.empty_like(column) for _ in range(BUFFERS - 1))]
-        self.addresses = [buffer.ctypes.data for buffer in self.columns]
-        self.places = list(places.items())
+    def __init__(self, obs: list[np.ndarray], places: Sequence[int], tables: list[np.ndarray]) -> None:
+        self.obs = obs
+        self.columns = {f"{kind}_{leaf}": column for leaf, column in enumerate(obs) for kind in "OC"}
+        words = [(place, column.ctypes.data) for place, column in zip(places, obs, strict=True)]
+        self.words = [(table, *word) for table in tables for word in words]
 
 
 def _task(call: Callable[[int], int], orders: np.ndarray, table: np.ndarray) -> Callable[[int, int], int]:

@@ -481,6 +481,8 @@ def _of_dot(typing: Typing, node: ast.AST, left: Type, right: Type, matrix: bool
     if isinstance(one, Number) or isinstance(other, Number):
         if matrix:
             raise typing.fail(node, "@ is of arrays, and this is a number; use *")
+        if isinstance(one, Number) and isinstance(other, Number):
+            raise typing.fail(node, "dot is of arrays, and these are numbers; use *")
         return of_elementwise(typing, node, "multiply", [one, other])
     dtype = common_dtype([one, other])
     if np.dtype(dtype).kind == "b":

@@ -164,6 +164,15 @@ def fill_table(table: np.ndarray, slots: list[Slot], columns: Mapping[str, np.nd
     table[-1] = 2**62 if limit is None else limit
 
 
+INTERRUPTED = -(2**63)
+"""What native code returns if a loop of the kernel was interrupted."""
+
+
+def interrupted() -> KeyboardInterrupt:
+    """The error to raise then. Usually the handler of the signal has raised before."""
+    return KeyboardInterrupt("a loop of native code that did not end was interrupted; reset the envs")
+
+
 ORDERS = ("table", "rows", "start", "stop", "alive", "over", "steps", "check")
 """The words that a call of native code reads: addresses of the table and of a list of rows (0: a range), the first row
 and the row after the last, the ops where an episode goes on and where it is over (0: the column of ops says), how many

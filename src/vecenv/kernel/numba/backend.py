@@ -8,22 +8,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from vecenv.errors import KernelError
 from vecenv.kernel.lower.columns import Slot
 from vecenv.kernel.lower.program import Program, Site
 from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.numba.driver import Driver, block_of
 from vecenv.kernel.numba.emit import NOT_IN_CACHED_CODE, emit
-from vecenv.kernel.numba.load import NativeFunction, load_or_compile
+from vecenv.kernel.numba.entry import python_function
+from vecenv.kernel.numba.load import load_or_compile
 
 if TYPE_CHECKING:
     from vecenv.kernel.backend import Precision
 
 _COMPILER = (
-    *("checks.py", "compile.py", "distributions.py", "draws.py", "interrupts.py", "math.py", "one_module.py"),
-    *("pcg64.py", "row_loop.py"),
+    *("checks.py", "compile.py", "distributions.py", "draws.py", "entry.py", "interrupts.py", "math.py"),
+    *("one_module.py", "pcg64.py", "row_loop.py"),
 )
 """Files here that native code is made from, besides the text."""
 
@@ -59,27 +58,18 @@ class NumbaBackend:
 
         sources = (*(Path(__file__).with_name(name) for name in _COMPILER), *_files_of_twins(program))
         parts = (emitted.text, text, precision)
-        function = load_or_compile(parts, sources, f"{kernel.id} ({precision})", build)
+        function = load_or_compile(parts, sources, f"{kernel.id} ({precision})", build, python_function)
         return NumbaCode(function, driver.slots, block_of(kernel), program.sites)
 
 
 class NumbaCode:
     """Native code that Numba made: a `NativeCode`."""
 
-    def __init__(self, function: NativeFunction, slots: list[Slot], block: int, sites: Sequence[Site]) -> None:
-        self._function, self.slots, self.block, self.sites = function, slots, block, sites
+    def __init__(self, entry: Callable[[int], int], slots: list[Slot], block: int, sites: Sequence[Site]) -> None:
+        self._entry, self.slots, self.block, self.sites = entry, slots, block, sites
 
     def caller(self) -> Callable[[int], int]:
-        result, error = np.zeros(1, np.int64), np.zeros(1, np.int64)
-        result_at, error_at, run, answer = result.ctypes.data, error.ctypes.data, self._function, result.item
-
-        def call(orders: int) -> int:
-            if run(result_at, error_at, orders):
-                # A loop asked whether to stop. Usually the handler of the signal has raised before this line.
-                raise KeyboardInterrupt("a loop of native code that did not end was interrupted; reset the envs")
-            return answer()
-
-        return call
+        return self._entry  # it has no memory of its own: all threads may call it
 
 
 def _files_of_twins(program: Program) -> list[Path]:

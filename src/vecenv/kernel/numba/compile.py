@@ -6,6 +6,7 @@ import ast
 import functools
 import importlib
 import re
+from collections import Counter
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -13,7 +14,6 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
@@ -27,9 +27,11 @@ from vecenv.kernel.numba.math import ALONE, EXACT, FAST, functions, local_array
 from vecenv.kernel.numba.one_module import object_code, parts_of_one_module
 from vecenv.kernel.numba.row_loop import compile_row_loop
 
+_LONGEST_INLINED = 3000
+"""Nodes of the syntax tree of a helper and of those that it calls, times the number of its calls."""
 _DEFECT = (
-    "no native code can be made of this line, although it breaks no rule of kernels: a defect of vecenv. Please report "
-    'it with this function and the error\'s `compiler_text`; engine="sync" runs the kernel meanwhile'
+    "no native code can be made of {}, although it breaks no rule of kernels: a defect of vecenv. Please report it "
+    'with the kernel and the error\'s `compiler_text`; engine="sync" runs it meanwhile'
 )
 
 
@@ -42,27 +44,46 @@ def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tup
         precision: "exact" or "fast".
 
     Returns:
-        An object file, and the symbol of `run` in it. Its C signature is
-        `int run(int64 *result, void **error, int64 orders)`, Numba's own convention; it returns 0.
+        An object file, and the symbol of its entry (`entry.py`).
 
     Raises:
         KernelError: the code cannot be compiled; it names the line if the compiler does.
     """
     options: dict[str, Any] = {**(FAST if precision == "fast" else EXACT), **ALONE}
     names = _names(emitted.program, precision)
+    large = _large_helpers(emitted)
     for name, one in emitted.functions.items():
         exec(compile(ast.Module([one.node], []), one.function.source.file, "exec"), names)
-        names[name] = njit(forceinline=one.function.method is not None, **options)(names[name])
+        names[name] = njit(forceinline=name not in large, **options)(names[name])
     inlined = {"step", "observe", "policy"} & {
         name for name, one in emitted.functions.items() if not one.function.guarded
     }
     flags, apart = sorted(options["fastmath"] or ()), not emitted.program.kernel.shared
-    with parts_of_one_module():
-        try:
+    try:
+        with parts_of_one_module():
             library, symbol = compile_row_loop(driver, names, inlined, flags, apart)
-        except NumbaError as error:
-            raise _explained(error, emitted) from None
-    return object_code(library, symbol), symbol
+        return object_code(library, symbol), symbol
+    except Exception as error:  # Numba and LLVM raise errors of many types
+        raise _explained(error, emitted) from None
+
+
+def _large_helpers(emitted: EmittedProgram) -> set[str]:
+    """Helpers that do not become part of every function that calls them: all their calls together would be too long.
+
+    The others do. LLVM by itself leaves calls of longer ones, which hide from it what memory and which sizes they use.
+    """
+    sizes: dict[str, int] = {}
+    calls: Counter[str] = Counter()
+    for name, one in emitted.functions.items():  # helpers come before those that call them
+        called = [
+            node.func.id
+            for node in ast.walk(one.node)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        ]
+        inside = [helper for helper in called if helper in sizes]
+        calls.update(inside)
+        sizes[name] = sum(1 for _ in ast.walk(one.node)) + sum(sizes[helper] for helper in inside)
+    return {name for name, count in calls.items() if count > 1 and count * sizes[name] > _LONGEST_INLINED}
 
 
 def _names(program: Program, precision: str) -> dict[str, Any]:
@@ -124,14 +145,13 @@ def column(dtype: str, dimensions: int) -> Any:
     return view
 
 
-def _explained(error: NumbaError, emitted: EmittedProgram) -> KernelError:
+def _explained(error: Exception, emitted: EmittedProgram) -> KernelError:
     """A KernelError with function and line; the compiler's own text is an attribute of it, for a report."""
-    text = str(error)
+    text = str(error) or type(error).__name__
     function, line = _place(text, emitted)
     source = function.function.source if function is not None else None
-    error_of_ours = KernelError(
-        _DEFECT, emitted.program.kernel.name, source and source.name, source and source.file, line
-    )
+    rule = _DEFECT.format("this kernel" if source is None else "this line")
+    error_of_ours = KernelError(rule, emitted.program.kernel.name, source and source.name, source and source.file, line)
     error_of_ours.compiler_text = text
     return error_of_ours
 

@@ -20,20 +20,24 @@ import numpy as np
 from vecenv._util.forks import FORK_LOCK
 from vecenv._util.version import __version__
 from vecenv.errors import UnsupportedError
-from vecenv.kernel.numba import cache, interrupts
+from vecenv.kernel.numba import cache, entry, interrupts
 from vecenv.kernel.numba.trial import native_code_fails
 
 NativeFunction = Callable[[int, int, int | bytes], int]
 """Native code as Numba makes it: gets addresses of a result, an error and a table, or the table itself; 0: success."""
-_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+c_function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _TURNS = "|/-\\"
 _numbers = itertools.count()
 """For the names of libraries: one is taken for good, even if linking it fails."""
 
 
 def load_or_compile(
-    parts: Sequence[str], sources: tuple[Path, ...], what: str, build: Callable[[], tuple[bytes, str]]
-) -> NativeFunction:
+    parts: Sequence[str],
+    sources: tuple[Path, ...],
+    what: str,
+    build: Callable[[], tuple[bytes, str]],
+    function_at: Callable[[int], Any] = c_function,
+) -> Any:
     """Native code, from memory, from the disk or from the compiler. The GIL is released while it runs.
 
     Args:
@@ -41,6 +45,7 @@ def load_or_compile(
         sources: files of vecenv that it depends on, the compiler among them.
         what: what is compiled, for a user who waits.
         build: calls the compiler; returns an object file and the symbol of the function in it.
+        function_at: makes a function of Python of its address; by default a `NativeFunction`.
 
     Raises:
         ConfigError: `VECENV_CACHE_SIZE` holds no size.
@@ -55,11 +60,11 @@ def load_or_compile(
             if found is None:
                 with cache.locked(key):  # another process may be compiling the very same
                     found = cache.find(key) or _compiled(key, what, build)
-            _loaded[key] = _load(*found)
+            _loaded[key] = _load(*found, function_at)
         return _loaded[key][0]
 
 
-_loaded: dict[str, tuple[NativeFunction, Any]] = {}
+_loaded: dict[str, tuple[Any, Any]] = {}
 """Code that this process has loaded and its library, by key. It is never unloaded: it may still be running."""
 
 
@@ -72,13 +77,13 @@ def _compiled(key: str, what: str, build: Callable[[], tuple[bytes, str]]) -> tu
     return code, symbol
 
 
-def _load(code: bytes, symbol: str) -> tuple[NativeFunction, Any]:
+def _load(code: bytes, symbol: str, function_at: Callable[[int], Any]) -> tuple[Any, Any]:
     """Link object code into this process; the C library's functions are taken from the process itself."""
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
-    for name, address in interrupts.symbols().items():
+    for name, address in {**interrupts.symbols(), **entry.symbols()}.items():
         builder.import_symbol(name, address)
     library = builder.link(_linker(), f"vecenv{next(_numbers)}")
-    return _PROTOTYPE(library[symbol]), library
+    return function_at(library[symbol]), library
 
 
 @functools.cache

@@ -23,10 +23,11 @@ from numba.core import cgutils
 from numba.core.registry import cpu_target
 from numba.np import arrayobj
 
+from vecenv.kernel.lower.columns import INTERRUPTED
+from vecenv.kernel.numba.entry import SYMBOL, write_entry
+
 _target: Any = cpu_target.target_context  # Numba's annotations do not say what it is
 _WORD, _BYTE, _FLAG, _DOUBLE = ir.IntType(64), ir.IntType(8), ir.IntType(1), ir.DoubleType()
-_FAILED = -(2**63)
-"""What `block` returns if a function of the kernel fails."""
 _COLUMN = re.compile(r"column_([a-z0-9]+)_(\d+)")
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
@@ -83,21 +84,9 @@ def compile_row_loop(
     definitions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
     for function in [_Function(node, module, functions, calls, scopes, tuple(flags)) for node in definitions]:
         function.write()
-    symbol = "vecenv_kernel"
-    _write_entry(module, functions["run"], symbol)
+    write_entry(module, functions["run"])
     library.add_ir_module(module)
-    return library, symbol
-
-
-def _write_entry(module: Any, run: Any, symbol: str) -> None:
-    """What is called from outside, by Numba's convention: addresses of a result and of an error, and the argument."""
-    pointer = _WORD.as_pointer()
-    entry = ir.Function(module, ir.FunctionType(ir.IntType(32), [pointer, pointer, _WORD]), symbol)
-    builder = ir.IRBuilder(entry.append_basic_block())
-    result = builder.call(run, [entry.args[2]])
-    builder.store(result, entry.args[0])
-    failed = builder.icmp_signed("==", result, _WORD(_FAILED))
-    builder.ret(builder.zext(failed, ir.IntType(32)))
+    return library, SYMBOL
 
 
 def _columns(nodes: Sequence[ast.stmt]) -> list[str]:
@@ -509,7 +498,7 @@ class _Function:
             for argument in arguments
         ]
         result = self.builder.call(function, values)
-        self._pass_on(self.builder.icmp_signed("==", result, _WORD(_FAILED)))
+        self._pass_on(self.builder.icmp_signed("==", result, _WORD(INTERRUPTED)))
         return _Number(result)
 
     def _call_kernel(self, name: str, arguments: list[Any]) -> Any:
@@ -525,7 +514,7 @@ class _Function:
 
     def _pass_on(self, failed: Any) -> None:
         with self.builder.if_then(failed, likely=False):
-            self.builder.ret(_WORD(_FAILED))
+            self.builder.ret(_WORD(INTERRUPTED))
 
     def _from_numba(self, value: Any, kind: Any) -> _Number:
         if isinstance(kind, types.Boolean):
