@@ -29,6 +29,8 @@ class QueuedEngine:
         """The `recv` that comes next takes what `gather` has waited for."""
         self._results: queue.SimpleQueue[tuple[list[int], dict[int, Mail]]] = queue.SimpleQueue()
         """Rows that were run, and their mail. No rows: nothing follows, see `wake`."""
+        self._taken: tuple[list[int], dict[int, Mail]] | None = None
+        """What was taken from the queue and is not noted yet."""
         self._listeners: set[Callable[[], object]] = set()
         """Called, by the thread that ran a row, after the row was put into the queue."""
 
@@ -106,17 +108,26 @@ class QueuedEngine:
 
     def _drain(self) -> None:
         """Take all rows that are finished by now."""
+        self._note_taken()
         for _ in range(self._results.qsize()):
             self._take(False, None)
 
     def _take(self, block: bool, seconds: float | None) -> None:
         # By `map`: after a call a signal handler may run and raise, and then what was taken would be lost.
-        ((rows, mail),) = map(self._results.get, (block,), (seconds,))
-        if mail:
-            self.batch.mail.update(mail)
+        (self._taken,) = map(self._results.get, (block,), (seconds,))
+        self._note_taken()
+
+    def _note_taken(self) -> None:
+        """Note what was taken from the queue. If an interrupt comes meanwhile, the next call does it again."""
+        if self._taken is None:
+            return
+        rows, mail = self._taken
         if not rows:
+            self._taken = None
             raise ClosedError("close() was called meanwhile")
+        self.batch.mail.update(mail)
         self._pending.finished[rows] = True
+        self._taken = None
 
     def _check_may_wait(self) -> None:
         """Raise if this thread must not wait here."""
