@@ -34,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     global _stderr
     _stderr = os.dup(2)  # pytest captures output from the first test on; here it is still the terminal
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for driver in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):  # or pygame looks for a screen and sound, and complains
+        os.environ.setdefault(driver, "dummy")
     os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default, 15, starves actors beside two busy tests
     if "VECENV_CACHE_DIR" not in os.environ and hasattr(config, "cache"):  # processes that this one starts inherit it
         kernels = config.cache.mkdir("kernels")

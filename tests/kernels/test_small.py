@@ -177,12 +177,12 @@ REFUSED = {
     "two-lists": ("a, b = [], []\na.append(1)  #!", "in a line of its own: a = "),
     "grows-in-while": (
         "xs = [0]\nwhile xs[-1] < 5:\n    xs.append(xs[-1] + 1)  #!",
-        r"grows in a loop .* from vecenv.kernel import Queue, and make it xs = Queue\(int, capacity\)",
+        r"grows in a loop, .* from vecenv.kernel import Queue, and make it xs = Queue\(int, capacity\)",
     ),
     "grows-in-for": ("xs = []\nfor i in range(s.n):\n    xs.append((i, 0.5))  #!", r"Queue\(\(float, 2\), capacity\)"),
     "grows-by-its-length": (
         "xs = [0]\nfor i in range(len(xs)):\n    xs.append(i)  #!",
-        r"grows in a loop .* xs = Queue\(int, capacity\)",
+        r"grows in a loop, .* xs = Queue\(int, capacity\)",
     ),
     "list-for-a-helper": (ITEMS + "push(xs, 1)  #!", r"cannot be passed on; make it a queue: xs = Queue\(int, cap"),
     "float-into-ints": (QUEUE + "q.append(0.5)  #!", "a Queue of int64 and is given a float; use int"),
