@@ -81,7 +81,6 @@ bench: $(VENV)/.ready-for-tests  ## speed next to Gymnasium, Stable-Baselines3 a
 	$(BIN)/python benchmarks/recorder.py
 	$(BIN)/python benchmarks/slow_envs.py --seconds 120
 	$(BIN)/python benchmarks/clients.py ant
-	$(BIN)/python benchmarks/page.py
 
 clean:
 	rm -rf $(VENV) $(NEXT) .venv-clients dist build docs/reference/generated .pytest_cache .ruff_cache

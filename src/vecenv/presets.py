@@ -63,7 +63,7 @@ _CLASSIC: dict[str, dict[str, Preset]] = {
             "learning_rate": 2e-3, "hidden": (64, 64), "gamma": 0.98, "tau": 0.01}),
         **_ppo(600_000, 16, 256, epochs=10, minibatch=512, learning_rate=1e-3, gamma=0.9, normalize_obs=True,
                normalize_reward=True)},
-    # Without layers between: a row of weights for each of the 500 states, and nothing that one learns changes another.
+    # Without layers between, each of the 500 states has weights of its own: learning about one changes no other.
     "Taxi-v3": _ppo(250_000, 32, 64, minibatch=512, learning_rate=2e-2, anneal=True, entropy=0.005, gamma=0.98, lam=0.9,
                     normalize_reward=True, mask="action_mask", hidden=()),
     "FrozenLake-v1": _ppo(300_000, 32, 64, **_LAKE),
@@ -114,9 +114,9 @@ _AGENTS = {
 }  # fmt: skip
 
 # --- MuJoCo and Box2D ------------------------------------------------------------------------------------------------
-# Settings of others, not measured here yet. PPO: those of CleanRL's ppo_continuous_action.py (2,048 steps between
-# updates, ten epochs of minibatches of 64, everything normalized) without clipped values, the steps spread over eight
-# envs. SAC: those of RL Baselines3 Zoo, the defaults after 10,000 random steps.
+# Settings of others; docs/results.md says which were run here. PPO: those of CleanRL's ppo_continuous_action.py (2,048
+# steps between updates, ten epochs of minibatches of 64, everything normalized) without clipped values, the steps
+# spread over eight envs. SAC: those of RL Baselines3 Zoo, the defaults after 10,000 random steps.
 
 _MUJOCO_PPO: dict[str, Any] = {
     "epochs": 10, "minibatch": 64, "learning_rate": 3e-4, "anneal": True, "normalize_obs": True,

@@ -13,6 +13,7 @@ import pytest
 
 import vecenv
 from tests.aio.async_envs import AsyncLawEnv, Learnable, Ordinary, Talk, Waiting
+from tests.faults.faulty import until
 from tests.twins import SPACES, SampleEnv, assert_same
 from vecenv.engines import Asyncio
 from vecenv.engines.aio.engine import AsyncioEngine
@@ -206,6 +207,27 @@ def test_rows_are_started_after_a_call_that_timed_out():
             envs.call("_obs")
         envs.timeout = 10.0
         envs.step(np.zeros(20, int))
+
+
+def test_calls_that_timed_out_do_not_use_up_the_rate():
+    """Each of them took its turn all the same, and rows waited a second for every `rate` envs."""
+    with vecenv.make([partial(Counting, number) for number in range(40)], engine="asyncio", rate=1000.0) as envs:
+        envs.reset(seed=0)
+        envs.timeout, envs.engine._pace.rate = 0.1, 1.0  # a start per second from now on
+        with pytest.raises(WorkerTimeout):
+            envs.call("_obs")
+        assert until(lambda: not envs.engine._limits._waiting, 10.0)
+
+
+def test_an_env_may_raise_timeout_error_in_a_call():
+    class Late(Waiting):
+        async def ask(self):
+            raise TimeoutError("the server is down")
+
+    with vecenv.make([Late], engine="asyncio") as envs:
+        with pytest.raises(TimeoutError, match="the server is down") as raised:
+            envs.call("ask")
+        assert not isinstance(raised.value, WorkerTimeout)
 
 
 def test_late_calls_name_the_timeout_and_the_env():

@@ -186,6 +186,16 @@ def test_workers_run_whole_blocks_again_after_a_partial_recv():
             assert not eager.any()
 
 
+def test_rows_come_one_by_one_as_long_as_some_are_asked_for():
+    """A `recv` of all that is left is not one of all: the next `send` still hands over rows one by one."""
+    with vecenv.make(Sleepy, 4, engine="process", workers=1, context="fork") as envs:
+        envs.reset(seed=0)
+        for _ in range(2):
+            envs.send([0, 0, 0, 0])
+            assert len(envs.recv(2).env_ids) == len(envs.recv(2).env_ids) == 2
+            assert envs.engine._block.parent[:, EAGER].all()
+
+
 def test_until_on_native_games():
     pytest.importorskip("ale_py")
     with vecenv.make("ALE/Pong-v5", 2, engine="ale", preprocessing=True) as envs:

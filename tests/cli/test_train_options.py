@@ -95,7 +95,7 @@ def test_the_algorithm_is_the_one_there_are_settings_for(inside, tmp_path):
     inside("train", "MountainCar-v0", *few, "m", *FEW)
     inside("train", "CartPole-v1", "--algo", "dqn", *few, "c", *FEW)
     found = [json.loads((tmp_path / f"runs/{name}/config.json").read_text())["algo"] for name in "pmc"]
-    assert found == ["sac", "dqn", "dqn"]
+    assert found == ["sac", "ppo", "dqn"]
     inside("eval", "runs/m", "--episodes", 2)
     inside("train", "runs/c", "--steps", 600, *FEW)
 

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing import forkserver, get_context, reduction, spawn
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -140,4 +141,12 @@ def test_workers_of_one_fork_server_draw_different_numbers_and_the_users_preload
     before = list(server._preload_modules)
     with vecenv.make(Draws, 2, engine="process", workers=2, context="forkserver") as envs:
         assert len(set(envs.get_attr("drawn"))) == 2
+        imported = Path(f"/proc/{server._forkserver_pid}/maps").read_text()
+        assert "_multiarray_umath" in imported, "the server has not imported NumPy"
+        with multiprocessing.get_context("forkserver").Pool(2, maxtasksperchild=1) as others:  # processes of the user
+            assert len(set(others.map(_drawn, range(4), chunksize=1))) == 4
     assert server._preload_modules == before
+
+
+def _drawn(_: int) -> float:
+    return float(np.random.random())

@@ -123,7 +123,7 @@ def continued_job(checkpoint: Checkpoint, options: Any) -> Job:
     def envs(config: Any) -> Any:
         if not about.get("self_play"):
             return _envs(source, about["engine"], config, made_with)
-        opponents.append(_self_play(source, about["engine"], config, made_with, options.seed))
+        opponents.append(_self_play(source, about["engine"], config, made_with, about["seed"]))
         return opponents[0].game
 
     trainer = load_trainer(checkpoint, envs, options.device)

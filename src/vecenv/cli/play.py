@@ -103,6 +103,8 @@ def _what(options: Options, screen: Screen) -> tuple[Any, Any, Path]:
     if not looks_like_path(options.what):
         source = find_env(options.what, kwargs, screens(options.preprocessing))
         return source, None, Path(f"{source.title}.gif")
+    if options.preprocessing is not None:
+        raise ConfigError("--preprocessing is for games by id; a run was trained with its own")
     checkpoint = find_checkpoint(options.what)
     with screen.waiting("loading torch"):
         source = env_of(checkpoint, options.env, kwargs, options.trust)

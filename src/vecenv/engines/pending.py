@@ -94,6 +94,15 @@ class PendingRows:
         late = np.flatnonzero(~finished[self._in_order(self.sent_at > 0)])
         return int(late[0]) if len(late) else self.count
 
+    def one_by_one(self, count: int) -> bool | None:
+        """Whether a `recv` of `count` rows wants rows one by one, as they finish; None: as before.
+
+        A `recv` of some pending rows does, and so does the one of the rest. All rows of the batch are wanted together.
+        """
+        if not self.ordered and count < self.count:
+            return True
+        return False if count == self._size else None
+
     def are_finished(self) -> np.ndarray:
         """Which rows are pending and finished, as a mask."""
         return self.finished

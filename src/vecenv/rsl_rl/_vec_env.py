@@ -116,6 +116,7 @@ def _device(envs: Any, asked: str | torch.device | None) -> str:
     """The device of the tensors. Raises ConfigError if that of the envs is another one."""
     if not isinstance(envs, DeviceVectorEnv):
         return "cpu" if asked is None else str(asked)
-    if asked is not None and torch.device(asked).type != envs.device.type:
+    wanted = envs.device if asked is None else torch.device(asked)
+    if wanted.type != envs.device.type or wanted.index not in (None, envs.device.index):
         raise ConfigError(f"these envs are on {envs.device}; pass device={str(envs.device)!r}, or leave device out")
     return str(envs.device)

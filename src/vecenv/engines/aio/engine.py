@@ -329,7 +329,7 @@ class AsyncioEngine(QueuedEngine):
 
     async def _close_all(self, seconds: float, complaints: list[str]) -> None:
         """Cancel what runs and close all envs, for at most these seconds."""
-        rows = self._awaited
+        rows, end = self._awaited, time.monotonic() + seconds
         self._limits.clear()
         self._building.clear()
         mine = asyncio.current_task()
@@ -348,7 +348,7 @@ class AsyncioEngine(QueuedEngine):
                 continue
             closing = rows.envs[row].close if home.in_loop else _in_turn(rows.envs[row].close, lock, seconds / 2)
             works[home.start(closing)] = row
-        done, late = await asyncio.wait(works, timeout=seconds / 2) if works else (set(), set())
+        done, late = await asyncio.wait(works, timeout=max(0.0, end - time.monotonic())) if works else (set(), set())
         for work in done:
             _, error = (None, None) if work.cancelled() else work.result()
             if error is not None:
@@ -370,16 +370,15 @@ class AsyncioEngine(QueuedEngine):
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         try:
             while True:
-                try:
-                    results = asked.result(min(1.0, max(0.0, deadline - time.monotonic())))
-                    return results_or_raise(dict(enumerate(results)), self._home)
-                except concurrent.futures.TimeoutError:
-                    if self._stopping:
-                        raise ClosedError("close() was called meanwhile") from None
-                    self._check_running()
-                    if time.monotonic() >= deadline:
-                        late = next((row for row in range(count) if row not in answered), 0)
-                        raise self._late_error(late, "call", timeout) from None
+                concurrent.futures.wait([asked], min(1.0, max(0.0, deadline - time.monotonic())))
+                if asked.done():
+                    return results_or_raise(dict(enumerate(asked.result())), self._home)
+                if self._stopping:
+                    raise ClosedError("close() was called meanwhile")
+                self._check_running()
+                if time.monotonic() >= deadline:
+                    late = next((row for row in range(count) if row not in answered), 0)
+                    raise self._late_error(late, "call", timeout)
         except BaseException:
             asked.cancel()
             raise

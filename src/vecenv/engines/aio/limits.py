@@ -95,6 +95,8 @@ class Limits:
         finally:
             if not may_start.cancelled():
                 self.release()
+            elif start in self._waiting:
+                self._waiting.remove(start)  # or it would use up the rate
 
     def clear(self) -> None:
         """Forget what waits."""

@@ -19,7 +19,6 @@ from multiprocessing import forkserver
 from typing import Any
 
 import gymnasium
-import numpy as np
 
 from vecenv._batch.batch import Mail
 from vecenv._batch.faults import Fault, OnError
@@ -92,8 +91,6 @@ def main(sock: socket.socket, assignment: Assignment) -> None:
     """Build the envs, report their spaces, attach to the shared block and serve until the parent says close."""
     end_copies_of_this_thread()
     open_standard_descriptors()
-    if isinstance(assignment.factories, bytes):  # not a fork of the program, whose workers share its random state
-        np.random.seed()  # or workers of one fork server would draw the same numbers
     _leave_the_terminal(assignment)
     channel = Channel(sock, blocking=True)
     (trace,) = channel.receive_descriptors(1)

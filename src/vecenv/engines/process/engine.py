@@ -140,7 +140,7 @@ class ProcessEngine:
             self._share_out_rest()
             self._pool.finish_recovery()
         ledger = self._ledger
-        eager = self._gathered or (not ledger.ordered and count < ledger.count)
+        eager = True if self._gathered else ledger.one_by_one(count)
         self._gathered = False
         self._waiter.until(ledger.enough_finished(count), timeout, eager=eager)
         rows = ledger.choose(count)

@@ -27,7 +27,7 @@ from vecenv.engines.python.factories import MakeEnv
 from vecenv.errors import ConfigError, ConfigTypeError
 
 _OWN_DESCRIPTORS = "/proc/self/fd"
-_CHILD = "vecenv.engines.process.child"
+_PRELOAD = "vecenv.engines.process.preload"
 """The module that workers run."""
 _START_SECONDS = 10.0
 """How long an interrupted start is waited for."""
@@ -196,7 +196,7 @@ def _run_fork_server() -> None:
         directory = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             config["tempdir"] = f"{_OWN_DESCRIPTORS}/{directory}"
-            server._preload_modules = [*preload, _CHILD]  # or each worker would import NumPy and Gymnasium by itself
+            server._preload_modules = [*preload, _PRELOAD]
             forkserver.ensure_running()
             if str(server._forkserver_address).startswith(f"{config['tempdir']}/"):
                 descriptor = os.open(server._forkserver_address, os.O_PATH | os.O_CLOEXEC)

@@ -35,18 +35,18 @@ class Waiter:
         self._messages = messages
         self._on_error: OnError = on_error
         self._start_timeout = start_timeout
-        self._eager = False
-        """Whether workers hand over rows one by one."""
         self._waited = 0.0
         """How long the last wait took. After a long one the next does not begin with spinning."""
 
-    def until(self, satisfied: Callable[[], bool], timeout: float | None, *, eager: bool = False) -> None:
+    def until(self, satisfied: Callable[[], bool], timeout: float | None, *, eager: bool | None = None) -> None:
         """Return once `satisfied`. Raises if a worker dies or time runs out, as `on_error` says.
 
-        With `eager`, workers hand over rows one by one from now on; without, all rows that they are asked for at once.
+        Args:
+            eager: True: from now on workers hand over rows one by one; False: all rows that they are asked for at once;
+                None: as before.
         """
-        if eager is not self._eager:
-            self._hand_over(eager)
+        if eager is not None and self._words[0, EAGER] != eager:
+            self._words[:, EAGER] = eager
         if satisfied():
             return
         clock, yield_cpu = self._clock, self._yield_cpu
@@ -62,8 +62,7 @@ class Waiter:
 
     def gather(self, satisfied: Callable[[], bool], seconds: float) -> None:
         """Return once `satisfied`, or after these seconds. Raises if a worker dies, as `on_error` says."""
-        if not self._eager:
-            self._hand_over(True)
+        self._words[:, EAGER] = True
         started = self._clock()
         end = started + seconds
 
@@ -71,10 +70,6 @@ class Waiter:
             return satisfied() or self._clock() >= end
 
         self.park(over, None, started, lambda: self._pool.late(None), end)
-
-    def _hand_over(self, eager: bool) -> None:
-        self._words[:, EAGER] = eager
-        self._eager = eager
 
     def park(
         self,

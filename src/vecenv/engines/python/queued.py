@@ -38,7 +38,8 @@ class QueuedEngine:
 
     def recv(self, count: int, timeout: float | None = None) -> Rows:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
-        self._eager = self._gathered or (not self._pending.ordered and count < self._pending.count)
+        eager = True if self._gathered else self._pending.one_by_one(count)
+        self._eager = self._eager if eager is None else eager
         self._gathered = False
         self._drain()
         while self._pending.missing(count):
