@@ -197,7 +197,7 @@ def test_a_forked_child_cannot_use_the_vector_env() -> None:
 LEFT_OPEN = """
 class Env(FaultEnv):
     def close(self):
-        print(f"env {self.index} closed", flush=True)
+        print(f"env {self.index} closed\\n", end="", flush=True)  # one write: other processes write to the file too
 
 envs = vecenv.make([lambda index=index: Env(index) for index in range(3)], engine=ENGINE, **OPTIONS)
 envs.reset(seed=0)
