@@ -23,6 +23,8 @@ def test_every_engine_is_detected(engine):
 
 
 def test_envs_on_a_device_are_detected():
+    pytest.importorskip("torch")
+    pytest.importorskip("warp")
     with vecenv.make("CartPole-v1", 2, device="cpu") as envs:
         assert skrl_detects(envs)
 
