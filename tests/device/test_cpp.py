@@ -12,12 +12,14 @@ import pytest
 import vecenv
 from tests.device.engines import Pair
 from tests.device.zoo import Zoo
+from tests.kernels import native_kernels  # noqa: F401  # defines Distributions-v0
 from tests.kernels.defining import imported
+from tests.kernels.shipped import SHIPPED
 from vecenv._batch.batch import Op
 from vecenv._batch.layout import Layout
 from vecenv.engines.device.engine import DeviceEngine
 from vecenv.errors import KernelError
-from vecenv.kernel import kernel_ids, kernel_of
+from vecenv.kernel import kernel_of
 from vecenv.kernel.cpp.backend import CppBackend
 from vecenv.kernel.cpp.emit import source
 from vecenv.kernel.cpp.functions import Functions
@@ -33,7 +35,7 @@ from vecenv.kernel.numba.math import NATIVE
 from vecenv.testing._check_kernel import _compare, _python_envs
 from vecenv.testing._lines import Lines
 
-SAMPLE = ("CartPole-v1", "Snake-v0")
+SAMPLE = ("CartPole-v1", "Snake-v0", "Distributions-v0")
 OPS = {"same-step": (Op.ROLL, Op.ROLL), "next-step": (Op.STEP, Op.RESET)}
 
 
@@ -64,7 +66,7 @@ def test_every_column_is_bit_equal_to_the_compiled_engine(id, mode):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mode", OPS)
-@pytest.mark.parametrize("id", kernel_ids())
+@pytest.mark.parametrize("id", SHIPPED)
 def test_every_column_of_every_kernel_is_bit_equal_to_the_compiled_engine(id, mode):
     Pair(find_kernel(id), 256).compare(1000, *OPS[mode])
 
@@ -201,7 +203,7 @@ def test_types_are_those_that_numba_infers():
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("id", [*kernel_ids(), "DeviceZoo-v0"])
+@pytest.mark.parametrize("id", [*SHIPPED, "DeviceZoo-v0"])
 def test_types_of_every_function_of_every_kernel_are_those_that_numba_infers(id):
     assert compared_types(find_kernel(id)) > 0
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import vecenv
-from vecenv.kernel import kernel_ids
+from tests.kernels.shipped import SHIPPED
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 ULPS = 64
 """Units in the last place that a float of a single step may differ by; CUDA's functions have errors of one or two."""
 
 
-@pytest.mark.parametrize("id", kernel_ids())
+@pytest.mark.parametrize("id", SHIPPED)
 def test_a_step_on_the_gpu_is_the_step_on_the_cpu(id):
     with (
         vecenv.make(id, 256, device="cpu", results="numpy") as one,

@@ -10,7 +10,7 @@ import pytest
 
 import vecenv
 from tests.kernels.array_kernels import Points
-from vecenv.kernel.language.registry import kernel_ids
+from tests.kernels.shipped import SHIPPED
 from vecenv.kernel.numba import entry, interrupts, load
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="object files of other platforms are no ELF files")
@@ -67,7 +67,7 @@ def test_no_step_of_a_kernel_allocates(definition, codes):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("check", [None, "bounds"])
-@pytest.mark.parametrize("id", kernel_ids())
+@pytest.mark.parametrize("id", SHIPPED)
 def test_no_step_of_any_kernel_allocates(id, check, codes):
     vecenv.make(id, 1, engine="compiled", workers=1, check=check).close()
     assert codes

@@ -157,7 +157,7 @@ class Calls(Draws):
             self.add(f"for (i64 {turn} = 0; {turn} < {part.text}.n{axis}; {turn} += 1) {{")
             self.depth += 1
             if back is not None:
-                place = self.name("i")
+                place = self.name("j")
                 self.add(f"const i64 {place} = {back} ? {part.text}.n{axis} - 1 - {turn} : {turn};")
                 turn = place
             places.append(turn)

@@ -160,7 +160,7 @@ class Draws(Expressions):
 
     def _shuffle(self, row: Value, other: str) -> None:
         """Swap every place with one at or below it, from the last on."""
-        last, place = self.name("k"), self.name("i")
+        last, place = self.name("k"), self.name("j")
         self.add(f"for (i64 {last} = {row.text}.n0 - 1; {last} > 0; {last} -= 1) {{")
         self.depth += 1
         self.add(f"const i64 {place} = {other.format(last=last)};")
