@@ -28,9 +28,8 @@ BUILD = pickle.dumps(build_engine)
 
 
 def asked(op, number, seed=NO_SEED):
-    return ActorRequest(
-        None, np.full(COUNT, op, np.uint8), np.full(COUNT, seed), [np.ones(COUNT, np.int64)], number=number
-    )
+    seeds = np.full(COUNT, seed)
+    return ActorRequest(None, np.full(COUNT, op, np.uint8), seeds, seeds, [np.ones(COUNT, np.int64)], number=number)
 
 
 def started(*arguments):

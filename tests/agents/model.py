@@ -64,7 +64,7 @@ class ModelRow:
         self.env = make()
         self.aec = hasattr(self.env, "agent_iter")
         self.done = False
-        self.restarts, self.last_seed, self.next_seed = 0, -1, None
+        self.restarts, self.given_seed, self.next_seed = 0, -1, None
         self.latest: Result | None = None
         self.acted: set[str] = set()
         self.living: list[str] = []
@@ -73,7 +73,7 @@ class ModelRow:
     def reset(self, seed: int | None) -> Result:
         """A reset by the user. Raises what the env raises, unless it is built again."""
         if seed is not None:
-            self.next_seed = seed
+            self.next_seed = self.given_seed = seed
         try:
             result = self._begin()
         except RuntimeError:
@@ -123,8 +123,6 @@ class ModelRow:
 
     def _begin(self) -> Result:
         seed, self.next_seed = self.next_seed, None
-        if seed is not None:
-            self.last_seed = seed
         self.acted = set()
         if self.aec:
             self.env.reset(seed=seed)
@@ -149,7 +147,7 @@ class ModelRow:
             self.env = self.make()
             self.restarts += 1
             if self.next_seed is None:
-                self.next_seed = restart_seed(self.last_seed, self.row, self.restarts)
+                self.next_seed = restart_seed(self.given_seed, self.row, self.restarts)
             try:
                 return self._begin()
             except RuntimeError:
@@ -165,7 +163,7 @@ class ModelRow:
                 told.setdefault(name, Told(None, truncated=True))
         self.env = self.make()
         self.restarts += 1
-        self.next_seed = restart_seed(self.last_seed, self.row, self.restarts)
+        self.next_seed = restart_seed(self.given_seed, self.row, self.restarts)
         result = Result(told, [], dict(last.shown), True, True)
         if self.mode == "same-step":
             try:

@@ -29,8 +29,8 @@ def actor(fns: Any, last_seen: LastSeen | None = None, **options: Any) -> Concur
 
 
 def request(row: int, op: Op, number: int, action: int = 1, seed: int = -1) -> ActorRequest:
-    only = np.array([row])
-    return ActorRequest(only, np.array([op], np.uint8), np.array([seed]), [np.array([action])], number=number)
+    only, seeds = np.array([row]), np.array([seed])
+    return ActorRequest(only, np.array([op], np.uint8), seeds, seeds, [np.array([action])], number=number)
 
 
 def run(made: ConcurrentRowActor, main: Any) -> Any:

@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,14 +146,52 @@ def test_the_new_stream_is_exactly_that_of_its_seed(engine: str) -> None:
     """Env 1 fails in each of its lives, at its second step."""
     with faulty(engine, "raise", at=2, autoreset="same-step", on_error="restart") as envs:
         envs.reset(seed=40)
-        seed = 41
         for life in (1, 2, 3):
             envs.step(actions(1))
             obs, _, _, truncated, infos = envs.step(actions(2))
             assert truncated.tolist() == [False, True, False, False]
             assert infos["fault"]["restarts"][1] == life
-            seed = faults.restart_seed(seed, 1, life)
-            assert obs[1, 4] == np_random(seed)[0].random()
+            assert obs[1, 4] == np_random(faults.restart_seed(41, 1, life))[0].random()
+
+
+class DiesTwice(LawEnv):
+    """Env 1 kills its process in its first step, and again while it is built, or reset, for the first time after that.
+
+    Args:
+        lives: an empty folder; it gets a file for each time that the env is built.
+    """
+
+    def __init__(self, index: int, where: str, lives: str) -> None:
+        super().__init__(index)
+        life = len(os.listdir(lives)) if index == 1 else 9
+        self._dies_in = {0: "step", 1: where}.get(life, "")
+        if index == 1:
+            (Path(lives) / str(life)).touch()
+        self._die("make")
+
+    def _die(self, where: str) -> None:
+        if self._dies_in == where:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        result = super().reset(seed=seed, options=options)
+        self._die("reset")
+        return result
+
+    def step(self, action: Any) -> Any:
+        self._die("step")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("where", ["make", "reset"])
+def test_the_new_stream_does_not_depend_on_where_an_earlier_restart_failed(where: str, tmp_path: Path) -> None:
+    fns = [partial(DiesTwice, index, where, str(tmp_path)) for index in range(2)]
+    with vecenv.make(fns, engine="process", workers=1, autoreset="same-step", on_error="restart") as envs:
+        envs.reset(seed=40)
+        obs, _, _, _, infos = envs.step(np.ones(2, np.int64))
+        assert infos["fault"]["restarts"].tolist() == [2, 2]
+        seeds = [faults.restart_seed(40 + row, row, 2) for row in range(2)]
+        np.testing.assert_array_equal(obs[:, 3], [np_random(seed)[0].random() for seed in seeds])
 
 
 @product(together=1, context=START_METHODS, kind=["raise", "kill", "hang-with-gil"])

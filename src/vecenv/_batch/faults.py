@@ -171,9 +171,13 @@ def restart_limit(row: int, happened: str, causes: Sequence[Fault]) -> RestartLi
     return error
 
 
-def restart_seed(seed: int, row: int, restarts: int) -> int:
-    """The seed of a rebuilt env: a function of the row's last seed, the row and its number of restarts alone."""
-    return NO_SEED if seed == NO_SEED else spawn(seed, row, restarts)
+def restart_seed(given_seed: int, row: int, restarts: int) -> int:
+    """The seed of a rebuilt env.
+
+    It depends on nothing that happened in between: neither on earlier restarts nor on whether one of them was reset
+    before it failed.
+    """
+    return NO_SEED if given_seed == NO_SEED else spawn(given_seed, row, restarts)
 
 
 def _stack(trace: Any) -> str:

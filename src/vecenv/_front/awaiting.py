@@ -183,7 +183,7 @@ class Awaiting(Transport):
             raise PendingError(f"env {row} is still running; wait for it first", "step_one")
         try:
             if seed is not None:
-                self._batch.seed[row] = seed
+                self._batch.seed[row] = self._batch.given_seed[row] = seed
             if options is not None:
                 self._batch.options[row] = options
             self._dispatch(rows, int(Op.RESET), "reset_one")

@@ -188,7 +188,8 @@ class Transport(gymnasium.vector.VectorEnv):
         batch = self._batch
         seeded = rows[seeds[rows] != NO_SEED]
         try:
-            batch.seed[seeded] = seeds[seeded]  # an env that was restarted keeps the seed it was given
+            # An env that was restarted keeps the seed of its next episode where none is given.
+            batch.seed[seeded] = batch.given_seed[seeded] = seeds[seeded]
             if options is not None:
                 per_env = ((row, options[row]) for row in rows.tolist())
                 batch.options.update((row, option) for row, option in per_env if option is not None)
@@ -413,7 +414,7 @@ class Transport(gymnasium.vector.VectorEnv):
         """
         self._batch.options.update(zip(rows.tolist(), options, strict=False))
         if seeds is not None:
-            self._batch.seed[rows] = seeds
+            self._batch.seed[rows] = self._batch.given_seed[rows] = seeds
 
     # --- for faces ---------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium.utils import seeding
 
-from vecenv._batch.faults import RESTARTS, restart_seed
+from vecenv._batch.faults import restart_seed
 
 _AHEAD = 1024
 """Number of values that are drawn at once from each env's random stream."""
@@ -39,7 +39,7 @@ class Model:
         self.rows = 0
         self._index, self._length = np.arange(count), length + np.arange(count)
         self._episode, self._step = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        self._seeds, self._restarts = [0] * count, [0] * count
+        self._seed = 0
         self._streams: list[np.random.Generator] = [np.random.default_rng() for _ in range(count)]
         self._noise, self._drawn = np.zeros((count, _AHEAD)), np.zeros(count, np.int64)
         self._delivered = np.zeros((count, _NOISE + 1))
@@ -47,6 +47,7 @@ class Model:
     def reset(self, obs: np.ndarray, seed: int, again: bool = False) -> None:
         """All envs were reset with `seed`; `again`: after a failed step, which may have begun some episodes."""
         self._episode = obs[:, 1].astype(np.int64) if again else np.ones_like(self._episode)
+        self._seed = seed
         self._step[:] = 0
         for row in self._index.tolist():
             self._begin_stream(row, seed + row)
@@ -69,14 +70,14 @@ class Model:
         going = np.flatnonzero(~failed)
         self._compare("obs", shown[going], self._expected(going, actions[going]), going)
         self._compare("final_obs", shown[failed], self._delivered[failed], np.flatnonzero(failed))
-        self._begin_episodes(np.flatnonzero(ended), np.flatnonzero(failed), infos.get("fault"), obs[:, _NOISE])
+        self._begin_episodes(np.flatnonzero(ended), np.flatnonzero(failed), infos.get("fault"))
         begun = np.flatnonzero(ended | failed)
         if len(begun):
             self._compare("obs", obs[begun], self._expected(begun, -1), begun)
         self._delivered = obs.copy()
         self.rows += len(actions)
 
-    def _begin_episodes(self, ended: np.ndarray, failed: np.ndarray, reports: Any, noise: np.ndarray) -> None:
+    def _begin_episodes(self, ended: np.ndarray, failed: np.ndarray, reports: Any) -> None:
         self._episode[ended] += 1
         self._episode[failed] = 1
         self._step[ended] = self._step[failed] = 0
@@ -86,15 +87,11 @@ class Model:
             if report["env"] != row or report["kind"] not in FAULTS:
                 raise WrongRow(f"env {row} reports a fault that is not its own: {report}")
             reported.add((report["kind"], report["message"]))
-            restarts = int(report["restarts"])
-            seeds = _restart_seeds(self._seeds[row], row, self._restarts[row], restarts)
-            self._restarts[row] = restarts
-            self._begin_stream(row, next((seed for seed in seeds if _first(seed) == noise[row]), seeds[0]))
+            self._begin_stream(row, restart_seed(self._seed + row, row, int(report["restarts"])))
         self.faults.update(kind for kind, _ in reported)
 
     def _begin_stream(self, row: int, seed: int) -> None:
-        self._seeds[row] = seed
-        self._streams[row] = _stream(seed)
+        self._streams[row] = seeding.np_random(seed)[0]
         self._noise[row], self._drawn[row] = self._streams[row].random(_AHEAD), 0
 
     def _expected(self, rows: np.ndarray, actions: Any) -> np.ndarray:
@@ -124,24 +121,3 @@ class Model:
                 f"({len(bad)} wrong rows in this step; episode {self._episode[rows[place]]}, "
                 f"step {self._step[rows[place]]}; observations are env, episode, step, action, noise)"
             )
-
-
-def _restart_seeds(seed: int, row: int, before: int, restarts: int) -> list[int]:
-    """Seeds that an env may have been reset with after its restart.
-
-    A restart that failed too is not reported. Its seed counts if the env was reset before the worker died, which only
-    that worker knew.
-    """
-    seeds = [seed]
-    for failed in range(max(before + 1, restarts - RESTARTS), restarts):
-        seeds += [restart_seed(earlier, row, failed) for earlier in seeds]
-    return [restart_seed(earlier, row, restarts) for earlier in seeds]
-
-
-def _stream(seed: int) -> np.random.Generator:
-    return seeding.np_random(seed)[0]
-
-
-def _first(seed: int) -> float:
-    """The noise of the first observation after a reset with this seed."""
-    return float(_stream(seed).random())

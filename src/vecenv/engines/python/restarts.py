@@ -7,7 +7,6 @@ from typing import Any
 from vecenv._batch.batch import Batch, Mail, Op
 from vecenv._batch.faults import Fault, restart_seed
 from vecenv._batch.layout import Columns
-from vecenv._batch.seeding import NO_SEED
 
 _RESET, _STEP, _ROLL = int(Op.RESET), int(Op.STEP), int(Op.ROLL)
 
@@ -31,9 +30,10 @@ def end_episode(batch: Batch, row: int, last_obs: Columns | None = None) -> None
 
 
 def seed_restart(batch: Batch, row: int, env: int) -> None:
-    """Give a row whose env was rebuilt the seed of its next episode, unless its RESET has brought one."""
-    if batch.op[row] != _RESET or batch.seed[row] == NO_SEED:
-        batch.seed[row] = restart_seed(int(batch.last_seed[row]), env, int(batch.restarts[row]))
+    """Give a row whose env was rebuilt the seed of its next episode, unless its RESET has brought one from the user."""
+    given = int(batch.given_seed[row])
+    if batch.op[row] != _RESET or batch.seed[row] != given:
+        batch.seed[row] = restart_seed(given, env, int(batch.restarts[row]))
 
 
 def report_restart(

@@ -80,6 +80,7 @@ class ActorRequest:
     rows: Rows | None
     op: np.ndarray
     seed: np.ndarray
+    given_seed: np.ndarray
     actions: Columns
     options: dict[int, Any] = field(default_factory=dict)
     raw_actions: dict[int, Any] = field(default_factory=dict)
@@ -182,7 +183,7 @@ class RowActor:
         batch: Batch = self._engine.batch
         rows = np.arange(len(batch)) if request.rows is None else request.rows
         where: Any = slice(None) if request.rows is None else rows
-        batch.op[where], batch.seed[where] = request.op, request.seed
+        batch.op[where], batch.seed[where], batch.given_seed[where] = request.op, request.seed, request.given_seed
         for column, values in zip(batch.actions, request.actions, strict=True):
             column[where] = values
         batch.options.update(request.options)

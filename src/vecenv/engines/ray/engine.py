@@ -215,6 +215,7 @@ class RayEngine:
             rows=None if whole else mine - actor.start,
             op=batch.op[where].copy(),
             seed=batch.seed[where].copy(),
+            given_seed=batch.given_seed[where].copy(),
             actions=[column[where].copy() for column in batch.actions],
             watched=self._watched,
             number=self._pending.sequence + 1,
