@@ -54,7 +54,10 @@ def dead(count: int, samples: int = 0) -> Callable[[Report], bool]:
 @pytest.mark.slow
 @pytest.mark.timeout(700)
 def test_minutes_with_faults_show_no_wrong_row_and_no_growth(tmp_path: Path) -> None:
-    report = soak(10, tmp_path, record=True, warm_up=15.0, sample_every=0.5, until=dead(8, 120), tell=quiet)
+    def enough(report: Report) -> bool:
+        return faults(report) >= 60 and dead(8, 240)(report)
+
+    report = soak(10, tmp_path, record=True, warm_up=60.0, sample_every=0.5, until=enough, tell=quiet)
     assert not report.failures, report.lines()
     assert faults(report, "WorkerDied") >= 8
 

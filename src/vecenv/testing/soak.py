@@ -112,15 +112,15 @@ def soak(
         make_envs: makes the vector env instead of `vecenv.make`.
         until: called with the report after each sample; True ends the soak early.
         sample_every: seconds between samples; None: 180 samples, 0.5 to 10 seconds apart.
-        warm_up: seconds in which growth does not count; None: a sixth of the time, at least 15 seconds, but at most
-            half of it.
+        warm_up: seconds in which growth does not count; None: a sixth of the time, at least a minute, but at most
+            half of it. Memory grows until every worker was restarted some times, which takes about thirty faults.
 
     Returns:
         The report; `failures` is empty if nothing is wrong.
     """
     settings = {"minutes": minutes, "envs": envs, "engine": engine, "workers": workers, "context": context,
                 "seed": seed, "faults_per_minute": faults_per_minute, "leak": leak, "record": record}  # fmt: skip
-    report = Report(settings, max(10 * minutes, min(15.0, 30 * minutes)) if warm_up is None else warm_up)
+    report = Report(settings, max(10 * minutes, min(60.0, 30 * minutes)) if warm_up is None else warm_up)
     options: dict[str, Any] = {"engine": engine, "on_error": "restart", "autoreset": "same-step", "check_finite": "off"}
     if registry.declares(engine, "parallel"):
         options["workers"] = min(workers, envs)
