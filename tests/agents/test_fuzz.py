@@ -13,9 +13,15 @@ import vecenv
 from tests.agents.compare import check_obs, check_step, place_of
 from tests.agents.made_up import FixedParallel, MadeUpAEC, MadeUpParallel, MadeUpSwarm, spaces_of
 from tests.agents.model import ModelRow
+from vecenv._batch import faults
 from vecenv.errors import EnvError, RestartLimit
 
 PROGRAMS = 200
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "_FIRST_PAUSE", 0.0001)
 
 
 class Program:
