@@ -86,12 +86,11 @@ def test_it_is_a_vec_env_of_stable_baselines():
 
 @pytest.mark.slow
 def test_stable_baselines_trains_with_it():
-    from stable_baselines3 import PPO
-
+    sb3 = pytest.importorskip("stable_baselines3")
     from vecenv.sb3 import wrap
 
     envs = wrap(vecenv.make(Learnable, 4, engine="asyncio", autoreset="same-step"))
-    model = PPO("MlpPolicy", envs, n_steps=8, batch_size=16, n_epochs=1, device="cpu").learn(64)
+    model = sb3.PPO("MlpPolicy", envs, n_steps=8, batch_size=16, n_epochs=1, device="cpu").learn(64)
     assert model.num_timesteps >= 64
     envs.close()
 

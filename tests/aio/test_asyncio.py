@@ -203,7 +203,7 @@ def test_rows_are_started_after_a_call_that_timed_out():
     with vecenv.make([partial(Counting, number) for number in range(20)], engine="asyncio", rate=50.0) as envs:
         envs.reset(seed=0)
         envs.timeout = 0.1
-        with pytest.raises(WorkerTimeout, match=r"env ([5-9]|1\d) did not answer within 0.1 s in call"):
+        with pytest.raises(WorkerTimeout, match=r"env \d+ did not answer within 0.1 s in call"):
             envs.call("_obs")
         envs.timeout = 10.0
         envs.step(np.zeros(20, int))
