@@ -32,23 +32,18 @@ LIBRARIES = {
     "rl_games": (TORCH, "rl-games==1.6.5", "psutil<6", "opencv-python-headless<5"),
     "sheeprl": (TORCH, "sheeprl==0.8.4", "pillow<12", "imageio<3"),
     "sample_factory": (
-        *(
-            TORCH,
-            "signal-slot-mp",
-            "faster-fifo",
-            "tensorboardx",
-            "colorlog",
-            "threadpoolctl",
-            "opencv-python-headless",
-        ),
-        *("pyglet", "tensorboard", "wandb", "huggingface-hub", "filelock"),
+        *(TORCH, "signal-slot-mp==1.0.5", "faster-fifo==1.5.2", "tensorboardx==2.6.5", "colorlog==6.12.0", "psutil"),
+        *("threadpoolctl==3.8.0", "opencv-python-headless", "pyglet==2.1.19", "tensorboard==2.21.0", "wandb"),
+        *("huggingface-hub==2.4.0", "filelock"),
     ),
     "lerobot": (
-        *(TORCH, "torchvision==0.28.0", "draccus==0.10.0", "datasets", "einops", "huggingface-hub", "av", "jsonlines"),
-        *("pynput", "pyserial", "wandb", "deepdiff", "termcolor", "diffusers", "accelerate", "opencv-python-headless"),
+        *(TORCH, "torchvision==0.28.0", "draccus==0.10.0", "datasets==5.2.0", "einops==0.8.2", "wandb"),
+        *("av==18.1.0", "jsonlines==4.0.0", "pynput==1.8.2", "pyserial==3.5", "deepdiff==9.1.0", "termcolor==3.3.0"),
+        *("diffusers==0.42.1", "accelerate==1.15.0", "huggingface-hub==2.4.0", "opencv-python-headless"),
     ),
 }
-"""What each environment has besides vecenv and pytest; `tests/clients/test_<name>.py` are its tests."""
+"""What each environment has besides vecenv and pytest; `tests/clients/test_<name>.py` are its tests. Packages without a
+version have that of constraints.txt."""
 ALONE = {"sample_factory": "sample-factory==2.1.1", "lerobot": "lerobot==0.4.4"}
 """Installed without their dependencies: they ask for a Gymnasium, a NumPy or a torch that is older than vecenv's."""
 
@@ -78,8 +73,8 @@ def prepare(library: str) -> Path:
 
 
 def _write_constraints(path: Path, packages: tuple[str, ...]) -> Path:
-    """Write the versions that vecenv is tested with, except of packages that the library's list names; the path."""
-    named = {re.split("[<=>]", package)[0] for package in packages}
+    """Write the versions that vecenv is tested with, except where the library's list has its own; the path."""
+    named = {re.split("[<=>]", package)[0] for package in packages if re.search("[<=>]", package)}
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     path.write_text("\n".join(line for line in lines if line.partition("==")[0] not in named))
     return path
