@@ -49,7 +49,7 @@ def test_a_good_env_passes_and_learns_which_engine_suits(inside):
 @pytest.mark.parametrize(
     ("name", "check", "told"),
     [
-        ("GlobalRandom", "determinism", "self.np_random"),
+        ("GlobalRandom", "determinism", "draw from self.np_random"),
         ("Nan", "values", "step 3: the observation has NaN"),
         ("WrongShape", "values", "shape (3,)"),
         ("NoSpaces", "spaces", "observation_space is None"),
@@ -61,7 +61,7 @@ def test_a_bad_env_fails_the_check_that_names_its_fault(inside, name, check, tol
     found, checks = results(inside("check", f"tests.cli.cli_envs:{name}", "--json", "--steps", 100, code=1)[0])
     assert not found["ok"]
     assert checks[check]["result"] == "failed"
-    assert told in checks[check]["message"]
+    assert told in f"{checks[check]['message']}; {checks[check]['advice']}"
 
 
 def test_every_fault_is_reported_at_once_with_advice(inside):
