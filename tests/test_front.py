@@ -326,6 +326,20 @@ def test_importing_vecenv_loads_no_optional_part():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_a_step_imports_nothing():
+    """Python's import swallows errors of some classes, those that a signal handler raises meanwhile too."""
+    code = """
+import sys, vecenv
+from vecenv.testing import LawEnv
+envs = vecenv.make([LawEnv] * 2, engine="sync")
+envs.reset(seed=0)
+before = set(sys.modules)
+envs.step([0, 0])
+print(sorted(set(sys.modules) - before))
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 def test_workers_import_neither_torch_nor_numba():
     class Spy(LawEnv):
         def loaded(self):

@@ -150,3 +150,30 @@ def test_workers_of_one_fork_server_draw_different_numbers_and_the_users_preload
 
 def _drawn(_: int) -> float:
     return float(np.random.random())
+
+
+def _holds_interrupts() -> bool:
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_a_process_begins_without_interrupts(context: str) -> None:
+    """Ctrl-C in a terminal also reaches a worker that is still importing modules, which printed a traceback."""
+    held: list[bool] = []
+    launch._start(Process(lambda: held.append(_holds_interrupts())), get_context(context))
+    assert held == [True]
+    assert not _holds_interrupts()
+
+
+class Masked(FaultEnv):
+    """Tells whether its process holds interrupts back."""
+
+    def holds_interrupts(self) -> bool:
+        return _holds_interrupts()
+
+
+@pytest.mark.parametrize("context", ["fork", *slow("forkserver", "spawn")])
+def test_envs_do_not_run_with_interrupts_held_back(context: str) -> None:
+    """Or what they start would have them held back, too."""
+    with vecenv.make(Masked, 1, engine="process", context=context) as envs:
+        assert envs.call("holds_interrupts") == (False,)

@@ -223,7 +223,7 @@ def rows_of(values: Any, count: int, path: str) -> Sequence[Any]:
 def _as_array(leaf: Leaf, values: Any, count: int) -> np.ndarray:
     if values is None or isinstance(values, (str, bytes, Mapping)):
         raise InvalidAction(_type_message(leaf, values, count))
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+    if isinstance(values, np.ndarray) and isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         who = f"env {np.argwhere(np.ma.getmaskarray(values))[0][0]}: " if values.ndim else ""
         raise InvalidAction(
             f"{who}action{at(leaf.path)} is masked, {leaf.space} needs a value; pass an array without masked entries"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import multiprocessing
 import os
 import pickle
 import queue
+import signal
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
-from multiprocessing import forkserver, spawn
+from multiprocessing import forkserver, resource_tracker, spawn
 from multiprocessing.context import BaseContext
 from typing import Any
 
@@ -132,7 +134,8 @@ def _start(process: Any, context: Any) -> None:
 
     _processes.add(process)
     if method == "fork":  # which takes the lock itself, after locks of others that are taken at a fork
-        process.start()
+        with _interrupts_held():
+            process.start()
         return
     with FORK_LOCK:  # multiprocessing is changed for this long
         prepare = spawn.get_preparation_data
@@ -140,9 +143,28 @@ def _start(process: Any, context: Any) -> None:
             spawn.get_preparation_data = without_script
             if method == "forkserver" and os.path.isdir(_OWN_DESCRIPTORS):
                 _run_fork_server()
-            process.start()
+            if method == "spawn" and os.name == "posix":
+                resource_tracker.ensure_running()  # now: it would let interrupts through
+            with _interrupts_held():
+                process.start()
         finally:
             spawn.get_preparation_data = prepare
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back in this thread. A process that it starts meanwhile begins with that; a worker ends it.
+
+    Ctrl-C reaches all processes of a terminal, and one that is still importing modules would print a traceback.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _disown() -> None:
