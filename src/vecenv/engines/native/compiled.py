@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +19,7 @@ from vecenv.engines import registry
 from vecenv.engines.facts import BatchFacts
 from vecenv.engines.native.faults import Faults
 from vecenv.engines.native.parameters import own_columns, parameter_columns
+from vecenv.engines.native.policies import Policies
 from vecenv.engines.native.threads import NativeThreads, ThreadTuner
 from vecenv.engines.pending import PendingRows
 from vecenv.errors import ConfigError, InvalidAction, SpaceError, UnsupportedError
@@ -27,8 +28,7 @@ from vecenv.kernel.language.declared import check_bounds, per_env
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.params import common_value, not_for_an_episode, one_copy
 from vecenv.kernel.language.python import KernelEnv, check_render_mode, metadata_of, option_columns
-from vecenv.kernel.language.reads import Reads, reads_of
-from vecenv.kernel.language.snapshot import Trials, generator, snapshot, try_out
+from vecenv.kernel.language.snapshot import generator, kernel_trials, snapshot, try_out
 from vecenv.kernel.lower.columns import (
     INTERRUPTED,
     POLICY,
@@ -43,8 +43,6 @@ from vecenv.kernel.lower.transition import FRESH, STALE, UNFIT
 
 BUFFERS = 4
 """Buffers that observations rotate through with `copy=False`: an array is unchanged for the next BUFFERS - 1 steps."""
-_MOST_POLICIES = 8
-"""Policies of rollouts whose code is held ready."""
 _ROLL = int(Op.ROLL)
 _clock = time.perf_counter_ns
 
@@ -104,7 +102,7 @@ class CompiledEngine:
         self._rows: Rows = np.arange(count)
         self._shared_columns = frozenset(f"P_{name}" for name in kernel.shared_params)
         self._pending = PendingRows(count)
-        self._trials = Trials(kernel, self._snapshot)
+        self._trials = kernel_trials(kernel, self._snapshot)
         self._trials.run(self.parameters)
         self._native = self._compile()
         self._faults = Faults(kernel, self.batch) if check else None
@@ -124,7 +122,7 @@ class CompiledEngine:
         self._native_threads = NativeThreads(threads)
         self._block = self._native.block
         self._tuner = ThreadTuner(threads > 1 and count >= 2 * self._block)
-        self._policies: dict[Reads, NativeCode] = {}
+        self._policies = Policies(kernel, self._compile, None if check else self._snapshot)
         self._ring: list[_Buffers] = []
         self._turn = 0
         self._busy = 0
@@ -280,7 +278,7 @@ class CompiledEngine:
             count = max((len(given[name]) for name in varying), default=1)
             rows = {name: np.broadcast_to(given[name], (count, *given[name].shape[1:])) for name in varying}
             kept = [name for name in self.kernel.shared_params if given[name] is self.parameters[name]]
-            self._trials.run({**given, **rows}, kept)
+            self._try_parameters({**given, **rows}, kept)
 
     def with_streams(self, columns: Mapping[str, np.ndarray], words: np.ndarray) -> dict[str, np.ndarray]:
         return {**columns, "RNG": words}
@@ -295,7 +293,7 @@ class CompiledEngine:
         streams: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
         """Run all rows `steps` times in one native call."""
-        code = self._native if policy is None else self._compiled_policy(policy)
+        code = self._native if policy is None else self._policies.code_of(policy, self._columns)
         count = len(self._rows)
         out: dict[str, np.ndarray] = {}
         if code is self._native:
@@ -377,7 +375,7 @@ class CompiledEngine:
         column = per_env(self.kernel.params[name], value, self._count)
         self._check_shape(name, column)
         self._check_same_spaces({**self.parameters, name: column})
-        self._trials.run({**self.parameters, name: column})
+        self._try_parameters({**self.parameters, name: column})
         self._share(name, column)
 
     def _share(self, name: str, column: np.ndarray) -> None:
@@ -407,7 +405,7 @@ class CompiledEngine:
         shared = self.kernel.shared_params
         general = {name: column if name in shared else column[rows] for name, column in self.parameters.items()}
         self._check_same_spaces({**general, **made})
-        self._trials.run({**general, **made})
+        self._try_parameters({**general, **made})
         return made
 
     def _check_shape(self, name: str, column: np.ndarray) -> None:
@@ -478,15 +476,10 @@ class CompiledEngine:
         shapes = {name: column.shape[1:] for name, column in self.parameters.items() if column.ndim > 1}
         return load_kernel(self.kernel, *layouts, self.precision, policy, self._try_out, shapes, self.check)
 
-    def _compiled_policy(self, policy: Callable[..., Any]) -> NativeCode:
-        """The row loop with a policy in it. It is made again if the policy reads other values than it did."""
-        reads = reads_of(policy)
-        if reads not in self._policies:
-            code = self._compile(policy)
-            while len(self._policies) >= _MOST_POLICIES:
-                del self._policies[next(iter(self._policies))]
-            self._policies[reads] = code
-        return self._policies[reads]
+    def _try_parameters(self, parameters: Mapping[str, np.ndarray], tried: Collection[str] = ()) -> None:
+        """Try out parameters before rows get them, see `Trials.run`."""
+        self._trials.run(parameters, tried)
+        self._policies.parameters_changed()
 
     def _try_out(self) -> None:
         """Play env 0 in Python for a moment: it finds indices that are out of range, native code does not look."""
@@ -595,7 +588,7 @@ class CompiledEngine:
         if changed:
             own = [name for name in changed[0] if name not in shared]
             together = {name: np.concatenate([columns[name] for columns in changed]) for name in own}
-            self._trials.run({**changed[0], **together})
+            self._try_parameters({**changed[0], **together})
         for row, columns, overrides in taken:
             if overrides:
                 self._columns["OVERRIDE"][row] = FRESH

@@ -53,6 +53,10 @@ class ObservationPort:
             column.fill(0)
         return self._tree
 
+    def written(self) -> Any:
+        """What was written into."""
+        return self._tree
+
     def value(self) -> Any:
         """A copy of the observation."""
         return _copied(self._read(0))

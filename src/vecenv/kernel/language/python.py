@@ -130,6 +130,11 @@ class KernelEnv(gymnasium.Env[Any, Any]):
         assert self.kernel.render is not None  # __init__ refuses a render_mode otherwise
         return self.kernel.render(self.state, self.params)
 
+    @property
+    def seen(self) -> Any:
+        """The last observation, as functions of the language read it."""
+        return self._observation.written()
+
     def _observe(self) -> Any:
         self._run("observe", self.state, self._observation.cleared(), self.params)
         return self._observation.value()

@@ -49,7 +49,7 @@ def reads_of(function: Any) -> Reads:
 
 
 def _values(function: Any) -> list[Any]:
-    """The values of names, and of attributes of modules and classes, in the order of the text."""
+    """Values of defaults, names, and attributes of modules and classes, in the order of the text."""
     if (getattr(function, "__module__", None) or "").partition(".")[0] == "numpy":
         return []
     try:
@@ -57,7 +57,8 @@ def _values(function: Any) -> list[Any]:
     except (OSError, TypeError, SyntaxError):  # the compiler reports it, if it needs the source
         return []
     nodes = (node for node in ast.walk(source.node) if isinstance(node, (ast.Name, ast.Attribute)))
-    return [value for node in nodes if (value := source.evaluate(node)) is not MISSING]
+    defaults = getattr(function, "__defaults__", None) or ()
+    return [*defaults, *(value for node in nodes if (value := source.evaluate(node)) is not MISSING)]
 
 
 def _as_it_is(value: Any) -> Same | bytes:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from vecenv._batch.random_state import set_words
 from vecenv._batch.slots import SLOT_MASK, SlotSpace
+from vecenv.kernel.language.array_module import runnable
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.fields import Record
+from vecenv.kernel.language.mistakes import located
+from vecenv.kernel.language.ports import ObservationPort
 from vecenv.kernel.language.python import KernelEnv
+from vecenv.kernel.language.source import read_source
+from vecenv.kernel.rng import Stream
 
 _TRIAL_STEPS, _TRIAL_SECONDS = 200, 0.1
 
@@ -61,21 +67,69 @@ def try_out(env: KernelEnv) -> None:
             return
 
 
-class Trials:
-    """Trials of parameters that `bounds` says nothing about: the first time that one is beyond all values before.
+def try_policy(env: KernelEnv, policy: Callable[..., Any]) -> None:
+    """Run a policy in Python for a moment: an index out of range is then an error with its line.
+
+    Any other exception ends the trial: native code continues with infinity, NaN or a wrapped number there, and it
+    reports an action that is not in the space.
 
     Args:
-        kernel: the definition. The default values of its parameters count as tried.
-        env_of: makes a Python env from parameters, columns of one row.
+        env: what it acts in.
+        policy: as `rollout` takes it.
+
+    Raises:
+        KernelError: an index is out of range.
+    """
+    function = runnable(policy) if isinstance(policy, FunctionType) else policy
+    parameters = read_source(policy).parameters
+    written = ObservationPort(env.action_space) if len(set(parameters) - {"rng"}) == 2 else None
+    stream = {"rng": Stream(np.random.PCG64(0))} if "rng" in parameters else {}
+    deadline = time.perf_counter() + _TRIAL_SECONDS
+    try:
+        env.reset(seed=0)
+        for _ in range(_TRIAL_STEPS):
+            action = _chosen(env, function, written, stream)
+            _, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                env.reset()
+            if time.perf_counter() > deadline:
+                return
+    except LookupError as error:
+        raise located(error, env.kernel.name, "policy") from error
+    except Exception:
+        return
+
+
+def _chosen(env: KernelEnv, policy: Callable[..., Any], written: ObservationPort | None, stream: Any) -> Any:
+    """The action of a policy for what the env shows. `written` is where it writes actions, None if it returns them."""
+    with np.errstate(all="ignore"):
+        if written is None:
+            return policy(env.seen, **stream)
+        policy(env.seen, written.cleared(), **stream)
+        return written.value()
+
+
+class Trials:
+    """Trials of parameters: the first time that one is beyond all values before.
+
+    Args:
+        kernel: the definition.
+        play: runs a trial with parameters, columns of one row.
+        tried: values of parameters that count as tried.
+        sides: parameters of which low and of which high values are tried, as two bools of each.
     """
 
-    def __init__(self, kernel: Kernel, env_of: Callable[[Mapping[str, np.ndarray]], KernelEnv]) -> None:
-        self._kernel, self._env_of = kernel, env_of
-        self._tried = {name: _ends(value) for name, value in kernel.defaults.items()}
+    def __init__(
+        self,
+        kernel: Kernel,
+        play: Callable[[Mapping[str, np.ndarray]], None],
+        tried: Mapping[str, np.ndarray],
+        sides: Mapping[str, tuple[bool, bool]],
+    ) -> None:
+        self._kernel, self._play = kernel, play
+        self._tried = {name: _ends(value) for name, value in tried.items()}
         self._open = {
-            name: (field.low is None, field.high is None)
-            for name, field in kernel.params.items()
-            if (field.low is None or field.high is None) and not kernel.shared and kernel.defaults[name].size
+            name: both for name, both in sides.items() if any(both) and not kernel.shared and kernel.defaults[name].size
         }
 
     def run(self, parameters: Mapping[str, np.ndarray], tried: Collection[str] = ()) -> None:
@@ -90,7 +144,7 @@ class Trials:
         """
         beyond = {name: self._beyond(name, parameters[name]) for name in self._open if name not in tried}
         for row in sorted({row for rows in beyond.values() for row in rows}):
-            try_out(self._env_of(self._kernel.row_of(parameters, row)))
+            self._play(self._kernel.row_of(parameters, row))
         for name, rows in beyond.items():
             if rows:
                 low, high = _ends(parameters[name])
@@ -103,6 +157,26 @@ class Trials:
         (low, high), (below, above) = self._tried[name], self._open[name]
         rows = [int(flat.min(1).argmin())] if below and not flat.min() >= low else []
         return rows + ([int(flat.max(1).argmax())] if above and not flat.max() <= high else [])
+
+
+EnvOf = Callable[[Mapping[str, np.ndarray]], KernelEnv]
+"""Makes a Python env from parameters, columns of one row."""
+
+
+def kernel_trials(kernel: Kernel, env_of: EnvOf) -> Trials:
+    """Trials of a kernel. Its defaults count as tried, and what is within the declared `bounds`."""
+    sides = {name: (field.low is None, field.high is None) for name, field in kernel.params.items()}
+    return Trials(kernel, lambda parameters: try_out(env_of(parameters)), kernel.defaults, sides)
+
+
+def policy_trials(kernel: Kernel, env_of: EnvOf, policy: Callable[..., Any], first: Mapping[str, np.ndarray]) -> Trials:
+    """Trials of a policy, after one with these parameters. `bounds` are no promise about what a policy can handle."""
+
+    def play(parameters: Mapping[str, np.ndarray]) -> None:
+        try_policy(env_of(parameters), policy)
+
+    play(first)
+    return Trials(kernel, play, first, dict.fromkeys(kernel.params, (True, True)))
 
 
 def _ends(values: np.ndarray) -> tuple[float, float]:
