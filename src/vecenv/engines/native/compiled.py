@@ -117,8 +117,10 @@ class CompiledEngine:
         self._whole = np.array([self._tables[0].ctypes.data, 0, 0, count, 0, 0, 1, 0], np.int64)
         """Orders to run all rows, see `kernel/lower/columns.py`."""
         self._whole_at = self._whole.ctypes.data
-        self._planned: tuple[int, int] | None = (0, 0)
+        self._alive, self._over = 0, 0
+        """The ops in these orders; an `_alive` of -1 says that they are being written."""
         self._calls = [self._native.caller() for _ in range(threads)]
+        self._call = self._calls[0]
         self._native_threads = NativeThreads(threads)
         self._block = self._native.block
         self._tuner = ThreadTuner(threads > 1 and count >= 2 * self._block)
@@ -162,17 +164,28 @@ class CompiledEngine:
         """Run every row at once; `rotate` lets observations go to the next of BUFFERS buffers."""
         if rotate:
             self._rotate(1)
-        if self._planned != (alive, over):
-            self._planned = None  # NumPy may run a signal handler while the orders are written
-            self._whole[4:] = alive, over, 1, alive != 0
-            self._planned = alive, over
+        if alive != self._alive or over != self._over:
+            self._plan(alive, over)
         tuner, started = self._tuner, _clock()
-        ended = self._together_checked() if tuner.together else self._calls[0](self._whole_at)
+        ended = self._together_checked() if tuner.together else self._call(self._whole_at)
         took = _clock() - started
         self._busy += took
         self._rows_run += self._count
         if tuner.trying:
             tuner.note(took * 1e-9)
+        if 0 <= ended < UNFIT and self._faults is None:
+            self.rewards_are_finite = True
+            return ended
+        return self._looked_at(ended, rotate)
+
+    def _plan(self, alive: int, over: int) -> None:
+        """Write orders to run all rows with these ops."""
+        self._alive = -1  # NumPy may run a signal handler while the orders are written
+        self._whole[4:] = alive, over, 1, alive != 0
+        self._alive, self._over = alive, over
+
+    def _looked_at(self, ended: int, rotate: bool) -> int:
+        """What `exchange_all` returns or raises if native code reports more than ends of episodes."""
         self.rewards_are_finite = ended < UNFIT
         if not self.rewards_are_finite:
             ended %= UNFIT
@@ -294,12 +307,12 @@ class CompiledEngine:
     ) -> dict[str, np.ndarray]:
         """Run all rows `steps` times in one native call."""
         code = self._native if policy is None else self._policies.code_of(policy, self._columns)
-        count = len(self._rows)
+        present, count = self._present(), len(self._rows)
         out: dict[str, np.ndarray] = {}
         if code is self._native:
             tables = [table.copy() for table in self._tables]
         else:
-            columns = self._columns if streams is None else {**self._columns, POLICY: streams}
+            columns = present if streams is None else {**present, POLICY: streams}
             tables = [table.copy() for table in self._make_tables(code, columns)]
         for number, slot in enumerate(code.slots):
             if not slot.timed or (slot.name.startswith("F") and alive != _ROLL):
@@ -328,7 +341,7 @@ class CompiledEngine:
         self._rows_run += count * steps
         for name, layers in out.items():
             if not name.startswith("F"):
-                self._columns[name][...] = layers[-1]
+                present[name][...] = layers[-1]
         self._raise_faults(code)
         return out
 
@@ -525,7 +538,12 @@ class CompiledEngine:
 
     def _lasting(self) -> dict[str, np.ndarray]:
         """The columns that a row is made of; the others are scratch or orders."""
-        return {name: column for name, column in self._columns.items() if is_lasting(name)}
+        return {name: column for name, column in self._present().items() if is_lasting(name)}
+
+    def _present(self) -> dict[str, np.ndarray]:
+        """All columns, with the buffers that observations are in now."""
+        numbered = list(enumerate(self.batch.obs))
+        return {**self._columns, **{f"{kind}_{leaf}": column for leaf, column in numbered for kind in "OC"}}
 
     def _make_tables(self, code: NativeCode, columns: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The table of every thread; code with checks has one column more than code without."""
@@ -561,7 +579,6 @@ class CompiledEngine:
         self._turn = (self._turn + by) % BUFFERS
         buffers = self._ring[self._turn]
         self.batch.obs[:] = buffers.obs
-        self._columns.update(buffers.columns)
         for table, place, address in buffers.words:
             table[place] = address
 
@@ -638,9 +655,8 @@ class _Buffers:
 
     def __init__(self, obs: list[np.ndarray], places: Sequence[int], tables: list[np.ndarray]) -> None:
         self.obs = obs
-        self.columns = {f"{kind}_{leaf}": column for leaf, column in enumerate(obs) for kind in "OC"}
         words = [(place, column.ctypes.data) for place, column in zip(places, obs, strict=True)]
-        self.words = [(table, *word) for table in tables for word in words]
+        self.words = [(memoryview(table), *word) for table in tables for word in words]  # quicker to write than arrays
 
 
 def _task(call: Callable[[int], int], orders: np.ndarray, table: np.ndarray) -> Callable[[int, int], int]:
