@@ -25,7 +25,7 @@ from typing import Any
 from vecenv.kernel.lower.tree import at, index_parts, local
 
 _LOOP_INDEX = re.compile(r"index\d+__")
-_LOCAL_ARRAY = re.compile(r"local_array_([a-z0-9]+)_([0-9x]+)__")
+LOCAL_ARRAY = re.compile(r"local_array_([a-z0-9]+)_([0-9x]+)__")
 FEWEST = 64
 """Elements below which loops stay as they are: LLVM unrolls them, and can keep small local arrays in registers."""
 _NARROW = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32"})
@@ -106,7 +106,7 @@ def _local_blocks(
         if stored[name] > 1:
             continue
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-            declared = _LOCAL_ARRAY.fullmatch(value.func.id)
+            declared = LOCAL_ARRAY.fullmatch(value.func.id)
             if declared:
                 found[name] = Block(declared[1], tuple(map(int, declared[2].split("x"))))
             continue
@@ -139,8 +139,8 @@ class _Collapser(ast.NodeTransformer):
 
     def _collapsed(self, nest: Sequence[ast.For]) -> list[ast.stmt] | None:
         """One loop instead of these; None if some array is read or written in another order."""
-        names = [_index(loop) for loop in nest]
-        sizes = [_size(loop) for loop in nest]
+        names = [loop_index(loop) for loop in nest]
+        sizes = [loop_size(loop) for loop in nest]
         if math.prod(sizes) < FEWEST:
             return None
         body = nest[-1].body
@@ -240,20 +240,21 @@ def _nest(loop: ast.For) -> list[ast.For]:
     """A loop over elements and those inside it, as long as there is nothing else in them."""
     nest: list[ast.For] = []
     inner: ast.stmt = loop
-    while isinstance(inner, ast.For) and _size(inner) and not inner.orelse:
+    while isinstance(inner, ast.For) and loop_size(inner) and not inner.orelse:
         nest.append(inner)
         inner = inner.body[0] if len(inner.body) == 1 else ast.Pass()
     return nest
 
 
-def _index(loop: ast.For) -> str:
+def loop_index(loop: ast.For) -> str:
+    """The variable of a loop."""
     return loop.target.id if isinstance(loop.target, ast.Name) else ""
 
 
-def _size(loop: ast.For) -> int:
+def loop_size(loop: ast.For) -> int:
     """The number of turns of a loop over elements, 0 if it is another loop or the number is not a constant."""
     span = loop.iter
-    if not _LOOP_INDEX.fullmatch(_index(loop)) or not isinstance(span, ast.Call) or len(span.args) != 1:
+    if not _LOOP_INDEX.fullmatch(loop_index(loop)) or not isinstance(span, ast.Call) or len(span.args) != 1:
         return 0
     last = span.args[0]
     is_range = isinstance(span.func, ast.Name) and span.func.id == "range"

@@ -19,6 +19,7 @@ from vecenv.kernel.lower.checks import needs_fault
 from vecenv.kernel.lower.program import Function, Program
 from vecenv.kernel.lower.tree import Kind, Ref, at, local
 from vecenv.kernel.numba.collapse import Block, blocks_given, collapse, returned_argument
+from vecenv.kernel.numba.fuse import fuse
 
 NOT_IN_CACHED_CODE = {"frexp": "use math.log2", "ldexp": "use x * 2.0 ** n"}
 """Functions of `math` that call Numba's library, which is not loaded with code from the cache; what to use instead."""
@@ -79,7 +80,7 @@ def emit(program: Program) -> EmittedProgram:
 
 
 def _collapse_loops(program: Program, emitted: Sequence[EmittedFunction]) -> None:
-    """Let loops over elements that lie one behind the other be one loop, see `collapse.py`."""
+    """Let loops over elements that lie one behind the other be one loop, see `collapse.py`, and fuse others."""
     fixed = _blocks(program)
     parameters = {
         one.function.name: [argument.arg for argument in one.node.args.args]
@@ -98,6 +99,8 @@ def _collapse_loops(program: Program, emitted: Sequence[EmittedFunction]) -> Non
         known = collapse(one.node, {**fixed, **always}, returned)
         for helper, parameter, block in blocks_given(one.node, known, parameters):
             given[helper].setdefault(parameter, set()).add(block)
+        if not one.function.faults:
+            fuse(one.node, one.function.results)
         ast.fix_missing_locations(one.node)
 
 
