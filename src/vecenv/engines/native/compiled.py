@@ -17,6 +17,7 @@ from vecenv._batch.layout import Columns
 from vecenv._batch.seeding import NO_SEED
 from vecenv.engines import registry
 from vecenv.engines.facts import BatchFacts
+from vecenv.engines.native.calls import WrongAction, or_interrupt, or_raise, task_of
 from vecenv.engines.native.faults import Faults
 from vecenv.engines.native.parameters import own_columns, parameter_columns
 from vecenv.engines.native.policies import Policies
@@ -328,13 +329,13 @@ class CompiledEngine:
         calls = [code.caller() for _ in range(self.threads)] if policy is not None else self._calls
         orders = np.array([tables[0].ctypes.data, 0, 0, count, alive, over, steps, 0], np.int64)
         started = _clock()
-        calls = [_or_raise(call) for call in calls]
+        calls = [or_raise(call) for call in calls]
         try:
             if self.threads > 1 and count >= 2 * self._block:
                 self._together(calls, orders, tables)
             else:
                 calls[0](orders.ctypes.data)
-        except _WrongAction as error:
+        except WrongAction as error:
             self._raise_faults(code)
             self._refuse(out, error.step)
         self._busy += _clock() - started
@@ -562,13 +563,13 @@ class CompiledEngine:
 
     def _together(self, calls: list[Callable[[int], int]], orders: np.ndarray, tables: list[np.ndarray]) -> int:
         """Run the range of `orders` on all threads."""
-        tasks = [_task(_or_interrupt(call), orders, table) for call, table in zip(calls, tables, strict=True)]
+        tasks = [task_of(or_interrupt(call), orders, table) for call, table in zip(calls, tables, strict=True)]
         return self._native_threads.run(tasks, int(orders[3]), self._block)
 
     def _run_some(self, rows: Rows) -> None:
         orders = np.array([self._tables[0].ctypes.data, rows.ctypes.data, 0, len(rows), 0, 0, 1, 0], np.int64)
         started = _clock()
-        _or_interrupt(self._calls[0])(orders.ctypes.data)
+        or_interrupt(self._calls[0])(orders.ctypes.data)
         self._busy += _clock() - started
         self._rows_run += len(rows)
 
@@ -614,35 +615,6 @@ class CompiledEngine:
                     self._columns[f"P_{name}"][row] = column[0]
 
 
-class _WrongAction(Exception):
-    """A policy chose an action that is not in the action space."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-
-def _or_interrupt(call: Callable[[int], int]) -> Callable[[int], int]:
-    def checked(orders: int) -> int:
-        ended = call(orders)
-        if ended == INTERRUPTED:
-            raise interrupted()
-        return ended
-
-    return checked
-
-
-def _or_raise(call: Callable[[int], int]) -> Callable[[int], int]:
-    call = _or_interrupt(call)
-
-    def checked(orders: int) -> int:
-        ended = call(orders)
-        if ended < 0:
-            raise _WrongAction(-1 - ended)
-        return ended
-
-    return checked
-
-
 class _Buffers:
     """Where the observations of a step go.
 
@@ -656,19 +628,7 @@ class _Buffers:
     def __init__(self, obs: list[np.ndarray], places: Sequence[int], tables: list[np.ndarray]) -> None:
         self.obs = obs
         words = [(place, column.ctypes.data) for place, column in zip(places, obs, strict=True)]
-        self.words = [(memoryview(table), *word) for table in tables for word in words]  # quicker to write than arrays
-
-
-def _task(call: Callable[[int], int], orders: np.ndarray, table: np.ndarray) -> Callable[[int, int], int]:
-    mine = orders.copy()
-    mine[0], mine[7] = table.ctypes.data, 0
-    address = mine.ctypes.data
-
-    def task(start: int, stop: int) -> int:
-        mine[2:4] = start, stop
-        return call(address)
-
-    return task
+        self.words = [(table.data, *word) for table in tables for word in words]  # quicker to write than arrays
 
 
 def _bytes_of(column: np.ndarray) -> np.ndarray:
