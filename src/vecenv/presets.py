@@ -8,7 +8,7 @@ from typing import Any
 
 from vecenv.atari._ids import GAME_IDS
 
-__all__ = ["Preset", "find_preset", "presets_for"]
+__all__ = ["Preset", "find_preset", "make_options_for", "presets_for"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,14 @@ def presets_for(env_id: str) -> Mapping[str, Preset]:
     if env_id not in PRESETS and GAME_IDS.match(env_id):
         return ATARI
     return PRESETS.get(env_id, {})
+
+
+def make_options_for(env_id: str) -> dict[str, Any]:
+    """Arguments of `vecenv.make` that the presets for an env are made for: `preprocessing="dqn"` for Atari games.
+
+    Trainers and `vecenv train` make their envs with these, unless the user says otherwise.
+    """
+    return {"preprocessing": "dqn"} if GAME_IDS.match(env_id) else {}
 
 
 def _ppo(steps: int, num_envs: int, rollout_steps: int, **settings: Any) -> dict[str, Preset]:
@@ -147,4 +155,4 @@ ATARI: dict[str, Preset] = {
         "num_envs": 1, "capacity": 1_000_000, "warmup": 80_000, "minibatch": 32, "learning_rate": 1e-4,
         "target_every": 250, "exploration_share": 0.1, "final_exploration": 0.01, "hidden": (), "stack": 4}),
 }  # fmt: skip
-"""For every Atari game, with `preprocessing="dqn"`: the settings of CleanRL's ppo_atari.py and dqn_atari.py."""
+"""For every Atari game, with its `make_options_for`: the settings of CleanRL's ppo_atari.py and dqn_atari.py."""

@@ -25,6 +25,7 @@ from vecenv.atari._ids import GAME_IDS, find_game
 from vecenv.engines import Request, registry
 from vecenv.errors import ConfigError, UnknownEnv
 from vecenv.kernel.language.registry import find_kernel, kernel_ids, kernel_of
+from vecenv.presets import make_options_for
 from vecenv.recording._builds import names_of_code
 
 CHECKPOINTS, SUFFIX = "checkpoints", ".npz"
@@ -141,8 +142,8 @@ def find_env(name: str, kwargs: Mapping[str, Any] | None = None, preprocessing: 
 
 
 def usual_screens(name: str, kwargs: Mapping[str, Any]) -> Any:
-    """How agents see an env unless somebody says otherwise: "dqn" for games, whose settings are made for that."""
-    return "dqn" if GAME_IDS.match(name) and "obs_type" not in kwargs else None
+    """The preprocessing of an env's presets; None if it has none, or if the user chose what the env shows."""
+    return None if "obs_type" in kwargs else make_options_for(name).get("preprocessing")
 
 
 def working_ids() -> list[str]:

@@ -32,7 +32,7 @@ from vecenv.cli._sources import (
 from vecenv.engines.recording.episodes import versions
 from vecenv.errors import ConfigError, EnvError, SpaceError, VecenvError
 from vecenv.evaluation._plot import need_matplotlib
-from vecenv.presets import find_preset, presets_for
+from vecenv.presets import find_preset, make_options_for, presets_for
 from vecenv.trainers import DQN, PPO, SAC, GroupPPO, PeriodicEvaluation, a2c
 from vecenv.trainers._settings import settings_of
 
@@ -436,9 +436,10 @@ def _describe(job: Job) -> str:
 
 
 def _envs(source: EnvSource, engine: Any, config: Any, made_with: dict[str, Any]) -> Any:
-    """The trainer's envs: the id, which it stores in checkpoints, or vector envs."""
-    if source.id is not None and engine == "auto" and not made_with:
-        return source.id
+    """The trainer's envs: the id, if the trainer makes the same of it (checkpoints store it), or vector envs."""
+    plain = isinstance(source.env, str) and not source.kwargs and engine == "auto"
+    if plain and made_with == make_options_for(source.env):
+        return source.env
     groups = getattr(config, "groups", 1)
     if config.num_envs % groups:
         raise ConfigError(f"{config.num_envs} envs cannot be split into {groups} equal groups")

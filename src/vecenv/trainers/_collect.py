@@ -20,6 +20,7 @@ from vecenv._make.make import make
 from vecenv._util.cpus import usable_cpus
 from vecenv.agents import FlatVectorEnv, MultiAgentVectorEnv
 from vecenv.errors import ConfigError, EnvError, NothingPendingError, UnsupportedError
+from vecenv.presets import make_options_for
 from vecenv.trainers._progress import Episodes
 from vecenv.wrappers import Transform, Wrapper
 from vecenv.wrappers._normalize_observation import Normalize
@@ -34,9 +35,10 @@ class Collector:
     """Steps groups of envs and returns `Step`s, whose env ids count within their group.
 
     Args:
-        envs: an id; a vector env, or one with several agents, which share the policy: a row per agent; or several
-            vector envs, which are stepped in turn: while one group steps, the policy acts for another. That is faster
-            with engines that run in other processes ("process").
+        envs: an id, whose envs are made with `vecenv.presets.make_options_for`; a vector env, or one with several
+            agents, which share the policy: a row per agent; or several vector envs, which are stepped in turn: while
+            one group steps, the policy acts for another. That is faster with engines that run in other processes
+            ("process").
         num_envs, groups: with an id, the number of envs and the number of groups they are split into.
         normalize_obs, normalize_reward: whether to normalize by running statistics.
         gamma: discount factor of the returns; rewards are divided by their standard deviation.
@@ -67,7 +69,8 @@ class Collector:
         if isinstance(envs, str):
             if num_envs % groups:
                 raise ConfigError(f"{num_envs} envs cannot be split into {groups} equal groups")
-            several = [make(envs, num_envs // groups, autoreset="same-step", copy=False) for _ in range(groups)]
+            options = {"autoreset": "same-step", "copy": False, **make_options_for(envs)}
+            several = [make(envs, num_envs // groups, **options) for _ in range(groups)]
         elif isinstance(envs, (gymnasium.vector.VectorEnv, MultiAgentVectorEnv)):
             several = [envs]
         else:

@@ -8,6 +8,7 @@ from typing import Any
 from vecenv._util.checks import positive_int
 from vecenv.errors import ConfigError
 from vecenv.evaluation import evaluate
+from vecenv.presets import make_options_for
 from vecenv.trainers._progress import Progress
 
 
@@ -44,15 +45,22 @@ class PeriodicEvaluation:
         last = trainer.evaluations[-1][0] if trainer.evaluations else 0
         if progress.steps - last < self.every and progress.steps < progress.total_steps:
             return
-        envs = trainer.collector.env_id if self.envs is None else self.envs
-        if envs is None:
-            raise ConfigError(
-                "the trainer was made with a vector env: say where to evaluate: PeriodicEvaluation(every, envs)"
-            )
-        self.result = evaluate(trainer.policy, envs, episodes=self.episodes, **self._options)
+        envs, options = self._envs_of(trainer)
+        self.result = evaluate(trainer.policy, envs, episodes=self.episodes, **options)
         row = self.result.summary[0]
         best_so_far = max((mean for _, mean in trainer.evaluations), default=None)
         trainer.evaluations.append((progress.steps, float(row.mean)))
         trainer.log({"eval/mean_reward": row.mean, "eval/mean_ep_length": row.length})
         if self.best is not None and (best_so_far is None or row.mean > best_so_far):
             trainer.save(self.best)
+
+    def _envs_of(self, trainer: Any) -> tuple[Any, dict[str, Any]]:
+        """What to evaluate in, and the options of `evaluate`; the trainer's id is made as the trainer makes it."""
+        if self.envs is not None:
+            return self.envs, self._options
+        env_id = trainer.collector.env_id
+        if env_id is None:
+            raise ConfigError(
+                "the trainer was made with a vector env: say where to evaluate: PeriodicEvaluation(every, envs)"
+            )
+        return env_id, {**make_options_for(env_id), **self._options}

@@ -141,27 +141,40 @@ class Policy:
             episode_start: which rows begin an episode with `obs`.
             deterministic: whether to return the most probable actions; False samples them.
             action_masks: which actions are allowed, [batch, actions].
+
+        Raises:
+            SpaceError: the network cannot take these observations, whose shape is not that of training.
         """
-        if self._normalize is not None:
-            obs = self._normalize.normalize(obs)
-        with torch.inference_mode():
-            actions, state = self._network.act(  # type: ignore[operator]  # the networks of trainers have `act`
-                put(obs, self.device),
-                state,
-                None if episode_start is None else put(np.asarray(episode_start, np.bool_), self.device),
-                None if action_masks is None else put(_masks(action_masks), self.device),
-                None if deterministic else self._generator,
-            )
-            return self._network.head.to_env(actions), state  # type: ignore[union-attr,operator]  # as above
+        began = None if episode_start is None else put(np.asarray(episode_start, np.bool_), self.device)
+        masks = None if action_masks is None else put(_masks(action_masks), self.device)
+        generator = None if deterministic else self._generator
+        try:
+            seen = obs if self._normalize is None else self._normalize.normalize(obs)
+            with torch.inference_mode():
+                actions, state = self._network.act(  # type: ignore[operator]  # the networks of trainers have `act`
+                    put(seen, self.device), state, began, masks, generator
+                )
+                return self._network.head.to_env(actions), state  # type: ignore[union-attr,operator]  # as above
+        except (RuntimeError, ValueError) as error:  # of torch, of NumPy
+            shape, trained = self._shapes(obs)
+            if trained is None or shape[1:] == trained:
+                raise
+            raise SpaceError(
+                f"observations have shape {shape[1:]}, the policy was trained on {trained}; make the envs as for "
+                "training, with the same preprocessing and wrappers"
+            ) from error
 
     def _is_single(self, obs: Any) -> bool:
         """Whether this is one observation rather than a batch."""
-        if self.observation_space is None:
-            return False
-        leaf, value = Layout(self.observation_space).leaves[0], obs
-        while isinstance(value, (dict, tuple)):
-            value = next(iter(value.values())) if isinstance(value, dict) else value[0]
-        return np.ndim(value) == len(leaf.shape)
+        shape, trained = self._shapes(obs)
+        return trained is not None and len(shape) == len(trained)
+
+    def _shapes(self, obs: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """The shape of the first leaf of `obs`, and what it is in one observation; None if the space is not known."""
+        while isinstance(obs, (dict, tuple)):
+            obs = next(iter(obs.values())) if isinstance(obs, dict) else obs[0]
+        space = self.observation_space
+        return tuple(np.shape(obs)), None if space is None else tuple(Layout(space).leaves[0].shape)
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {"network": self._network, "normalize": self._normalize, "seed": self._seed}

@@ -39,7 +39,8 @@ class Trainer(Generic[ConfigT]):
     more than its base class, it overrides `state_dict` and `load_state_dict`.
 
     Args:
-        envs: an id, or a vector env.
+        envs: an id, or a vector env. Games of an id are preprocessed as by `vecenv train` (`preprocessing="dqn"`); pass
+            `vecenv.make("ALE/Pong-v5", 8)` for raw frames.
         config: settings; default: `defaults_for(id)`.
         seed: seed of the networks, of actions and minibatches, and of the envs.
         network: a network of your own, see `vecenv.trainers.Network`; None: the trainer's.
