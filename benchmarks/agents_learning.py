@@ -1,10 +1,11 @@
 """PPO with a shared policy on simple_spread and on PettingZoo's pursuit, next to figures that others published.
 
 `SimpleSpread-v0` has the observations and rewards of mpe2's simple_spread_v3, bit for bit. Figures are of evaluations
-with the most probable actions, in episodes that were not trained on. The result is written to
-benchmarks/agents_learning.json.
+with the most probable actions, in episodes that were not trained on. With --untrained, the same episodes are run with
+random actions and with agents that stand still. The result is written to benchmarks/agents_learning.json.
 
 Run: python benchmarks/agents_learning.py spread [--steps 3000000] [--central] [--seed 0]     (needs torch)
+     python benchmarks/agents_learning.py spread --untrained --episodes 100
      python benchmarks/agents_learning.py pursuit --steps 1000000     (needs pettingzoo[sisl])
 """
 
@@ -16,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import vecenv
 from vecenv.trainers import PPO, PPOConfig
 
@@ -24,6 +27,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "spread": {
         "env": "SimpleSpread-v0",
         "agents": 3,
+        "stay": 0,
         "envs": 128,
         "options": {},
         "config": {"rollout_steps": 25, "minibatch": 2400, "epochs": 10, "learning_rate": 1e-3, "entropy": 0.01,
@@ -36,6 +40,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "pursuit": {
         "env": "pettingzoo:sisl.pursuit_v5",
         "agents": 8,
+        "stay": 4,
         "envs": 16,
         "options": {"engine": "process", "workers": 2},
         "config": {"rollout_steps": 128, "minibatch": 4096, "epochs": 4, "learning_rate": 5e-4, "entropy": 0.01,
@@ -54,9 +59,13 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="stop after this time")
     parser.add_argument("--episodes", type=int, default=200, help="of each evaluation")
     parser.add_argument("--central", action="store_true", help="a central value function")
+    parser.add_argument("--untrained", action="store_true", help="no training: random actions, and none")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     task = TASKS[arguments.task]
+    if arguments.untrained:
+        keep(f"{arguments.task} untrained", untrained(task, arguments.episodes, arguments.seed))
+        return
     config = PPOConfig(num_envs=task["envs"], torch_threads=1, central_value=arguments.central, **task["config"])
     processor, began, next_look = time.process_time(), time.monotonic(), 0
     history: list[dict[str, Any]] = []
@@ -83,10 +92,29 @@ def main() -> None:
     for line in task["published"]:
         print(f"published: {line}")
     name = f"{arguments.task}{' central' if arguments.central else ''}"
+    keep(name, {"seed": arguments.seed, "episodes": arguments.episodes, "history": history,
+                "published": task["published"]})  # fmt: skip
+
+
+def untrained(task: dict[str, Any], episodes: int, seed: int) -> dict[str, Any]:
+    """Returns of all agents together in the evaluation's episodes, with random actions and with action `stay`."""
+    generator = np.random.default_rng(seed)
+    policies = {
+        "random": lambda obs: generator.integers(0, 5, len(obs)),
+        "still": lambda obs: np.full(len(obs), task["stay"]),
+    }
+    found: dict[str, Any] = {"seed": seed, "episodes": episodes}
+    for name, policy in policies.items():
+        row = vecenv.evaluate(policy, task["env"], episodes=episodes, **task["options"]).table[0]
+        found[name] = {"return": row.mean, "low": row.mean_low, "high": row.mean_high}
+        print(f"{name}: return {row.mean:.1f} ({row.mean_low:.1f} ... {row.mean_high:.1f}) of all agents")
+    return found
+
+
+def keep(name: str, result: dict[str, Any]) -> None:
+    """Write a result to the file, in place of an older one of the same name."""
     found = json.loads(RESULT.read_text()) if RESULT.exists() else {}
-    found[name] = {"seed": arguments.seed, "episodes": arguments.episodes, "history": history,
-                   "published": task["published"]}  # fmt: skip
-    RESULT.write_text(json.dumps(found, indent=2) + "\n")
+    RESULT.write_text(json.dumps({**found, name: result}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
