@@ -8,6 +8,7 @@
 
 Every run is kept in benchmarks/learning.json; a run of the same env, algorithm, settings, steps, library and seed
 replaces the old one. Nothing in the page is typed by hand but the bars, the published figures and the notes below.
+The best possible returns are those of `benchmarks/optima.py`.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from vecenv.presets import find_preset, presets_for
 from vecenv.trainers import DQN, PPO, SAC
 
 HERE = Path(__file__).parent
-RUNS, PAGE = HERE / "learning.json", HERE.parent / "docs" / "results.md"
+RUNS, OPTIMA, PAGE = HERE / "learning.json", HERE / "optima.json", HERE.parent / "docs" / "results.md"
 TRAINERS: dict[str, Any] = {"ppo": PPO, "sac": SAC, "dqn": DQN}
-EVALUATION_SEEDS, EPISODES = 10, 10
+EVALUATION_SEEDS, EPISODES, BLACKJACK_EPISODES = 10, 10, 1_000
 PRESET, CLEANRL, ZOO = "preset", "cleanrl", "zoo"
 KEY = ("env", "algo", "settings_name", "library", "steps", "seed")
 """What makes a run."""
@@ -118,8 +119,7 @@ Two presets were chosen by the return of training seed 0 in the same evaluation 
 their figure for that seed is optimistic; the other seeds had no part in the choice. What was tried, one run each:
 
 - Taxi-v3, three settings: two layers of 64 for 200k steps (7.36, the earlier preset), the same with a learning rate of
-  4e-3 for 400k steps (7.02), no layers between for 250k steps (7.76, the preset). The best possible mean in these
-  episodes, by value iteration, is 7.76.
+  4e-3 for 400k steps (7.02), no layers between for 250k steps (7.76, the preset).
 - MountainCar-v0, two settings: DQN for 120k steps (-200, the earlier preset), PPO for 500k steps (-104.06, the preset).
 
 The runs of 7.02 and -200 are not in the file of runs."""
@@ -163,7 +163,8 @@ def run(about: dict[str, Any], config: Any, steps: int, seed: int) -> dict[str, 
     began, cpu, load = time.perf_counter(), os.times(), os.getloadavg()[0]
     policy, trained, engine = LIBRARIES[about["library"]](about["env"], about["algo"], config, steps, seed)
     seconds, after = time.perf_counter() - began, os.times()
-    found = vecenv.evaluate(policy, about["env"], episodes=EPISODES, seeds=EVALUATION_SEEDS)
+    episodes = BLACKJACK_EPISODES if about["env"] == "Blackjack-v1" else EPISODES  # its returns are mostly chance
+    found = vecenv.evaluate(policy, about["env"], episodes=episodes, seeds=EVALUATION_SEEDS)
     run = {
         **about, "steps": trained, "seed": seed, "engine": engine,
         "settings": config.as_data(), "seconds": round(seconds, 1),
@@ -245,15 +246,17 @@ _INTRODUCTION = """# Results
 
 Written by `benchmarks/learning.py` from the runs in `benchmarks/learning.json`. Settings "preset" are those of the id
 (`vecenv list ID`), so the run is what `vecenv train ID` does. Returns are means of {episodes} episodes per run
-({seeds} evaluation seeds, none of them trained on) with the most probable actions; the 95 % interval is a bootstrap
-over all of them. One torch thread did the learning. "Load" is how many programs wanted a processor of [the
-machine](benchmarks.md#the-machine) during the run: where it is above their number, the CPU time says more than the wall
-time. A result from one training seed says little about other seeds. "RL Zoo" is the figure that [RL Baselines3
+(Blackjack: {blackjack:,}; {seeds} evaluation seeds, none of them trained on) with the most probable actions; the 95 %
+interval is a bootstrap over all of them. "Best possible" is the mean return of the best policy from the start states of
+these episodes, which `benchmarks/optima.py` computes by value iteration from the rules of toy-text envs. One torch
+thread did the learning. "Load" is how many programs wanted a processor of [the machine](benchmarks.md#the-machine)
+during the run: where it is above their number, the CPU time says more than the wall time. A result from one training
+seed says little about other seeds. "RL Zoo" is the figure that [RL Baselines3
 Zoo](https://github.com/DLR-RM/rl-baselines3-zoo/blob/master/benchmark.md) has for the same algorithm (one run, tuned
 settings), "CleanRL" that of [its documentation](https://docs.cleanrl.dev/rl-algorithms/ppo/) (returns of the last
 training episodes, three seeds), both with their steps and, where it is another, their version of the env."""
-_HEADS = ("env", "algorithm", "settings", "steps", "training seeds", "return", "95 % interval", "bar", "CPU time",
-          "wall time", "load", "RL Zoo", "CleanRL")  # fmt: skip
+_HEADS = ("env", "algorithm", "settings", "steps", "training seeds", "return", "95 % interval", "bar", "best possible",
+          "CPU time", "wall time", "load", "RL Zoo", "CleanRL")  # fmt: skip
 
 
 def page(runs: list[dict[str, Any]]) -> str:
@@ -262,7 +265,11 @@ def page(runs: list[dict[str, Any]]) -> str:
     for one in runs:
         rows.setdefault(tuple(one[name] for name in KEY[:-1]), []).append(one)
     lines = [
-        *_INTRODUCTION.format(episodes=EVALUATION_SEEDS * EPISODES, seeds=EVALUATION_SEEDS).splitlines(),
+        *_INTRODUCTION.format(
+            episodes=EVALUATION_SEEDS * EPISODES,
+            blackjack=EVALUATION_SEEDS * BLACKJACK_EPISODES,
+            seeds=EVALUATION_SEEDS,
+        ).splitlines(),
         "",
         f"| {' | '.join(_HEADS)} |",
         "|" + "---|" * len(_HEADS),
@@ -277,18 +284,19 @@ def page(runs: list[dict[str, Any]]) -> str:
 
 def _line(rows: dict[tuple[Any, ...], list[dict[str, Any]]], key: tuple[Any, ...]) -> str:
     env_id, algo, settings, library, steps = key
-    runs = rows[key]
+    runs, optima = rows[key], json.loads(OPTIMA.read_text())
     returns = np.concatenate([one["returns"] for one in runs])
     low, high = bootstrap((returns,), mean)
-    bar = _bar(rows, key)
+    bar, digits = _bar(rows, key), 2 if abs(returns.mean()) >= 0.1 else 3
     met = "" if bar is None else f"{bar:.6g}, {'reached' if returns.mean() >= bar else 'missed'}"
-    per_seed = "" if len(runs) == 1 else " (" + ", ".join(f"{np.mean(one['returns']):.2f}" for one in runs) + ")"
+    per_seed = "" if len(runs) == 1 else " (" + ", ".join(f"{np.mean(one['returns']):.{digits}f}" for one in runs) + ")"
     cpu, wall = (np.mean([one[name] for one in runs]) for name in ("cpu_seconds", "seconds"))
     loads = [one["load"] for one in runs if "load" in one]
     cells = (
         env_id, algo.upper(), settings if library == "vecenv" else f"{settings}, Stable-Baselines3", f"{steps:,}",
-        str(len(runs)), f"{returns.mean():.2f}{per_seed}", f"{low:.2f} ... {high:.2f}", met, f"{cpu:.0f} s",
-        f"{wall:.0f} s", f"{np.mean(loads):.1f} of {runs[-1]['processors']}" if loads else "",
+        str(len(runs)), f"{returns.mean():.{digits}f}{per_seed}", f"{low:.{digits}f} ... {high:.{digits}f}", met,
+        f"{optima[env_id]:.{digits}f}" if env_id in optima else "", f"{cpu:.0f} s", f"{wall:.0f} s",
+        f"{np.mean(loads):.1f} of {runs[-1]['processors']}" if loads else "",
         _published(ZOO_RETURNS, env_id, algo), _published(CLEANRL_RETURNS, env_id, algo),
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"

@@ -145,6 +145,28 @@ def test_the_page_of_results_is_what_its_program_writes():
     assert program.page(json.loads(program.RUNS.read_text())) == program.PAGE.read_text()
 
 
+@pytest.mark.parametrize(
+    "env_id",
+    [pytest.param("Taxi-v3", marks=pytest.mark.slow), "FrozenLake-v1", "CliffWalkingSlippery-v1", "Blackjack-v1"],
+)
+def test_the_best_possible_returns_are_what_their_program_computes(env_id):
+    program = load(ROOT / "benchmarks" / "optima.py")
+    assert round(program.optimum(env_id), 4) == json.loads(program.RESULT.read_text())[env_id]
+
+
+def test_the_best_possible_return_is_that_of_the_best_actions_within_the_time_limit():
+    """In state 0, action 1 pays 10 in three steps; action 0 pays 1 and ends."""
+    wait = [(1.0, 0, 1.0, True)]
+    chain = [
+        [wait, [(1.0, 1, 0.0, False)]],
+        [wait, [(1.0, 2, 0.0, False)]],
+        [wait, [(0.5, 2, 20.0, True), (0.5, 2, 0.0, True)]],
+    ]
+    values = load(ROOT / "benchmarks" / "optima.py").state_values
+    assert values(chain, 2)[0] == 1.0
+    assert values(chain, 3)[0] == values(chain, None)[0] == 10.0
+
+
 def test_the_gallery_is_what_its_program_writes():
     program = load(DOCS / "make_gallery.py")
     assert program.page() == program.PAGE.read_text()
