@@ -69,6 +69,31 @@ def test_self_play_is_for_ids_with_turns_and_its_random_player_takes_allowed_act
     assert RandomPlayer(Box(-1, 1, (2,)), 0)(obs).shape == (200, 2)
 
 
+def test_self_play_is_evaluated_with_the_seeds_of_an_evaluation_not_of_training(monkeypatch):
+    from vecenv.agents import VersusVectorEnv
+    from vecenv.cli._self_play import RandomPlayer, evaluate
+    from vecenv.cli._sources import find_env
+    from vecenv.evaluation._jobs import plan_jobs
+
+    seeds, players, reset, init = [], [], VersusVectorEnv.reset, RandomPlayer.__init__
+
+    def noted_reset(self, *, seed=None, options=None):
+        seeds.append(seed)
+        return reset(self, seed=seed, options=options)
+
+    def noted_init(self, space, seed):
+        players.append(seed)
+        init(self, space, seed)
+
+    learner = RandomPlayer(Discrete(7), 0)
+    learner.mask_name = "action_mask"
+    monkeypatch.setattr(VersusVectorEnv, "reset", noted_reset)
+    monkeypatch.setattr(RandomPlayer, "__init__", noted_init)
+    assert evaluate(learner, find_env("ConnectFourDuel-v0"), 3, lambda ended: None)["episodes"] == 3
+    assert seeds == [plan_jobs(3, 1, None).episode_seed.tolist()]
+    assert min(*seeds[0], *players) > 1_000_000, "training begins with its seed, and the next for each further env"
+
+
 def test_play_shows_the_agents_of_a_run_and_of_an_id(inside, tmp_path, one_thread):
     train(inside, "SimpleSpread-v0", "spread", "--gif")
     assert (tmp_path / "runs" / "spread" / "play.gif").exists()

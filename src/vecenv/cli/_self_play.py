@@ -15,6 +15,7 @@ from vecenv._batch.slots import FLAGS
 from vecenv.agents import League, MultiAgentVectorEnv
 from vecenv.cli._agents import MASK
 from vecenv.cli._sources import EnvSource
+from vecenv.evaluation._jobs import plan_jobs
 from vecenv.evaluation._statistics import bootstrap, interquartile_mean, mean
 
 _ACTS, _ALIVE = FLAGS.index("acts"), FLAGS.index("alive")
@@ -83,12 +84,16 @@ def acts_by_turns(source: EnvSource) -> bool:
 
 
 def evaluate(policy: Any, source: EnvSource, episodes: int, progress: Callable[[int], object]) -> dict[str, Any]:
-    """Returns of the policy against a random player, in every seat alike; the first episodes of each env count."""
+    """Returns of the policy against a random player, in every seat alike; the first episodes of each env count.
+
+    Seeds are those of `vecenv.evaluate`, which no training begins with.
+    """
     with closing(source.make(min(_EVALUATED, episodes), autoreset="same-step")) as envs:
-        player = RandomPlayer(envs.single_action_space, 1)
-        game, count = envs.versus(player), envs.num_envs
+        count = envs.num_envs
+        seeds = plan_jobs(count, 1, None).episode_seed.tolist()
+        game = envs.versus(RandomPlayer(envs.single_action_space, seeds[0]))
         quota = np.arange(episodes, episodes + count)[::-1] // count
-        obs, infos = game.reset(seed=0)
+        obs, infos = game.reset(seed=seeds)
         totals, returns = np.zeros(count), []
         while quota.any():
             masks = {"mask": infos[policy.mask_name]} if policy.mask_name else {}
