@@ -2,6 +2,7 @@
 
 The device computes in floats of 32 bits. Single steps begin from identical states, which C MuJoCo has come to with
 random actions; runs begin with the same seed and get the same actions, and differences grow as the dynamics make them.
+`--solvers` measures how far PGS and Newton's method are apart in C MuJoCo, in the tasks whose solver is replaced.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import argparse
 import warnings
 from typing import Any
 
+import gymnasium
+import mujoco
 import numpy as np
 
 import vecenv
@@ -20,6 +23,8 @@ TASKS = (
     "Walker2d-v5", "HalfCheetah-v5", "Ant-v5", "Humanoid-v5", "HumanoidStandup-v5",
 )  # fmt: skip
 MOMENTS = (1, 10, 100)
+REPLACED = ("Humanoid-v5", "HumanoidStandup-v5")
+"""Tasks whose model asks for PGS, which mujoco_warp lacks."""
 
 
 def make_pair(id: str, count: int, **options: Any) -> tuple[Any, Any]:
@@ -84,6 +89,28 @@ def runs(id: str, count: int = 4) -> list[float]:
     return found
 
 
+def solvers(id: str, states: int = 200) -> tuple[float, float]:
+    """Differences of observations of single steps by PGS and by Newton's method in C MuJoCo: median and largest."""
+    env: Any = gymnasium.make(id).unwrapped
+    generator, found = np.random.default_rng(0), []
+    model, data, kind = env.model, env.data, mujoco.mjtState.mjSTATE_INTEGRATION
+    state, space = np.zeros((2, mujoco.mj_stateSize(model, kind))), env.action_space
+    env.reset(seed=0)
+    for _ in range(states):
+        action = generator.uniform(space.low, space.high).astype(np.float32)
+        mujoco.mj_getState(model, data, state[0], kind)
+        obs, _, terminated, *_ = env.step(action)
+        mujoco.mj_getState(model, data, state[1], kind)
+        model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
+        mujoco.mj_setState(model, data, state[0], kind)
+        found.append(apart(obs, env.step(action)[0]))
+        model.opt.solver = mujoco.mjtSolver.mjSOL_PGS
+        mujoco.mj_setState(model, data, state[1], kind)
+        if terminated:
+            env.reset()
+    return float(np.median(found)), max(found)
+
+
 def _without_end(id: str) -> dict[str, Any]:
     return {"terminate_when_unhealthy": False} if id in ("Hopper-v5", "Walker2d-v5", "Ant-v5") else {}
 
@@ -92,9 +119,15 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ids", nargs="*", default=list(TASKS))
+    parser.add_argument("--solvers", action="store_true", help="compare PGS with Newton's method in C MuJoCo, no more")
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    if arguments.solvers:
+        for id in REPLACED:
+            print("{}: median {:.1e}, largest {:.1e}".format(id, *solvers(id)))
+        return
     print("| task | obs, one step | reward, one step | 1 step | 10 steps | 100 steps |\n|---|---|---|---|---|---|")
-    for id in parser.parse_args().ids:
+    for id in arguments.ids:
         try:
             figures = [*single_steps(id), *runs(id)]
         except EngineRefused as error:
