@@ -295,11 +295,11 @@ class DeviceEngine(CompiledEngine):
         if memory is None:
             return super().rollout(actions, steps, alive, over, policy, streams)
         self.to_device()
-        code = self._native if policy is None else self._compile(policy)
+        code = self._native if policy is None else self._compiled_policy(policy)
         assert isinstance(code, CppCode)
         table, layers = self._rollout_table(code, steps, alive, actions, streams)
         launcher = self._launcher if policy is None else code.launcher()
-        words = (table.ptr, 0, 0, self._count, alive, over, steps, int(policy is not None), self._chunk)
+        words = (table.ptr, 0, 0, self._count, alive, over, steps, 0, self._chunk)
         self._launch(launcher, (*words, memory.notes.ptr, 0))
         noted = memory.take_notes()
         if streams is not None:

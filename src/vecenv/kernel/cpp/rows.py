@@ -125,8 +125,7 @@ class RowProgram:
 
     def _is_number(self, name: str) -> bool:
         """Whether a column is a number of a Row; a number of an observation is an array of one element."""
-        of_policy = name.startswith("A_") and "policy" in self._method_of
-        return not self._shape(name) and not name.startswith("O_") and not of_policy
+        return not self._shape(name) and not name.startswith("O_")
 
     def _row_struct(self) -> str:
         lines = ["struct Row {", "  u64* rng; i64* notes; i64 index; i64 turns; bool stopped; signed char* M_mask;"]
@@ -231,8 +230,12 @@ class RowProgram:
                 self._add(2, f"c.S_{name}[i] = r.S_{name};")
 
     def _check_actions(self) -> None:
-        """A row whose action is not in its space is left as it is, and its number is noted."""
-        self._add(2, "if (check && OP > 1) {", "  bool wrong = false;")
+        """A row whose action is not in its space is left as it is, and its number is noted.
+
+        What a policy chose is always checked; other actions if the launch says so.
+        """
+        asked = "" if "policy" in self._methods else "check && "
+        self._add(2, f"if ({asked}OP > 1) {{", "  bool wrong = false;")
         for number, leaf in enumerate(self.action.leaves):
             name, size = f"A_{number}", self._size(f"A_{number}")
             read = f"c.{name}[i * {size} + j]"
@@ -260,8 +263,11 @@ class RowProgram:
         call = f"{self._methods['policy']}(r)"
         if "action" in policy.roles.values():
             self._add(2, f"{call};")
+            numbers = [f"A_{leaf}" for leaf in range(len(self.action.leaves)) if self._is_number(f"A_{leaf}")]
+            self._add(2, *(f"c.{name}[i] = r.{name};" for name in numbers))
         else:
             self._add(2, f"c.A_0[i] = ({NUMBERS[self._slots['A_0'].dtype.name]})({call});")
+            self._add(2, self._loaded("A_0", "A_0"))
         self._add(2, "r.rng = c.RNG + i * 6;")
 
     # --- statements of the specification -----------------------------------------------------------------------------
