@@ -291,8 +291,11 @@ class Expressions:
             assert isinstance(row.kind, Array)
             row, found, turn = self.temporary(row), self.name("t"), self.name("k")
             self.add(f"bool {found} = false;")
-            same = self._compared(node, ast.Eq(), item, self.item(row, turn))
-            self.add(f"for (i64 {turn} = 0; {turn} < {row.text}.n0 && !{found}; ++{turn}) {found} = {same};")
+            self.add(f"for (i64 {turn} = 0; {turn} < {row.text}.n0 && !{found}; ++{turn}) {{")
+            self.depth += 1
+            self.add(f"{found} = {self._compared(node, ast.Eq(), item, self.item(row, turn))};")
+            self.depth -= 1
+            self.add("}")
             text = found
         return f"(!{text})" if isinstance(operator, ast.NotIn) else text
 

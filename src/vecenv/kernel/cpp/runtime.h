@@ -1,7 +1,7 @@
 // What generated programs stand on: Python's arithmetic (struct U) and NumPy's random streams (struct R).
 // Without headers and templates: all of this stands inside the body of one function, for clang and for NVRTC alike.
 // `real` is double (exact) or float (fast). EXACT forbids clang to fuse products and sums; for NVRTC an option does.
-// An int that overflows wraps, as in native code of the compiled engine; in C++ alone that would be undefined.
+// An int that overflows wraps; in C++ alone that would be undefined, as it is in native code of the compiled engine.
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wparentheses-equality"
 #pragma clang diagnostic ignored "-Wunused-value"
