@@ -3,8 +3,13 @@
 # ruff: noqa: E501
 # Tables of short programs, one in a line.
 import ast
+import faulthandler
+import os
+import platform
 import re
+import signal
 import textwrap
+import warnings
 
 import numpy as np
 import pytest
@@ -23,7 +28,7 @@ from vecenv.kernel import kernel_of
 from vecenv.kernel.cpp.backend import CppBackend
 from vecenv.kernel.cpp.emit import source
 from vecenv.kernel.cpp.functions import Functions
-from vecenv.kernel.cpp.host import WORDS, compiled_for
+from vecenv.kernel.cpp.host import WORDS, compiled_for, warp
 from vecenv.kernel.cpp.host import kernel_of as kernel_of_text
 from vecenv.kernel.language.registry import find_kernel
 from vecenv.kernel.lower.resolve import resolve
@@ -217,6 +222,9 @@ from gymnasium.spaces import Box, Discrete
 import vecenv
 from vecenv.kernel.rng import uniform, integers, normal
 
+TABLE = np.array([0.3, -1.7, 2.2, 0.9])
+PAIRS = [(0, 1), (2, 1), (3, 0)]
+
 def note(s):
     s.calls += 1
     return s.calls
@@ -258,6 +266,8 @@ PITFALLS = {
     "words of 64 bits": "s.k = integers(rng, 5, 9007199254740993)\ns.x = uniform(rng)",
     "words of C++ as names": "new = s.x\nclass_ = 1.0\ndouble = new + class_\nint64 = action\ns.x = double * 0.5 + int64",
     "ints that overflow": "if p.wild:\n    s.k = s.k * 6364136223846793005 + 1442695040888963407\ns.c = s.k >> 3 & 127",
+    "quotients without a value": "d = action - 1 if p.wild else 1\ns.k = s.k // d\ns.calls = s.calls % d",
+    "tables": "s.x = TABLE[action] + s.x * 0.5\ns.k = 1 if (action, 1) in PAIRS else 0",
     "a variable of two types": "y = s.k\nbig = 9007199254740993 + y\ns.k = (big & 255) + y // 2\ny = s.x * 0.5\ns.x = y // 2 + y",
     "narrow numbers": "s.f = s.x * 0.1\ns.x = s.f * 0.1 + float(np.float32(s.x)) * float(np.float32(0.3))\ns.c = s.k % 100",
     "a chain is computed once": "s.k = 1 if 0 < note(s) < note(s) else 2\ns.x = s.calls + 0.5",
@@ -265,7 +275,11 @@ PITFALLS = {
     "else of a loop": "for j in range(action):\n    if j == 2:\n        break\nelse:\n    s.x += 1.0\ns.k = action",
 }  # fmt: skip
 """Programs whose bits depend on what the pitfall is about, by its name."""
-NOT_IN_PYTHON = ("division by zero", "ints that overflow", "a variable of two types")
+UNEQUAL = {"a sum that overflows": "big = p.wild * 9223372036854775803 + 4\ns.k = 1 if big + action > big else 0"}
+"""Programs that no other engine gives the same bits: Numba, too, takes it for granted that sums do not overflow."""
+NOT_IN_PYTHON = (
+    "division by zero", "ints that overflow", "a variable of two types", "quotients without a value",
+)  # fmt: skip
 """Python raises, or has ints without end: only native code can be compared with. `wild` is 0 in the first row, which Python tries."""
 
 
@@ -274,7 +288,7 @@ def small(tmp_path_factory):
     """All pitfalls as kernels of one file."""
 
     def defined(name):
-        body = textwrap.indent(PITFALLS[name], " " * 8)
+        body = textwrap.indent({**PITFALLS, **UNEQUAL}[name], " " * 8)
         text = HEAD.format(name="Pitfall" + re.sub(r"\W", "", name), body=body)
         path = tmp_path_factory.mktemp("pitfalls") / "pitfall.py"
         path.write_text(text)
@@ -315,22 +329,71 @@ MUTATIONS = {
 """Texts in which a fix is undone, and the program that must notice."""
 
 
-@pytest.mark.parametrize("fix", MUTATIONS)
-def test_the_programs_notice_if_a_fix_is_missing(fix, small, monkeypatch):
-    """A comparison that cannot fail says nothing."""
+@pytest.fixture
+def undo(monkeypatch):
+    """Puts another text in the place of a pattern in all C++ that is made from now on."""
     from vecenv.kernel.cpp import backend
 
+    def undone(pattern, instead):
+        def changed(program, precision):
+            text, slots = source(program, precision)
+            other = re.sub(pattern, instead, text)
+            assert other != text
+            return other, slots
+
+        monkeypatch.setattr(backend, "source", changed)
+
+    return undone
+
+
+@pytest.mark.parametrize("fix", MUTATIONS)
+def test_the_programs_notice_if_a_fix_is_missing(fix, small, undo):
+    """A comparison that cannot fail says nothing."""
     pattern, instead, program = MUTATIONS[fix]
-
-    def undone(program, precision):
-        text, slots = source(program, precision)
-        changed = re.sub(pattern, lambda _: instead, text)
-        assert changed != text
-        return changed, slots
-
-    monkeypatch.setattr(backend, "source", undone)
+    undo(pattern, lambda _: instead)
     with pytest.raises(AssertionError, match="differ"):
         compared_with_python(small(program), 150, count=16)
+
+
+def wild_engine(definition):
+    """Four rows before a step with the actions 3, 0, 1 and 2. All but the first do what Python would not."""
+    engine = DeviceEngine(kernel_of(definition), 4, kwargs={"wild": np.array([0, 1, 1, 1])})
+    engine.batch.op[:] = Op.STEP
+    engine.batch.actions[0][...] = [3, 0, 1, 2]
+    return engine
+
+
+def test_ints_that_overflow_would_not_wrap(small, undo):
+    """clang takes it for granted that a sum does not overflow: that big + action > big is whether action > 0."""
+    for expected in ([1, 0, 0, 0], [1, 0, 1, 1]):
+        engine = wild_engine(small("a sum that overflows"))
+        engine.exchange_all(0, 0, rotate=False)
+        assert engine._columns["S_k"].tolist() == expected
+        undo(r"return \(i64\)\(\(u64\)a \+ \(u64\)b\);", "return a + b;")
+
+
+def signal_of_a_step(engine):
+    """The signal that ends a process which steps an engine, 0 if it lives on."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 says that threads are not copied
+        child = os.fork()
+    if child == 0:
+        faulthandler.disable()
+        engine.exchange_all(0, 0, rotate=False)
+        os._exit(0)
+    return os.WTERMSIG(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="only these processors raise a signal")
+@pytest.mark.parametrize("fix", [
+    r"if \(b == 0\) return 0;", r"if \(b == -1\) return neg_i\(a\);", r"if \(b == 0 \|\| b == -1\) return 0;",
+])  # fmt: skip
+def test_a_quotient_without_a_value_would_end_the_process(fix, small, undo):
+    for expected in (0, signal.SIGFPE):
+        engine = wild_engine(small("quotients without a value"))
+        engine._columns["S_k"][:] = engine._columns["S_calls"][:] = np.iinfo(np.int64).min
+        assert signal_of_a_step(engine) == expected
+        undo(fix, "")
 
 
 def effects_in_a_line(definition):
@@ -347,33 +410,32 @@ def test_operands_with_effects_are_computed_in_variables_before_the_expression(s
     assert effects_in_a_line(small("order of operands")) > 1
 
 
-def test_names_of_the_user_that_are_words_of_cpp_would_not_compile(small, monkeypatch):
-    from vecenv.kernel.cpp import backend
-
-    def unprefixed(program, precision):
-        text, slots = source(program, precision)
-        return re.sub(r"\bv_(\w+)", r"\1", text), slots
-
-    monkeypatch.setattr(backend, "source", unprefixed)
+def test_names_of_the_user_that_are_words_of_cpp_would_not_compile(small, undo):
+    undo(r"\bv_(\w+)", r"\1")
     with pytest.raises(KernelError):
         compared_with_python(small("words of C++ as names"), 1)
 
 
-def test_templates_in_the_runtime_would_not_compile(small, monkeypatch):
+def test_templates_in_the_runtime_would_not_compile(small, undo):
     """The text stands inside a function, where structs hold no templates: each dtype and rank has a struct of its own."""
-    from vecenv.kernel.cpp import backend
-
-    def with_template(program, precision):
-        text, slots = source(program, precision)
-        changed = text.replace(
-            "struct U {", "struct U { template <class T> static T same(T value) { return value; }", 1
-        )
-        assert changed != text
-        return changed, slots
-
-    monkeypatch.setattr(backend, "source", with_template)
+    undo(r"struct U \{", "struct U { template <class T> static T same(T value) { return value; }")
     with pytest.raises(KernelError):
         compared_with_python(small("powers"), 1)
+
+
+TABLE = re.compile(r"(static CUDA_CALLABLE \w+ \w+\(\)) \{ (static const \w+ d\[\] = \{.*?\};)")
+
+
+def test_tables_are_part_of_the_code_of_gpus(small, tmp_path):
+    """Nothing need be copied to the device. Outside of functions they would not compile: local structs have no data."""
+    text, _ = source(program_of(kernel_of(small("tables"))), "exact")
+    ptx = compiled_for(kernel_of_text("tables", text), 80, tmp_path).read_text()
+    numbers = np.array([0.3, -1.7, 2.2, 0.9]).tobytes()
+    assert f"{{{', '.join(map(str, numbers))}}}" in ptx
+    undone = TABLE.sub(r"\2 \1 {", text)
+    assert undone != text
+    with pytest.raises(Exception, match=r"(?i)error|fail"):
+        compiled_for(kernel_of_text("tables", undone), 80, tmp_path)
 
 
 def test_a_launch_has_as_many_arguments_however_many_columns_there_are(tmp_path):
@@ -383,6 +445,25 @@ def test_a_launch_has_as_many_arguments_however_many_columns_there_are(tmp_path)
     head = ptx[ptx.index(".entry") :]
     arguments = head[: head.index(")")].count(".param")
     assert arguments <= len(WORDS) + 1 < len(slots)
+
+
+def words_as_arguments(count):
+    """A kernel of Warp that is launched with this many words, which stand for addresses of columns."""
+    wp = warp()
+    words = wp.types.vector(length=count, dtype=wp.uint64)
+
+    def launched(addresses: words, out: wp.array(dtype=wp.uint64)):
+        out[wp.tid()] = addresses[wp.tid()]
+
+    return wp.kernel(launched, enable_backward=False, module="unique")
+
+
+def test_addresses_as_arguments_would_not_compile_for_gpus(tmp_path):
+    """As many as a launch takes are compiled, one more is not: a kernel may have more columns than that."""
+    most = 32_764 // 8 - 10
+    compiled_for(words_as_arguments(most), 80, tmp_path, ptx=False)
+    with pytest.raises(Exception, match=r"(?i)error|fail"):
+        compiled_for(words_as_arguments(most + 10), 80, tmp_path, ptx=False)
 
 
 def test_integers_of_128_bits_would_not_compile_for_gpus(tmp_path):
