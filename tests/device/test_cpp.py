@@ -275,8 +275,11 @@ PITFALLS = {
     "else of a loop": "for j in range(action):\n    if j == 2:\n        break\nelse:\n    s.x += 1.0\ns.k = action",
 }  # fmt: skip
 """Programs whose bits depend on what the pitfall is about, by its name."""
-UNEQUAL = {"a sum that overflows": "big = p.wild * 9223372036854775803 + 4\ns.k = 1 if big + action > big else 0"}
-"""Programs that no other engine gives the same bits: Numba, too, takes it for granted that sums do not overflow."""
+APART = {
+    "a sum that overflows": "big = p.wild * 9223372036854775803 + 4\ns.k = 1 if big + action > big else 0",
+    "None in a tuple": "pair = (s.x, None)",
+}
+"""Programs without a counterpart: Numba, too, takes it for granted that sums do not overflow; and what C++ refuses."""
 NOT_IN_PYTHON = (
     "division by zero", "ints that overflow", "a variable of two types", "quotients without a value",
 )  # fmt: skip
@@ -288,7 +291,7 @@ def small(tmp_path_factory):
     """All pitfalls as kernels of one file."""
 
     def defined(name):
-        body = textwrap.indent({**PITFALLS, **UNEQUAL}[name], " " * 8)
+        body = textwrap.indent({**PITFALLS, **APART}[name], " " * 8)
         text = HEAD.format(name="Pitfall" + re.sub(r"\W", "", name), body=body)
         path = tmp_path_factory.mktemp("pitfalls") / "pitfall.py"
         path.write_text(text)
@@ -487,6 +490,11 @@ def test_what_has_no_cpp_is_refused_with_its_line_before_anything_is_compiled(sm
     definition = small("a function that is missing")
     with pytest.raises(KernelError, match=r"step, line \d+ of .*math\.tanh.*engine='compiled'"):
         vecenv.make(definition, 2, device="cpu", results="numpy")
+
+
+def test_none_in_a_tuple_is_refused_with_its_line(small):
+    with pytest.raises(KernelError, match=r"step, line \d+ of .*a tuple with None"):
+        DeviceEngine(kernel_of(small("None in a tuple")), 2)
 
 
 def test_checked_programs_are_refused():

@@ -302,7 +302,10 @@ class Expressions:
     # --- tuples and rows ---------------------------------------------------------------------------------------------
 
     def _of_Tuple(self, node: ast.Tuple | ast.List) -> Value:
-        return self.tuple_of(self.several(node.elts))
+        parts = self.several(node.elts)
+        if any(part.kind == NOTHING for part in parts):
+            raise self.fail(node, "a tuple with None in it has no C++ form; leave None out")
+        return self.tuple_of(parts)
 
     _of_List = _of_Tuple
 
