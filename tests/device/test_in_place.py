@@ -25,6 +25,8 @@ OF_COLUMNS = (
     "test_envs",
 )  # fmt: skip
 """Files whose tests read and write columns from outside: they run with columns in memory of the device, too."""
+QUICK_TESTS = {"test_random_programs": "not slow and not gpu"}
+"""Which tests of a file are run, if not all: the long ones of random programs would be compiled for an hour."""
 
 
 @pytest.mark.slow
@@ -34,7 +36,7 @@ OF_COLUMNS = (
 )
 def test_the_tests_of_kernels_pass_with_the_device_engine_in_place_of_the_compiled_one(file, columns):
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "tests.device.in_place", "-p", "no:cacheprovider"]
-    command += ["-m", "not gpu", f"tests/kernels/{file}.py"]
+    command += ["-m", QUICK_TESTS.get(file, "not gpu"), f"tests/kernels/{file}.py"]
     environment = {**os.environ, "VECENV_COLUMNS": columns}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1780)
     assert done.returncode == 0, done.stdout[-3000:]
