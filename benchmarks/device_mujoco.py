@@ -1,18 +1,20 @@
-"""How far MuJoCo tasks on a device are from C MuJoCo: `python benchmarks/device_mujoco.py`, a table for docs/gpu.md.
+"""How far MuJoCo tasks on a device are from C MuJoCo: a table for docs/gpu.md, and where the differences come from.
+
+    python benchmarks/device_mujoco.py [--why] [ids]
 
 The device computes in floats of 32 bits. Single steps begin from identical states, which C MuJoCo has come to with
 random actions; runs begin with the same seed and get the same actions, and differences grow as the dynamics make them.
-`--solvers` measures how far PGS and Newton's method are apart in C MuJoCo, in the tasks whose solver is replaced.
+`--why` compares C MuJoCo with itself: with envs a little higher, and with another solver.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
-import gymnasium
-import mujoco
 import numpy as np
 
 import vecenv
@@ -23,8 +25,10 @@ TASKS = (
     "Walker2d-v5", "HalfCheetah-v5", "Ant-v5", "Humanoid-v5", "HumanoidStandup-v5",
 )  # fmt: skip
 MOMENTS = (1, 10, 100)
-REPLACED = ("Humanoid-v5", "HumanoidStandup-v5")
-"""Tasks whose model asks for PGS, which mujoco_warp lacks."""
+FORCES = {"Humanoid-v5": 78, "HumanoidStandup-v5": 78}
+"""Observations, counted from the last, that are forces of contacts and not bounded: they are compared on their own."""
+HEIGHT = 1e-7
+"""Metres: what a float of 32 bits makes of the height of a foot that is computed from joint to joint."""
 
 
 def make_pair(id: str, count: int, **options: Any) -> tuple[Any, Any]:
@@ -49,26 +53,27 @@ def actions_of(envs: Any, generator: np.random.Generator) -> np.ndarray:
 
 def apart(one: np.ndarray, other: np.ndarray) -> float:
     """The largest difference, relative where numbers are larger than 1."""
-    return float((np.abs(one - other) / np.maximum(1.0, np.abs(one))).max())
+    return float((np.abs(one - other) / np.maximum(1.0, np.abs(one))).max(initial=0.0))
 
 
-def single_steps(id: str, count: int = 8, steps: int = 50) -> tuple[float, float]:
-    """Differences of observations and rewards of single steps from identical states."""
+def single_steps(id: str, count: int = 8, steps: int = 50) -> tuple[float, float, float]:
+    """Differences of observations, rewards and contact forces (`FORCES`) of single steps from identical states."""
     host, device = make_pair(id, count, autoreset="same-step")
-    generator, worst = np.random.default_rng(0), [0.0, 0.0]
+    generator, worst = np.random.default_rng(0), [0.0, 0.0, 0.0]
     with host, device:
         host.reset(seed=0)
         device.reset(seed=0)
+        forces = host.single_observation_space.shape[0] - FORCES.get(id, 0)
         for _ in range(steps):
             copy_state(host, device)
             actions = actions_of(host, generator)
             obs, reward, *ended, _ = host.step(actions)
             found, gained, *_ = device.step(actions)
             goes_on = ~(ended[0] | ended[1])  # the others have been reset
-            if goes_on.any():
-                worst[0] = max(worst[0], apart(obs[goes_on], found[goes_on]))
+            worst[0] = max(worst[0], apart(obs[goes_on, :forces], found[goes_on, :forces]))
             worst[1] = max(worst[1], apart(reward, gained))
-    return worst[0], worst[1]
+            worst[2] = max(worst[2], apart(obs[goes_on, forces:], found[goes_on, forces:]))
+    return worst[0], worst[1], worst[2]
 
 
 def runs(id: str, count: int = 4) -> list[float]:
@@ -89,51 +94,85 @@ def runs(id: str, count: int = 4) -> list[float]:
     return found
 
 
-def solvers(id: str, states: int = 200) -> tuple[float, float]:
-    """Differences of observations of single steps by PGS and by Newton's method in C MuJoCo: median and largest."""
-    env: Any = gymnasium.make(id).unwrapped
-    generator, found = np.random.default_rng(0), []
-    model, data, kind = env.model, env.data, mujoco.mjtState.mjSTATE_INTEGRATION
-    state, space = np.zeros((2, mujoco.mj_stateSize(model, kind))), env.action_space
-    env.reset(seed=0)
-    for _ in range(states):
-        action = generator.uniform(space.low, space.high).astype(np.float32)
-        mujoco.mj_getState(model, data, state[0], kind)
-        obs, _, terminated, *_ = env.step(action)
-        mujoco.mj_getState(model, data, state[1], kind)
-        model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
-        mujoco.mj_setState(model, data, state[0], kind)
-        found.append(apart(obs, env.step(action)[0]))
-        model.opt.solver = mujoco.mjtSolver.mjSOL_PGS
-        mujoco.mj_setState(model, data, state[1], kind)
-        if terminated:
-            env.reset()
-    return float(np.median(found)), max(found)
-
-
 def _without_end(id: str) -> dict[str, Any]:
     return {"terminate_when_unhealthy": False} if id in ("Hopper-v5", "Walker2d-v5", "Ant-v5") else {}
 
 
+# --- why -------------------------------------------------------------------------------------------------------------
+
+
+def states(id: str, count: int = 8, steps: int = 50) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+    """The kernel of a task, and states and actions of random play by C MuJoCo."""
+    generator = np.random.default_rng(0)
+    with vecenv.make(id, count, engine="mujoco", autoreset="same-step") as host:
+        host.reset(seed=0)
+        for _ in range(steps):
+            physics, actions = host.engine._columns["S_physics"].copy(), actions_of(host, generator)
+            for row in range(count):
+                yield host.engine.kernel, physics[row], actions[row]
+            host.step(actions)
+
+
+def stepped(model: Any, frame_skip: int, state: np.ndarray, action: np.ndarray, heights: np.ndarray) -> Any:
+    """The data of C MuJoCo after an env's step, in whose steps of physics it is higher by these metres."""
+    import mujoco
+
+    data = mujoco.MjData(model)
+    mujoco.mj_setState(model, data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
+    data.ctrl[:] = action
+    height = 2 if model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE else 1
+    for extra in heights[:frame_skip]:
+        data.qpos[height] += extra
+        mujoco.mj_step(model, data)
+        data.qpos[height] -= extra
+    mujoco.mj_rnePostConstraint(model, data)
+    return data
+
+
+def print_why(id: str) -> None:
+    """Print how far C MuJoCo is from itself if envs are a little higher, and if the solver is Newton's."""
+    import mujoco
+
+    generator, found = np.random.default_rng(3), {"higher": [], "Newton": []}
+    for kernel, state, action in states(id):
+        newton = copy.copy(kernel.model)
+        newton.opt.solver, newton.opt.iterations = mujoco.mjtSolver.mjSOL_NEWTON, max(100, newton.opt.iterations)
+        no_heights, heights = np.zeros(99), generator.uniform(-HEIGHT, HEIGHT, 99)
+        one = stepped(kernel.model, kernel.frame_skip, state, action, no_heights)
+        others = {
+            "higher": stepped(kernel.model, kernel.frame_skip, state, action, heights),
+            "Newton": stepped(newton, kernel.frame_skip, state, action, no_heights),
+        }
+        for name, other in others.items():
+            found[name].append((apart(one.qvel, other.qvel), apart(one.cfrc_ext, other.cfrc_ext)))
+    for name, figures in found.items():
+        for place, what in enumerate(("velocities", "contact forces")):
+            column = np.array(figures)[:, place]
+            shares = ", ".join(f"{np.quantile(column, share):.1e}" for share in (0.5, 0.99, 1.0))
+            print(f"{id}, C MuJoCo, {name}: {what} {shares} (median, 99 %, worst)", flush=True)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the table, or why its numbers are what they are."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ids", nargs="*", default=list(TASKS))
-    parser.add_argument("--solvers", action="store_true", help="compare PGS with Newton's method in C MuJoCo, no more")
-    arguments = parser.parse_args()
+    parser.add_argument("--why", action="store_true", help="compare C MuJoCo with itself")
+    given = parser.parse_args()
     warnings.simplefilter("ignore")
-    if arguments.solvers:
-        for id in REPLACED:
-            print("{}: median {:.1e}, largest {:.1e}".format(id, *solvers(id)))
+    if given.why:
+        for id in given.ids:
+            print_why(id)
         return
     print("| task | obs, one step | reward, one step | 1 step | 10 steps | 100 steps |\n|---|---|---|---|---|---|")
-    for id in arguments.ids:
+    for id in given.ids:
         try:
-            figures = [*single_steps(id), *runs(id)]
+            observed, rewarded, forces = single_steps(id)
+            figures = [rewarded, *runs(id)]
         except EngineRefused as error:
             print(f"| {id} | {error} | | | | |", flush=True)
             continue
-        print(f"| {id} | {' | '.join(f'{figure:.1e}' for figure in figures)} |", flush=True)
+        first = f"{observed:.1e}" + (f"; contact forces {forces:.1e}" if id in FORCES else "")
+        print(f"| {id} | {first} | {' | '.join(f'{figure:.1e}' for figure in figures)} |", flush=True)
 
 
 if __name__ == "__main__":
