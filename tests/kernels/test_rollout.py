@@ -111,13 +111,13 @@ def test_a_policy_whose_values_change_is_compiled_again():
     with vecenv.make(Walk, 3) as envs:
         envs.reset(seed=0)
         assert (envs.rollout(policy=by_helper, steps=2).actions == 1).all()
-        held = envs.engine._policies.code_of(by_helper, envs.engine._columns)
+        held = envs.engine._policies.code_of(by_helper, lambda: envs.engine._columns)
         WEIGHTS[1] = 0.0
         try:
             assert (envs.rollout(policy=by_helper, steps=2).actions == 0).all()
         finally:
             WEIGHTS[1] = 1.0
-        assert envs.engine._policies.code_of(by_helper, envs.engine._columns) is held
+        assert envs.engine._policies.code_of(by_helper, lambda: envs.engine._columns) is held
 
 
 def test_what_a_helper_of_a_policy_reads_is_noticed(monkeypatch):

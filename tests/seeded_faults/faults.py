@@ -76,8 +76,8 @@ SEEDING = (
         breaks="An env that was restarted keeps the seed of its next episode if a reset brings none.",
         mechanism="seeding",
         file="_front/transport.py",
-        old="batch.seed[seeded] = seeds[seeded]",
-        new="batch.seed[rows] = seeds[rows]",
+        old="batch.seed[seeded] = batch.given_seed[seeded] = seeds[seeded]",
+        new="batch.seed[rows] = batch.given_seed[rows] = seeds[rows]",
         near=("faults/test_restart.py", "faults/test_soak.py"),
     ),
     SeededFault(
@@ -312,8 +312,8 @@ RESTART = (
         breaks="An env that fails in its reset begins again with a seed that follows from its last one.",
         mechanism="restart",
         file="engines/python/restarts.py",
-        old="    if batch.op[row] != _RESET or batch.seed[row] == NO_SEED:\n",
-        new="    if batch.op[row] != _RESET and batch.seed[row] == NO_SEED:\n",
+        old="    if batch.op[row] != _RESET or batch.seed[row] != given:\n",
+        new="    if batch.op[row] != _RESET and batch.seed[row] != given:\n",
         near=("test_promises.py", "faults/test_restart.py", "faults/test_soak.py", "faults/test_env_raises.py"),
     ),
     SeededFault(

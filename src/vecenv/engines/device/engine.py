@@ -294,8 +294,8 @@ class DeviceEngine(CompiledEngine):
         memory = self.columns_apart
         if memory is None:
             return super().rollout(actions, steps, alive, over, policy, streams)
+        code = self._native if policy is None else self._policies.code_of(policy, lambda: self._columns)
         self.to_device()
-        code = self._native if policy is None else self._compiled_policy(policy)
         assert isinstance(code, CppCode)
         table, layers = self._rollout_table(code, steps, alive, actions, streams)
         launcher = self._launcher if policy is None else code.launcher()

@@ -307,7 +307,7 @@ class CompiledEngine:
         streams: np.ndarray | None = None,
     ) -> dict[str, np.ndarray]:
         """Run all rows `steps` times in one native call."""
-        code = self._native if policy is None else self._policies.code_of(policy, self._columns)
+        code = self._native if policy is None else self._policies.code_of(policy, lambda: self._columns)
         present, count = self._present(), len(self._rows)
         out: dict[str, np.ndarray] = {}
         if code is self._native:

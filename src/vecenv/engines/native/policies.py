@@ -57,12 +57,13 @@ class Policies:
         for held in self._held.values():
             held.tried = False
 
-    def code_of(self, policy: Policy, columns: Mapping[str, np.ndarray]) -> NativeCode:
+    def code_of(self, policy: Policy, columns: Callable[[], Mapping[str, np.ndarray]]) -> NativeCode:
         """The row loop with a policy in it.
 
         Args:
             policy: as `rollout` takes it.
-            columns: those of the rows; `P_` are the parameters of their episodes, `B_` those of their next ones.
+            columns: called for a trial: those of the rows. `P_` are the parameters of their episodes, `B_` those of the
+                next ones.
 
         Raises:
             ConfigError: the kernel reads other values than it did when the envs were made.
@@ -73,7 +74,7 @@ class Policies:
             self._hold(reads, policy)
         held = self._held[reads]
         if not held.tried and self._env_of is not None and not self._kernel.shared:
-            self._try_out(held, policy, self._env_of, columns)
+            self._try_out(held, policy, self._env_of, columns())
         held.tried = True
         return held.code
 
