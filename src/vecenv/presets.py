@@ -51,7 +51,9 @@ def _ppo(steps: int, num_envs: int, rollout_steps: int, **settings: Any) -> dict
 # --- classic control and toy text ------------------------------------------------------------------------------------
 
 _CARTPOLE = _ppo(100_000, 32, 32, epochs=8, minibatch=512, learning_rate=2e-3, anneal=True, gamma=0.98, lam=0.9)
-_CLIFF = _ppo(300_000, 32, 64, minibatch=512, learning_rate=3e-3, anneal=True, entropy=0.01, normalize_reward=True)
+# Without layers between, as for Taxi-v3 below.
+_CLIFF = _ppo(300_000, 32, 64, minibatch=512, learning_rate=2e-2, anneal=True, entropy=0.01, normalize_reward=True,
+              hidden=())  # fmt: skip
 _LAKE: dict[str, Any] = {
     "minibatch": 1024, "learning_rate": 3e-3, "anneal": True, "entropy": 0.01, "gamma": 0.995,
 }  # fmt: skip

@@ -82,7 +82,7 @@ def test_gaussian_densities_are_those_of_torch_and_envs_get_them_clipped():
 
 def test_squashed_densities_are_those_of_torch():
     with torch.random.fork_rng():
-        torch.manual_seed(0)  # some weights saturate tanh, where torch's density is NaN
+        torch.manual_seed(0)  # some weights saturate tanh, where torch's own density is NaN or has few digits
         actor = SoftActor(spaces.Box(-1, 1, (3,)), Squashed(spaces.Box(-2, 4, (2,))), (8,), 8)
     obs = torch.randn(40, 3, generator=seeded())
     with torch.no_grad():
