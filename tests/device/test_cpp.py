@@ -461,6 +461,7 @@ def words_as_arguments(count):
     return wp.kernel(launched, enable_backward=False, module="unique")
 
 
+@pytest.mark.slow
 def test_addresses_as_arguments_would_not_compile_for_gpus(tmp_path):
     """As many as a launch takes are compiled, one more is not: a kernel may have more columns than that."""
     most = 32_764 // 8 - 10
