@@ -471,8 +471,9 @@ def test_reset_with_options_that_cannot_be_sent_leaves_no_seed_behind(engine):
             pair.twin.reset(seed=1, options=unsendable)
             pair.envs.reset(seed=1, options=unsendable)
         else:
-            says = "cannot be sent to a worker & lock & engine='sync'"
+            says, given = "cannot be sent to a worker & lock & engine='sync'", pair.envs._batch.given_seed.tolist()
             refused(lambda: pair.envs.reset(seed=8, options=unsendable), TypeError, pickle.PicklingError, says=says)
+            assert pair.envs._batch.given_seed.tolist() == given, "the seeds of restarts follow from it"
         pair.go_on(20)
 
 

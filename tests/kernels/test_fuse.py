@@ -50,6 +50,11 @@ def test_a_loop_that_reads_elements_of_its_own_turn_joins_the_one_before():
     assert "again[index1__, index4__]" in text
 
 
+def test_a_parameter_that_becomes_another_array_is_no_other_name_of_it():
+    """The loop before reads what the parameter was."""
+    assert loops(fused(HEAD, WRITE, "    given = array1__\n", READ.replace("widen__(array1__", "widen__(given"))) == 2
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -139,3 +144,41 @@ def test_the_loops_of_an_array_expression_over_pairs_are_fused():
     text = native_text(kernel, Layout(Attraction.observation_space), Layout(Attraction.action_space))
     helper = text[text.index("__attraction(") :]
     assert loops(helper[: helper.index("\n\n\n")]) == 2
+
+
+def twice(x):
+    x = x * 2.0
+    y = x + 1.0
+    return x * y
+
+
+def mirrored(x, y):
+    """Both arguments are one array: what is written into it is read by the other name."""
+    x += 1.0
+    z = y[::-1] * 2.0
+    x = z
+    return x + y
+
+
+@vecenv.kernel("Renamed-v0", max_episode_steps=30)
+class Renamed:
+    """Its helpers give their parameters other arrays."""
+
+    observation_space, action_space = spaces.Box(-np.inf, np.inf, (6,), np.float64), spaces.Discrete(2)
+    state = {"x": (float, (6,))}
+
+    def reset(s, rng, p):
+        s.x = rng.uniform(0.1, 0.2, size=6)
+
+    def step(s, action, rng, p):
+        s.x = 0.1 * twice(s.x)
+        both = s.x * 1.0
+        s.x = 0.1 * mirrored(both, both)
+        return float(both.sum()), False
+
+    def observe(s, obs, p):
+        obs[:] = s.x
+
+
+def test_parameters_may_become_other_arrays():
+    check_kernel(Renamed)

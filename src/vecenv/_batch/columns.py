@@ -54,7 +54,7 @@ class RowColumns:
     last_seed: Annotated[np.ndarray, Column(np.int64, initial=NO_SEED, travels=True)]
     """Seed of the row's last seeded RESET, -1 if there was none."""
     given_seed: Annotated[np.ndarray, Column(np.int64, initial=NO_SEED, travels=True)]
-    """Seed that the user gave the row last, -1 for none. Seeds of restarts follow from it alone."""
+    """Seed that `reset` or an evaluation gave the row last, -1 for none. Seeds of restarts follow from it alone."""
     restarts: Annotated[np.ndarray, Column(np.int64, travels=True)]
     """How often the row's env was built again after a failure."""
     start_kind: Annotated[np.ndarray, Column(np.uint8)]

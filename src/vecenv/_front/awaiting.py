@@ -181,6 +181,7 @@ class Awaiting(Transport):
         rows = np.array([row])
         if row in self.engine.pending():
             raise PendingError(f"env {row} is still running; wait for it first", "step_one")
+        given = int(self._batch.given_seed[row])
         try:
             if seed is not None:
                 self._batch.seed[row] = self._batch.given_seed[row] = seed
@@ -188,7 +189,7 @@ class Awaiting(Transport):
                 self._batch.options[row] = options
             self._dispatch(rows, int(Op.RESET), "reset_one")
         except BaseException:
-            self._forget(rows)
+            self._batch.given_seed[self._forget(rows)] = given
             raise
 
     async def _wait_for_one(self, row: int, form: OneForm) -> Any:

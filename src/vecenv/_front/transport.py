@@ -185,7 +185,7 @@ class Transport(gymnasium.vector.VectorEnv):
         self._dispatch_reset(rows, seeds, None if options is None else parsed.per_env)
 
     def _dispatch_reset(self, rows: Rows, seeds: np.ndarray, options: Sequence[Any] | None) -> None:
-        batch = self._batch
+        batch, given = self._batch, self._batch.given_seed.copy()
         seeded = rows[seeds[rows] != NO_SEED]
         try:
             # An env that was restarted keeps the seed of its next episode where none is given.
@@ -195,7 +195,8 @@ class Transport(gymnasium.vector.VectorEnv):
                 batch.options.update((row, option) for row, option in per_env if option is not None)
             self._dispatch(rows, _RESET, "reset")
         except BaseException:
-            self._forget(rows)
+            unsent = self._forget(rows)
+            batch.given_seed[unsent] = given[unsent]
             raise
 
     def _send_step(self, actions: Any, rows: Rows | None, call: str) -> None:
@@ -239,13 +240,14 @@ class Transport(gymnasium.vector.VectorEnv):
         self._decorated.send(rows)
         self._call_order.sent(rows, call)
 
-    def _forget(self, rows: Rows) -> None:
-        """Take back what was prepared for rows that could not be sent. An interrupt may come when they are sent."""
+    def _forget(self, rows: Rows) -> Rows:
+        """Take back what was prepared for rows that could not be sent, and return them. An interrupt may come then."""
         batch, unsent = self._batch, np.setdiff1d(rows, self.engine.pending())
         for row in unsent.tolist() if batch.options or batch.raw_actions else ():
             batch.options.pop(row, None)
             batch.raw_actions.pop(row, None)
         batch.seed[unsent] = NO_SEED  # or the next autoreset would use the seeds of this reset
+        return unsent
 
     # --- all rows in one call ----------------------------------------------------------------------------------------
 

@@ -117,7 +117,7 @@ def _leave_the_terminal(assignment: Assignment) -> None:
     os.environ[MARK] = assignment.mark
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # envs may have children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # held back since the process was started
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # held back since the process was spawned
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a fork inherits the handlers of the parent
     signal.set_wakeup_fd(-1)
     for descriptor in (*assignment.foreign, *_fork_server_lifeline()):

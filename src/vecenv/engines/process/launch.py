@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import multiprocessing
@@ -13,7 +12,7 @@ import signal
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from multiprocessing import forkserver, resource_tracker, spawn
@@ -108,9 +107,10 @@ def start(process: Any, context: Any) -> None:
     defines. So a script needs no `__main__` guard.
 
     A fork server ends, and its workers with it, if a client connects and leaves before sending anything. Therefore no
-    interrupt may fall into that exchange: a thread of its own makes it, which signal handlers never run in.
+    interrupt may fall into that exchange: a thread of its own makes it, which signal handlers never run in. The same
+    thread spawns processes, with Ctrl-C held back.
     """
-    if context.get_start_method() != "forkserver" and threading.current_thread() is threading.main_thread():
+    if context.get_start_method() == "fork" and threading.current_thread() is threading.main_thread():
         _start(process, context)
         return
     started: Future[None] = Future()
@@ -134,8 +134,7 @@ def _start(process: Any, context: Any) -> None:
 
     _processes.add(process)
     if method == "fork":  # which takes the lock itself, after locks of others that are taken at a fork
-        with _interrupts_held():
-            process.start()
+        process.start()
         return
     with FORK_LOCK:  # multiprocessing is changed for this long
         prepare = spawn.get_preparation_data
@@ -143,26 +142,27 @@ def _start(process: Any, context: Any) -> None:
             spawn.get_preparation_data = without_script
             if method == "forkserver" and os.path.isdir(_OWN_DESCRIPTORS):
                 _run_fork_server()
-            if method == "spawn" and os.name == "posix":
-                resource_tracker.ensure_running()  # now: it would let interrupts through
-            with _interrupts_held():
+            if method == "spawn":
+                _start_without_interrupts(process)
+            else:
                 process.start()
         finally:
             spawn.get_preparation_data = prepare
 
 
-@contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back in this thread. A process that it starts meanwhile begins with that; a worker ends it.
+def _start_without_interrupts(process: Any) -> None:
+    """Start a process that begins with Ctrl-C held back, until it ignores it as a worker does.
 
-    Ctrl-C reaches all processes of a terminal, and one that is still importing modules would print a traceback.
+    Ctrl-C in a terminal reaches all processes of its group, and one that is still importing modules would print a
+    traceback. The thread that this runs in is never the main one: an interrupt there could leave Ctrl-C held back.
     """
     if not hasattr(signal, "pthread_sigmask"):
-        yield
+        process.start()
         return
+    resource_tracker.ensure_running()  # or it would be started meanwhile, and let interrupts through
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

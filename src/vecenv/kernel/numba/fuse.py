@@ -34,7 +34,7 @@ def fuse(function: ast.FunctionDef, results: Collection[str]) -> None:
 
     Args:
         function: as Numba compiles it, without checks.
-        results: names of its parameters whose memory is that of no other parameter.
+        results: names of the arrays that its caller provides for what it returns; they overlap no other argument.
     """
     arrays = _local_arrays(function, results)
     if arrays:
@@ -148,6 +148,7 @@ def _local_arrays(function: ast.FunctionDef, results: Collection[str]) -> dict[s
     """Names of arrays of which only elements are used, by these names: nothing else is a view of them."""
     nodes = list(ast.walk(function))
     stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load))
+    parameters = {argument.arg for argument in function.args.args}
     arrays = {name: name for name in results if not stored[name]}
     whole: set[int] = set()
     """Loads of a whole array that make no view of it that is used here."""
@@ -157,7 +158,7 @@ def _local_arrays(function: ast.FunctionDef, results: Collection[str]) -> dict[s
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
             continue
         name, value = node.targets[0].id, node.value
-        if stored[name] > 1:
+        if stored[name] > 1 or name in parameters:  # before, it was another array
             continue
         if _declared_axes(node) is not None:
             arrays[name] = name
