@@ -10,7 +10,7 @@ Turns alternate, and the best of several counts. Times are processor seconds of 
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Callable
 
@@ -304,5 +304,11 @@ def _cpu_nanoseconds(run: Callable[[], None], count: int) -> float:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or ["torchrl", "jax", "ppo", "ant"]:
-        {"torchrl": torchrl, "jax": jax, "ppo": ppo, "ant": ant}[name]()
+    questions = {"torchrl": torchrl, "jax": jax, "ppo": ppo, "ant": ant}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"{', '.join(questions)}; default: all")
+    names = parser.parse_args().names
+    if not set(names) <= set(questions):
+        parser.error(f"the names are {', '.join(questions)}")
+    for name in names or questions:
+        questions[name]()
