@@ -183,7 +183,7 @@ class CompiledEngine:
         """Write orders to run all rows with these ops."""
         self._alive = -1  # NumPy may run a signal handler while the orders are written
         self._whole[4:] = alive, over, 1, alive != 0
-        self._alive, self._over = alive, over
+        self._over, self._alive = over, alive  # `_alive` last: until then they count as unwritten
 
     def _looked_at(self, ended: int, rotate: bool) -> int:
         """What `exchange_all` returns or raises if native code reports more than ends of episodes."""

@@ -29,7 +29,7 @@ from vecenv.errors import ConfigError, ConfigTypeError
 
 _OWN_DESCRIPTORS = "/proc/self/fd"
 _PRELOAD = "vecenv.engines.process.preload"
-"""The module that workers run."""
+"""The module that the fork server imports before it forks."""
 _START_SECONDS = 10.0
 """How long an interrupted start is waited for."""
 
