@@ -230,8 +230,9 @@ def test_native_code_follows_no_old_orders_after_an_interrupt() -> None:
         for both in (envs, others):
             both.reset(seed=5)
             both.step(np.ones(3, np.int64))
-        orders, envs.engine._whole = envs.engine._whole, envs.engine._whole.view(_Interrupted)
+        whole = envs.engine._whole
+        words, whole.words = whole.words, whole.words.view(_Interrupted)
         with pytest.raises(KeyboardInterrupt):
             envs.reset(seed=7)
-        envs.engine._whole = orders
+        whole.words = words
         assert np.array_equal(envs.recv().obs, others.reset(seed=7)[0])

@@ -756,7 +756,7 @@ COMPILED_ENGINE = (
     SeededFault(
         breaks="With copy=False observations of kernels stay as they are for the next three steps.",
         mechanism="compiled engine",
-        file="engines/native/compiled.py",
+        file="engines/native/orders.py",
         old="(self._turn + by) % BUFFERS",
         new="(self._turn + by) % (BUFFERS - 1)",
         near=("kernels/test_native.py", "kernels/test_states.py"),

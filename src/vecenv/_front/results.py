@@ -63,12 +63,16 @@ class Results:
             infos["_final_obs"] = rolled
         return self._layout.batched(columns), reward, terminated, truncated, infos
 
-    def plain(self, started: float) -> GymnasiumStep:
-        """A step of all rows without mail and final observations, in as few operations as possible.
+    def whole(self, ended: int, started: float) -> GymnasiumStep:
+        """A step of all rows as Gymnasium has it, in as few operations as possible.
 
-        `started` is the time at which the exchange had ended.
+        Args:
+            ended: how many episodes ended.
+            started: the time at which the exchange had ended.
         """
         batch = self._batch
+        if batch.mail or (ended and self._may_roll):
+            return self.as_gymnasium(None)
         if self._is_array:
             obs = batch.obs[0].copy() if self._copy else batch.obs[0]
         else:
@@ -103,6 +107,10 @@ class Results:
             read_final=None if final is None else (final_obs, self._layout.reader(final)),
             by_value=None if successors is None else (batched, successors),
         )
+
+    def whole_exchange(self, ended: int, started: float) -> Exchange:
+        """As `whole`, for wrappers."""
+        return self.exchange(np.arange(len(self._batch)))
 
     def dicts(self, rows: Rows) -> tuple[Step, list[dict[str, Any]], list[dict[str, Any]]]:
         """A step of these rows, infos as dicts of each, and those of ended episodes."""

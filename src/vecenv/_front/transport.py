@@ -18,8 +18,9 @@ from vecenv._front.autoreset import ops_of, plan, rolls
 from vecenv._front.call_order import CallOrder
 from vecenv._front.exchange import Exchange
 from vecenv._front.reset_options import ResetOptions
-from vecenv._front.results import Results
+from vecenv._front.results import GymnasiumStep, Results
 from vecenv._front.step import Step
+from vecenv._front.whole_step import whole_step
 from vecenv._util.checks import patience, seconds
 from vecenv._util.forks import reinit_after_fork
 from vecenv._util.warn import warn_user
@@ -38,7 +39,6 @@ from vecenv.errors import ClosedError, ConfigError, EnvError, VecenvError, Worke
 
 T = TypeVar("T")
 _RESET = int(Op.RESET)
-_clock = time.perf_counter
 
 
 class Transport(gymnasium.vector.VectorEnv):
@@ -90,17 +90,13 @@ class Transport(gymnasium.vector.VectorEnv):
         """When the first began and when the latest was received."""
         self._alive_op, self._over_op = ops_of(autoreset)
         self._may_not_end = self._alive_op == self._over_op and not self._may_roll
-        self._exchange_all: Callable[[int, int, bool], int] | None = None
-        """Runs all rows in one call, if the engine can. Then the three attributes below are used, else they are not."""
-        self._only_action: np.ndarray | None = None
-        """The column of actions, if the action space is plain and native code checks the actions."""
-        self._action_dtype: Any = None
-        self._action_shape: tuple[int, ...] = ()
+        self._whole_step: Callable[[Transport, Any], GymnasiumStep] | None = None
+        """The public call `step` of all rows, if the engine can run them in one call."""
+        self._whole_exchange: Callable[[Transport, Any], Exchange] | None = None
+        """The same for wrappers."""
         if isinstance(self.engine, SupportsExchange):
-            self._exchange_all = engine.exchange_all  # type: ignore[attr-defined]  # decorators pass it on
-            if self.engine.checks_actions and self._batch.action_layout.leaves[0].path == "":
-                self._only_action = column = self._batch.actions[0]
-                self._action_dtype, self._action_shape = column.dtype, column.shape
+            self._whole_step = whole_step(self, self._results.whole)
+            self._whole_exchange = whole_step(self, self._results.whole_exchange)
 
     # --- a public call -----------------------------------------------------------------------------------------------
 
@@ -251,38 +247,6 @@ class Transport(gymnasium.vector.VectorEnv):
 
     # --- all rows in one call ----------------------------------------------------------------------------------------
 
-    def _step_all(self, actions: Any) -> int:
-        """Step all rows with `exchange_all`; the number of episodes that ended. Their results are in the batch."""
-        order, batch = self._call_order, self._batch
-        if not order.all_ready:
-            order.check_can_step(None, "step")
-        if self._may_not_end:
-            plan(self.autoreset_mode, batch.done)
-        column = self._only_action
-        if (
-            column is not None
-            and type(actions) is np.ndarray
-            and actions.dtype == self._action_dtype
-            and actions.shape == self._action_shape
-        ):
-            column[...] = actions
-        else:
-            self._pack(actions)
-        self._undelivered = order.all_rows
-        try:
-            ended = self._exchange_all(self._alive_op, self._over_op, not self.copy)  # type: ignore[misc]  # callers check
-        except EnvError as error:
-            self._hand_over_others(error)
-            raise
-        if ended < 0:
-            self._undelivered = None
-            self._pack(actions)  # raises, naming the env
-        self._exchanges += 1
-        self._last_exchange = now = _clock()
-        if not self._first_exchange:
-            self._first_exchange = now
-        return ended
-
     def _pack(self, actions: Any) -> None:
         batch = self._batch
         for column, packed in zip(batch.actions, batch.action_layout.pack(actions, self.num_envs), strict=True):
@@ -385,12 +349,11 @@ class Transport(gymnasium.vector.VectorEnv):
         return Exchange.of_reset(obs, infos, ResetOptions.parse(options, self.num_envs).mask, self.num_envs)
 
     def _exchange_step(self, actions: Any, env_ids: Any) -> Exchange:
+        if env_ids is None and self._whole_exchange is not None:
+            return self._whole_exchange(self, actions)
         return self._run("step", self._step_and_exchange, actions, env_ids)
 
     def _step_and_exchange(self, actions: Any, env_ids: Any) -> Exchange:
-        if env_ids is None and self._exchange_all is not None:
-            self._step_all(actions)
-            return self._results.exchange(self._call_order.all_rows)
         rows = self._send_whole_step(actions, env_ids)
         received = self._receive(self._call_order.pending_count, self.timeout)
         return self._results.exchange(received if rows is None else rows, ascending=rows is None)

@@ -18,6 +18,7 @@ from vecenv._batch.seeding import NO_SEED
 from vecenv._front.autoreset import ops_of
 from vecenv._front.rollout import Rollout
 from vecenv._front.vector_env import VectorEnv
+from vecenv._front.whole_step import whole_step
 from vecenv._make.decorate import decorate
 from vecenv.engines import SupportsExchange, SupportsRollout
 from vecenv.engines.ray.actor import Built, LastSeen, RowActor, Seen, as_fault
@@ -139,14 +140,14 @@ class FragmentActor(RowActor):
         front, batch = self._front, self._engine.batch
         out = _Layers(batch, steps, ops_of(front.autoreset_mode))
         args = () if weights is None else (weights,)
-        all_at_once = isinstance(front.engine, SupportsExchange)
+        step_all = whole_step(front, lambda ended, now: None) if isinstance(front.engine, SupportsExchange) else None
         for step in range(steps):
             if actions is None:
                 chosen = self._policy(batch.observation_layout.batched(batch.obs), *args, **self._rng)
             else:
                 chosen = actions
-            if all_at_once:
-                front._step_all(chosen)
+            if step_all is not None:
+                step_all(front, chosen)
             else:
                 out.note_faults(step, front._exchange_step(chosen, None).infos)
             out.note(step)

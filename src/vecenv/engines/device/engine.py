@@ -17,7 +17,8 @@ from vecenv._batch.faults import Fault
 from vecenv._batch.layout import Columns
 from vecenv.engines.device.memory import DeviceMemory
 from vecenv.engines.device.notes import error_noted, raise_noted
-from vecenv.engines.native.compiled import BUFFERS, CompiledEngine
+from vecenv.engines.native.compiled import CompiledEngine
+from vecenv.engines.native.orders import BUFFERS, Ring
 from vecenv.errors import KernelFault
 from vecenv.kernel.backend import Precision, load_kernel
 from vecenv.kernel.cpp.backend import CHUNK, CppBackend, CppCode
@@ -64,7 +65,6 @@ class DeviceEngine(CompiledEngine):
         self._apart = self._is_apart or tensors or device != "cpu" or precision == "fast"
         self.columns_apart: DeviceMemory | None = None
         self._host_is_old = self._host_is_new = self._host_is_seen = False
-        self._host_ring: list[list[np.ndarray]] = []
         super().__init__(
             kernel,
             count,
@@ -272,13 +272,11 @@ class DeviceEngine(CompiledEngine):
         if self.columns_apart is None:
             super()._rotate(by)
             return
-        self._turn = (self._turn + by) % BUFFERS
-        obs = self.batch.obs
-        if not self._host_ring:
-            self._host_ring = [[column, *(np.empty_like(column) for _ in range(BUFFERS - 1))] for column in obs]
-        for number, buffers in enumerate(self._host_ring):
-            obs[number] = buffers[self._turn]
-            self._host_columns[f"O_{number}"] = self._host_columns[f"C_{number}"] = obs[number]
+        if self._ring is None:
+            self._ring = Ring(self.batch.obs)
+        self._ring.rotate(by)
+        for number, column in enumerate(self.batch.obs):
+            self._host_columns[f"O_{number}"] = self._host_columns[f"C_{number}"] = column
 
     # --- many steps --------------------------------------------------------------------------------------------------
 

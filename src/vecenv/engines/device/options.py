@@ -104,7 +104,7 @@ class Device(EngineOptions):
         if self.returns_tensors and importlib.util.find_spec("torch") is None:
             raise MissingExtra("results of the device engine are torch tensors: pip install torch, or results='numpy'")
         from vecenv.engines.device.memory import bytes_needed, check_room
-        from vecenv.engines.native.compiled import BUFFERS
+        from vecenv.engines.native.orders import BUFFERS
         from vecenv.kernel.cpp.host import find_device
         from vecenv.kernel.lower.columns import slots_of
 

@@ -19,6 +19,7 @@ from vecenv.engines import registry
 from vecenv.engines.facts import BatchFacts
 from vecenv.engines.native.calls import WrongAction, or_interrupt, or_raise, task_of
 from vecenv.engines.native.faults import Faults
+from vecenv.engines.native.orders import Ring, WholeOrders
 from vecenv.engines.native.parameters import own_columns, parameter_columns
 from vecenv.engines.native.policies import Policies
 from vecenv.engines.native.threads import NativeThreads, ThreadTuner
@@ -42,8 +43,6 @@ from vecenv.kernel.lower.columns import (
 )
 from vecenv.kernel.lower.transition import FRESH, STALE, UNFIT
 
-BUFFERS = 4
-"""Buffers that observations rotate through with `copy=False`: an array is unchanged for the next BUFFERS - 1 steps."""
 _ROLL = int(Op.ROLL)
 _clock = time.perf_counter_ns
 
@@ -115,19 +114,13 @@ class CompiledEngine:
             if name not in self._shared_columns
         }
         self._tables = self._make_tables(self._native, self._columns)
-        self._whole = np.array([self._tables[0].ctypes.data, 0, 0, count, 0, 0, 1, 0], np.int64)
-        """Orders to run all rows, see `kernel/lower/columns.py`."""
-        self._whole_at = self._whole.ctypes.data
-        self._alive, self._over = 0, 0
-        """The ops in these orders; an `_alive` of -1 says that they are being written."""
+        self._whole = WholeOrders(self._tables[0], count)
         self._calls = [self._native.caller() for _ in range(threads)]
         self._call = self._calls[0]
         self._native_threads = NativeThreads(threads)
-        self._block = self._native.block
-        self._tuner = ThreadTuner(threads > 1 and count >= 2 * self._block)
+        self._tuner = ThreadTuner(threads > 1 and count >= 2 * self._native.block)
         self._policies = Policies(kernel, self._compile, None if check else self._snapshot)
-        self._ring: list[_Buffers] = []
-        self._turn = 0
+        self._ring: Ring | None = None
         self._busy = 0
         self._rows_run = 0
         self.rewards_are_finite = True
@@ -162,13 +155,14 @@ class CompiledEngine:
         self._native_threads.close()
 
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
-        """Run every row at once; `rotate` lets observations go to the next of BUFFERS buffers."""
+        """Run every row at once; `rotate` lets observations go to the next buffers of the ring."""
         if rotate:
             self._rotate(1)
-        if alive != self._alive or over != self._over:
-            self._plan(alive, over)
+        whole = self._whole
+        if alive != whole.alive or over != whole.over:
+            whole.plan(alive, over)
         tuner, started = self._tuner, _clock()
-        ended = self._together_checked() if tuner.together else self._call(self._whole_at)
+        ended = self._together_checked() if tuner.together else self._call(whole.address)
         took = _clock() - started
         self._busy += took
         self._rows_run += self._count
@@ -178,12 +172,6 @@ class CompiledEngine:
             self.rewards_are_finite = True
             return ended
         return self._looked_at(ended, rotate)
-
-    def _plan(self, alive: int, over: int) -> None:
-        """Write orders to run all rows with these ops."""
-        self._alive = -1  # NumPy may run a signal handler while the orders are written
-        self._whole[4:] = alive, over, 1, alive != 0
-        self._over, self._alive = over, alive  # `_alive` last: until then they count as unwritten
 
     def _looked_at(self, ended: int, rotate: bool) -> int:
         """What `exchange_all` returns or raises if native code reports more than ends of episodes."""
@@ -331,7 +319,7 @@ class CompiledEngine:
         started = _clock()
         calls = [or_raise(call) for call in calls]
         try:
-            if self.threads > 1 and count >= 2 * self._block:
+            if self.threads > 1 and count >= 2 * self._native.block:
                 self._together(calls, orders, tables)
             else:
                 calls[0](orders.ctypes.data)
@@ -554,17 +542,18 @@ class CompiledEngine:
 
     def _together_checked(self) -> int:
         """Run all rows on all threads, if all actions are in their space: no thread looks at those of another."""
-        if self._whole[7]:
-            looking = self._whole.copy()
+        orders = self._whole.words
+        if orders[7]:
+            looking = orders.copy()
             looking[6] = 0  # steps
             if self._calls[0](looking.ctypes.data) < 0:
                 return -1
-        return self._together(self._calls, self._whole, self._tables)
+        return self._together(self._calls, orders, self._tables)
 
     def _together(self, calls: list[Callable[[int], int]], orders: np.ndarray, tables: list[np.ndarray]) -> int:
         """Run the range of `orders` on all threads."""
         tasks = [task_of(or_interrupt(call), orders, table) for call, table in zip(calls, tables, strict=True)]
-        return self._native_threads.run(tasks, int(orders[3]), self._block)
+        return self._native_threads.run(tasks, int(orders[3]), self._native.block)
 
     def _run_some(self, rows: Rows) -> None:
         orders = np.array([self._tables[0].ctypes.data, rows.ctypes.data, 0, len(rows), 0, 0, 1, 0], np.int64)
@@ -575,21 +564,12 @@ class CompiledEngine:
 
     def _rotate(self, by: int) -> None:
         """Let observations go to other buffers."""
-        if not self._ring:
-            self._ring = self._make_ring()
-        self._turn = (self._turn + by) % BUFFERS
-        buffers = self._ring[self._turn]
-        self.batch.obs[:] = buffers.obs
-        for table, place, address in buffers.words:
-            table[place] = address
-
-    def _make_ring(self) -> list[_Buffers]:
-        first = list(self.batch.obs)
-        names = [slot.name for slot in self._native.slots]
-        places = [2 * names.index(f"O_{number}") for number in range(len(first))]
-        others = [[np.empty_like(column) for column in first] for _ in range(BUFFERS - 1)]
-        tables = list({id(table): table for table in self._tables}.values())
-        return [_Buffers(obs, places, tables) for obs in (first, *others)]
+        if self._ring is None:
+            names = [slot.name for slot in self._native.slots]
+            places = [2 * names.index(f"O_{leaf}") for leaf in range(len(self.batch.obs))]
+            tables = {id(table): table for table in self._tables}
+            self._ring = Ring(self.batch.obs, places, list(tables.values()))
+        self._ring.rotate(by)
 
     def _take_options(self, rows: Iterable[int]) -> None:
         """Parameters that reset options give to the episodes that begin. If one is refused, nothing has changed."""
@@ -613,22 +593,6 @@ class CompiledEngine:
             for name, column in columns.items():
                 if name not in shared:
                     self._columns[f"P_{name}"][row] = column[0]
-
-
-class _Buffers:
-    """Where the observations of a step go.
-
-    Args:
-        obs: a column of each leaf.
-        places: where their addresses are in tables of native code. Columns `C_` are for policies, whose tables are made
-            for each rollout.
-        tables: of the threads.
-    """
-
-    def __init__(self, obs: list[np.ndarray], places: Sequence[int], tables: list[np.ndarray]) -> None:
-        self.obs = obs
-        words = [(place, column.ctypes.data) for place, column in zip(places, obs, strict=True)]
-        self.words = [(table.data, *word) for table in tables for word in words]  # quicker to write than arrays
 
 
 def _bytes_of(column: np.ndarray) -> np.ndarray:
