@@ -11,10 +11,12 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
+
+from tests.groups import RAY_FOLDERS, is_of_ray
 
 # Other processes may use the machine; these tests do not check how fast examples run.
 settings.register_profile("patient", deadline=None)
@@ -48,7 +50,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark as slow what tests/long_tests.txt lists and `mostly_on_sync` leaves out: only `make test-all` runs it.
 
     Raises:
-        UsageError: a line of the list names no test. This is checked when all tests are collected.
+        UsageError: a line of the list names no test, which is checked when all tests are collected; or a test connects
+            to Ray and is in none of the folders whose tests have a process of their own (tests/groups.py).
     """
     lines = Path(__file__).with_name("long_tests.txt").read_text().splitlines()
     parsed = (line.partition(" 1/")[::2] for line in lines if line and not line.startswith("#"))
@@ -62,10 +65,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if any(_is_left_out(item, listed[name]) for name in names & listed.keys()) or _left_to_sync(item):
             item.add_marker(pytest.mark.slow)
         unknown -= names
+        if "cluster" in getattr(item, "fixturenames", ()) and not is_of_ray(item.nodeid):
+            _refuse(f"{item.nodeid} uses the fixture `cluster`: move it to one of {sorted(RAY_FOLDERS)}")
     if unknown and [Path(argument).resolve() for argument in config.args] == [Path(__file__).parent]:
-        message = f"tests/long_tests.txt names tests that do not exist: {sorted(unknown)}"
-        os.write(_stderr, f"{message}\n".encode())  # xdist does not report what its processes raise here
-        raise pytest.UsageError(message)
+        _refuse(f"tests/long_tests.txt names tests that do not exist: {sorted(unknown)}")
+
+
+def _refuse(message: str) -> NoReturn:
+    os.write(_stderr, f"{message}\n".encode())  # xdist does not report what its processes raise here
+    raise pytest.UsageError(message)
 
 
 def _no_processes() -> str | None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.groups import is_of_ray
+
 RAY = "ray"
-RAY_FOLDERS = {"distributed", "rllib", "run_training"}
-"""Tests of these folders connect to Ray in their own process; they share one cluster."""
 
 
 class Scheduler(LoadScopeScheduling):
@@ -22,8 +22,7 @@ class Scheduler(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        folders = nodeid.partition("::")[0].split("/")
-        return nodeid if RAY_FOLDERS.isdisjoint(folders) else RAY
+        return RAY if is_of_ray(nodeid) else nodeid
 
     def _reschedule(self, node: Any) -> None:
         if node.shutting_down or node not in self.registered_collections:

@@ -130,11 +130,3 @@ def test_other_engines_give_the_same_bits(name: str, kind: str, engine: str, mod
 @pytest.mark.parametrize(("name", "kind"), SHORT)
 def test_every_engine_gives_the_same_bits(name: str, kind: str, engine: str) -> None:
     assert run(factory(name, kind), engine, "same-step", "any")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize(("name", "kind"), SHORT)
-def test_ray_gives_the_same_bits(name: str, kind: str) -> None:
-    assert run(factory(name, kind), "ray", "same-step", "any")
