@@ -24,6 +24,9 @@ class SyncEngine(LocalEngine):
     """
 
     name = "sync"
+    checks_actions = False
+    rewards_are_finite = False
+    """Unknown, see `SupportsExchange`."""
 
     def __init__(
         self, factories: Sequence[Factory], *, observation_mode: Any = "same", on_error: Any = "raise", origin: int = 0
@@ -46,6 +49,18 @@ class SyncEngine(LocalEngine):
             pending.raise_fault(self.batch, rows)
         pending.give_back(rows)
         return rows
+
+    def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
+        """Run every row at once. Observations have no ring of buffers: `rotate` changes nothing."""
+        batch = self.batch
+        batch.op.fill(alive)
+        if over != alive and 1 in batch.done.tobytes():
+            batch.op[batch.done] = over
+        self._pending.open(self._pending.everyone)
+        self.recv(len(self._listed))
+        if 1 in batch.terminated.tobytes() or 1 in batch.truncated.tobytes():
+            return int(np.count_nonzero(batch.terminated | batch.truncated))
+        return 0
 
     def pending(self) -> Rows:
         return self._pending.rows()
