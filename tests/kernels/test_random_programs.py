@@ -51,6 +51,7 @@ FOUND = {
     "draws for the shape alone": "s.x = np.zeros_like(s.y + rng.random())\ns.y = np.full_like(s.x * rng.random(), 2.0)",
     "ints beside floats": "s.q = np.floor(-np.clip(p.curve, 0, 2))\ns.x = -np.where(s.d, s.c, s.x)",
     "bools beside ints": "s.b = np.where((TABLE >= 1) ^ s.d, TABLE, s.d) - np.logical_and(s.y, s.r)",
+    "an index that is drawn after the value": "s.g[1:, rng.integers(4)] = rng.standard_normal()",
     "a division by zero without np": "s.m = s.f / (s.y * 0.0) + s.m",
 }
 """What random programs have found."""
