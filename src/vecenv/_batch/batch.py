@@ -124,6 +124,18 @@ class Batch(RowColumns):
             **{name: getattr(self, name)[part] for name in COLUMNS},
         )
 
+    def plan(self, alive: int, over: int) -> None:
+        """Let every row have the op `alive`, or `over` if its episode is over."""
+        self.op.fill(alive)
+        if over != alive and 1 in self.done.tobytes():  # several times faster than any()
+            self.op[self.done] = over
+
+    def count_ended(self) -> int:
+        """How many rows ended an episode by their latest op."""
+        if 1 in self.terminated.tobytes() or 1 in self.truncated.tobytes():
+            return int(np.count_nonzero(self.terminated | self.truncated))
+        return 0
+
     def discard_mail(self, rows: Iterable[int]) -> None:
         """Throw away the mail of these rows."""
         for row in rows:

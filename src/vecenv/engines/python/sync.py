@@ -52,15 +52,10 @@ class SyncEngine(LocalEngine):
 
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         """Run every row at once. Observations have no ring of buffers: `rotate` changes nothing."""
-        batch = self.batch
-        batch.op.fill(alive)
-        if over != alive and 1 in batch.done.tobytes():
-            batch.op[batch.done] = over
+        self.batch.plan(alive, over)
         self._pending.open(self._pending.everyone)
         self.recv(len(self._listed))
-        if 1 in batch.terminated.tobytes() or 1 in batch.truncated.tobytes():
-            return int(np.count_nonzero(batch.terminated | batch.truncated))
-        return 0
+        return self.batch.count_ended()
 
     def pending(self) -> Rows:
         return self._pending.rows()

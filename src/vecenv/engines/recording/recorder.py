@@ -99,6 +99,11 @@ class Recorder(Decorator):
 
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         everyone = self._everyone
+        if self._states_of is None:  # recordings begin with seeds, which `send` notes
+            self._batch.plan(alive, over)
+            self.send(everyone)
+            self.recv(self._count)
+            return self._batch.count_ended()
         self._note_actions(everyone, whole=True, ops=None)
         try:
             ended = self.inner.exchange_all(alive, over, rotate)
