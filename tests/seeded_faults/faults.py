@@ -89,6 +89,14 @@ SEEDING = (
         near=("test_seeding.py",),
     ),
     SeededFault(
+        breaks="Python envs whose episode is over begin the next one when all are stepped at once.",
+        mechanism="autoreset",
+        file="_batch/batch.py",
+        old="            self.op[self.done] = over\n",
+        new="            pass\n",
+        near=("laws/test_laws.py", "test_front.py"),
+    ),
+    SeededFault(
         breaks="Seed 0 is a seed for kernels too.",
         mechanism="seeding",
         file="kernel/lower/transition.py",
@@ -561,6 +569,14 @@ KERNEL_LOWERING = (
         old="        target = self._once(node.target, indices)\n",
         new="        target = node.target\n",
         near=("kernels/test_language.py", "kernels/test_differences.py"),
+    ),
+    SeededFault(
+        breaks="In s.a[1:, rng.integers(4)] = rng.random() the value is drawn before the index, as in Python.",
+        mechanism="kernel lowering",
+        file="kernel/lower/arrays.py",
+        old="            return False  # Python computes the value before the index, backends the index first\n",
+        new="            pass\n",
+        near=("kernels/test_random_programs.py",),
     ),
     SeededFault(
         breaks="A narrow field is a number of 64 bits in a helper that the state is passed to.",
