@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import settings
 
-from tests.groups import RAY_FOLDERS, is_of_ray
+from tests.groups import RAY_FOLDERS, forks, is_of_ray
 
 # Other processes may use the machine; these tests do not check how fast examples run.
 settings.register_profile("patient", deadline=None)
@@ -47,12 +47,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark as slow what tests/long_tests.txt lists and `mostly_on_sync` leaves out: only `make test-all` runs it.
+    """Put tests that fork first, and mark as slow what only `make test-all` runs.
+
+    Slow is what tests/long_tests.txt lists and what `mostly_on_sync` leaves out.
 
     Raises:
         UsageError: a line of the list names no test, which is checked when all tests are collected; or a test connects
             to Ray and is in none of the folders whose tests have a process of their own (tests/groups.py).
     """
+    items.sort(key=lambda item: not forks(item.nodeid))
     lines = Path(__file__).with_name("long_tests.txt").read_text().splitlines()
     parsed = (line.partition(" 1/")[::2] for line in lines if line and not line.startswith("#"))
     listed = {name: int(share) if share else 0 for name, share in parsed}
