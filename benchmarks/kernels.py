@@ -27,12 +27,6 @@ from racing import Contestant, Question, answer, race
 PLANS = 64
 CLASSIC = ("MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1")
 TOY_TEXT = ("FrozenLake-v1", "FrozenLake8x8-v1", "Taxi-v3", "CliffWalking-v1", "Blackjack-v1")
-MINIGRID = (
-    "MiniGrid-Empty-8x8-v0",
-    "MiniGrid-DoorKey-8x8-v0",
-    "MiniGrid-FourRooms-v0",
-    "MiniGrid-LavaGapS7-v0",
-)
 GAMES = ("FourRooms-v0", "Snake-v0", "Breakout-v0")
 THEIR_NAMES = {"CliffWalking-v1": "CliffWalking-v0"}
 
@@ -111,7 +105,7 @@ def threads(turns: int, seconds: float) -> dict[str, float]:
 def others(turns: int, seconds: float) -> dict[str, float]:
     """How many times EnvPool's speed, 1,024 envs, one thread, exact."""
     found = {}
-    for id in CLASSIC + TOY_TEXT + MINIGRID:
+    for id in CLASSIC + TOY_TEXT:
         result = race([envpool(id, 1024), ours("vecenv", id, 1024, workers=1)], 1024, turns, seconds / 2)
         found[f"{id} (x envpool)"] = result["vecenv"] / result["envpool"]
         found[f"{id} (M steps/s)"] = result["vecenv"] / 1e6

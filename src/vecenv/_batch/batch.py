@@ -124,7 +124,7 @@ class Batch(RowColumns):
             **{name: getattr(self, name)[part] for name in COLUMNS},
         )
 
-    def plan(self, alive: int, over: int) -> None:
+    def set_ops(self, alive: int, over: int) -> None:
         """Let every row have the op `alive`, or `over` if its episode is over."""
         self.op.fill(alive)
         if over != alive and 1 in self.done.tobytes():  # several times faster than any()

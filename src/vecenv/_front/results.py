@@ -39,6 +39,7 @@ class Results:
         self._batch, self._layout = batch, batch.observation_layout
         self._may_roll, self._copy = may_roll, copy
         self._is_array = self._layout.is_array
+        self._everyone: Rows = np.arange(len(batch))
 
     def of_reset(self, began: Rows | None) -> tuple[Any, dict[str, Any]]:
         """Observations of all rows, and infos of those that were reset."""
@@ -63,12 +64,12 @@ class Results:
             infos["_final_obs"] = rolled
         return self._layout.batched(columns), reward, terminated, truncated, infos
 
-    def whole(self, ended: int, started: float) -> GymnasiumStep:
+    def whole(self, ended: int, exchanged_at: float) -> GymnasiumStep:
         """A step of all rows as Gymnasium has it, in as few operations as possible.
 
         Args:
             ended: how many episodes ended.
-            started: the time at which the exchange had ended.
+            exchanged_at: when the exchange had ended.
         """
         batch = self._batch
         if batch.mail or (ended and self._may_roll):
@@ -79,7 +80,7 @@ class Results:
             obs = self._layout.batched(batch.take(batch.obs, None, self._copy))
         reward, terminated, truncated = batch.reward.copy(), batch.terminated.copy(), batch.truncated.copy()
         infos = from_columns(batch.info, None, None, *batch.infos_of_steps(None)) if batch.info else {}
-        self.seconds += _clock() - started
+        self.seconds += _clock() - exchanged_at
         return obs, reward, terminated, truncated, infos
 
     def step(self, rows: Rows) -> Step:
@@ -108,9 +109,9 @@ class Results:
             by_value=None if successors is None else (batched, successors),
         )
 
-    def whole_exchange(self, ended: int, started: float) -> Exchange:
-        """As `whole`, for wrappers."""
-        return self.exchange(np.arange(len(self._batch)))
+    def whole_exchange(self, ended: int, exchanged_at: float) -> Exchange:
+        """As `whole`, for wrappers, who need neither of the two."""
+        return self.exchange(self._everyone)
 
     def dicts(self, rows: Rows) -> tuple[Step, list[dict[str, Any]], list[dict[str, Any]]]:
         """A step of these rows, infos as dicts of each, and those of ended episodes."""

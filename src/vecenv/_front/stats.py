@@ -41,7 +41,8 @@ class Stats:
         exchanges: `recv`s that returned.
         steps: ops run by envs, resets included.
         seconds_in_envs: time inside env code, summed over workers.
-        seconds_waiting: time the caller spent in `recv`; for the sync engine that is the envs' own time.
+        seconds_waiting: time the caller spent in `recv` or in a step of all envs; for the sync engine that is the envs'
+            own time.
         seconds_copying: time spent building what is handed out.
         env_mean, env_p50, env_p99: seconds per op of each env, resets included, from one exchange in sixteen; NaN where
             none was sampled. p50 and p99 are upper bounds within a factor of two.

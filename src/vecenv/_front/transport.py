@@ -255,7 +255,6 @@ class Transport(gymnasium.vector.VectorEnv):
     def _hand_over_others(self, error: EnvError) -> None:
         """After a failure in `exchange_all` the other rows are pending, as if they had been sent."""
         everyone = self._call_order.all_rows
-        self._undelivered = None
         self._call_order.sent(everyone, "step")
         self._call_order.broken = True
         self._call_order.failed(np.array(error.rows))

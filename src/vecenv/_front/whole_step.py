@@ -23,36 +23,40 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def whole_step(front: Transport, results: Callable[[int, float], T]) -> Callable[[Transport, Any], T]:
+def whole_step(of: Transport, results: Callable[[int, float], T]) -> Callable[[Transport, Any], T]:
     """The public call `step` of all rows, as a function of the front and the actions.
 
+    After Ctrl-C, rows that the engine does not have as pending need a reset, as results may have been lost.
+
     Args:
-        front: of an engine that supports `exchange_all`.
-        results: makes what the call returns of what is in the batch then, from the number of episodes that ended and
-            the time at which the exchange had ended.
+        of: the front, of an engine that supports `exchange_all`.
+        results: called after the exchange with the number of episodes that ended and the time; returns what `step`
+            returns.
     """
-    order, mode, done, rotate = front._call_order, front.autoreset_mode, front._batch.done, not front.copy
-    alive, over, may_not_end = front._alive_op, front._over_op, front._may_not_end
-    enter, everyone, warnings, clock = order.enter, order.all_rows, front._warnings, time.perf_counter
-    exchange_all: Callable[[int, int, bool], int] = front._decorated.exchange_all  # type: ignore[attr-defined]  # passed on
-    column, layout = front._batch.actions[0], front._batch.action_layout
-    is_plain = front.engine.checks_actions and layout.leaves[0].path == ""
-    array, dtype, shape = np.ndarray if is_plain else None, column.dtype, column.shape
-    waits = not registry.declares(front.engine, "native")  # native engines measure their time themselves
+    order, mode, done, rotate = of._call_order, of.autoreset_mode, of._batch.done, not of.copy
+    alive, over, may_not_end = of._alive_op, of._over_op, of._may_not_end
+    enter, everyone, warnings, clock = order.enter, order.all_rows, of._warnings, time.perf_counter
+    exchange_all: Callable[[int, int, bool], int] = of._decorated.exchange_all  # type: ignore[attr-defined]  # passed on
+    measures_waiting = not registry.declares(of.engine, "native")  # native engines measure their time themselves
+    column: Any = None
+    array, dtype, shape = None, None, ()  # `array` stays None if actions must be packed: no type is None
+    if of.engine.checks_actions and of._batch.action_layout.leaves[0].path == "":
+        column = of._batch.actions[0]
+        array, dtype, shape = np.ndarray, column.dtype, column.shape
 
     def step(front: Transport, actions: Any) -> T:
         enter("step")
+        started = clock() if measures_waiting else 0.0
         try:
             if not order.all_ready:
                 order.check_can_step(None, "step")
-            if may_not_end:
-                plan(mode, done)
             if type(actions) is array and actions.dtype == dtype and actions.shape == shape:
                 column[...] = actions
             else:
                 front._pack(actions)
+            if may_not_end:
+                plan(mode, done)
             front._undelivered = everyone
-            started = clock() if waits else 0.0
             try:
                 ended = exchange_all(alive, over, rotate)
             except EnvError as error:
@@ -65,11 +69,14 @@ def whole_step(front: Transport, results: Callable[[int, float], T]) -> Callable
             front._last_exchange = now = clock()
             if not front._first_exchange:
                 front._first_exchange = now
-            if waits:
+            if measures_waiting:
                 front._seconds_waiting += now - started
             made = results(ended, now)
             front._undelivered = None
         except BaseException as error:
+            if front._undelivered is not None:  # rows that did not run may be pending now
+                order.pending_call = "step"
+                front._sent_at[:] = started or clock()
             front._resync(error)
             raise
         finally:

@@ -20,7 +20,7 @@ from vecenv._front.rollout import Rollout
 from vecenv._front.vector_env import VectorEnv
 from vecenv._front.whole_step import whole_step
 from vecenv._make.decorate import decorate
-from vecenv.engines import SupportsRollout
+from vecenv.engines import SupportsExchange, SupportsRollout, registry
 from vecenv.engines.ray.actor import Built, LastSeen, RowActor, Seen, as_fault
 from vecenv.errors import EnvError, SpaceError
 
@@ -140,7 +140,9 @@ class FragmentActor(RowActor):
         front, batch = self._front, self._engine.batch
         out = _Layers(batch, steps, ops_of(front.autoreset_mode))
         args = () if weights is None else (weights,)
-        step_all = whole_step(front, lambda ended, now: None) if isinstance(front.engine, SupportsRollout) else None
+        # Native envs have no faults to note.
+        at_once = isinstance(front.engine, SupportsExchange) and registry.declares(front.engine, "native")
+        step_all = whole_step(front, lambda ended, now: None) if at_once else None
         for step in range(steps):
             if actions is None:
                 chosen = self._policy(batch.observation_layout.batched(batch.obs), *args, **self._rng)

@@ -160,7 +160,7 @@ class CompiledEngine:
             self._rotate(1)
         whole = self._whole
         if alive != whole.alive or over != whole.over:
-            whole.plan(alive, over)
+            whole.write(alive, over)
         tuner, started = self._tuner, _clock()
         ended = self._together_checked() if tuner.together else self._call(whole.address)
         took = _clock() - started

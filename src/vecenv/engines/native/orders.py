@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from operator import setitem
 
 import numpy as np
 
@@ -32,7 +34,7 @@ class WholeOrders:
         self.address = self.words.ctypes.data
         self.alive, self.over = 0, 0
 
-    def plan(self, alive: int, over: int) -> None:
+    def write(self, alive: int, over: int) -> None:
         """Let the orders have these ops."""
         self.alive = -1  # NumPy may run a signal handler while the orders are written
         self.words[4:] = alive, over, 1, alive != 0
@@ -49,22 +51,24 @@ class Ring:
         tables: of the threads.
     """
 
-    __slots__ = ("_buffers", "_obs", "_turn")
+    __slots__ = ("_buffers", "_obs", "_places", "_tables", "_turn")
 
     def __init__(self, obs: Columns, places: Sequence[int] = (), tables: Sequence[np.ndarray] = ()) -> None:
         self._obs, self._turn = obs, 0
         buffers = [list(obs), *([np.empty_like(column) for column in obs] for _ in range(BUFFERS - 1))]
-        words = [(table.data, place, leaf) for table in tables for leaf, place in enumerate(places)]
         # A table's `data` is quicker to write than the table.
-        self._buffers = [
-            (columns, [(table, place, columns[leaf].ctypes.data) for table, place, leaf in words])
-            for columns in buffers
-        ]
+        self._tables = [table.data for table in tables for _ in places]
+        self._places = [place for _ in tables for place in places]
+        self._buffers = [(columns, [column.ctypes.data for column in columns] * len(tables)) for columns in buffers]
 
     def rotate(self, by: int) -> None:
         """Let observations go to the next buffers, or with -1 to those before."""
-        self._turn = (self._turn + by) % BUFFERS
-        columns, words = self._buffers[self._turn]
-        self._obs[:] = columns
-        for table, place, address in words:
-            table[place] = address
+        turn = (self._turn + by) % BUFFERS
+        columns, addresses = self._buffers[turn]
+        # Stores without a call or a turn of a loop between them, where a signal handler could run.
+        if len(addresses) == 1:
+            self._turn, self._obs[:], self._tables[0][self._places[0]] = turn, columns, addresses[0]
+            return
+        writing = map(setitem, self._tables, self._places, addresses)
+        self._turn, self._obs[:] = turn, columns
+        deque(writing, 0)

@@ -52,8 +52,8 @@ class SyncEngine(LocalEngine):
 
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         """Run every row at once. Observations have no ring of buffers: `rotate` changes nothing."""
-        self.batch.plan(alive, over)
-        self._pending.open(self._pending.everyone)
+        self.batch.set_ops(alive, over)
+        self.send(self._pending.everyone)
         self.recv(len(self._listed))
         return self.batch.count_ended()
 

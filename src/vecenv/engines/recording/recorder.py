@@ -58,6 +58,8 @@ class Recorder(Decorator):
         self._facts = Facts(engine.name, autoreset, build)
         self._knows_running_env = getattr(innermost, "knows_running_env", True)
         self._states_of = innermost.states_of if isinstance(innermost, SupportsStates) else None
+        self._sends = self._states_of is None and not getattr(innermost, "checks_actions", False)
+        """Recordings begin with seeds, which `send` notes: also if all rows are exchanged at once."""
         self._everyone: Rows = np.arange(self._count)
         """The array with which the front sends all rows in order, once it was seen: recognising it takes no time."""
         self._folder = Folder(folder)
@@ -99,8 +101,8 @@ class Recorder(Decorator):
 
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         everyone = self._everyone
-        if self._states_of is None:  # recordings begin with seeds, which `send` notes
-            self._batch.plan(alive, over)
+        if self._sends:
+            self._batch.set_ops(alive, over)
             self.send(everyone)
             self.recv(self._count)
             return self._batch.count_ended()

@@ -218,7 +218,7 @@ class Rewriter(Values):
         if isinstance(kind, Tuple) or not isinstance(held, Array):
             return not isinstance(kind, Tuple)
         if any(isinstance(part, ast.Call) for part in ast.walk(target)):
-            return False  # Python computes the value before the index, backends the index first
+            return False  # Python computes the value before the index, and both may draw
         if not isinstance(kind, Array):
             return True
         if len(kind.shape) != len(held.shape) or len(kind.shape) > 3:

@@ -82,8 +82,8 @@ def _compiled(key: str, what: str, build: Callable[[], tuple[bytes, str]]) -> tu
 def _no_garbage_collection() -> Iterator[None]:
     """The compiler keeps millions of objects until it is done: looking through them would be a tenth of its time."""
     was_enabled = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
         if was_enabled:
