@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from operator import setitem
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class Ring:
         self._obs, self._turn = obs, 0
         buffers = [list(obs), *([np.empty_like(column) for column in obs] for _ in range(BUFFERS - 1))]
         # A table's `data` is quicker to write than the table.
-        self._tables = [table.data for table in tables for _ in places]
+        self._tables: list[Any] = [table.data for table in tables for _ in places]
         self._places = [place for _ in tables for place in places]
         self._buffers = [(columns, [column.ctypes.data for column in columns] * len(tables)) for columns in buffers]
 
