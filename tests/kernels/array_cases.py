@@ -123,6 +123,19 @@ def helpers(s):
     s.f = doubled(s.f, 0.1)
 
 
+def counted_on(s):
+    s.n = (s.n + 1) % 2
+    return 2.5
+
+
+def values_before_indices(s):
+    """The helper changes what the index reads."""
+    s.n = 0
+    s.m[s.n, 1:] = counted_on(s)
+    s.m[int(counted_on(s)) - 2, :2] = s.n
+    s.m[:, 0] = counted_on(s)
+
+
 def repeated_results(s):
     v = s.x.copy()
     for _ in range(3):
@@ -436,5 +449,5 @@ NARROW = [narrow_numbers]
 CASES = [
     in_place, fields_are_copied, overlapping, masks, views, locals_in_loops, helpers, repeated_results, conditions,
     selected, parts_with_bounds, flood, several_numbers, physics, chosen_rows, numbers_and_arrays, places, bounded,
-    rotated, sizes_by_helpers, masks_that_overlap, wholes, changed_meanwhile, windows, blocks,
+    rotated, sizes_by_helpers, masks_that_overlap, wholes, changed_meanwhile, windows, blocks, values_before_indices,
 ]  # fmt: skip

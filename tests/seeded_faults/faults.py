@@ -574,7 +574,7 @@ KERNEL_LOWERING = (
         breaks="In s.a[1:, rng.integers(4)] = rng.random() the value is drawn before the index, as in Python.",
         mechanism="kernel lowering",
         file="kernel/lower/arrays.py",
-        old="            return False  # Python computes the value before the index, and both may draw\n",
+        old="            return False  # Python computes the value before the index, and both may have effects\n",
         new="            pass\n",
         near=("kernels/test_random_programs.py",),
     ),

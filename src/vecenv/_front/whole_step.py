@@ -45,8 +45,8 @@ def whole_step(of: Transport, results: Callable[[int, float], T]) -> Callable[[T
         array, dtype, shape = np.ndarray, column.dtype, column.shape
 
     def step(front: Transport, actions: Any) -> T:
-        enter("step")
         started = clock() if measures_waiting else 0.0
+        enter("step")  # no call between this line and `try`: a signal handler could raise after it
         try:
             if not order.all_ready:
                 order.check_can_step(None, "step")

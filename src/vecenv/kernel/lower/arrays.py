@@ -36,6 +36,8 @@ from vecenv.kernel.lower.windows import windows_in
 
 MOST_BYTES = 256 * 1024
 """Of all local arrays of a function."""
+_EFFECTS = {Kind.DRAW, Kind.DRAWN_ARRAY, Kind.HELPER}
+"""What may draw random numbers or change the state."""
 _LEFT_TO_BACKENDS = frozenset({"absolute", "floor", "ceil", "trunc", "rint", "sqrt", "isnan", "isfinite", "isinf"})
 """Elementwise functions of one number that backends have; others are written out for numbers too."""
 
@@ -217,8 +219,8 @@ class Rewriter(Values):
         kind, held = self.types.get(id(value)), self.types.get(id(target))
         if isinstance(kind, Tuple) or not isinstance(held, Array):
             return not isinstance(kind, Tuple)
-        if any(isinstance(part, ast.Call) for part in ast.walk(target)):
-            return False  # Python computes the value before the index, and both may draw
+        if _calls(target, _EFFECTS) or (_calls(value, {Kind.HELPER}) and _reads_in_index(target)):
+            return False  # Python computes the value before the index, and both may have effects
         if not isinstance(kind, Array):
             return True
         if len(kind.shape) != len(held.shape) or len(kind.shape) > 3:
@@ -440,6 +442,18 @@ class Rewriter(Values):
     def _is_over_list(self, node: ast.expr) -> bool:
         counted = isinstance(node, ast.Call) and is_enumerate(self.program.constants, node)
         return self.is_list(node.args[0] if counted else node)  # type: ignore[attr-defined]  # a call has them
+
+
+def _reads_in_index(target: ast.expr) -> bool:
+    """Whether an index of `target` is not a constant."""
+    indices = (part.slice for part in ast.walk(target) if isinstance(part, ast.Subscript))
+    return any(isinstance(part, (ast.Name, Ref)) for index in indices for part in ast.walk(index))
+
+
+def _calls(node: ast.expr, kinds: set[Kind]) -> bool:
+    """Whether an expression calls something of these kinds."""
+    functions = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
+    return any(isinstance(function, Ref) and function.kind in kinds for function in functions)
 
 
 def _owner(node: ast.expr) -> tuple[ast.expr, ast.expr | None] | None:
