@@ -40,7 +40,7 @@ def _imports(name: str, tree: ast.Module, known: dict[str, ast.Module]) -> Itera
     for_types = {
         id(inner)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if isinstance(node, ast.If) and any(getattr(part, "id", "") == "TYPE_CHECKING" for part in ast.walk(node.test))
         for statement in node.body
         for inner in ast.walk(statement)
     }
