@@ -1,4 +1,4 @@
-"""What native code is told to do: orders to run all rows, and the buffers that observations go to."""
+"""Orders of native code to run all rows, and the buffers that observations go to."""
 
 from __future__ import annotations
 
