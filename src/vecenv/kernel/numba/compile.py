@@ -51,39 +51,45 @@ def compile_program(emitted: EmittedProgram, driver: str, precision: str) -> tup
     """
     options: dict[str, Any] = {**(FAST if precision == "fast" else EXACT), **ALONE}
     names = _names(emitted.program, precision)
-    large = _large_helpers(emitted)
+    apart = _helpers_apart(emitted)
     for name, one in emitted.functions.items():
         exec(compile(ast.Module([one.node], []), one.function.source.file, "exec"), names)
-        names[name] = njit(forceinline=name not in large, **options)(names[name])
+        names[name] = njit(forceinline=name not in apart, **options)(names[name])
     inlined = {"step", "observe", "policy"} & {
         name for name, one in emitted.functions.items() if not one.function.guarded
     }
-    flags, apart = sorted(options["fastmath"] or ()), not emitted.program.kernel.shared
+    flags, own_memory = sorted(options["fastmath"] or ()), not emitted.program.kernel.shared
     try:
         with parts_of_one_module():
-            library, symbol = compile_row_loop(driver, names, inlined, flags, apart)
+            library, symbol = compile_row_loop(driver, names, inlined, flags, own_memory)
         return object_code(library, symbol), symbol
     except Exception as error:  # Numba and LLVM raise errors of many types
         raise _explained(error, emitted) from None
 
 
-def _large_helpers(emitted: EmittedProgram) -> set[str]:
-    """Helpers that do not become part of every function that calls them: all their calls together would be too long.
+def _helpers_apart(emitted: EmittedProgram) -> set[str]:
+    """Helpers that stay functions, of those that are called more than once: long ones, and ones with a `while` loop.
 
-    The others do. LLVM by itself leaves calls of longer ones, which hide from it what memory and which sizes they use.
+    The others become part of every function that calls them. LLVM by itself leaves calls of longer ones, which hide
+    from it what memory and which sizes they use. A `while` loop cannot be unrolled, so it gains nothing from that, and
+    one copy of it is predicted better by the processor than several.
     """
     sizes: dict[str, int] = {}
+    while_loops: set[str] = set()
     calls: Counter[str] = Counter()
     for name, one in emitted.functions.items():  # helpers come before those that call them
-        called = [
-            node.func.id
-            for node in ast.walk(one.node)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        ]
+        nodes = list(ast.walk(one.node))
+        called = [node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
         inside = [helper for helper in called if helper in sizes]
         calls.update(inside)
-        sizes[name] = sum(1 for _ in ast.walk(one.node)) + sum(sizes[helper] for helper in inside)
-    return {name for name, count in calls.items() if count > 1 and count * sizes[name] > _LONGEST_INLINED}
+        sizes[name] = len(nodes) + sum(sizes[helper] for helper in inside)
+        if any(isinstance(node, ast.While) for node in nodes):
+            while_loops.add(name)
+    return {
+        name
+        for name, count in calls.items()
+        if count > 1 and (name in while_loops or count * sizes[name] > _LONGEST_INLINED)
+    }
 
 
 def _names(program: Program, precision: str) -> dict[str, Any]:
