@@ -89,7 +89,7 @@ REFUSED = {
     "sum-of-nothing": ("v = rng.shuffle(s.c)\ns.n = v + 1  #!", "this computes with nothing"),
     "tuple-times-number": ("v = (1, 2)\nw = v * 2  #!", "2 values at once; .*np.array"),
     "two-kinds-of-numbers": ("v = 1\nif s.n:\n    v = (1, 2)\nw = v  #!", "on one path.*use two variables"),
-    "either-kind": ("v = (1, 2) if s.n else 3  #!", "must be one of them"),
+    "either-kind": ("v = (1, 2) if s.n else 3  #!", "make both alike"),
     "index-of-number": ("v = s.n\ns.a = v[0]  #!", "an index is used on an int; it must be an array"),
     "len-of-number": ("v = s.n\ns.n = len(v)  #!", r"len\(\) is given an int"),
     "loop-over-number": ("v = s.n\nfor i in v:  #!\n    s.n += i", "a loop runs over an int"),

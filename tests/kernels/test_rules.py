@@ -237,6 +237,25 @@ def test_a_builtin_that_somebody_has_replaced_is_still_one(monkeypatch):
         vecenv.make(Wrong, 1)
 
 
+def test_parameters_in_a_dict_are_refused_with_what_to_write():
+    with pytest.raises(KernelError, match=r"params is not read; Params is a class.*write class Params: speed = 0.1"):
+
+        @vecenv.kernel("Wrong-v0")
+        class Wrong:
+            observation_space, action_space = Box(-1, 1, (1,)), Discrete(2)
+            state = {"x": float}
+            params = {"speed": 0.5}
+
+            def reset(s, rng, p):
+                s.x = p.speed
+
+            def step(s, action, rng, p):
+                return 1.0, False
+
+            def observe(s, obs, p):
+                obs[0] = s.x
+
+
 @pytest.mark.parametrize("case", STEP)
 def test_a_wrong_step_is_refused_with_its_line(case: str, tmp_path: Path) -> None:
     body, words = STEP[case]

@@ -68,6 +68,8 @@ def _identifier(name: Any) -> str:
 def read_params(definition: type, found: Found) -> tuple[dict[str, Field], dict[str, np.ndarray]]:
     """The fields of `Params`, those that it inherits first, and their default values; mistakes are noted."""
     declared = getattr(definition, "Params", None)
+    if declared is None and hasattr(definition, "params"):
+        found.add(KernelError(f"params is not read; {_PARAMS}", definition.__name__))
     if declared is None:
         return {}, {}
     if not isinstance(declared, type):

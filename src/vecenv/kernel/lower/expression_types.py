@@ -113,7 +113,7 @@ class ExpressionTyping(ListTyping):
             kind = BOOL if is_list else self.type_of(operand)
             found = join(found, plain(self._with_memory(operand, kind)))
         if isinstance(found, Conflict):
-            raise self.fail(node, f"this is {found}; it must be one of them")
+            raise self.fail(node, f"this is {found}; make both alike, arrays with .astype(...)")
         assert found is not None
         return found
 
