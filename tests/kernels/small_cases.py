@@ -140,7 +140,9 @@ def powers(s, k, rng):
 def asserted(s, k, rng):
     assert 0 <= k < 3, f"{k} is no action, {s.x[0]:.3f}"
     assert len(s.x) == 4
-    assert math.isfinite(s.x[0]) and np.isfinite(s.x).all() and (s.x == s.x.copy()).any()
+    assert math.isfinite(s.x[0])
+    assert np.isfinite(s.x).all()
+    assert (s.x == s.x.copy()).any()
     return k
 
 
