@@ -10,11 +10,13 @@ from typing import Any
 import warp as wp  # pyright: ignore[reportMissingImports]  # optional
 
 _HEADERS = Path(__file__).with_name("headers")
+_UNROLLED = "-mllvm -unroll-full-max-count=4 -mllvm -unroll-runtime=0 -mllvm -unroll-allow-peeling=0"
+"""Only short loops are unrolled: games loop over boards, and code for each cell is slower and compiles for longer."""
 
 
 @functools.cache
 def cpu_flags() -> str:
-    """Flags for the CPU's compiler. It finds our headers before Warp's if they were written for this version of Warp.
+    """Flags for the CPU's compiler. With a version of Warp that was tried, it finds our headers before Warp's.
 
     The flags are part of the name of the compiled code, and so is a hash of the headers.
     """
@@ -22,7 +24,7 @@ def cpu_flags() -> str:
     if not wp.__version__.startswith("1.19.") or folder.split() != [folder]:  # Warp splits flags at spaces
         return flags
     texts = b"".join(path.read_bytes() for path in sorted(_HEADERS.iterdir()))
-    return f"{flags} -iquote {folder} -DVECENV_HEADERS={hashlib.sha256(texts).hexdigest()[:16]}"
+    return f"{flags} {_UNROLLED} -iquote {folder} -DVECENV_HEADERS={hashlib.sha256(texts).hexdigest()[:16]}"
 
 
 def make_kernel(name: str, text: str) -> Any:
