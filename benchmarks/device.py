@@ -28,6 +28,8 @@ from vecenv.kernel.language.registry import find_kernel
 from vecenv.kernel.lower.resolve import resolve
 
 IDS = ("CartPole-v1", "Pendulum-v1", "Snake-v0", "Breakout-v0", "Tetris-v0")
+MORE = (*IDS, "2048-v0", "ConnectFour-v0", "MinAtar/SpaceInvaders-v1", "MinAtar/Seaquest-v1")
+"""With other games; Seaquest is the largest kernel that ships."""
 
 
 # --- on this machine -------------------------------------------------------------------------------------------------
@@ -60,7 +62,7 @@ def steps_per_second(made: CompiledEngine, seconds: float) -> float:
 
 def on_this_machine(turns: int, seconds: float) -> None:
     print("| kernel | envs | compiled | C++ on the CPU device | ratio |\n|---|---|---|---|---|")
-    for id in IDS:
+    for id in MORE:
         for count in (1024, 16384):
             both = [engine(kind, id, count) for kind in (CompiledEngine, DeviceEngine)]
             best = [0.0, 0.0]
@@ -101,7 +103,7 @@ def made_in_a_process(id: str, cache: str) -> tuple[float, float]:
 def in_fresh_processes(turns: int) -> None:
     """Print the least of some turns, each with a cache of its own."""
     print("| kernel | imports, s | first make, s | make from the cache, ms |\n|---|---|---|---|")
-    for id in IDS:
+    for id in MORE:
         found = []
         for _ in range(turns):
             with tempfile.TemporaryDirectory() as cache:

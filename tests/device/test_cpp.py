@@ -10,6 +10,7 @@ import re
 import signal
 import textwrap
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,10 +26,11 @@ from vecenv._batch.layout import Layout
 from vecenv.engines.device.engine import DeviceEngine
 from vecenv.errors import KernelError
 from vecenv.kernel import kernel_of
+from vecenv.kernel.cpp import host
 from vecenv.kernel.cpp.backend import CppBackend
 from vecenv.kernel.cpp.emit import source
 from vecenv.kernel.cpp.functions import Functions
-from vecenv.kernel.cpp.host import WORDS, compiled_for, warp
+from vecenv.kernel.cpp.host import WORDS, compiled_for, once, warp
 from vecenv.kernel.cpp.host import kernel_of as kernel_of_text
 from vecenv.kernel.language.registry import find_kernel
 from vecenv.kernel.lower.resolve import resolve
@@ -510,3 +512,33 @@ def test_equal_texts_are_compiled_once():
     kernel = find_kernel("CartPole-v1")
     one, other = DeviceEngine(kernel, 2), DeviceEngine(kernel, 3)
     assert one._native._kernel is other._native._kernel
+
+
+def test_a_text_is_tried_in_python_until_it_was_compiled(tmp_path, monkeypatch):
+    monkeypatch.setenv("VECENV_CACHE_DIR", str(tmp_path))
+    tried = []
+    with pytest.raises(KernelError), once("text", lambda: tried.append("not compiled")):
+        raise KernelError("the compiler refuses it")
+    for _ in range(2):
+        with once("text", lambda: tried.append("compiled")):
+            pass
+    assert tried == ["not compiled", "compiled"]
+
+
+def test_our_headers_are_used_with_this_version_of_warp():
+    """They state the layout of one struct of Warp: look at its own header before another version is added."""
+    from vecenv.kernel.cpp.warp_kernel import cpu_flags
+
+    own = (Path(warp().__file__).parent / "native" / "builtin.h").read_text()
+    assert "-iquote" in cpu_flags()
+    assert re.search(r"struct launch_bounds_t {[^}]*uint32_t shape\[N\];\s*size_t size;\s*size_t coord_mult;", own)
+
+
+@pytest.mark.slow
+def test_code_with_warps_own_headers_is_bit_equal(monkeypatch):
+    """As with a version of Warp for which there are no other headers."""
+    from vecenv.kernel.cpp import warp_kernel
+
+    monkeypatch.setattr(host, "_kernels", {})
+    monkeypatch.setattr(warp_kernel, "cpu_flags", lambda: "-march=native")
+    Pair(find_kernel("Snake-v0"), 16).compare(60, *OPS["same-step"])

@@ -82,6 +82,13 @@ def test_an_interrupted_step_of_the_callers_own_envs_fails_only_the_env_at_work(
 _LOOPS = dis.opmap["JUMP_BACKWARD"]
 
 
+def _is_deleting(frame: Any) -> bool:
+    """Whether a `__del__` is being run, where Python swallows what is raised."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
+
+
 def interrupted_at(moment: int, call: Callable[..., Any], *arguments: Any) -> Any:
     """Raise KeyboardInterrupt in a call at one of the moments at which Python runs signal handlers, counted from 0.
 
@@ -96,7 +103,8 @@ def interrupted_at(moment: int, call: Callable[..., Any], *arguments: Any) -> An
         frame.f_trace_opcodes = True
         if event == "call" or (event == "opcode" and frame.f_code.co_code[frame.f_lasti] == _LOOPS):
             left -= 1
-            if left == -1:
+            if left < 0 and not _is_deleting(frame):
+                left = 10**9
                 raise KeyboardInterrupt
         return trace
 
@@ -161,15 +169,20 @@ def test_an_env_that_failed_needs_a_reset_wherever_an_interrupt_comes() -> None:
         assert moment > 110
 
 
-def test_buffers_of_observations_belong_together_wherever_an_interrupt_comes() -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{"engine": "compiled"}, {"device": "cpu", "precision": "fast", "results": "numpy"}],
+    ids=["compiled", "device"],
+)
+def test_buffers_of_observations_belong_together_wherever_an_interrupt_comes(options: dict[str, Any]) -> None:
     """Observations of three parts rotate through buffers as a whole: `reset` shows none that was never written."""
     with (
-        vecenv.make("Blackjack-v1", 4, engine="compiled", copy=False) as envs,
+        vecenv.make("Blackjack-v1", 4, copy=False, **options) as envs,
         vecenv.make("Blackjack-v1", 4) as others,
     ):
         envs.reset(seed=0)
         envs.step(np.zeros(4, np.int64))  # the first one makes the buffers
-        for moment in range(1000):
+        for moment in (*range(60), *range(60, 2000, 10)):  # buffers are taken early; later moments are Warp's
             envs.reset(seed=0)
             try:
                 interrupted_at(moment, envs.step, np.zeros(4, np.int64))
@@ -178,7 +191,7 @@ def test_buffers_of_observations_belong_together_wherever_an_interrupt_comes() -
                 pass
             for one, other in zip(envs.reset(seed=moment)[0], others.reset(seed=moment)[0], strict=True):
                 np.testing.assert_array_equal(one, other)
-        assert 3 < moment < 1000
+        assert 3 < moment < 1900
 
 
 @on_every_engine

@@ -15,10 +15,10 @@ import vecenv
 from tests.kernels.defining import HEAD, accepted, imported, marked, refused, written
 from vecenv._batch.layout import Layout
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
-from vecenv.kernel.language.define import kernel
+from vecenv.kernel.language.define import check, kernel
 from vecenv.kernel.language.fields import declare
 from vecenv.kernel.language.found import Found
-from vecenv.kernel.language.registry import GAMES, SHIPPED, find_kernel
+from vecenv.kernel.language.registry import GAMES, SHIPPED, WITH_AGENTS, find_kernel
 from vecenv.kernel.language.rules import Rules
 from vecenv.kernel.language.source import read_source
 
@@ -496,11 +496,14 @@ OURS = [id for id in SHIPPED if id in registry or id in GAMES]
 """Taxi has the id of the Gymnasium that is installed."""
 
 
-@pytest.mark.parametrize("id", OURS)
+@pytest.mark.parametrize("id", [*OURS, *WITH_AGENTS])
 def test_our_own_kernels_obey_the_rules(id: str) -> None:
+    """Which is not checked again by those who use them."""
     kernel = find_kernel(id)
     assert kernel is not None
-    assert kernel.names_checked
+    assert kernel.ships
+    check(kernel)
+    kernel.check_names()
 
 
 DECLARED = {

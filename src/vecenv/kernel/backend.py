@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from vecenv._batch.layout import Layout
 from vecenv._util.forks import FORK_LOCK
+from vecenv._util.garbage import no_garbage_collection
 from vecenv.errors import KernelError
 from vecenv.kernel.lower.columns import Slot
 from vecenv.kernel.lower.program import Program, Site
@@ -89,8 +90,9 @@ def load_kernel(
     backend: Backend | None = None,
 ) -> NativeCode:
     """The native code of a kernel; arguments are those of `resolve` and `Backend.load`. Raises KernelError."""
-    backend, program = _resolved(kernel, observation, action, policy, shapes, check, backend)
-    return backend.load(program, precision, before)
+    with no_garbage_collection():
+        backend, program = _resolved(kernel, observation, action, policy, shapes, check, backend)
+        return backend.load(program, precision, before)
 
 
 def check_native(

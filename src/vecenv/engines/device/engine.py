@@ -273,10 +273,8 @@ class DeviceEngine(CompiledEngine):
             super()._rotate(by)
             return
         if self._ring is None:
-            self._ring = Ring(self.batch.obs)
+            self._ring = Ring(self.batch.obs, named=self._host_columns)
         self._ring.rotate(by)
-        for number, column in enumerate(self.batch.obs):
-            self._host_columns[f"O_{number}"] = self._host_columns[f"C_{number}"] = column
 
     # --- many steps --------------------------------------------------------------------------------------------------
 

@@ -50,26 +50,38 @@ class Ring:
         places: where the addresses of the columns are in tables of native code. Columns `C_` are for policies, whose
             tables are made for each rollout.
         tables: of the threads.
+        named: columns by name; those of observations, `O_` and `C_`, are changed by every turn.
     """
 
     __slots__ = ("_buffers", "_obs", "_places", "_tables", "_turn")
 
-    def __init__(self, obs: Columns, places: Sequence[int] = (), tables: Sequence[np.ndarray] = ()) -> None:
+    def __init__(
+        self,
+        obs: Columns,
+        places: Sequence[int] = (),
+        tables: Sequence[np.ndarray] = (),
+        named: dict[str, np.ndarray] | None = None,
+    ) -> None:
         self._obs, self._turn = obs, 0
         buffers = [list(obs), *([np.empty_like(column) for column in obs] for _ in range(BUFFERS - 1))]
+        kinds = "" if named is None else "OC"
+        names = [f"{kind}_{leaf}" for kind in kinds for leaf in range(len(obs))]
         # A table's `data` is quicker to write than the table.
-        self._tables: list[Any] = [table.data for table in tables for _ in places]
-        self._places = [place for _ in tables for place in places]
-        self._buffers = [(columns, [column.ctypes.data for column in columns] * len(tables)) for columns in buffers]
+        self._tables: list[Any] = [table.data for table in tables for _ in places] + [named] * len(names)
+        self._places: list[Any] = [place for _ in tables for place in places] + names
+        self._buffers: list[tuple[Columns, list[Any]]] = [
+            (columns, [column.ctypes.data for column in columns] * len(tables) + columns * len(kinds))
+            for columns in buffers
+        ]
 
     def rotate(self, by: int) -> None:
         """Let observations go to the next buffers, or with -1 to those before."""
         turn = (self._turn + by) % BUFFERS
-        columns, addresses = self._buffers[turn]
+        columns, values = self._buffers[turn]
         # Stores without a call or a turn of a loop between them, where a signal handler could run.
-        if len(addresses) == 1:
-            self._turn, self._obs[:], self._tables[0][self._places[0]] = turn, columns, addresses[0]
+        if len(values) == 1:
+            self._turn, self._obs[:], self._tables[0][self._places[0]] = turn, columns, values[0]
             return
-        writing = map(setitem, self._tables, self._places, addresses)
+        writing = map(setitem, self._tables, self._places, values)
         self._turn, self._obs[:] = turn, columns
         deque(writing, 0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from vecenv.errors import KernelError
 from vecenv.kernel.cpp.emit import source
-from vecenv.kernel.cpp.host import INTERRUPTS, Launcher, find_device, kernel_of, raise_if_stopped
+from vecenv.kernel.cpp.host import INTERRUPTS, Launcher, find_device, kernel_of, once, raise_if_stopped
 from vecenv.kernel.cpp.rows import NO_ROW, no_notes, refused
 from vecenv.kernel.lower.columns import ORDERS, Slot
 from vecenv.kernel.lower.program import Program, Site
@@ -42,8 +42,9 @@ class CppBackend:
 
     def load(self, program: Program, precision: Precision, before: Callable[[], None]) -> CppCode:
         text, slots = source(program, precision)
-        before()
-        return CppCode(program.kernel.id, text, slots, find_device(self._device))
+        device = find_device(self._device)
+        with once(text, before):
+            return CppCode(program.kernel.id, text, slots, device)
 
 
 class CppCode:

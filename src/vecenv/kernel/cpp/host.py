@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ WORDS = tuple(ARGUMENTS)[1:]
 """The arguments of a launch."""
 _kernels: dict[str, Any] = {}
 """Warp's kernels by a hash of their texts: the same text is compiled once."""
+_TRIED = "tried"
+"""What a file of the cache says that stands for a text that was compiled; Warp keeps the code itself."""
 _lock = threading.Lock()
 
 
@@ -100,6 +102,19 @@ def find_device(name: Any) -> Any:
     if name != "cpu" and name != "cuda" and name not in names:
         raise ConfigError(f"device={name!r} is not there; there are {', '.join(names)}")
     return wp.get_device(name)
+
+
+@contextlib.contextmanager
+def once(text: str, before: Callable[[], None]) -> Iterator[None]:
+    """Call `before`, unless this text has been compiled after it already, here or in another process."""
+    key = hashlib.sha256(f"{_TRIED}{text}".encode()).hexdigest()
+    tried = cache.find(key) is not None
+    if not tried:
+        before()
+    yield
+    if not tried:
+        with contextlib.suppress(OSError):  # without a cache it is called again by the next process
+            cache.store(key, b"", _TRIED)
 
 
 def kernel_of(name: str, text: str) -> Any:

@@ -15,6 +15,7 @@ from vecenv._batch.layout import Layout
 from vecenv._batch.leaf import Leaf
 from vecenv._util.checks import positive_int
 from vecenv._util.forks import cached_property
+from vecenv._util.garbage import no_garbage_collection
 from vecenv._util.suggest import did_you_mean
 from vecenv.errors import ConfigError, ConfigTypeError, KernelError
 from vecenv.kernel.language.agents import NO_LIMIT, SLOT_PARAMS, has_agents, members
@@ -166,16 +167,26 @@ class Kernel:
             raise KernelError(f"it must return a gymnasium Space, got {space!r:.60}", self.name, name)
         return space
 
+    @property
+    def ships(self) -> bool:
+        """Whether it comes with vecenv: then tests have checked its rules and compiled it, and nobody else need to."""
+        return self.definition.__module__.startswith(_SHIPPED)
+
     @cached_property
     def names_checked(self) -> bool:
         """True; raises KernelError at first if a method uses a name that does not exist or cannot be compiled."""
+        if not self.ships:
+            self.check_names()
+        return True
+
+    def check_names(self) -> None:
+        """Raise KernelError if a method uses a name that does not exist or cannot be compiled."""
         found = Found()
         for method in self.methods:
             self.rules(method).check_names(found)
         if found.errors:
             self._find_more(found)
         found.raise_all()
-        return True
 
     def rules(self, method: str, later: frozenset[str] = frozenset()) -> Rules:
         """What a method is checked by; `later` are names that its module may define later."""
@@ -186,8 +197,8 @@ class Kernel:
     def check_native(self, parameters: Mapping[str, np.ndarray]) -> None:
         """Raise KernelError for what native code of an env with these parameters would refuse. Nothing is compiled."""
         assert self.names_checked
-        if self.definition.__module__.startswith(_SHIPPED):
-            return  # tests compile them
+        if self.ships:
+            return
         layouts = [Layout(space) for space in self.spaces(self.record(parameters))]
         shapes = {name: column.shape[1:] for name, column in parameters.items() if column.ndim > 1}
         key = repr(([[(leaf.path, leaf.dtype, leaf.shape) for leaf in layout.leaves] for layout in layouts], shapes))
@@ -264,7 +275,8 @@ def kernel(
 
 def _build_known(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapping[str, Any]) -> Kernel:
     """Build a kernel and make it known by its id. Pickle calls this too."""
-    built = build(id, definition, max_episode_steps, kwargs)
+    with no_garbage_collection():
+        built = build(id, definition, max_episode_steps, kwargs)
     add_kernel(built)
     return built
 
@@ -307,7 +319,8 @@ def build(id: str, definition: type, max_episode_steps: int | None, kwargs: Mapp
         render=read_render(definition),
         fixed=frozenset(SLOT_PARAMS) if with_agents else frozenset(),
     )
-    check(built)
+    if not built.ships:
+        check(built)
     return built
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import gc
 import hashlib
 import itertools
 import sys
@@ -19,6 +18,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from vecenv._util.forks import FORK_LOCK
+from vecenv._util.garbage import no_garbage_collection
 from vecenv._util.version import __version__
 from vecenv.errors import UnsupportedError
 from vecenv.kernel.numba import cache, entry, interrupts
@@ -71,23 +71,11 @@ _loaded: dict[str, tuple[Any, Any]] = {}
 
 def _compiled(key: str, what: str, build: Callable[[], tuple[bytes, str]]) -> tuple[bytes, str]:
     cache.cache_size()  # raises now, not after the compiler
-    with _spinner(f"compiling {what}"), _no_garbage_collection():
+    with _spinner(f"compiling {what}"), no_garbage_collection():
         code, symbol = build()
     with contextlib.suppress(OSError):  # without a cache the code is compiled again by the next process
         cache.store(key, code, symbol)
     return code, symbol
-
-
-@contextlib.contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """The compiler keeps millions of objects until it is done: looking through them would be a tenth of its time."""
-    was_enabled = gc.isenabled()
-    try:
-        gc.disable()
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _load(code: bytes, symbol: str, function_at: Callable[[int], Any]) -> tuple[Any, Any]:
