@@ -116,8 +116,6 @@ def test_faces_refuse_vector_envs_whose_rows_they_would_misread(kind):
     else:
         envs = vecenv.make("SimpleSpread-v0", 2, engine="sync", autoreset="disabled")
         envs = envs.flat() if kind == "flat" else envs
-    with pytest.raises(
-        ConfigTypeError, match=r"Some library needs a vector env of vecenv\.make with one agent per env"
-    ):
+    with pytest.raises(ConfigTypeError, match=r"Some library needs a vector env of .* with one agent per env"):
         check_mode(envs, AutoresetMode.DISABLED, "Some library")
     envs.close()
