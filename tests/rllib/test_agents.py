@@ -221,6 +221,10 @@ def test_what_agents_cannot_have_is_refused():
         configured(by_turns, 2, "native", engine="sync")
     with pytest.raises(ConfigError, match="act by turns"):
         configured("ConnectFourDuel-v0", 2, "native")
+    with pytest.raises(ConfigError, match="callbacks per episode of several agents"):
+        configured(Alike, 2, "native", config=ppo().callbacks(on_episode_end=print))
+    with pytest.raises(ConfigError, match="recurrent modules of several agents"):
+        configured(Alike, 2, "native", config=ppo().rl_module(model_config={"use_lstm": True}))
     with pytest.raises(UnsupportedError, match="possible_agents"):
         configured(Alike, 2, "vec", engine="sync", slots=3)
     configured(Alike, 2, "native", engine="sync", slots=3)

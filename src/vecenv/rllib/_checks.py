@@ -19,6 +19,7 @@ from vecenv.errors import ConfigError, ConfigTypeError, UnsupportedError
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
 from vecenv.rllib._normalizer import ObservationNormalizer
 
+NOT_NATIVE = "are not supported in mode='native'; use mode='vec'"
 NO_NAMES = "mode='vec' needs possible_agents; envs made with slots= do not have them: use mode='native'"
 _PROBED_STEPS = 8
 """More buffers than any known ring of observation buffers has."""
@@ -104,7 +105,11 @@ def check_policies(config: Any, mode: str, slots: Slots | None, turns: bool) -> 
             "or pad=True"
         )
     if mode == "native" and turns:
-        raise ConfigError("agents that act by turns are not supported in mode='native'; use mode='vec'")
+        raise ConfigError(f"agents that act by turns {NOT_NATIVE}")
+    if mode == "native" and episode_callbacks(config):
+        raise ConfigError(f"callbacks per episode of several agents {NOT_NATIVE}")
+    if mode == "native" and config.model_config.get("use_lstm"):
+        raise ConfigError(f"recurrent modules of several agents {NOT_NATIVE}")
     if mode == "native" and config.is_multi_agent:
         raise ConfigError(
             "mode='native' has one policy for all agents; leave multi_agent() out, or use mode='vec' for several"

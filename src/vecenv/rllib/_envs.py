@@ -94,8 +94,10 @@ ENV_ID = "vecenv.rllib:vecenv/RLlib-v0"
 in `env_config`, and so in checkpoints."""
 
 
-def create_envs(num_envs: int, creator: EnvCreator) -> VectorEnv:
+def create_envs(num_envs: int, creator: EnvCreator, **env_config: Any) -> VectorEnv:
     """The entry point of ENV_ID."""
+    if env_config:
+        raise ConfigError(f"the config got env_config={env_config!r:.200} after configure(); set it before")
     return creator({"num_envs": num_envs})
 
 
