@@ -12,6 +12,7 @@ import pytest
 
 import vecenv
 from vecenv.errors import UnsupportedError
+from vecenv.wrappers import NormalizeObservation
 
 STEPS = 80
 
@@ -88,6 +89,13 @@ def test_the_face_of_envpool_has_the_same_programs():
         np.testing.assert_array_equal(one, other)
     plain.close()
     pool.close()
+
+
+def test_wrappers_are_refused_and_never_left_out():
+    with NormalizeObservation(vecenv.make("CartPole-v1", 2, engine="sync")) as wrapped:
+        for envs in (wrapped, vecenv.envpool.EnvPool(wrapped, 0, {})):
+            with pytest.raises(UnsupportedError, match="without wrappers, and this is NormalizeObservation"):
+                envs.xla()
 
 
 def test_a_dict_of_observations_keeps_its_names():

@@ -31,6 +31,7 @@ LIBRARIES = {
     "agilerl": (TORCH, "agilerl==2.58.0", "peft==0.21.2", "pettingzoo<1.27"),
     "rl_games": (TORCH, "rl-games==1.6.5", "psutil<6", "opencv-python-headless<5"),
     "sheeprl": (TORCH, "sheeprl==0.8.4", "pillow<12", "imageio<3"),
+    "rl_zoo3": (TORCH, "rl-zoo3==2.9.2", "pillow<12", "python-dateutil<3"),
     "sample_factory": (
         *(TORCH, "signal-slot-mp==1.0.5", "faster-fifo==1.5.2", "tensorboardx==2.6.5", "colorlog==6.12.0", "psutil"),
         *("threadpoolctl==3.8.0", "opencv-python-headless", "pyglet==2.1.19", "tensorboard==2.21.0", "wandb"),

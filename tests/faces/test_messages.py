@@ -6,9 +6,11 @@ import sys
 
 import gymnasium
 import pytest
+from gymnasium.vector import AutoresetMode
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 import vecenv
+from vecenv._front.faces import check_mode
 from vecenv.errors import ConfigTypeError, NothingPendingError, SpaceError, UnknownEnv
 
 
@@ -105,3 +107,15 @@ def test_an_id_of_ale_py_may_name_its_module():
 def test_a_module_that_is_not_there_is_named():
     with pytest.raises(UnknownEnv, match="there is no module 'no_such_package'; install"):
         vecenv.make("no_such_package:Some-v0")
+
+
+@pytest.mark.parametrize("kind", ["gymnasium", "flat", "agents"])
+def test_faces_refuse_vector_envs_whose_rows_they_would_misread(kind):
+    if kind == "gymnasium":
+        envs = gymnasium.vector.SyncVectorEnv([cart_pole], autoreset_mode=AutoresetMode.DISABLED)
+    else:
+        envs = vecenv.make("SimpleSpread-v0", 2, engine="sync", autoreset="disabled")
+        envs = envs.flat() if kind == "flat" else envs
+    with pytest.raises(ConfigTypeError, match=r"Some library needs a vector env of .* with one agent per env"):
+        check_mode(envs, AutoresetMode.DISABLED, "Some library")
+    envs.close()

@@ -2,16 +2,18 @@
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 from pettingzoo.utils.conversions import parallel_to_aec
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
+from ray.rllib.policy.policy import PolicySpec
 from ray.tune.registry import register_env
 
 import vecenv
 from tests.agents.test_group_ppo import Pairs
 from tests.rllib.rllib_helpers import configured, ppo, runner_of
 from tests.rllib.test_same_as_rllib import episodes_of
-from vecenv.errors import ConfigError, UnsupportedError
+from vecenv.errors import ConfigError, EnvError, UnsupportedError
 
 AGENTS = 3
 
@@ -33,6 +35,33 @@ class Alike(EndingPairs):
 
     def action_space(self, agent):
         return super().action_space("a")
+
+
+class Frames(Pairs):
+    """Agents "a" see four frames of bytes, agents "b" a number."""
+
+    def observation_space(self, agent):
+        return Box(0, 255, (4, 42, 42), np.uint8) if agent[0] == "a" else Discrete(5)
+
+    def _show(self, names):
+        self.number = {name: int(self.rng.integers(self.action_space(name).n)) for name in self.possible_agents}
+        return {name: self.rng.integers(5) if name[0] == "b" else self._frames() for name in names}
+
+    def _frames(self):
+        return self.rng.integers(0, 256, (4, 42, 42), np.uint8)
+
+
+class LargeFrames(Frames):
+    def observation_space(self, agent):
+        return Box(0, 255, (210, 160, 3), np.uint8) if agent[0] == "a" else Discrete(5)
+
+    def _frames(self):
+        return np.zeros((210, 160, 3), np.uint8)
+
+
+class FailsAtFirst(Pairs):
+    def reset(self, seed=None, options=None):
+        raise OSError("the simulator does not start")
 
 
 def by_turns():
@@ -119,6 +148,46 @@ def test_an_iteration_of_ppo(mode):
     assert learnt <= set(result["learners"])
 
 
+def test_pictures_and_numbers_of_agents_reach_the_networks_as_floats():
+    runner = runner_of(configured(Frames, 4, "vec", engine="sync"))
+    plain = vecenv.make(Frames, 4, engine="sync", seeding="spawn")
+    seen, raw = runner.env.reset(seed=3)[0], plain.reset(seed=3)[0]
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        acts = np.concatenate(plain.slots.flat(plain.acts), axis=1)
+        for row in range(4):
+            for slot, name in enumerate(plain.agents):
+                if acts[row, slot]:
+                    group = raw[name[0]][row, slot % 2]
+                    expected = np.eye(5)[group] if name[0] == "b" else np.moveaxis(group, 0, -1) / np.float32(255)
+                    np.testing.assert_array_equal(seen[row][name], expected.astype(np.float32))
+                    assert seen[row][name] in runner.env.single_observation_spaces[name]
+        actions = [
+            {name: rng.integers(2) for slot, name in enumerate(plain.agents) if acts[row, slot]} for row in range(4)
+        ]
+        seen, raw = runner.env.step(actions)[0], plain.step(actions).obs
+    runner.stop()
+    plain.close()
+
+
+def test_networks_of_ones_own_get_the_observations_of_agents_as_they_are():
+    own = {name: PolicySpec(observation_space=Frames().observation_space(name)) for name in "ab"}
+    config = ppo().multi_agent(policies=own, policy_mapping_fn=lambda agent, *_, **__: agent[0])
+    creator = configured(Frames, 2, "vec", config, engine="sync").env_config["creator"]
+    assert not creator.floats
+
+
+def test_every_argument_of_configure_reaches_several_agents_in_vec():
+    config = configured(EndingPairs, 4, "vec", engine="sync", train_batch=32, batch_units="packed", batch_check=False)
+    assert config.train_batch_size_per_learner == 128
+    assert not config._validate_config
+    runner = runner_of(configured(EndingPairs, 4, "vec", engine="sync", normalize_observations=True))
+    runner.sample(num_timesteps=40, random_actions=True)
+    (statistics,) = runner._env_to_module.get_state().values()
+    assert statistics
+    runner.stop()
+
+
 def test_mixed_ends_end_the_episode():
     with vecenv.make(Pairs, 8, engine="sync", env_kwargs={"limit": 3}) as envs:
         vector = vecenv.rllib.AgentVectorEnv(envs)
@@ -152,6 +221,20 @@ def test_what_agents_cannot_have_is_refused():
         configured(by_turns, 2, "native", engine="sync")
     with pytest.raises(ConfigError, match="act by turns"):
         configured("ConnectFourDuel-v0", 2, "native")
+    with pytest.raises(ConfigError, match="callbacks per episode of several agents"):
+        configured(Alike, 2, "native", config=ppo().callbacks(on_episode_end=print))
+    with pytest.raises(ConfigError, match="recurrent modules of several agents"):
+        configured(Alike, 2, "native", config=ppo().rl_module(model_config={"use_lstm": True}))
     with pytest.raises(UnsupportedError, match="possible_agents"):
         configured(Alike, 2, "vec", engine="sync", slots=3)
     configured(Alike, 2, "native", engine="sync", slots=3)
+    with pytest.raises(ConfigError, match=r"has several agents: use configure\(config, env, num_envs\)"):
+        runner_of(
+            ppo()
+            .environment(vecenv.rllib.register("SimpleSpread-v0"))
+            .env_runners(num_env_runners=0, gym_env_vectorize_mode="vector_entry_point")
+        )
+    with pytest.raises(ConfigError, match="no filters for observations of shape"):
+        configured(LargeFrames, 2, "vec", engine="sync")
+    with pytest.raises(EnvError, match="the simulator does not start"):
+        configured(FailsAtFirst, 2, "vec", engine="sync")

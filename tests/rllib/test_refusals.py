@@ -152,6 +152,8 @@ def test_what_would_be_replaced():
         configured("CartPole-v1", config=config)
     with pytest.raises(ConfigError, match="configure a config once"):
         configured("CartPole-v1", mode="vec", config=configured("CartPole-v1"))
+    with pytest.raises(ConfigError, match=r"got env_config={'gravity': 3.0} after configure\(\); set it before"):
+        runner_of(configured("CartPole-v1").environment(env_config={"gravity": 3.0}))
     config = ppo().env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter())
     with pytest.raises(ConfigError, match="would replace env_to_module_connector"):
         configured("CartPole-v1", mode="vec", config=config, normalize_observations=True)

@@ -102,6 +102,37 @@ def test_resume_goes_on_from_a_checkpoint(run, tmp_path):
     assert after[0]["total_steps"] == before[-1]["total_steps"] + after[0]["steps"]
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (["--mode", "vec"], "--mode native, and this one has vec"),
+        (["--hidden", "8"], "--hidden 64 64, and this one has 8"),
+        (["--env", "Acrobot-v1"], "--env CartPole-v1, and this one has Acrobot-v1"),
+        (["--normalize-observations"], "--normalize-observations False, and this one has True"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_is_refused_in_one_line(run, tmp_path, capsys, changed, said):
+    checkpoint = str(run[0] / "native" / "checkpoint")
+    assert main([*SMALL[2:], *changed, "--resume", checkpoint, "--out", str(tmp_path / "new")]) == 2
+    assert f"--resume {checkpoint} is of a run with {said}; give the same\n" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_resumed_run_learns_at_its_own_rate_from_the_first_step(run, tmp_path):
+    checkpoint = run[0] / "native" / "checkpoint"
+    assert main([*SMALL[2:], "--resume", str(checkpoint), "--lr", "1e-300", "--out", str(tmp_path)]) == 0
+    before, after = (weights(path) for path in (checkpoint, tmp_path / "native" / "checkpoint"))
+    assert before.keys() == after.keys()
+    assert all((before[name] == after[name]).all() for name in before), "a rate of zero in float32"
+
+
+def weights(checkpoint):
+    from ray.rllib.core.rl_module.rl_module import RLModule
+
+    path = checkpoint / "learner_group" / "learner" / "rl_module" / "default_policy"
+    return RLModule.from_checkpoint(str(path)).get_state()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_checkpoint_goes_on_where_the_run_ended(run, mode):
     from ray.rllib.algorithms.ppo import PPO

@@ -53,14 +53,17 @@ def check_given_spaces(envs: VectorEnv, observation_space: Space[Any] | None, ac
 
 
 def check_mode(envs: Any, mode: AutoresetMode, library: str) -> None:
-    """Raise unless `envs` is a vector env with this autoreset mode, which `library` needs.
+    """Raise unless `envs` is a vector env of vecenv with this autoreset mode, which `library` needs.
 
     Raises:
-        ConfigTypeError: it is something else.
+        ConfigTypeError: it is something else, or the rows are agents, of which some may be dead.
         ConfigError: it has another mode.
     """
-    if not isinstance(envs, gymnasium.vector.VectorEnv):
-        raise ConfigTypeError(f"{library} needs a vector env of vecenv.make, got {brief(envs)}{advice_about(envs)}")
+    if not isinstance(getattr(envs, "unwrapped", None), VectorEnv):
+        advice = "" if isinstance(envs, gymnasium.vector.VectorEnv) else advice_about(envs)
+        raise ConfigTypeError(
+            f"{library} needs a vector env of vecenv.make with one agent per env, got {brief(envs)}{advice}"
+        )
     given = mode_of(envs)
     if given is not mode:
         wanted = name_of_mode(mode)

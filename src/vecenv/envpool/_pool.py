@@ -79,7 +79,7 @@ class EnvPool(gymnasium.vector.VectorEnv):
 
     def xla(self) -> tuple[Any, Any, Any, Any]:
         """`handle, recv, send, step`, see `vecenv.VectorEnv.xla`."""
-        return self.envs.unwrapped.xla()
+        return self.envs.xla()
 
     def render(self) -> Any:
         """One frame per env."""
@@ -88,6 +88,9 @@ class EnvPool(gymnasium.vector.VectorEnv):
     def close_extras(self, **kwargs: Any) -> None:
         """Close the envs."""
         self.envs.close()
+
+    def __del__(self) -> None:
+        """Nothing: Gymnasium would close the envs, which close themselves, also while Python ends."""
 
     def _next_seed(self) -> Any:
         seed, self._seed = self._seed, None

@@ -13,24 +13,26 @@ from ray.rllib.env.vector.vector_multi_agent_env import VectorMultiAgentEnv
 
 from vecenv._batch.batch import Op
 from vecenv._batch.layout import map_tree
+from vecenv._batch.slots import Slots
 from vecenv._front.infos import rows_of_arrays
 from vecenv.agents import MultiAgentVectorEnv
 from vecenv.errors import UnsupportedError
+from vecenv.rllib._checks import NO_NAMES
+from vecenv.rllib._observations import floats_of_slots
 
 _ALL, _COMMON = "__all__", "__common__"
-NO_NAMES = "mode='vec' needs possible_agents; envs made with slots= do not have them: use mode='native'"
 Dicts = list[dict[str, Any]]
 
 
 class _OneEnv(MultiAgentEnv):
     """What RLlib asks a single env for: its agents and their spaces. It cannot be stepped."""
 
-    def __init__(self, envs: MultiAgentVectorEnv) -> None:
+    def __init__(self, slots: Slots) -> None:
         super().__init__()
-        self.possible_agents = list(envs.agents)
-        self.agents = list(envs.agents)
+        self.possible_agents = list(slots.agents)
+        self.agents = list(slots.agents)
         self.observation_spaces, self.action_spaces = {}, {}
-        for group in envs.slots.groups:
+        for group in slots.groups:
             for name in group.agents:
                 self.observation_spaces[name], self.action_spaces[name] = group.observation_space, group.action_space
 
@@ -44,16 +46,19 @@ class AgentVectorEnv(VectorMultiAgentEnv):
 
     Args:
         envs: made with autoreset="next-step"; their agents have names that do not change.
+        floats: whether observations become one array of floats for each agent, for RLlib's default networks.
+        filters: whether the config has `conv_filters`, with which pictures of any size stay pictures.
     """
 
-    def __init__(self, envs: MultiAgentVectorEnv) -> None:
+    def __init__(self, envs: MultiAgentVectorEnv, floats: bool = False, filters: bool = False) -> None:
         super().__init__()
         if not envs.slots.named:
             raise UnsupportedError(NO_NAMES)
         self.agents, self.num_envs = envs, envs.num_envs
         self.metadata = {**envs.metadata, "autoreset_mode": "next_step"}
         self.render_mode = envs.render_mode
-        one = _OneEnv(envs)
+        slots, self._changes = floats_of_slots(envs.slots, filters) if floats else (envs.slots, None)
+        one = _OneEnv(slots)
         self.envs = [one] * envs.num_envs
         observation: Any = one.observation_spaces
         action: Any = one.action_spaces
@@ -98,6 +103,8 @@ class AgentVectorEnv(VectorMultiAgentEnv):
     def _observations(self, obs: Any, shown: np.ndarray) -> Dicts:
         found: Dicts = [{} for _ in range(self.num_envs)]
         by_group = self.agents.slots.flat(obs)
+        if self._changes is not None:
+            by_group = [change(own) for change, own in zip(self._changes, by_group, strict=True)]
         for name, place, inner, slot in self._places:
             own = by_group[place]
             for row in np.flatnonzero(shown[:, slot]).tolist():
@@ -156,7 +163,8 @@ class AgentEnvRunner(MultiAgentEnvRunner):
             self.env.close()
         config: Any = self.config  # RLlib's annotations allow None where `configure` has set a value
         self.num_envs = config.num_envs_per_env_runner
-        self.env = AgentVectorEnv(self.config.env_config["creator"].build_agents(self.num_envs))
+        creator = self.config.env_config["creator"]
+        self.env = AgentVectorEnv(creator.build_agents(self.num_envs), creator.floats, creator.filters)
         self._needs_initial_reset = True
         make_callback(
             "on_environment_created",

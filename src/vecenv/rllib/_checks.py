@@ -12,11 +12,15 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from vecenv._batch.layout import map_tree
+from vecenv._batch.slots import Slots
 from vecenv._util.text import text_of
+from vecenv.agents import MultiAgentVectorEnv
 from vecenv.errors import ConfigError, ConfigTypeError, UnsupportedError
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
 from vecenv.rllib._normalizer import ObservationNormalizer
 
+NOT_NATIVE = "are not supported in mode='native'; use mode='vec'"
+NO_NAMES = "mode='vec' needs possible_agents; envs made with slots= do not have them: use mode='native'"
 _PROBED_STEPS = 8
 """More buffers than any known ring of observation buffers has."""
 
@@ -84,21 +88,28 @@ def check_untouched(config: Any, env: Any, mode: str, normalize: bool) -> None:
         )
 
 
-def check_policies(config: Any, mode: str, groups: Any, turns: bool) -> None:
+def check_policies(config: Any, mode: str, slots: Slots | None, turns: bool) -> None:
     """Raise ConfigError if the config's policies, or the mode, do not fit the agents of the envs."""
-    if groups is None:
+    if slots is None:
         if config.is_multi_agent:
             raise ConfigError("the config has several policies (multi_agent()), and these envs have one agent")
         return
     if mode == "packed_vec":
         raise ConfigError("mode='packed_vec' is for envs with one agent; use mode='native' or 'vec'")
-    if mode == "native" and len(groups) > 1:
+    if mode == "vec" and not slots.named:
+        raise UnsupportedError(NO_NAMES)
+    if mode == "native" and len(slots.groups) > 1:
+        names = [group.name for group in slots.groups]
         raise ConfigError(
-            f"mode='native' has one policy for all agents; these envs have the groups {list(groups)}: use mode='vec', "
+            f"mode='native' has one policy for all agents; these envs have the groups {names}: use mode='vec', "
             "or pad=True"
         )
     if mode == "native" and turns:
-        raise ConfigError("agents that act by turns are not supported in mode='native'; use mode='vec'")
+        raise ConfigError(f"agents that act by turns {NOT_NATIVE}")
+    if mode == "native" and episode_callbacks(config):
+        raise ConfigError(f"callbacks per episode of several agents {NOT_NATIVE}")
+    if mode == "native" and config.model_config.get("use_lstm"):
+        raise ConfigError(f"recurrent modules of several agents {NOT_NATIVE}")
     if mode == "native" and config.is_multi_agent:
         raise ConfigError(
             "mode='native' has one policy for all agents; leave multi_agent() out, or use mode='vec' for several"
@@ -261,13 +272,15 @@ def check_mode(envs: Any) -> None:
         )
 
 
-def check_fresh_arrays(envs: VectorEnv) -> None:
+def check_fresh_arrays(envs: VectorEnv | MultiAgentVectorEnv) -> None:
     """Raise ConfigError if observations of consecutive steps share memory. Resets the envs."""
-    envs.action_space.seed(0)
+    actions = envs.action_space
+    actions.seed(0)
     seen = [envs.reset(seed=0)[0]]
     for _ in range(_PROBED_STEPS):
         leaves: list[tuple[Any, ...]] = []
-        seen.append(envs.step(envs.action_space.sample())[0])
+        obs, *_ = envs.step(actions.sample())
+        seen.append(obs)
         map_tree(lambda *arrays: leaves.append(arrays), *seen)  # noqa: B023
         for *before, now in leaves:
             if any(np.may_share_memory(array, now) for array in before if isinstance(now, np.ndarray)):

@@ -13,17 +13,18 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.tune.registry import register_env
 
+from vecenv._batch.slots import Slots
 from vecenv._util.checks import positive_int
 from vecenv._util.suggest import did_you_mean
-from vecenv.errors import ConfigError, ConfigTypeError, UnsupportedError
-from vecenv.rllib._agents import NO_NAMES, AgentEnvRunner
+from vecenv.errors import ConfigError, ConfigTypeError
+from vecenv.rllib._agents import AgentEnvRunner
 from vecenv.rllib._checks import check_batch, check_config, check_network, check_policies, check_sample, check_untouched
 from vecenv.rllib._connectors import BatchToTensor, SampleActions, UnpackObservation
-from vecenv.rllib._envs import ENV_ID, EnvCreator, Probe, probe
+from vecenv.rllib._envs import ENV_ID, EnvCreator, probe
 from vecenv.rllib._episodes import STATS
 from vecenv.rllib._learner import PackedAPPOLearner, PackedIMPALALearner, PackedPPOLearner
 from vecenv.rllib._normalizer import ObservationNormalizer, copy_statistics_to_evaluation, resume_statistics
-from vecenv.rllib._observations import as_floats, needs_floats
+from vecenv.rllib._observations import as_floats, floats_of_slots, needs_floats
 from vecenv.rllib._of_tune import of_tune
 from vecenv.rllib._runners import NativeEnvRunner, PackedEnvRunner
 
@@ -121,14 +122,21 @@ def configure(
     env = of_tune(env, config.env_config)
     env_runners = _number_of_runners(config, env_runners)
     found = probe(EnvCreator(env, options=options), num_envs)
-    check_policies(config, mode, found.groups, found.turns)
-    if not found.named and mode == "vec":
-        raise UnsupportedError(NO_NAMES)
-    if found.groups is not None and mode == "vec":
-        return _configure_agents(config, env, num_envs, found, env_runners, train_batch, minibatch, options)
-    observation, action = found.observation, found.action
-    agents = 1 if found.groups is None else len(next(iter(found.groups.values())))
+    check_policies(config, mode, found.slots, found.turns)
+    batch = {}
+    if train_batch is not None:
+        units = num_envs if batch_units == "packed" else 1
+        batch["train_batch_size_per_learner"] = positive_int("train_batch", train_batch) * units
+    if minibatch is not None:
+        batch["minibatch_size"] = positive_int("minibatch", minibatch)
     filters = bool(config.model_config.get("conv_filters"))
+    if found.slots is not None and mode == "vec":
+        floats = config._rl_module_spec is None and not _has_spaces(config.policies)
+        creator = EnvCreator(env, floats=floats, options=options, filters=filters)
+        _configure_agents(config, creator, num_envs, found.slots, env_runners, normalize_observations)
+        return config.training(**batch).experimental(_validate_config=batch_check)
+    observation, action = found.observation, found.action
+    agents = 1 if found.slots is None else len(found.slots)
     floats = config._rl_module_spec is None and needs_floats(observation, filters)
     if floats:
         observation = as_floats(observation, filters)
@@ -144,13 +152,7 @@ def configure(
         num_envs_per_env_runner=1 if packed else num_envs * agents,
         gym_env_vectorize_mode="vector_entry_point",
     )
-    config.experimental(_validate_config=batch_check)
-    if train_batch is not None:
-        train_batch = positive_int("train_batch", train_batch)
-        units = num_envs if batch_units == "packed" else 1
-        config.training(train_batch_size_per_learner=train_batch * units)
-    if minibatch is not None:
-        config.training(minibatch_size=positive_int("minibatch", minibatch))
+    config.training(**batch).experimental(_validate_config=batch_check)
     if mode == "vec":
         if normalize_observations:
             config.env_runners(env_to_module_connector=_mean_std_filter)  # type: ignore[arg-type]
@@ -184,31 +186,32 @@ def _learner_class(config: AlgorithmConfig) -> type:
 
 
 def _configure_agents(
-    config: Any,
-    env: Any,
-    num_envs: int,
-    found: Probe,
-    env_runners: int,
-    train_batch: int | None,
-    minibatch: int | None,
-    options: dict[str, Any],
-) -> Any:
+    config: Any, creator: EnvCreator, num_envs: int, slots: Slots, env_runners: int, normalize: bool
+) -> None:
     """RLlib's own sampling of several agents. Without policies of the user's, each group has one of its name."""
-    groups = found.groups
-    assert groups is not None
-    config.environment(ENV_ID, env_config={"creator": EnvCreator(env, options=options)}, disable_env_checking=True)
+    shown = floats_of_slots(slots, creator.filters)[0] if creator.floats else slots
+    for group in shown.groups:
+        if normalize:
+            ObservationNormalizer(group.observation_space)  # raises without float arrays
+        if creator.floats:
+            check_network(config, group.observation_space, group.action_space)
+    config.environment(ENV_ID, env_config={"creator": creator}, disable_env_checking=True)
     config.env_runners(
         env_runner_cls=AgentEnvRunner,
         num_env_runners=env_runners,
         num_envs_per_env_runner=num_envs,
     )
+    if normalize:
+        config.env_runners(env_to_module_connector=_mean_std_filter_of_agents)
     if not config.is_multi_agent:
-        config.multi_agent(policies=set(groups), policy_mapping_fn=_GroupOf(groups))
-    if train_batch is not None:
-        config.training(train_batch_size_per_learner=positive_int("train_batch", train_batch))
-    if minibatch is not None:
-        config.training(minibatch_size=positive_int("minibatch", minibatch))
-    return config
+        policies = {group.name for group in slots.groups}
+        config.multi_agent(policies=policies, policy_mapping_fn=_GroupOf({g.name: g.agents for g in slots.groups}))
+
+
+def _has_spaces(policies: Any) -> bool:
+    """Whether a policy of `multi_agent(policies=...)` has an observation space of its own."""
+    specs = policies.values() if isinstance(policies, dict) else ()
+    return any(getattr(spec, "observation_space", None) is not None for spec in specs)
 
 
 class _GroupOf:
@@ -251,6 +254,13 @@ def _mean_std_filter(env: Any, spaces: Any, device: Any) -> ConnectorV2:
     from ray.rllib.connectors.env_to_module import MeanStdFilter
 
     return MeanStdFilter()
+
+
+def _mean_std_filter_of_agents(env: Any, spaces: Any, device: Any) -> ConnectorV2:
+    """RLlib's own filter, for several agents in `vec`: each agent has its own statistics."""
+    from ray.rllib.connectors.env_to_module import MeanStdFilter
+
+    return MeanStdFilter(multi_agent=True)
 
 
 def _check_mode(mode: str) -> None:

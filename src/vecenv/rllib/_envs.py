@@ -11,7 +11,9 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from vecenv._batch.slots import Slots
 from vecenv._make.make import make
+from vecenv._util.checks import brief
 from vecenv.agents import MultiAgentVectorEnv
 from vecenv.engines import Asyncio, Sync, registry
 from vecenv.errors import ConfigError
@@ -69,7 +71,10 @@ class EnvCreator:
                 raise ConfigError(f"{self.env!r} was asked for {count} envs and made {envs.num_envs}")
         else:
             envs = self._made(count)
-            envs = envs.flat() if isinstance(envs, MultiAgentVectorEnv) else envs
+            if isinstance(envs, MultiAgentVectorEnv):
+                if len(envs.slots) != self.agents:
+                    raise ConfigError(f"{brief(self.env)} has several agents: use configure(config, env, num_envs)")
+                envs = envs.flat()
             check_vector_env(envs)
         return with_floats(envs, self.filters) if self.floats else envs
 
@@ -89,8 +94,10 @@ ENV_ID = "vecenv.rllib:vecenv/RLlib-v0"
 in `env_config`, and so in checkpoints."""
 
 
-def create_envs(num_envs: int, creator: EnvCreator) -> VectorEnv:
+def create_envs(num_envs: int, creator: EnvCreator, **env_config: Any) -> VectorEnv:
     """The entry point of ENV_ID."""
+    if env_config:
+        raise ConfigError(f"the config got env_config={env_config!r:.200} after configure(); set it before")
     return creator({"num_envs": num_envs})
 
 
@@ -121,16 +128,14 @@ class Probe:
 
     Attributes:
         observation, action: spaces of one env; of one agent; of none where agents have several groups.
-        groups: names of agents by group; None of envs with one agent.
+        slots: groups of agents and their spaces; None of envs with one agent.
         turns: whether agents act by turns, as far as the first steps show.
-        named: whether each slot belongs to one agent.
     """
 
     observation: Any
     action: Any
-    groups: dict[str, tuple[str, ...]] | None = None
+    slots: Slots | None = None
     turns: bool = False
-    named: bool = True
 
 
 def probe(creator: EnvCreator, num_envs: int) -> Probe:
@@ -151,10 +156,10 @@ def probe(creator: EnvCreator, num_envs: int) -> Probe:
             check_fresh_arrays(envs)
             return Probe(envs.single_observation_space, envs.single_action_space)
         check_mode(envs)
-        if len(envs.groups) > 1:
-            return Probe(None, None, envs.groups, named=envs.slots.named)
-        check_fresh_arrays(envs.flat())
+        check_fresh_arrays(envs)
+        if len(envs.slots.groups) > 1:
+            return Probe(None, None, envs.slots)
         turns = bool((envs.acts != envs.alive).any())
-        return Probe(envs.single_observation_space, envs.single_action_space, envs.groups, turns, envs.slots.named)
+        return Probe(envs.single_observation_space, envs.single_action_space, envs.slots, turns)
     finally:
         envs.close()

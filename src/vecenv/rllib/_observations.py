@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
 from ray.rllib.models.utils import get_filter_config
 
+from vecenv._batch.layout import map_tree
+from vecenv._batch.slots import Slots
 from vecenv._front.vector_env import VectorEnv as Ours
 from vecenv.errors import ConfigError
 from vecenv.wrappers._observations import check_arrays, flatten_function, has_bytes
@@ -53,6 +56,44 @@ def with_floats(envs: VectorEnv, filters: bool) -> VectorEnv:
     space = envs.single_observation_space
     changed = as_floats(space, filters)
     return TransformObservation(envs, _function(space, changed.shape), single_observation_space=changed)
+
+
+def floats_of_slots(slots: Slots, filters: bool) -> tuple[Slots, list[Callable[[Any], Any]]]:
+    """The same agents with observations as `with_floats` has them, and a function for the observations of each group.
+
+    Groups whose observations RLlib's default networks take are not changed.
+    """
+    groups, functions = [], []
+    for group in slots.groups:
+        space = group.observation_space
+        if needs_floats(space, filters):
+            changed = as_floats(space, filters)
+            groups.append(replace(group, observation_space=changed))
+            functions.append(_for_agents(_function(space, changed.shape)))
+        else:
+            groups.append(group)
+            functions.append(_unchanged)
+    return replace(slots, groups=tuple(groups)), functions
+
+
+def _for_agents(change: Callable[[Any], np.ndarray]) -> Callable[[Any], np.ndarray]:
+    """A function of batches as one of arrays with the axes [envs, agents]."""
+
+    def change_all(obs: Any) -> np.ndarray:
+        shapes: list[tuple[int, ...]] = []
+
+        def joined(leaf: np.ndarray) -> np.ndarray:
+            shapes.append(leaf.shape[:2])
+            return leaf.reshape(-1, *leaf.shape[2:])
+
+        changed = change(map_tree(joined, obs))
+        return changed.reshape(*shapes[0], *changed.shape[1:])
+
+    return change_all
+
+
+def _unchanged(obs: Any) -> Any:
+    return obs
 
 
 def _function(space: Space[Any], shape: tuple[int, ...]) -> Callable[[Any], np.ndarray]:

@@ -25,13 +25,11 @@ from vecenv._batch.layout import map_tree
 from vecenv._util.episodes import EpisodeLog
 from vecenv.agents import FlatVectorEnv
 from vecenv.errors import UnsupportedError
-from vecenv.rllib._checks import check_config, check_module, check_pipelines, episode_callbacks
+from vecenv.rllib._checks import NOT_NATIVE, check_config, check_module, check_pipelines, episode_callbacks
 from vecenv.rllib._connectors import SEEN
 from vecenv.rllib._episodes import log_episodes
 from vecenv.rllib._normalizer import ObservationNormalizer
 from vecenv.rllib._rollout import PackedRollout, stack_in_time
-
-NOT_NATIVE = "are not supported in mode='native'; use mode='vec'"
 
 
 class _VectorRunner(SingleAgentEnvRunner):

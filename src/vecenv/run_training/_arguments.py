@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from vecenv._make.make import make
 from vecenv._util.checks import positive_int
+from vecenv._util.files import open_text, parsed
 from vecenv.engines.registry import EngineName
 from vecenv.errors import ConfigError, MissingExtra, VecenvError
 
@@ -187,11 +188,9 @@ def check(arguments: Arguments) -> None:
         raise ConfigError("--hidden needs at least one layer, for example --hidden 64 64")
     for units in arguments.hidden:
         positive_int("--hidden", units)
-    if arguments.resume is not None and not arguments.resume.joinpath("rllib_checkpoint.json").is_file():
-        raise ConfigError(f"--resume {arguments.resume} is no checkpoint of RLlib; name <out>/<mode>/checkpoint")
+    if arguments.resume is not None:
+        _check_resume(arguments, arguments.resume)
     _check_gpus(arguments.num_gpus_per_learner)
-    if arguments.resume is not None and arguments.mode == "all":
-        raise ConfigError("--resume goes on in the mode of its checkpoint; name that mode instead of --mode all")
     with refusing(arguments.env):
         make(arguments.env, 1, **arguments.env_options).close()
 
@@ -205,6 +204,30 @@ def refusing(env: str) -> Iterator[None]:
         raise
     except VecenvError as error:
         raise ConfigError(f"--env {env}: {error}") from error
+
+
+def _check_resume(arguments: Arguments, checkpoint: Path) -> None:
+    if not checkpoint.joinpath("rllib_checkpoint.json").is_file():
+        raise ConfigError(f"--resume {checkpoint} is no checkpoint of RLlib; name <out>/<mode>/checkpoint")
+    if arguments.mode == "all":
+        raise ConfigError("--resume goes on in the mode of its checkpoint; name that mode instead of --mode all")
+    try:
+        with open_text(checkpoint.absolute().parent / "results.json") as file:
+            before = parsed(file.read())["config"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return  # the checkpoint was moved elsewhere: its run is not known
+    for name in ("env", "mode", "preprocessing", "hidden", "normalize_observations"):
+        now = getattr(arguments, name)
+        was = tuple(before[name]) if name == "hidden" else before[name]
+        if was != now:
+            raise ConfigError(
+                f"--resume {checkpoint} is of a run with {_option(name)} {_shown(was)}, and this one has {_shown(now)}"
+                "; give the same"
+            )
+
+
+def _shown(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _check_gpus(count: int) -> None:

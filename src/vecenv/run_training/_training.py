@@ -110,6 +110,7 @@ def train(
         with _algorithm(ppo) as algorithm:
             if arguments.resume is not None:
                 algorithm.restore_from_path(str(arguments.resume.absolute()))
+                algorithm.learner_group.foreach_learner(_set_learning_rate)  # type: ignore[union-attr]
             started = time.perf_counter()
             while len(run.rows) < arguments.iterations and not interrupt.asked:
                 before = time.perf_counter()
@@ -122,6 +123,12 @@ def train(
         run.ending = "finished" if len(run.rows) == arguments.iterations else "interrupted"
     finally:
         writer.finish(arguments, run)
+
+
+def _set_learning_rate(learner: Any) -> None:
+    """A checkpoint's optimiser has its own rate, which RLlib replaces by the config's after the first iteration."""
+    for optimizer in learner._named_optimizers.values():
+        learner._set_optimizer_lr(optimizer, learner.config.lr)
 
 
 @contextlib.contextmanager

@@ -130,6 +130,13 @@ class Wrapper(gymnasium.vector.VectorWrapper):
         while order.pending_count:
             yield await self.recv_async()
 
+    def xla(self) -> Any:
+        """Not supported: raises UnsupportedError."""
+        raise UnsupportedError(
+            f"xla() steps envs without wrappers, and this is {type(self).__name__}: do what it does inside of the "
+            "compiled program, with JAX, and call xla() of the envs inside (envs.unwrapped.xla())"
+        )
+
     async def step_one(self, env_id: int, action: Any) -> SingleStep:
         """As of the env inside."""
         return self._single(await self._exchange_step_one(env_id, _batch_of_one(self.single_action_space, action)))
