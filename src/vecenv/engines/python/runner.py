@@ -40,7 +40,7 @@ from vecenv.engines.python.factories import Renewal
 from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
 from vecenv.errors import RestartLimit, SpaceError
 
-_LOST, _RESET, _STEP, _ROLL = -1, int(Op.RESET), int(Op.STEP), int(Op.ROLL)
+_RESET, _STEP, _ROLL = int(Op.RESET), int(Op.STEP), int(Op.ROLL)
 _NOTHING = object()
 _FLOATS = {float}
 _clock = time.perf_counter_ns
@@ -147,7 +147,7 @@ class RowRunner(EnvCalls):
         self._busy, self._rows_run = item_view(clocks.busy), item_view(clocks.rows_run)
 
     def run(self, rows: Sequence[int]) -> None:
-        """Run `batch.op[row]` on each of the rows, given ascending; then every column is written, and `finished` set."""
+        """Run `batch.op[row]` on each of the rows, given ascending; then columns are written and `finished` is set."""
         self._run(rows, self.finished)
 
     def run_all(self) -> None:
@@ -204,83 +204,82 @@ class RowRunner(EnvCalls):
         """Step or reset each row. Observations are stored or gathered, rewards gathered; flags and infos put aside.
 
         If `times` is given, the clock's reading before each row and after the last is appended.
+
+        Whatever stands in this loop costs several times what it costs alone, because an env that runs in between takes
+        it out of the processor's caches. So a reset is a step here, see `_begin_instead`.
         """
         self._obs, self._gained = [], []
         keep_obs, keep_reward, put_aside = self._obs.append, self._gained.append, self._unusual.append
-        envs, current, flat = self.envs, self._current, self._flat
-        reset_op, roll_op, plain, nothing, counted, home = _RESET, _ROLL, dict, _NOTHING, forks, self._forks
-        usual, references, alone, are_atoms, ndarray = self._usual, getrefcount, ALONE, ATOMS.issuperset, np.ndarray
+        current, flat, usual, counted, home = self._current, self._flat, self._usual, forks, self._forks
+        references, alone, plain, ndarray, are_atoms = getrefcount, ALONE, dict, np.ndarray, ATOMS.issuperset
         in_arrays = usual is ndarray
         looked_at = self._watched or times is not None
-        if index is ...:
-            ops, places = self._ops.tolist(), self._places
-        else:
-            ops, places = self.batch.op[index].tolist(), [self._places[row] for row in rows]
-        if self._lost:
-            ops = [_LOST if row in self._lost else op for row, op in zip(rows, ops, strict=True)]
+        envs, places = self.envs, self._places
+        if index is not ...:
+            envs, places = [envs[row] for row in rows], [places[row] for row in rows]
         actions = self._read_actions(index, len(rows))
         if self.batch.raw_actions:
             actions = [self.batch.raw_actions.pop(row, action) for row, action in zip(rows, actions, strict=True)]
-        for row, op, action, place in zip(rows, ops, actions, places, strict=True):
+        for row, env, action, place in zip(rows, self._begin_instead(rows, index, envs), actions, places, strict=True):
             if looked_at:
                 current[0] = row
                 if times is not None:
                     times.append(_clock())
-            result = nothing
             try:
-                if op > reset_op:
-                    result = envs[row].step(action)
+                result = env.step(action)
+                if counted[0] != home:
+                    end_copy()
+                try:
                     obs, reward, terminated, truncated, info = result
-                    result = nothing  # or it would hold what we count the references of
-                    if flat is not None:
-                        try:
-                            flat[place] = obs  # takes nothing but this dtype and shape
-                        except Exception:
-                            self._write_obs(row, obs)
+                except Exception:
+                    raise SpaceError(wrong_result(result)) from None
+                if flat is not None:
+                    try:
+                        flat[place] = obs  # takes nothing but this dtype and shape
+                    except Exception:
+                        self._write_obs(row, obs)
+                else:
                     # What another env may write into is copied before that env runs; see `_batch/own.py`.
-                    elif type(obs) is not usual:
+                    result = None  # or it would hold what we count the references of
+                    if type(obs) is not usual:
                         held = references(obs) > alone
                         obs = own(obs, held)
                     elif in_arrays and (obs.base is not None or references(obs) > alone):
                         obs = own(obs)
-                    if terminated is not False or truncated is not False or info or type(info) is not plain:
-                        if type(info) is plain and (
-                            references(info) > alone or not are_atoms(map(type, info.values()))
-                        ):
-                            info = own_info(info)
-                        final = own(obs) if flat is not None and op == roll_op else obs
-                        put_aside((row, final, terminated, truncated, info))
-                    if flat is None:
-                        keep_obs(obs)
-                    keep_reward(own(reward) if type(reward) is ndarray else reward)
-                else:
-                    self._begin(row, op)
+                if terminated is not False or truncated is not False or info or type(info) is not plain:
+                    result = None
+                    if type(info) is plain and (references(info) > alone or not are_atoms(map(type, info.values()))):
+                        info = own_info(info)
+                    put_aside((row, obs if flat is None else own(obs), terminated, truncated, info))
+                if flat is None:
+                    keep_obs(obs)
+                keep_reward(own(reward) if type(reward) is ndarray else reward)
+            except _Lost:
+                self._failed(row, self._lost[row], rebuilt=True)
             except ENV_RAISED as error:
                 if counted[0] != home:
                     end_copy(error)
-                reason = error if result is _NOTHING else SpaceError(wrong_result(result))
-                self._failed(row, self._fault(row, reason, action))
-            if counted[0] != home:
-                end_copy()
+                self._failed(row, self._fault(row, error, action))
         if times is not None:
             times.append(_clock())
 
-    def _begin(self, row: int, op: int) -> None:
-        """A row that is not stepped: it begins an episode, or reports why the last one was lost."""
-        if op == _LOST:
-            self._failed(row, self._lost[row], rebuilt=True)
-            return
+    def _begin_instead(self, rows: Sequence[int], index: Any, envs: list[Any]) -> list[Any]:
+        """The envs of the rows; in place of those that are not to be stepped, objects whose `step` begins episodes."""
+        ops = self._ops.tobytes() if index is ... else self.batch.op[index].tobytes()
+        if _RESET not in ops and not self._lost:
+            return envs
+        return [
+            _Beginning(self, row) if op == _RESET or row in self._lost else env
+            for row, op, env in zip(rows, ops, envs, strict=True)
+        ]
+
+    def begin(self, row: int) -> tuple[Any, float, bool, bool, Any]:
+        """Begin an episode of a row; the observation and info of `reset`, as a step that returns them."""
+        if row in self._lost:
+            raise _Lost
         obs, info = self._reset(row)
-        if self._flat is not None:
-            self._write_obs(row, obs)
-        elif type(obs) is not np.ndarray or obs.base is not None or getrefcount(obs) > ALONE:
-            obs = own(obs)
         self._resets.append(row)
-        if info or type(info) is not dict:
-            self._unusual.append((row, obs, False, False, own_info(info)))
-        if self._flat is None:
-            self._obs.append(obs)
-        self._gained.append(0.0)
+        return obs, 0.0, False, False, info
 
     def _note(self, rows: Sequence[int], index: Any, finished: np.ndarray | None) -> None:
         """Write the columns of the rows that were run and hand them back."""
@@ -548,6 +547,20 @@ class RowRunner(EnvCalls):
         _, bucket = np.frexp(spent)
         self.clocks.histogram[listed, np.minimum(bucket, BUCKETS - 1)] += 1
         self.clocks.total[listed] += spent
+
+
+class _Lost(Exception):
+    """The row's env was rebuilt because its worker died; its op reports that."""
+
+
+class _Beginning:
+    """Stands for the env of a row that is not stepped: its `step` begins an episode."""
+
+    def __init__(self, runner: RowRunner, row: int) -> None:
+        self._runner, self._row = runner, row
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, Any]:
+        return self._runner.begin(self._row)
 
 
 def _index(rows: Sequence[int], count: int) -> Any:
