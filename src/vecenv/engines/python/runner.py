@@ -246,7 +246,7 @@ class RowRunner(EnvCalls):
                         obs = own(obs, held)
                     elif in_arrays and (obs.base is not None or references(obs) > alone):
                         obs = own(obs)
-                if terminated is not False or truncated is not False or info or type(info) is not plain:
+                if terminated is not False or truncated is not False or type(info) is not plain or info:
                     result = None
                     if type(info) is plain and (references(info) > alone or not are_atoms(map(type, info.values()))):
                         info = own_info(info)
