@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import queue
 import resource
 import subprocess
@@ -140,6 +141,7 @@ def run_asyncio(count: int, duration: float, faults: float) -> Report:
     fns = [partial(Slow, number, faults) for number in range(count)]
     options = vecenv.engines.Asyncio(step_timeout=DEADLINE, classify=lambda error, phase: "infrastructure")
     envs = vecenv.make(fns, engine=options, on_error="restart", check_finite="off")
+    gc.set_threshold(10 * count)  # see docs/slow_envs.md
     envs.reset()
     sent, got = np.ones(count, np.int64), np.zeros(count, np.int64)
     latencies: list[float] = []

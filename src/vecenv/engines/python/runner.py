@@ -46,8 +46,8 @@ _FLOATS = {float}
 _clock = time.perf_counter_ns
 _FEW = 4
 """Fewer rows than this are noted one by one."""
-_SAMPLED = 64
-"""One exchange of all rows in this many is timed env by env."""
+_SAMPLED_FIRST, _SAMPLED = 16, 64
+"""One exchange of all rows in this many is timed env by env: among the first thousand, and later."""
 
 
 class RowRunner(EnvCalls):
@@ -171,7 +171,8 @@ class RowRunner(EnvCalls):
         count = len(rows)
         index = _index(rows, len(self.envs))
         self._started = started = _clock()
-        times: list[int] | None = None if self._ran // len(self.envs) % _SAMPLED else []
+        turn = self._ran // len(self.envs)
+        times: list[int] | None = None if turn % (_SAMPLED if turn > 1000 else _SAMPLED_FIRST) else []
         self._exchanges += 1
         self._ran += count
         if 1 in self._terminated.tobytes() or 1 in self._truncated.tobytes():
