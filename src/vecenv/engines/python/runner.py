@@ -165,7 +165,7 @@ class RowRunner(EnvCalls):
         This is the hot path of every Python engine. Two passes: the first does little but step, the second notes what
         came back, all rows at once where they are regular.
         """
-        self._noting = False
+        self._noting = self.rewards_are_finite = False
         self._running = rows
         self._forks = forks[0]
         count = len(rows)
