@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -296,7 +297,7 @@ def _serve_steps() -> None:
             return SimpleNamespace(data_type=lambda: SimpleNamespace(model_fields={}))
 
         @contextlib.asynccontextmanager
-        async def serving(self) -> Any:
+        async def serving(self) -> AsyncIterator[None]:
             yield
 
     theirs.load_environment = lambda config: Environment(taskset=Environment())
