@@ -2,23 +2,28 @@
 
 `python benchmarks/slow_envs.py --seconds 600` takes about eleven minutes per contestant. Each has a process of its own,
 so that "memory" is that contestant's, with its child processes. "work" is the time that envs spent in steps that were
-delivered or are running, out of the time that all of them could have.
+delivered or are running, out of the time that all of them could have. `--only verifiers` needs `pip install verifiers`
+(0.4), and is not run without being asked for.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import gc
 import queue
 import resource
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -137,6 +142,7 @@ def run_asyncio(count: int, duration: float, faults: float) -> Report:
     fns = [partial(Slow, number, faults) for number in range(count)]
     options = vecenv.engines.Asyncio(step_timeout=DEADLINE, classify=lambda error, phase: "infrastructure")
     envs = vecenv.make(fns, engine=options, on_error="restart", check_finite="off")
+    gc.set_threshold(10 * count)  # see docs/slow_envs.md
     envs.reset()
     sent, got = np.ones(count, np.int64), np.zeros(count, np.int64)
     latencies: list[float] = []
@@ -216,6 +222,89 @@ def run_gymnasium(most: int, duration: float) -> Report:
     return Report("Gymnasium AsyncVectorEnv", count, elapsed, steps, work, [], of_children=children)
 
 
+_CONFIG = {"config": SimpleNamespace(taskset=SimpleNamespace(id="steps"))}
+
+
+def run_verifiers(count: int, duration: float, workers: int = 2) -> Report:
+    """verifiers' pool of environment servers: its broker, workers, client and protocol, with a step as the rollout."""
+    return asyncio.run(_ask_verifiers(count, duration, workers))
+
+
+async def _ask_verifiers(count: int, duration: float, workers: int) -> Report:
+    from verifiers.v1.serve import client, pool
+    from verifiers.v1.serve.types import RunResponse
+
+    broker = pool.EnvServerPool(_CONFIG, workers, "tcp://127.0.0.1:*", log_setup=_serve_steps, elastic=False)
+    serving = asyncio.create_task(broker.run())
+    asking = client.EnvClient(broker.address)
+    request = _step_request()
+    await asyncio.gather(*(asking._request(request(number=-1), RunResponse) for _ in range(workers)))  # they have begun
+    latencies: list[float] = []
+    since: dict[int, float] = {}
+    seconds = 0.0
+
+    async def drive(number: int) -> None:
+        nonlocal seconds
+        while True:
+            since[number] = _clock()
+            answer = await asking._request(request(number=number), RunResponse)
+            latencies.append(_clock() - answer.head["ready"])
+            seconds += answer.head["seconds"]
+
+    started = _clock()
+    driving = [asyncio.create_task(drive(number)) for number in range(count)]
+    await asyncio.sleep(duration)
+    now = _clock()
+    seconds += sum(min(now - began, LONGEST) for began in since.values())
+    children = sum(child.memory_full_info().pss for child in psutil.Process().children(recursive=True))
+    for task in (*driving, serving):
+        task.cancel()
+    await asyncio.gather(*driving, serving, return_exceptions=True)
+    work = seconds / (count * (now - started))
+    return Report("verifiers' pool", count, duration, len(latencies), work, latencies, of_children=children)
+
+
+def _step_request() -> Any:
+    from verifiers.v1.serve.types import BaseRequest
+
+    class StepRequest(BaseRequest):
+        method: ClassVar[str] = "run"
+        number: int
+
+    return StepRequest
+
+
+def _serve_steps() -> None:
+    """In a worker of verifiers: what it runs is a step of one of our envs. The rest is theirs."""
+    from verifiers.v1.serve import pool
+    from verifiers.v1.serve import server as theirs
+    from verifiers.v1.serve.types import RunResponse
+
+    request, envs = _step_request(), dict[int, Slow]()
+
+    class Server(theirs.EnvServer):
+        async def _run(self, req: Any, client_id: bytes, request_id: bytes) -> Any:
+            if req.number < 0:
+                return RunResponse(head={})
+            obs, *_ = await envs.setdefault(req.number, Slow(req.number)).step(0)
+            return RunResponse(head={"ready": float(obs[0]), "seconds": float(obs[2])})
+
+    class Environment(SimpleNamespace):
+        """What a server asks of its environment when it starts."""
+
+        @classmethod
+        def task_type(cls) -> Any:
+            return SimpleNamespace(data_type=lambda: SimpleNamespace(model_fields={}))
+
+        @contextlib.asynccontextmanager
+        async def serving(self) -> AsyncIterator[None]:
+            yield
+
+    theirs.load_environment = lambda config: Environment(taskset=Environment())
+    theirs.RunRequest = request
+    pool.EnvServer = Server
+
+
 def _as_many_as_start(count: int) -> tuple[gymnasium.vector.AsyncVectorEnv, int]:
     """So many envs, or half as many as long as they do not start."""
     while True:
@@ -234,7 +323,7 @@ def main() -> None:
     parser.add_argument("--envs", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--processes", type=int, default=1024, help="envs of Gymnasium, one process each, at most")
-    parser.add_argument("--only", choices=["asyncio", "faults", "threads", "gymnasium"], action="append")
+    parser.add_argument("--only", choices=["asyncio", "faults", "threads", "gymnasium", "verifiers"], action="append")
     parser.add_argument("--here", action="store_true", help="run the contestants in this process, and print no head")
     chosen = parser.parse_args()
     contestants = {
@@ -242,8 +331,9 @@ def main() -> None:
         "faults": lambda: run_asyncio(chosen.envs, chosen.seconds, 0.05),
         "threads": lambda: run_threads(chosen.envs, chosen.seconds),
         "gymnasium": lambda: run_gymnasium(chosen.processes, chosen.seconds),
+        "verifiers": lambda: run_verifiers(chosen.envs, chosen.seconds),
     }
-    names = chosen.only or list(contestants)
+    names = chosen.only or [name for name in contestants if name != "verifiers"]
     if chosen.here:
         for name in names:
             print(contestants[name]().line(), flush=True)

@@ -3,6 +3,7 @@
 import pickle
 import threading
 import warnings
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -752,3 +753,32 @@ def test_faces_of_systems_that_check_nothing_check_nothing_unless_asked():
 def test_the_check_itself_needs_no_front():
     engine = vecenv.make([Sick] * 2, engine="sync").engine
     assert not FiniteCheck(engine, "off", rolls=False).on
+
+
+class _RaisesOnce(gymnasium.Env):
+    """Its second step raises, or has a reward that is no number."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, raises):
+        self.raises, self.steps = raises, 0
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 2 and self.raises:
+            raise RuntimeError("on purpose")
+        return np.zeros(2, np.float32), np.nan if self.steps == 2 else 1.0, False, False, {}
+
+
+@pytest.mark.parametrize("failing", [0, 1, 3])
+def test_a_bad_reward_beside_envs_that_are_built_again_is_seen(failing):
+    fns = [partial(_RaisesOnce, row < failing) for row in range(4)]
+    with vecenv.make(fns, engine="sync", on_error="restart", check_finite={"reward": "error"}) as envs:
+        envs.reset()
+        envs.step(np.zeros(4, np.int64))  # whose rewards are all finite
+        with pytest.raises(NotFiniteError, match="reward"):
+            envs.step(np.zeros(4, np.int64))

@@ -129,6 +129,11 @@ def test_an_error_while_a_result_is_copied_is_told_as_it_is() -> None:
             raise SystemExit("no copies")
 
     class Env(KeepsItsResult):
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1, 2), np.float64)
+
+        def reset(self, **kwargs: Any) -> Any:
+            return np.zeros((1, 2)), {}
+
         def step(self, action: Any) -> Any:
             return CannotBeCopied(), 0.0, False, False, {}
 

@@ -983,6 +983,14 @@ RECORDER = (
 
 FINITE_CHECKS = (
     SeededFault(
+        breaks="A bad reward is seen beside envs that are built again in the same step.",
+        mechanism="finite checks",
+        file="engines/python/runner.py",
+        old="        self._noting = self.rewards_are_finite = False\n",
+        new="        self._noting = False\n",
+        near=("finite/test_check_finite_policy.py",),
+    ),
+    SeededFault(
         breaks="NaN in the final observation of a truncated episode is found.",
         mechanism="finite checks",
         file="_batch/finite.py",

@@ -132,9 +132,9 @@ class Batch(RowColumns):
 
     def count_ended(self) -> int:
         """How many rows ended an episode by their latest op."""
-        if 1 in self.terminated.tobytes() or 1 in self.truncated.tobytes():
+        if 1 in self.truncated.tobytes():
             return int(np.count_nonzero(self.terminated | self.truncated))
-        return 0
+        return self.terminated.tobytes().count(1)
 
     def discard_mail(self, rows: Iterable[int]) -> None:
         """Throw away the mail of these rows."""

@@ -24,6 +24,7 @@ from vecenv._batch.leaf import (
     contains,
     count_message,
     integer_bounds,
+    leaf_checker,
     leaf_writer,
     pack_leaf,
     rows_of,
@@ -86,6 +87,19 @@ class Layout:
 
         return write_flat
 
+    def flat_view(self, columns: Columns) -> memoryview | None:
+        """The values of all rows, one after the other, if each is an array with one axis; else None.
+
+        Assigning an array to a slice of it is the fastest way to store one, and takes nothing but arrays of that length
+        and of the column's own dtype.
+        """
+        if not self.is_array or len(self.leaves[0].shape) != 1:
+            return None
+        try:
+            return memoryview(columns[0].reshape(columns[0].size))  # type: ignore[arg-type]  # an array is a buffer
+        except ValueError:  # a dtype that buffers do not have
+            return None
+
     def reader(self, columns: Columns) -> Callable[[int], Any]:
         """A function `(row)` that returns one env's value. Arrays in it are views of the columns."""
         return _tree_reader(self.space, iter(columns), observation=True)
@@ -94,6 +108,8 @@ class Layout:
         """A function `(index, count)` that returns copies of the values of the `count` rows that `index` picks."""
         if self._flat:
             (column,) = columns
+            if self.is_array and not self.leaves[0].shape:  # `list` makes copies of numbers
+                return lambda index, count: list(column if index is ... else column[index])
             return lambda index, count: list(column[index].copy())
 
         def values(index: Any, count: int) -> Sequence[Any]:
@@ -129,6 +145,10 @@ class Layout:
             return False
         low, high = leaf.bounds
         return low is None or not bool(((values < low) | (values > high)).any())
+
+    def checker(self, columns: Columns) -> Callable[[], bool] | None:
+        """A function that says whether the actions in the only column are in their space; None if `pack` must check."""
+        return leaf_checker(self.leaves[0], columns[0]) if self.is_array else None
 
     def pack(self, values: Any, count: int) -> Columns:
         """Turn a batch of actions for `count` envs into columns, checked: count, structure, shape, dtype, range.

@@ -133,6 +133,23 @@ def _conform(leaf: Leaf, value: Any) -> np.ndarray:
     return converted
 
 
+def leaf_checker(leaf: Leaf, column: np.ndarray) -> Callable[[], bool] | None:
+    """A function that says whether `pack_leaf` would take the values of a column; None for spaces that are rare."""
+    if leaf.dtype.kind == "f":
+        return lambda: 0 not in np.isfinite(column).tobytes()
+    if leaf.unsigned_limit is None:
+        return None
+    # Seen as unsigned, a negative number is a very large one.
+    unsigned, most = column.view(np.uint64), np.full(column.shape, leaf.unsigned_limit, np.uint64)
+    above = np.zeros(column.shape, np.bool_)
+
+    def check() -> bool:
+        np.greater(unsigned, most, above)
+        return 1 not in above.tobytes()
+
+    return check
+
+
 def pack_leaf(leaf: Leaf, values: Any, count: int) -> np.ndarray:
     if leaf.by_value:
         return _pack_objects(leaf, values, count)

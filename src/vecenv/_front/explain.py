@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vecenv._front.vector_env import VectorEnv
 
 _FEW = 128
-"""Steps of each env below which no advice is given: one in sixteen is timed, and the first is a reset."""
+"""Steps of each env below which no advice is given: at first one in sixteen is timed, and the first is a reset."""
 _SHOWN = 5
 _SLOW = 4.0
 """An env is slow if its steps take this many times as long as those of the others."""

@@ -44,8 +44,8 @@ class Stats:
         seconds_waiting: time the caller spent in `recv` or in a step of all envs; for the sync engine that is the envs'
             own time.
         seconds_copying: time spent building what is handed out.
-        env_mean, env_p50, env_p99: seconds per op of each env, resets included, from one exchange in sixteen; NaN where
-            none was sampled. p50 and p99 are upper bounds within a factor of two.
+        env_mean, env_p50, env_p99: seconds per op of each env, resets included, from one exchange in sixteen (later one
+            in 64); NaN where none was sampled. p50 and p99 are upper bounds within a factor of two.
         seconds: from the first exchange to the latest.
         workers: what each of them did.
     """

@@ -40,9 +40,12 @@ def whole_step(of: Transport, results: Callable[[int, float], T]) -> Callable[[T
     measures_waiting = not registry.declares(of.engine, "native")  # native engines measure their time themselves
     column: Any = None
     array, dtype, shape = None, None, ()  # `array` stays None if actions must be packed: no type is None
-    if of.engine.checks_actions and of._batch.action_layout.leaves[0].path == "":
+    are_actions: Callable[[], bool] | None = None
+    if of._batch.action_layout.is_array:
         column = of._batch.actions[0]
-        array, dtype, shape = np.ndarray, column.dtype, column.shape
+        are_actions = None if of.engine.checks_actions else of._batch.action_layout.checker(of._batch.actions)
+        if of.engine.checks_actions or are_actions is not None:
+            array, dtype, shape = np.ndarray, column.dtype, column.shape
 
     def step(front: Transport, actions: Any) -> T:
         started = clock() if measures_waiting else 0.0
@@ -52,6 +55,8 @@ def whole_step(of: Transport, results: Callable[[int, float], T]) -> Callable[[T
                 order.check_can_step(None, "step")
             if type(actions) is array and actions.dtype == dtype and actions.shape == shape:
                 column[...] = actions
+                if are_actions is not None and not are_actions():
+                    front._pack(actions)  # raises, naming the env
             else:
                 front._pack(actions)
             if may_not_end:

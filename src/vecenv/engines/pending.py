@@ -59,6 +59,14 @@ class PendingRows:
         self.sent_at[index] = sequence
         self.count += sent
 
+    def open_finished(self) -> None:
+        """All rows, none of which is pending, were sent and have run."""
+        count, sequence = self._size, self.sequence + 1
+        self.sequence = sequence
+        self.sent_at[_ALL] = sequence
+        self.finished[_ALL] = True
+        self.count = count
+
     def give_back(self, rows: Rows) -> None:
         """These rows, which are pending, belong to the front again."""
         given = len(rows)

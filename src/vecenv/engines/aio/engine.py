@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import contextvars
 import inspect
 import math
 import threading
@@ -77,6 +78,9 @@ class AsyncioEngine(QueuedEngine):
         self._to_run = np.zeros(len(factories), np.int64)
         """Number of the `send` that each row has still to run, 0 once it began to. Tasks of another number are void."""
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._forget_task = self._tasks.discard
+        self._context = contextvars.Context()
+        """Of that callback: one for all tasks, as in `AwaitedRows`."""
         self._closing: asyncio.Task[None] | None = None
         self._rows: AwaitedRows | None = None
         self._loop = EnvLoop(loop)
@@ -311,7 +315,7 @@ class AsyncioEngine(QueuedEngine):
         """A task, which the event loop itself would forget."""
         task = self._loop.loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._forget_task, context=self._context)
         return task
 
     async def _gather(

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from vecenv.engines.python.copies import NoCopies, end_copies_of_this_thread
+from vecenv.engines.python.copies import NoCopies, end_copies_of_this_thread, end_copy, forks
 
 Outcome: TypeAlias = tuple[Any, BaseException | None]
 """What a call returned, and what it raised."""
@@ -127,9 +127,12 @@ class ThreadHome(Home):
 
 
 async def _outcome(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+    before = forks[0]
     try:
-        with NoCopies():
-            result = function(*args, **kwargs)
-            return (await result if inspect.isawaitable(result) else result), None
+        result = function(*args, **kwargs)
+        outcome: Outcome = (await result if inspect.isawaitable(result) else result), None
     except BaseException as error:  # SystemExit would end the loop; after a cancellation the outcome is not used
-        return None, error
+        outcome = None, error
+    if forks[0] != before:
+        end_copy(outcome[1])
+    return outcome

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import isfinite
 from sys import getrefcount
 from typing import Any
 
@@ -39,14 +40,14 @@ from vecenv.engines.python.factories import Renewal
 from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
 from vecenv.errors import RestartLimit, SpaceError
 
-_LOST, _RESET, _STEP, _ROLL = -1, int(Op.RESET), int(Op.STEP), int(Op.ROLL)
+_RESET, _STEP, _ROLL = int(Op.RESET), int(Op.STEP), int(Op.ROLL)
 _NOTHING = object()
 _FLOATS = {float}
 _clock = time.perf_counter_ns
 _FEW = 4
 """Fewer rows than this are noted one by one."""
-_SAMPLED = 16
-"""One exchange of all rows in this many is timed env by env."""
+_SAMPLED_FIRST, _SAMPLED = 16, 64
+"""One exchange of all rows in this many is timed env by env: among the first thousand, and later."""
 
 
 class RowRunner(EnvCalls):
@@ -67,6 +68,7 @@ class RowRunner(EnvCalls):
     Attributes:
         finished: set for each row once its op has run and its columns are written. Engines clear it.
         pid: of the worker process that runs them; 0 if this is not a worker.
+        rewards_are_finite: whether no reward of the last `run` is NaN or infinite; False if that is unknown.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class RowRunner(EnvCalls):
         super().__init__(envs, batch, clocks, first, origin)
         self.finished = np.zeros(len(envs), np.bool_)
         self.pid = 0
+        self.rewards_are_finite = False
         self._policies = [RestartPolicy(first + row) for row in range(len(envs))]
         self._factories = factories
         self._on_error = on_error
@@ -92,6 +95,7 @@ class RowRunner(EnvCalls):
         self._watched = watched
         self._failures: tuple[type[BaseException], ...] = ENV_RAISED
         """What counts as a failure of an env while results are written."""
+        self._everyone = range(len(envs))
         self._exchanges = self._ran = 0
         """How often `run` was called, and for how many rows."""
         self._started = 0
@@ -122,10 +126,16 @@ class RowRunner(EnvCalls):
         discrete = isinstance(batch.observation_layout.space, gymnasium.spaces.Discrete)
         self._usual: type = int if discrete else np.ndarray
         """The usual type of observations. Those of another type are looked at with more care."""
+        self._flat = batch.observation_layout.flat_view(batch.obs)
+        """All observations in a row, if each is an array with one axis: the fastest way to store them. Else None."""
+        size = 0 if self._flat is None else len(self._flat) // len(envs)
+        self._places = [slice(row * size, row * size + size) for row in range(len(envs))]
+        """Where the observation of each row is in `_flat`."""
         self._write_all_obs = batch.observation_layout.bulk_writer(batch.obs)
         self._write_obs = batch.observation_layout.writer(batch.obs)
         self._write_final = batch.observation_layout.writer(batch.final_obs)
         self._read_actions = batch.action_layout.read_many(batch.actions)
+        self._ones = np.ones(len(envs), batch.episode_length.dtype)
         self._ops, self._seeds = item_view(batch.op), item_view(batch.seed)
         self._returns, self._lengths = item_view(batch.episode_return), item_view(batch.episode_length)
         self._rewards = item_view(batch.reward)
@@ -137,22 +147,36 @@ class RowRunner(EnvCalls):
         self._busy, self._rows_run = item_view(clocks.busy), item_view(clocks.rows_run)
 
     def run(self, rows: Sequence[int]) -> None:
-        """Run `batch.op[row]` on each of the rows, given ascending; afterwards every column is written.
+        """Run `batch.op[row]` on each of the rows, given ascending; then columns are written and `finished` is set."""
+        self._run(rows, self.finished)
 
-        This is the hot path of every Python engine. Two passes: the first does nothing but step, the second notes what
-        came back, all rows at once where they are regular. For 64 CartPoles, storing each observation as it comes took
-        about 50 us, joining them all afterwards about 10.
+    def run_all(self) -> None:
+        """The same with all rows at once; `finished` stays as it is."""
+        self._run(self._everyone, None)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether `run` was left by an error before all its rows were run and written: see `interrupted`."""
+        return len(self._running) > 0
+
+    def _run(self, rows: Sequence[int], finished: np.ndarray | None) -> None:
+        """Run the rows, and set `finished` for them if it is given.
+
+        This is the hot path of every Python engine. Two passes: the first does little but step, the second notes what
+        came back, all rows at once where they are regular.
         """
-        self._noting = False
+        self._noting = self.rewards_are_finite = False
         self._running = rows
         self._forks = forks[0]
+        count = len(rows)
         index = _index(rows, len(self.envs))
         self._started = started = _clock()
-        times: list[int] | None = None if self._ran // len(self.envs) % _SAMPLED else []
+        turn = self._ran // len(self.envs)
+        times: list[int] | None = None if turn % (_SAMPLED if turn > 1000 else _SAMPLED_FIRST) else []
         self._exchanges += 1
-        self._ran += len(rows)
+        self._ran += count
         if 1 in self._terminated.tobytes() or 1 in self._truncated.tobytes():
-            self._clear_ended(rows, index)
+            self._clear_ended(rows)
         self._step_all(rows, index, times)
         self._noting = True
         self._current[0] = -1
@@ -160,116 +184,132 @@ class RowRunner(EnvCalls):
             end_copy()
         if times is not None:
             self._sample(rows, times)
-        self._note(rows, index)
+        self._note(rows, index, finished)
         self._busy[0] += _clock() - started
-        self._rows_run[0] += len(rows)
+        self._rows_run[0] += count
         if self._interrupt is not None:
             interrupt, self._interrupt = self._interrupt, None
             raise interrupt
 
-    def _clear_ended(self, rows: Sequence[int], index: Any) -> None:
+    def _clear_ended(self, rows: Sequence[int]) -> None:
         """Clear the flags and totals of those rows whose last op ended an episode."""
-        ended = self.batch.terminated[index] | self.batch.truncated[index]
-        for place in ended.nonzero()[0].tolist():
-            row = rows[place]
-            self._returns[row], self._lengths[row] = 0.0, 0
-            self._terminated[row] = self._truncated[row] = self._done[row] = False
+        for flags in (self._terminated.tobytes(), self._truncated.tobytes()):
+            row = flags.find(1)
+            while row >= 0:
+                if row in rows:
+                    self._returns[row], self._lengths[row] = 0.0, 0
+                    self._terminated[row] = self._truncated[row] = self._done[row] = False
+                row = flags.find(1, row + 1)
 
     def _step_all(self, rows: Sequence[int], index: Any, times: list[int] | None) -> None:
-        """Step or reset each row. Observations and rewards are gathered; flags and infos are put aside.
+        """Step or reset each row. Observations are stored or gathered, rewards gathered; flags and infos put aside.
 
         If `times` is given, the clock's reading before each row and after the last is appended.
+
+        Whatever stands in this loop costs several times what it costs alone, because an env that runs in between takes
+        it out of the processor's caches. So a reset is a step here, see `_begin_instead`.
         """
         self._obs, self._gained = [], []
         keep_obs, keep_reward, put_aside = self._obs.append, self._gained.append, self._unusual.append
-        envs, current = self.envs, self._current
-        reset_op, plain, nothing, counted, home = _RESET, dict, _NOTHING, forks, self._forks
-        usual, references, alone, are_atoms = self._usual, getrefcount, ALONE, ATOMS.issuperset
-        ndarray = np.ndarray
+        current, flat, usual, counted, home = self._current, self._flat, self._usual, forks, self._forks
+        references, alone, plain, ndarray, are_atoms = getrefcount, ALONE, dict, np.ndarray, ATOMS.issuperset
         in_arrays = usual is ndarray
         looked_at = self._watched or times is not None
-        ops = self._ops.tolist() if index is ... else self.batch.op[index].tolist()
-        if self._lost:
-            ops = [_LOST if row in self._lost else op for row, op in zip(rows, ops, strict=True)]
+        envs, places = self.envs, self._places
+        if index is not ...:
+            envs, places = [envs[row] for row in rows], [places[row] for row in rows]
         actions = self._read_actions(index, len(rows))
         if self.batch.raw_actions:
             actions = [self.batch.raw_actions.pop(row, action) for row, action in zip(rows, actions, strict=True)]
-        for row, op, action in zip(rows, ops, actions, strict=True):
+        for row, env, action, place in zip(rows, self._begin_instead(rows, index, envs), actions, places, strict=True):
             if looked_at:
                 current[0] = row
                 if times is not None:
                     times.append(_clock())
-            result = nothing
             try:
-                if op > reset_op:
-                    result = envs[row].step(action)
+                result = env.step(action)
+                if counted[0] != home:
+                    end_copy()
+                try:
                     obs, reward, terminated, truncated, info = result
-                    result = nothing  # or it would hold what we count the references of
+                except Exception:
+                    raise SpaceError(wrong_result(result)) from None
+                if flat is not None:
+                    try:
+                        flat[place] = obs  # takes nothing but this dtype and shape
+                    except Exception:
+                        self._write_obs(row, obs)
+                else:
                     # What another env may write into is copied before that env runs; see `_batch/own.py`.
+                    result = None  # or it would hold what we count the references of
                     if type(obs) is not usual:
                         held = references(obs) > alone
                         obs = own(obs, held)
                     elif in_arrays and (obs.base is not None or references(obs) > alone):
                         obs = own(obs)
-                    if terminated is not False or truncated is not False or type(info) is not plain or info:
-                        if type(info) is plain and (
-                            references(info) > alone or not are_atoms(map(type, info.values()))
-                        ):
-                            info = own_info(info)
-                        put_aside((row, obs, terminated, truncated, info))
-                    keep_reward(own(reward) if type(reward) is ndarray else reward)
+                if terminated is not False or truncated is not False or type(info) is not plain or info:
+                    result = None
+                    if type(info) is plain and (references(info) > alone or not are_atoms(map(type, info.values()))):
+                        info = own_info(info)
+                    put_aside((row, obs if flat is None else own(obs), terminated, truncated, info))
+                if flat is None:
                     keep_obs(obs)
-                else:
-                    self._begin(row, op)
+                keep_reward(own(reward) if type(reward) is ndarray else reward)
+            except _Lost:
+                self._failed(row, self._lost[row], rebuilt=True)
             except ENV_RAISED as error:
                 if counted[0] != home:
                     end_copy(error)
-                reason = error if result is _NOTHING else SpaceError(wrong_result(result))
-                self._failed(row, self._fault(row, reason, action))
-            if counted[0] != home:
-                end_copy()
+                self._failed(row, self._fault(row, error, action))
         if times is not None:
             times.append(_clock())
 
-    def _begin(self, row: int, op: int) -> None:
-        """A row that is not stepped: it begins an episode, or reports why the last one was lost."""
-        if op == _LOST:
-            self._failed(row, self._lost[row], rebuilt=True)
-            return
-        obs, info = self._reset(row)
-        if type(obs) is not np.ndarray or obs.base is not None or getrefcount(obs) > ALONE:
-            obs = own(obs)
-        self._resets.append(row)
-        if info or type(info) is not dict:
-            self._unusual.append((row, obs, False, False, own_info(info)))
-        self._gained.append(0.0)
-        self._obs.append(obs)
+    def _begin_instead(self, rows: Sequence[int], index: Any, envs: list[Any]) -> list[Any]:
+        """The envs of the rows; in place of those that are not to be stepped, objects whose `step` begins episodes."""
+        ops = self._ops.tobytes() if index is ... else self.batch.op[index].tobytes()
+        if _RESET not in ops and not self._lost:
+            return envs
+        return [
+            _Beginning(self, row) if op == _RESET or row in self._lost else env
+            for row, op, env in zip(rows, ops, envs, strict=True)
+        ]
 
-    def _note(self, rows: Sequence[int], index: Any) -> None:
+    def begin(self, row: int) -> tuple[Any, float, bool, bool, Any]:
+        """Begin an episode of a row; the observation and info of `reset`, as a step that returns them."""
+        if row in self._lost:
+            raise _Lost
+        obs, info = self._reset(row)
+        self._resets.append(row)
+        return obs, 0.0, False, False, info
+
+    def _note(self, rows: Sequence[int], index: Any, finished: np.ndarray | None) -> None:
         """Write the columns of the rows that were run and hand them back."""
         batch, present, where = self.batch, rows, index
         if self._absent:
             present = where = [row for row in rows if row not in self._absent]
         if self._keeps:
             self._kept = [column.copy() for column in batch.obs]
+        stored = self._flat is not None
         try:
-            together = len(present) >= _FEW and self._note_rewards(where) and self._write_all_obs(where, self._obs)
+            together = len(present) >= _FEW and self._note_rewards(where)
+            together = together and (stored or self._write_all_obs(where, self._obs))
         except self._failures:  # objects of an env's own that raise when they are read
             together = False
         if not together:
-            for row, obs, reward in zip(present, self._obs, self._gained, strict=True):
-                self._checked(row, self._note_row, obs, reward)
+            for row, reward, *obs in zip(present, self._gained, *(() if stored else (self._obs,)), strict=True):
+                self._checked(row, self._note_row, reward, *obs)
         if self._unusual:
             for row, *rest in self._unusual:
                 if row not in self._absent:
                     self._checked(row, self._note_unusual, *rest)
             self._unusual = []
         self._obs, self._gained = [], []  # freed now, their memory is warm for the next exchange
-        self._settle(rows, index)
+        self._settle(index, finished)
 
     def _note_rewards(self, where: Any) -> bool:
         """Write all rewards; False if one of them is not a number."""
         kinds = set(map(type, self._gained))
+        self.rewards_are_finite = kinds == _FLOATS and isfinite(sum(self._gained))
         if kinds != _FLOATS and not all(issubclass(kind, NUMBERS) for kind in kinds):
             return False
         try:
@@ -282,9 +322,11 @@ class RowRunner(EnvCalls):
             self.batch.reward[where] = rewards
         return True
 
-    def _note_row(self, row: int, obs: Any, reward: Any) -> None:
+    def _note_row(self, row: int, reward: Any, *obs: Any) -> None:
+        """Write the reward, and the observation unless it was stored already."""
         self._rewards[row] = reward if type(reward) is float else as_number(reward)
-        self._write_obs(row, obs)
+        for each in obs:
+            self._write_obs(row, each)
 
     def _note_unusual(self, row: int, obs: Any, terminated: Any, truncated: Any, info: Any) -> None:
         """A row with an info, or with flags that are not both plainly False."""
@@ -333,7 +375,7 @@ class RowRunner(EnvCalls):
             self.batch.mail[row] = Mail(fault=Fault.of(interrupt, "reset", seed=self._last_seed(row)))
             self._interrupt = interrupt
 
-    def _settle(self, rows: Sequence[int], index: Any) -> None:
+    def _settle(self, index: Any, finished: np.ndarray | None) -> None:
         """Bring the totals of the rows' episodes up to date and hand the rows back."""
         batch = self.batch
         for row in self._absent:
@@ -341,14 +383,15 @@ class RowRunner(EnvCalls):
             self._lengths[row] -= 1
         for row in self._resets:
             self._returns[row], self._lengths[row], self._done[row] = 0.0, -1, False
-        if len(rows) == len(self.envs):
-            batch.episode_return += batch.reward
-            batch.episode_length += 1
+        if index is ...:
+            np.add(batch.episode_return, batch.reward, batch.episode_return)
+            np.add(batch.episode_length, self._ones, batch.episode_length)
         else:
             batch.episode_return[index] += batch.reward[index]
             batch.episode_length[index] += 1
         self._resets, self._absent, self._end_after = [], [], []
-        self.finished[index] = True
+        if finished is not None:
+            finished[index] = True
         self._running = ()
 
     def run_whatever_happens(self, rows: Sequence[int]) -> None:
@@ -370,7 +413,7 @@ class RowRunner(EnvCalls):
 
         Where the interrupt came while results were being written, the results of all rows are lost.
         """
-        rows, place = self._running, len(self._obs) + len(self._absent)
+        rows, place = self._running, len(self._gained) + len(self._absent)
         if not rows:
             return ()
         if forks[0] != self._forks:
@@ -380,11 +423,11 @@ class RowRunner(EnvCalls):
             self._lose(rows, error)
             return ()
         ran, self._noting = rows[: place + 1], True
-        del self._gained[len(self._obs) :]
+        del self._obs[len(self._gained) :]
         if place < len(rows):
             self._absent.append(rows[place])
             self.batch.mail[rows[place]] = Mail(fault=self._fault(rows[place], error))
-        self._note(ran, _index(ran, len(self.envs)))
+        self._note(ran, _index(ran, len(self.envs)), self.finished)
         return rows[place + 1 :]
 
     def _lose(self, rows: Sequence[int], error: BaseException) -> None:
@@ -505,6 +548,20 @@ class RowRunner(EnvCalls):
         _, bucket = np.frexp(spent)
         self.clocks.histogram[listed, np.minimum(bucket, BUCKETS - 1)] += 1
         self.clocks.total[listed] += spent
+
+
+class _Lost(Exception):
+    """The row's env was rebuilt because its worker died; its op reports that."""
+
+
+class _Beginning:
+    """Stands for the env of a row that is not stepped: its `step` begins an episode."""
+
+    def __init__(self, runner: RowRunner, row: int) -> None:
+        self._runner, self._row = runner, row
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, Any]:
+        return self._runner.begin(self._row)
 
 
 def _index(rows: Sequence[int], count: int) -> Any:

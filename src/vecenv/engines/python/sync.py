@@ -25,8 +25,6 @@ class SyncEngine(LocalEngine):
 
     name = "sync"
     checks_actions = False
-    rewards_are_finite = False
-    """Unknown, see `SupportsExchange`."""
 
     def __init__(
         self, factories: Sequence[Factory], *, observation_mode: Any = "same", on_error: Any = "raise", origin: int = 0
@@ -53,9 +51,35 @@ class SyncEngine(LocalEngine):
     def exchange_all(self, alive: int, over: int, rotate: bool) -> int:
         """Run every row at once. Observations have no ring of buffers: `rotate` changes nothing."""
         self.batch.set_ops(alive, over)
-        self.send(self._pending.everyone)
-        self.recv(len(self._listed))
+        try:
+            self._runners[0].run_all()
+            if self.batch.mail:
+                self._raise_fault()
+        except BaseException as error:
+            self._recover(error)
+            raise
         return self.batch.count_ended()
+
+    def _raise_fault(self) -> None:
+        """Raise the first fault of an exchange of all rows, if there is one. The other rows are then pending."""
+        if any(mail.fault for mail in self.batch.mail.values()):
+            self._pending.open_finished()
+            self._pending.raise_fault(self.batch, self._pending.everyone)
+
+    def _recover(self, error: BaseException) -> None:
+        """An exchange of all rows was left by an error: rows that have results or can still run are pending now."""
+        pending, runner, mail = self._pending, self._runners[0], self.batch.mail
+        if runner.is_running:  # Ctrl-C: the row that was running has failed, the others can go on
+            pending.open(pending.everyone)
+            runner.interrupted(error)
+        elif not pending.count and any(each.fault for each in mail.values()):  # Ctrl-C while an episode began
+            pending.open_finished()
+        elif not pending.count:  # the results of all rows are lost, so they need a reset
+            mail.clear()
+
+    @property
+    def rewards_are_finite(self) -> bool:
+        return self._runners[0].rewards_are_finite
 
     def pending(self) -> Rows:
         return self._pending.rows()
