@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import vecenv
+from benchmarks import sisl_pursuit  # noqa: F401  (defines SislPursuit-v0)
 from vecenv.trainers import PPO, PPOConfig
 
 RESULT = Path(__file__).parent / "agents_learning.json"
@@ -38,13 +39,14 @@ TASKS: dict[str, dict[str, Any]] = {
         ],
     },
     "pursuit": {
-        "env": "pettingzoo:sisl.pursuit_v5",
+        "env": "SislPursuit-v0",
+        "reference": "pettingzoo:sisl.pursuit_v5",
         "agents": 8,
         "stay": 4,
-        "envs": 16,
-        "options": {"engine": "process", "workers": 2},
-        "config": {"rollout_steps": 128, "minibatch": 4096, "epochs": 4, "learning_rate": 5e-4, "entropy": 0.01,
-                   "lam": 0.95, "hidden": (256, 256), "activation": "relu"},
+        "envs": 32,
+        "options": {},
+        "config": {"rollout_steps": 64, "minibatch": 2048, "epochs": 4, "learning_rate": 5e-4, "entropy": 0.01,
+                   "lam": 0.95, "hidden": (256, 128), "activation": "relu", "anneal": True},
         "published": [
             "two rollouts of trained agents: 84 and 82 (github.com/Farama-Foundation/PettingZoo/issues/583)",
         ],

@@ -91,6 +91,8 @@ class Collector:
         self.normalize = Normalize(1e-8, clip) if normalize_obs else None
         self.scale = RewardScale(gamma, 1e-8) if normalize_reward else None
         self._clip, self.mask, self.masks = clip, mask, {}
+        self.at_once: str | None = "this trainer"
+        """What needs the results of an action in the next step, so that agents may not act by turns; None: nothing."""
         self.sent: Any = None
         """The actions of a single group, until its step is finished."""
         for transform in (self.normalize, self.scale):
@@ -131,6 +133,8 @@ class Collector:
     def stepped(self, group: int, exchange: Exchange) -> Step:
         """Take what a step of a group returned."""
         own, (begin, _) = exchange.rows, self.parts[group]
+        if self.at_once is not None and isinstance(self.envs[group], FlatVectorEnv):
+            self.envs[group].check_at_once(self.at_once)
         self.episodes.add(exchange.reward, exchange.done, exchange.valid, own + begin if begin else own)
         self._transform(exchange, begin)
         self._note_masks(group, exchange, begin)
