@@ -113,14 +113,14 @@ def _move(place, action):
 
 
 def _near(s, agent):
-    """Evaders on the four cells around a pursuer; at the edge of the world its own cell takes the missing one's place."""
+    """Evaders on the four cells around a pursuer; at the edge of the world its own cell takes the place of one."""
     x, y = s.hunter[agent, 0], s.hunter[agent, 1]
     found = s.evaders[max(x - 1, 0), y] + s.evaders[min(x + 1, SIZE - 1), y]
     return found + s.evaders[x, min(y + 1, SIZE - 1)] + s.evaders[x, max(y - 1, 0)]
 
 
 def _catch(s, own):
-    """Remove evaders that are surrounded: pursuers or walls are on all cells around. Those pursuers are rewarded once."""
+    """Remove evaders that are surrounded: pursuers or walls are on all cells around. Who did it is rewarded once."""
     catching = np.zeros(COUNT, np.bool_)
     kept = 0
     for prey in range(s.left):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,25 @@ def test_agents_that_act_by_turns_learn_a_shared_policy() -> None:
         trainer = PPO(envs, PPOConfig(**CONFIG), seed=0).learn(24_000)
     result = vecenv.evaluate(trainer.policy, "GuessInTurn-v0", episodes=10)
     assert result.table[0].mean > 27, "30 if all guesses are right, at random less than 12"
+
+
+def test_masks_in_observations_are_obeyed() -> None:
+    """PettingZoo's classics have them there; an action that is not allowed ends the game with a reward of -1."""
+    name = "pettingzoo:classic.tictactoe_v3"
+    with vecenv.make(name, 4, engine="sync", autoreset="same-step") as envs:
+        trainer = PPO(
+            envs, PPOConfig(**{**CONFIG, "rollout_steps": 16}, mask="action_mask", normalize_obs=True), seed=0
+        )
+        trainer.learn(16 * 8 * 4)
+        seen = trainer.buffer.extras["mask"][trainer.buffer.valid]
+        taken = trainer.buffer.actions[trainer.buffer.valid].reshape(-1)
+    assert seen[np.arange(len(taken)), taken].all()
+    assert not seen.all()
+    policy = pickle.loads(pickle.dumps(trainer.policy))
+    assert (policy.mask_name, policy.mask_key) == (None, "action_mask")
+    obs = {"observation": np.zeros((9, 3, 3, 2), np.int8), "action_mask": np.eye(9, dtype=np.int8)}
+    assert policy(obs).tolist() == list(range(9))
+    vecenv.evaluate(policy, name, episodes=2, engine="sync")
 
 
 def test_training_by_turns_goes_on_where_it_stopped(tmp_path: Any) -> None:

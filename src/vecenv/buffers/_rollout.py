@@ -59,8 +59,8 @@ class RolloutBuffer:
     several vector envs its own columns, which they may write at the same time. Every exchange takes a row; where it was
     not a transition (the reset of "next-step" mode) `valid` is False. `obs[t]` is the observation to act on at time t.
 
-    A row to which nothing happened (its op is IDLE) repeats what it had: so a player who waits for the others' turns has
-    its observation and its action in the row that has their results.
+    A row to which nothing happened (its op is IDLE) repeats what it had. So the observation and the action of a player
+    who waits for the others' turns are beside their results, when these come.
 
     Args:
         observation_space, action_space: of a single env.
