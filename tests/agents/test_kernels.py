@@ -11,6 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from pettingzoo.utils.conversions import parallel_to_aec
 
 import vecenv
+from benchmarks import sisl_pursuit
 from tests.agents.compare import check_obs, check_step, place_of
 from tests.agents.model import ModelRow
 from vecenv.agents import MultiAgentVectorEnv
@@ -310,6 +311,13 @@ def test_simple_spread_has_the_bits_of_mpe2(seed: int) -> None:
             obs = step.obs
             expected, _ = theirs.reset()
     theirs.close()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_pursuit_of_the_benchmark_has_the_bits_of_pettingzoo(shared: bool) -> None:
+    steps, caught = sisl_pursuit.compare(9, shared, most=60)
+    assert steps == 60
+    assert caught > 0
 
 
 @pytest.mark.parametrize("mode", ["same-step", "next-step"])
