@@ -63,7 +63,7 @@ def chosen(rng: np.random.Generator, space: Any, obs: Any, info: Any) -> Any:
 def run(make: Any, engine: str, mode: str, end: str, steps: int = 100_000, rows: int = 2) -> int:
     """Run an env until every row has ended an episode; the number of episodes that ended."""
     rng, ended = np.random.default_rng(5), np.zeros(rows, int)
-    workers = {} if engine == "sync" else {"workers": 2}
+    workers = {} if engine == "sync" else {"workers": rows}
     with vecenv.make(make, rows, engine=engine, autoreset=mode, end=end, **workers) as envs:
         assert isinstance(envs, MultiAgentVectorEnv)
         model = [ModelRow(make, row, end, mode, False) for row in range(rows)]

@@ -171,7 +171,8 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
         if self.waits.any():
             raise UnsupportedError(
                 f"these agents act by turns: what an action leads to is not known in the next step, which {who} needs; "
-                "use vecenv.trainers.PPO without lstm and central_value, or let one agent learn by envs.versus(policy)"
+                "use vecenv.trainers.PPO without lstm and central_value, or any of vecenv's trainers with "
+                "envs.versus(policy), where one agent learns"
             )
 
     def _allow_idle(self, infos: dict[str, Any]) -> None:
