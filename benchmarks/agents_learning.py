@@ -1,12 +1,15 @@
 """PPO with a shared policy on simple_spread and on PettingZoo's pursuit, next to figures that others published.
 
-`SimpleSpread-v0` has the observations and rewards of mpe2's simple_spread_v3, bit for bit. Figures are of evaluations
-with the most probable actions, in episodes that were not trained on. With --untrained, the same episodes are run with
-random actions and with agents that stand still. The result is written to benchmarks/agents_learning.json.
+`SimpleSpread-v0` has the observations and rewards of mpe2's simple_spread_v3, bit for bit, and `SislPursuit-v0` (see
+sisl_pursuit.py) those of PettingZoo's pursuit_v5. Figures are of evaluations in episodes that were not trained on: of
+spread with the most probable actions, of pursuit with sampled ones. With --untrained, the same episodes are run with
+random actions and with agents that stand still. With --policy, a policy that was trained is evaluated in PettingZoo's
+own env. The result is written to benchmarks/agents_learning.json.
 
 Run: python benchmarks/agents_learning.py spread [--steps 3000000] [--central] [--seed 0]     (needs torch)
      python benchmarks/agents_learning.py spread --untrained --episodes 100
-     python benchmarks/agents_learning.py pursuit --steps 1000000     (needs pettingzoo[sisl])
+     python benchmarks/agents_learning.py pursuit --steps 6400000 --episodes 20 --save pursuit.npz
+     python benchmarks/agents_learning.py pursuit --policy pursuit.npz --episodes 10     (needs pettingzoo[sisl])
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import vecenv
+from benchmarks import sisl_pursuit  # noqa: F401  (defines SislPursuit-v0)
 from vecenv.trainers import PPO, PPOConfig
 
 RESULT = Path(__file__).parent / "agents_learning.json"
@@ -38,15 +42,21 @@ TASKS: dict[str, dict[str, Any]] = {
         ],
     },
     "pursuit": {
-        "env": "pettingzoo:sisl.pursuit_v5",
+        "env": "SislPursuit-v0",
+        "theirs": "pettingzoo:sisl.pursuit_v5",
         "agents": 8,
         "stay": 4,
-        "envs": 16,
-        "options": {"engine": "process", "workers": 2},
-        "config": {"rollout_steps": 128, "minibatch": 4096, "epochs": 4, "learning_rate": 5e-4, "entropy": 0.01,
-                   "lam": 0.95, "hidden": (256, 256), "activation": "relu"},
+        "envs": 32,
+        "options": {"deterministic": False},
+        "training": {"shared_reward": False},  # the sum of all agents' rewards is the same
+        "config": {"rollout_steps": 64, "minibatch": 512, "epochs": 2, "learning_rate": 7e-4, "entropy": 0.005,
+                   "gamma": 0.95, "lam": 0.9, "hidden": (128, 128), "activation": "relu", "anneal": True,
+                   "normalize_reward": True},
         "published": [
-            "two rollouts of trained agents: 84 and 82 (github.com/Farama-Foundation/PettingZoo/issues/583)",
+            "best reward of a baseline of FLAIRS 2024 (arXiv:2404.05840): 633.6 for the eight agents, as "
+            "github.com/UchennaNjoku/reinforcement-learning-exploration (possible_extensions) cites it",
+            "IPPO of EPyMARL, as expected there: 200 to 400 at 1,000,000 env steps, 550 to 650 at 5,000,000",
+            "two rollouts of trained agents: 84 and 82 for each (github.com/Farama-Foundation/PettingZoo/issues/583)",
         ],
     },
 }  # fmt: skip
@@ -61,8 +71,13 @@ def main() -> None:
     parser.add_argument("--central", action="store_true", help="a central value function")
     parser.add_argument("--untrained", action="store_true", help="no training: random actions, and none")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--save", help="write a checkpoint of what was learnt")
+    parser.add_argument("--policy", help="no training: evaluate a checkpoint in the env of others")
     arguments = parser.parse_args()
     task = TASKS[arguments.task]
+    if arguments.policy:
+        keep(f"{arguments.task} in {task['theirs']}", theirs(task, arguments.policy, arguments.episodes))
+        return
     if arguments.untrained:
         keep(f"{arguments.task} untrained", untrained(task, arguments.episodes, arguments.seed))
         return
@@ -87,13 +102,24 @@ def main() -> None:
         )
         return in_time
 
-    with vecenv.make(task["env"], task["envs"], autoreset="same-step", **task["options"]) as envs:
-        PPO(envs, config, seed=arguments.seed).learn(arguments.steps, look)
+    with vecenv.make(task["env"], task["envs"], autoreset="same-step", **task.get("training", {})) as envs:
+        trainer = PPO(envs, config, seed=arguments.seed).learn(arguments.steps, look)
+        if arguments.save:
+            trainer.save(arguments.save)
     for line in task["published"]:
         print(f"published: {line}")
     name = f"{arguments.task}{' central' if arguments.central else ''}"
     keep(name, {"seed": arguments.seed, "episodes": arguments.episodes, "history": history,
                 "published": task["published"]})  # fmt: skip
+
+
+def theirs(task: dict[str, Any], path: str, episodes: int) -> dict[str, Any]:
+    """Returns of all agents together of a policy in PettingZoo's own env."""
+    with vecenv.make(task["env"], task["envs"], autoreset="same-step") as envs:
+        policy = PPO.load(path, envs).policy
+    row = vecenv.evaluate(policy, task["theirs"], episodes=episodes, engine="sync", **task["options"]).table[0]
+    print(f"return {row.mean:.1f} ({row.mean_low:.1f} ... {row.mean_high:.1f}) of all agents in {task['theirs']}")
+    return {"episodes": episodes, "return": row.mean, "low": row.mean_low, "high": row.mean_high}
 
 
 def untrained(task: dict[str, Any], episodes: int, seed: int) -> dict[str, Any]:

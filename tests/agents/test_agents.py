@@ -293,6 +293,7 @@ def test_spaces_without_a_fixed_size_are_refused() -> None:
         ([{"big": 0, "small": 0}, {"big": 0}], "env 1: no action for agent 'small'"),
         ([{"big": 0, "small": 0}, {"big": 0, "small": 0, "none": 1}], "env 1 has no agent 'none'"),
         ([{"big": 7, "small": 0}, {"big": 0, "small": 0}], "env 0, agent 'big' of group 'big': action 7 is not in"),
+        ([{"big": 1, "small": 0}, {"big": True, "small": 0}], "env 1, agent 'big' of group 'big': .*dtype bool"),
         ([{"big": 0, "small": 0}], "got 1 dicts of actions for 2 envs"),
         ([{"big": 0, "small": 0}, 3], "env 1: actions must be a dict by agent"),
         ({"big": [[0], [0]]}, "keys \\['big', 'small'\\]"),

@@ -60,10 +60,10 @@ def chosen(rng: np.random.Generator, space: Any, obs: Any, info: Any) -> Any:
     return space.sample()
 
 
-def run(make: Any, engine: str, mode: str, end: str, steps: int = 100_000) -> int:
+def run(make: Any, engine: str, mode: str, end: str, steps: int = 100_000, rows: int = 2) -> int:
     """Run an env until every row has ended an episode; the number of episodes that ended."""
-    rows, rng, ended = 2, np.random.default_rng(5), np.zeros(2, int)
-    workers = {} if engine == "sync" else {"workers": 2}
+    rng, ended = np.random.default_rng(5), np.zeros(rows, int)
+    workers = {} if engine == "sync" else {"workers": rows}
     with vecenv.make(make, rows, engine=engine, autoreset=mode, end=end, **workers) as envs:
         assert isinstance(envs, MultiAgentVectorEnv)
         model = [ModelRow(make, row, end, mode, False) for row in range(rows)]
@@ -93,10 +93,15 @@ def run(make: Any, engine: str, mode: str, end: str, steps: int = 100_000) -> in
     return int(ended.sum())
 
 
+def run_named(name: str, kind: str, engine: str, mode: str, end: str) -> int:
+    if name == "classic.hanabi_v5":  # without a seed, its reset takes one from the operating system
+        return run(factory(name, kind), engine, "disabled", end, rows=1)
+    return run(factory(name, kind), engine, mode, end)
+
+
 @pytest.mark.parametrize(("name", "kind"), SHORT)
 def test_whole_episodes_are_those_of_pettingzoo(name: str, kind: str) -> None:
-    mode = ("next-step", "same-step")[len(name) % 2]
-    assert run(factory(name, kind), "sync", mode, "all")
+    assert run_named(name, kind, "sync", ("next-step", "same-step")[len(name) % 2], "all")
 
 
 def test_the_first_steps_of_chess_have_pettingzoos_infos() -> None:
@@ -129,4 +134,4 @@ def test_other_engines_give_the_same_bits(name: str, kind: str, engine: str, mod
 @pytest.mark.parametrize("engine", ["thread", "process"])
 @pytest.mark.parametrize(("name", "kind"), SHORT)
 def test_every_engine_gives_the_same_bits(name: str, kind: str, engine: str) -> None:
-    assert run(factory(name, kind), engine, "same-step", "any")
+    assert run_named(name, kind, engine, "same-step", "any")

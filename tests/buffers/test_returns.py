@@ -52,12 +52,13 @@ def test_gae_is_the_plain_recursion_to_the_last_bit(rollout, masked):
     number = given["value"].dtype.type
     valid = generator.random(given["value"].shape) < 0.8 if masked else np.ones(given["value"].shape, bool)
     advantages, returns = gae(**given, gamma=gamma, lam=lam, valid=valid if masked else None)
-    expected = np.zeros_like(given["value"])
+    expected, ahead = np.zeros_like(given["value"]), np.zeros_like(given["last_value"])
     for time, env in places(given):
+        later = number(0) if ended(given, time, env) else ahead[env]
+        ahead[env] = later  # what is no transition is passed over
         if valid[time, env]:
             delta = given["reward"][time, env] + number(gamma) * after(given, time, env) - given["value"][time, env]
-            cut = ended(given, time, env) or time + 1 == len(expected)
-            expected[time, env] = delta + number(gamma * lam) * (number(0) if cut else expected[time + 1, env])
+            ahead[env] = expected[time, env] = delta + number(gamma * lam) * later
     np.testing.assert_array_equal(advantages, expected)
     np.testing.assert_array_equal(returns, expected + given["value"])
 

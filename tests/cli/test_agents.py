@@ -55,6 +55,23 @@ def test_agents_that_act_by_turns_are_trained_by_self_play(inside, tmp_path, one
     assert "has one" in inside("train", "CartPole-v1", "--self-play", code=2)[1]
 
 
+@pytest.mark.parametrize(
+    ("env", "mask"), [("ConnectFourDuel-v0", "action_mask"), ("pettingzoo:classic.tictactoe_v3", "action_mask"),
+                      ("pettingzoo:mpe2.simple_tag_v3.env", None)],
+)  # fmt: skip
+def test_agents_that_act_by_turns_share_a_policy_if_asked(inside, tmp_path, one_thread, env, mask):
+    """Of several groups each has its own. Masks that observations have are used."""
+    engine = [] if env == "ConnectFourDuel-v0" else ["--engine", "sync"]
+    result = train(inside, env, "all", "--shared-policy", *engine, steps=300)
+    assert result["steps"] == (512 if "tag" in env else 384), "rollouts of 16 steps of 4 envs with 4 or 2 agents"
+    assert "against" not in result["evaluation"]
+    about = json.loads((tmp_path / "runs/all/config.json").read_text())
+    assert not about["self_play"]
+    assert about["config"]["mask"] == mask
+    inside("eval", "runs/all", "--episodes", 1, "--json", *engine)
+    assert "leave one out" in inside("train", env, "--shared-policy", "--self-play", code=2)[1]
+
+
 def test_self_play_is_for_ids_with_turns_and_its_random_player_takes_allowed_actions():
     from vecenv.cli._self_play import RandomPlayer, acts_by_turns
     from vecenv.cli._sources import find_env

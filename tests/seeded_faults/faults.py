@@ -1150,9 +1150,25 @@ BUFFERS = (
         breaks="After restart() of a rollout buffer episodes that go on do not count as begun.",
         mechanism="buffers",
         file="buffers/_rollout.py",
-        old="        self.begin(*self.latest())\n",
-        new="        self.begin(self.latest()[0])\n",
+        old="        self._begin(*self.latest())\n",
+        new="        self._begin(self.latest()[0], True)\n",
         near=("test_promises.py", "buffers/test_rollout_buffer.py", "trainers/test_trainers.py", "test_actors.py"),
+    ),
+    SeededFault(
+        breaks="What an agent did is kept until its results come.",
+        mechanism="buffers",
+        file="buffers/_rollout.py",
+        old="                column[here] = column[before]\n",
+        new="                pass\n",
+        near=("agents/test_training.py",),
+    ),
+    SeededFault(
+        breaks="An agent that waits for the others' turns has not begun an episode.",
+        mechanism="buffers",
+        file="agents/_flat.py",
+        old="np.where(self.waits, np.uint8(Op.IDLE), np.uint8(Op.RESET))",
+        new="np.uint8(Op.RESET)",
+        near=("agents/test_training.py",),
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -143,10 +144,14 @@ class ActionPacker:
         ]
         for position, given in enumerate(actions):
             self._check_names(given, int(rows[position]), acts[position], names[position])
-            for place, (part, group) in enumerate(zip(slots.parts(), slots.groups, strict=True)):
-                for slot in np.flatnonzero(acts[position, part]).tolist():
-                    name = names[position][int(part.start + slot)]
-                    self._store(packed[place], place, position, slot, given[name], int(rows[position]), name, group)
+        for place, part in enumerate(slots.parts()):
+            at = np.nonzero(acts[:, part])
+            agents = [names[position][part.start + slot] for position, slot in np.transpose(at).tolist()]
+            if not agents:
+                continue
+            given = [actions[position][name] for position, name in zip(at[0].tolist(), agents, strict=True)]
+            for column, values in zip(packed[place], self._packed(place, given, rows[at[0]], agents), strict=True):
+                column[at] = values
         return packed
 
     def _check_names(self, given: Any, row: int, acts: np.ndarray, names: Sequence[str]) -> None:
@@ -168,16 +173,20 @@ class ActionPacker:
                 f"env {row}: no action for agent {missing[0]!r}; pass actions for {wanted}; nothing was sent"
             )
 
-    def _store(
-        self, columns: Columns, place: int, position: int, slot: int, action: Any, row: int, name: str, group: Group
-    ) -> None:
-        layout = self._layouts[place]
-        try:
-            single = layout.pack([action], 1)
-        except InvalidAction as error:
-            raise _wrong_action(row, name, group, error) from None
-        for column, value in zip(columns, single, strict=True):
-            column[position, slot] = value[0]
+    def _packed(self, place: int, given: list[Any], rows: np.ndarray, agents: Sequence[str]) -> Columns:
+        """Leaves of the actions of some agents of a group."""
+        layout, group = self._layouts[place], self._slots.groups[place]
+        kinds = {(type(action), getattr(action, "dtype", None)) for action in given}
+        if len(kinds) == 1:  # an array of several kinds could hide that one of them is wrong
+            with contextlib.suppress(InvalidAction):  # which agent's it is, is found below
+                return layout.pack(given, len(given))
+        single = []
+        for action, row, name in zip(given, rows.tolist(), agents, strict=True):
+            try:
+                single.append(layout.pack([action], 1))
+            except InvalidAction as error:
+                raise _wrong_action(row, name, group, error) from None
+        return [np.concatenate(leaves) for leaves in zip(*single, strict=True)]
 
 
 def _wrong_action(row: int, name: str, group: Group, error: InvalidAction) -> InvalidAction:

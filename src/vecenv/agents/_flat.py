@@ -38,6 +38,7 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
     Attributes:
         num_slots: A.
         rolled: [N], in which envs an episode ended and the next began in the latest exchange.
+        waits: [N x A], which rows have acted and have no results yet, because agents act by turns. Of trainers alone.
     """
 
     def __init__(self, agents: MultiAgentVectorEnv, group: str | None = None) -> None:
@@ -61,6 +62,7 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
         self._actions = Layout(self.single_action_space)
         self._acted = np.zeros(self.num_envs, np.bool_)
         """Which rows act with the next actions."""
+        self.waits = np.zeros(self.num_envs, np.bool_)
         self.rolled = np.zeros(agents.num_envs, np.bool_)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -122,7 +124,7 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
     def set_state(self, state: Snapshot) -> None:
         """Make the envs what they were in `get_state`; see `VectorEnv.set_state`."""
         self.agents.set_state(state)
-        self._acted = self._acts()
+        self._acted, self.waits = self._acts(), np.zeros(self.num_envs, np.bool_)
 
     def _exchange_reset(self, seed: Any, options: Any) -> Exchange:
         self._check_alone()
@@ -136,28 +138,23 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
     def _began(self, obs: Any, parts: InfoParts) -> Exchange:
         """What a reset of the envs returned, as rows."""
         infos = self._infos(parts)
-        self._acted = infos["acts"]
+        self._acted, self.waits = infos["acts"], np.zeros(self.num_envs, np.bool_)
         self._allow_idle(infos)
         return Exchange.of_reset(self._joined(self._own(obs)), infos, None, self.num_envs)
 
     def _stepped(self, step: AgentStep, parts: InfoParts) -> Exchange:
         """What a step of the envs returned, as rows.
 
-        Each row that ended an episode has begun another, and a row that is no transition was reset.
-
-        Raises:
-            UnsupportedError: agents act by turns, so that the results of an action do not come with the next step.
+        Each row that ended an episode has begun another. A row that is no transition was reset, unless it waits for the
+        others' turns: then nothing happened to it.
         """
-        acted, infos = self._acted, self._infos(parts)
-        valid, self._acted, self.rolled = infos["valid"], infos["acts"], step.rolled
+        pending, infos = self._acted | self.waits, self._infos(parts)
+        valid, self._acted, self.rolled = infos["valid"] & pending, infos["acts"], step.rolled
+        self.waits = pending & ~valid & ~np.repeat(step.done, self.num_slots)
         self._allow_idle(infos)
         terminated, truncated = self._own(step.terminated).reshape(-1), self._own(step.truncated).reshape(-1)
-        if (valid != acted).any():
-            raise UnsupportedError(
-                "these agents act by turns: what an action leads to is not known in the next step, which trainers of "
-                "flat rows need; use envs.versus(policy), or a parallel env"
-            )
         ended = terminated | truncated
+        ops = np.where(valid, np.uint8(Op.ROLL), np.where(self.waits, np.uint8(Op.IDLE), np.uint8(Op.RESET)))
         return Exchange(
             rows=np.arange(self.num_envs),
             obs=self._joined(self._own(step.obs)),
@@ -165,9 +162,18 @@ class FlatVectorEnv(gymnasium.vector.VectorEnv):
             reward=self._own(step.reward).reshape(-1),
             terminated=terminated,
             truncated=truncated,
-            ops=np.where(valid, np.uint8(Op.ROLL), np.uint8(Op.RESET)),
+            ops=ops,
             infos=infos,
         )
+
+    def check_at_once(self, who: str) -> None:
+        """Raise UnsupportedError if agents act by turns, so that the results of an action do not come with the step."""
+        if self.waits.any():
+            raise UnsupportedError(
+                f"these agents act by turns: what an action leads to is not known in the next step, which {who} needs; "
+                "use vecenv.trainers.PPO without lstm and central_value, or any of vecenv's trainers with "
+                "envs.versus(policy), where one agent learns"
+            )
 
     def _allow_idle(self, infos: dict[str, Any]) -> None:
         """Rows that do not act may do anything: masks that allow nothing are for those that act."""

@@ -89,7 +89,7 @@ class SlotEnv(gymnasium.Env[Any, Any]):
         self.slots = slots = find_slots(self._first_agents(), self._spaces_of, options)
         self.observation_space = SlotSpace(slots)
         self.action_space = slots.action_space()
-        self._parts = slots.parts()
+        self._parts, self._count = slots.parts(), len(slots)
         self._group_of = [place for place, group in enumerate(slots.groups) for _ in group.agents]
         self._layouts = [Layout(group.observation_space) for group in slots.groups]
         counts = [len(group) for group in slots.groups]
@@ -245,7 +245,7 @@ class SlotEnv(gymnasium.Env[Any, Any]):
 
     def _results(self, turn: Turn) -> tuple[Any, float, dict[str, Any]]:
         """The observation of the row, the sum of rewards, and infos."""
-        count, named = len(self.slots), self.slots.named
+        count, named = self._count, self.slots.named
         for name in self._leaving:
             del self._slot_of[name]
         alive = [self._slot(name) for name in turn.alive]

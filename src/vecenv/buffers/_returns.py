@@ -44,7 +44,8 @@ def gae(
         reward, value, last_value, terminated, truncated, final_value: see the module's docstring.
         gamma: discount factor.
         lam: 0 looks one step ahead, 1 to the end of the episode.
-        valid: False where a row is not a transition; its advantage is 0.
+        valid: False where a row is not a transition; its advantage is 0, and the row before it in the same episode
+            looks past it.
         out: arrays to write to: of the shape and dtype of `value`, contiguous, writable, and none of the inputs.
 
     Returns:

@@ -50,9 +50,17 @@ def gae(table: int) -> int:
         if words[VALID]:
             valid = uint8_at(words[VALID] + count * time, count)
             for env in range(count):
-                advantage[env] = advantage[env] if valid[env] else number(0)
+                passed = number(0) if truncated[env] | terminated[env] else later[env]
+                advantage[env] = advantage[env] if valid[env] else passed
         for env in range(count):
             result[env] = advantage[env] + value[env]
+    if words[VALID]:
+        total = words[LENGTH] * count
+        valid, value = uint8_at(words[VALID], total), values_at(words[VALUE], total)
+        advantage, result = values_at(words[ADVANTAGE], total), values_at(words[RESULT], total)
+        for at in range(total):
+            advantage[at] = advantage[at] if valid[at] else number(0)
+            result[at] = result[at] if valid[at] else value[at]
     return 0
 
 

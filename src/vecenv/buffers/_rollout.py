@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
+from vecenv._batch.batch import Op
 from vecenv._front.step import Step
 from vecenv._util.checks import positive_int
 from vecenv.buffers._returns import gae
 from vecenv.buffers._storage import Storage, as_tensors, check_extras, extra_columns, put
 from vecenv.errors import CallOrderError
+
+_IDLE, _RESET = int(Op.IDLE), int(Op.RESET)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,9 @@ class RolloutBuffer:
     several vector envs its own columns, which they may write at the same time. Every exchange takes a row; where it was
     not a transition (the reset of "next-step" mode) `valid` is False. `obs[t]` is the observation to act on at time t.
 
+    A row to which nothing happened (its op is IDLE) repeats what it had. So the observation and the action of a player
+    who waits for the others' turns are beside their results, when these come.
+
     Args:
         observation_space, action_space: of a single env.
         steps: T.
@@ -87,6 +93,8 @@ class RolloutBuffer:
         self.extras = extra_columns(extras or {}, axes)
         self._times = np.zeros(num_envs, np.int64)
         self._everyone = np.arange(num_envs)
+        self._idle = np.zeros(num_envs, np.bool_)
+        """To which rows nothing happened in their latest exchange."""
         self._finals: list[tuple[np.ndarray, np.ndarray, list[Any]]] = []
         """Times, envs and leaves of the last observations of episodes, where the next `obs` is of a new episode."""
 
@@ -94,9 +102,8 @@ class RolloutBuffer:
 
     def begin(self, obs: Any, began: Any = True) -> None:
         """Start with the observations of a reset; `began` is False where an episode continues."""
-        self._obs.write(0, obs)
-        self.began[0] = began
-        self.clear()
+        self._begin(obs, began)
+        self._idle[:] = False
 
     def add(self, actions: Any, step: Step, **extras: Any) -> None:
         """Store an exchange: the actions on the current observations, and their results.
@@ -123,10 +130,11 @@ class RolloutBuffer:
         self._actions.write(here, actions)
         self._obs.write(after, step.obs)
         self.reward[here], self.terminated[here], self.truncated[here] = step.reward, step.terminated, step.truncated
-        valid = self.valid[here] = step.valid
-        self.began[after] = rolled | ~valid
+        self.valid[here] = step.valid
+        self.began[after] = rolled | (step.ops == _RESET)
         for name, column in self.extras.items():
             column[here] = extras[name]
+        self._repeat(times, rows, np.broadcast_to(step.ops == _IDLE, rows.shape))
         if ended.any() and rolled.any():
             self._keep_finals(step, times, rows, np.flatnonzero(rolled))
         self._times[rows] += 1
@@ -150,10 +158,14 @@ class RolloutBuffer:
             self._finals.append((last[0], last[1] + self.first_env, finals))
         self._obs.write((times, rows), obs, rows)
         self.began[times, rows] = True
+        self._idle[rows] = False
 
     def restart(self) -> None:
         """Make room: the observations after the last step become the first ones."""
-        self.begin(*self.latest())
+        held = self.held() if self._idle.any() else None
+        self._begin(*self.latest())
+        if held is not None:
+            self.hold(held)
 
     def clear(self) -> None:
         """Forget all steps; the first observations stay."""
@@ -171,6 +183,7 @@ class RolloutBuffer:
         own.terminated, own.truncated = self.terminated[:, some], self.truncated[:, some]
         own.extras = {name: column[:, some] for name, column in self.extras.items()}
         own._times, own._everyone, own._finals = self._times[some], np.arange(count), self._finals
+        own._idle = self._idle[some]
         return own
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -203,6 +216,18 @@ class RolloutBuffer:
         """Copies of the observations to act on now, and whether each is the first of its episode."""
         at = self._times, self._everyone
         return self._obs.nest([column[at] for column in self._obs.columns]), self.began[at]
+
+    def held(self) -> dict[str, Any]:
+        """What rows to which nothing happened repeat after `begin`: for checkpoints, see `hold`."""
+        at = self._times - 1, self._everyone
+        columns = [*self._actions.columns, *self.extras.values()]
+        return {"idle": self._idle.copy(), "columns": [column[at] for column in columns]}
+
+    def hold(self, held: Mapping[str, Any]) -> None:
+        """Restore `held` after `begin`."""
+        self._idle[:] = held["idle"]
+        for column, values in zip([*self._actions.columns, *self.extras.values()], held["columns"], strict=True):
+            column[-1] = values
 
     def finals(self) -> tuple[np.ndarray, np.ndarray, Any]:
         """Times, envs and last observations of the episodes that ended in a same-step reset."""
@@ -265,6 +290,24 @@ class RolloutBuffer:
         """Every column as torch tensors that share its memory. Needs torch."""
         names = ("obs", "actions", "reward", "terminated", "truncated", "valid", "began", "extras")
         return {name: as_tensors(getattr(self, name)) for name in names}
+
+    def _begin(self, obs: Any, began: Any) -> None:
+        self._obs.write(0, obs)
+        self.began[0] = began
+        self.clear()
+
+    def _repeat(self, times: np.ndarray, rows: np.ndarray, idle: np.ndarray) -> None:
+        """Let rows that were idle repeat their action, and those that are their observation."""
+        was = self._idle[rows]
+        if was.any():
+            here, before = (times[was], rows[was]), (times[was] - 1, rows[was])  # -1: the last of the rollout before
+            for column in (*self._actions.columns, *self.extras.values()):
+                column[here] = column[before]
+        if idle.any():
+            after, here = (times[idle] + 1, rows[idle]), (times[idle], rows[idle])
+            for column in self._obs.columns:
+                column[after] = column[here]
+        self._idle[rows] = idle
 
     def _keep_finals(self, step: Step, times: np.ndarray, rows: np.ndarray, rolled: np.ndarray) -> None:
         kept = []

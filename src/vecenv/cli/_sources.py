@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+from gymnasium.spaces import Dict
 
-from vecenv._batch.slots import SlotSpace
+from vecenv._batch.slots import Group, SlotSpace
 from vecenv._make.make import make
 from vecenv._make.source import NAMESPACE, find_build, resolve
 from vecenv._util.files import open_text, parsed
@@ -22,6 +23,7 @@ from vecenv._util.specs import PETTINGZOO, find_spec, imports_code
 from vecenv._util.suggest import did_you_mean
 from vecenv.agents._sources import find_pettingzoo
 from vecenv.atari._ids import GAME_IDS, find_game
+from vecenv.cli._agents import MASK
 from vecenv.engines import Request, registry
 from vecenv.errors import ConfigError, UnknownEnv
 from vecenv.kernel.language.registry import find_kernel, kernel_ids, kernel_of
@@ -78,13 +80,23 @@ class EnvSource:
 
     def groups(self) -> tuple[str, ...]:
         """Names of the groups of agents; none if the env has one agent. Builds one env to find out."""
+        return tuple(group.name for group in self._groups())
+
+    def shows_masks(self) -> bool:
+        """Whether the observations of all agents have a part that says which actions are allowed. Builds one env."""
+        if not isinstance(self.env, str):
+            return False
+        spaces = [group.observation_space for group in self._groups()]
+        return bool(spaces) and all(isinstance(space, Dict) and MASK in space.spaces for space in spaces)
+
+    def _groups(self) -> tuple[Group, ...]:
         kernel, _ = find_build(self.env)
         if kernel is not None or not self.env.startswith(PETTINGZOO):
             space = None if kernel is None else kernel.spaces(kernel.record(kernel.parameters({}, 1)))[0]
         else:
             with closing(self.factory()()) as env:
                 space = env.observation_space
-        return tuple(group.name for group in space.slots.groups) if isinstance(space, SlotSpace) else ()
+        return space.slots.groups if isinstance(space, SlotSpace) else ()
 
     def make(self, num_envs: int, **options: Any) -> Any:
         """The vector env of `vecenv.make`."""

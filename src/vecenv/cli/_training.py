@@ -13,6 +13,7 @@ import numpy as np
 
 from vecenv.agents import MultiAgentVectorEnv
 from vecenv.atari import Preprocessing
+from vecenv.cli._agents import MASK
 from vecenv.cli._curves import curve_of, draw_curves, read_episodes
 from vecenv.cli._options import MAKE_OPTIONS, pairs, screens
 from vecenv.cli._run_files import RunFiles, new_run
@@ -141,6 +142,10 @@ def _algorithm(options: Any, source: EnvSource) -> str:
 
 def _opponents(source: EnvSource, options: Any, config: Any, made_with: dict[str, Any]) -> Opponents | None:
     """Those of self-play, if it is asked for or agents act by turns."""
+    if options.shared_policy:
+        if options.self_play:
+            raise ConfigError("--self-play lets one agent learn, --shared-policy all of them; leave one out")
+        return None
     if not options.self_play and not (isinstance(source.env, str) and acts_by_turns(source)):
         return None
     if options.eval_every is not None:
@@ -459,6 +464,8 @@ def _settings(options: Any, algo: str, source: EnvSource) -> Any:
         changes.setdefault("report", _REPORT)
     if options.envs is not None:
         changes["num_envs"] = options.envs
+    if getattr(usual, "mask", MASK) is None and "mask" not in changes and source.shows_masks():
+        changes["mask"] = MASK
     try:
         return dataclasses.replace(usual, **changes)
     except ConfigError as error:

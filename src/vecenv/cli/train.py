@@ -63,6 +63,8 @@ class Options:
     """Seed of everything: the same seed gives the same agent."""
     self_play: Flag = False
     """One agent learns, a random player and earlier policies play the others. By itself for ids with turns."""
+    shared_policy: Flag = False
+    """One policy learns from all agents at once, also where they act by turns: no self-play."""
     set: Pairs = ()
     """Settings of the trainer, such as learning_rate=1e-3 hidden=[128,128]."""
     kwargs: Pairs = ()
@@ -87,7 +89,9 @@ class Options:
     """Print the result as JSON."""
 
 
-_OF_NEW_RUNS = ("algo", "envs", "engine", *MAKE_OPTIONS, "seed", "self_play", "set", "kwargs", "name", "overwrite")
+_OF_NEW_RUNS = (
+    "algo", "envs", "engine", *MAKE_OPTIONS, "seed", "self_play", "shared_policy", "set", "kwargs", "name", "overwrite",
+)  # fmt: skip
 
 
 def run(options: Options, screen: Screen) -> int:

@@ -73,6 +73,7 @@ class AgentVecEnv(VecEnv):
             raise NothingPendingError("step_wait() without a step; call step_async() first")
         self.waiting = False
         exchange = self._flat._exchange_step(self._actions)
+        self._flat.check_at_once("Stable-Baselines3")
         self.valid[:] = exchange.valid
         infos, final = self._dicts(exchange.infos), self._dicts(exchange.infos.get("final_info", {}))
         self._note_masks(exchange.infos)

@@ -21,6 +21,7 @@ from vecenv._util.cpus import usable_cpus
 from vecenv.agents import FlatVectorEnv, MultiAgentVectorEnv
 from vecenv.errors import ConfigError, EnvError, NothingPendingError, UnsupportedError
 from vecenv.presets import make_options_for
+from vecenv.trainers._policy import masks_in
 from vecenv.trainers._progress import Episodes
 from vecenv.wrappers import Transform, Wrapper
 from vecenv.wrappers._normalize_observation import Normalize
@@ -43,7 +44,7 @@ class Collector:
         normalize_obs, normalize_reward: whether to normalize by running statistics.
         gamma: discount factor of the returns; rewards are divided by their standard deviation.
         clip: limit of normalized observations and rewards.
-        mask: name of the info that holds action masks; None: no masks.
+        mask: name of the info, or of the part of Dict observations, that holds action masks; None: no masks.
     """
 
     def __init__(
@@ -91,6 +92,8 @@ class Collector:
         self.normalize = Normalize(1e-8, clip) if normalize_obs else None
         self.scale = RewardScale(gamma, 1e-8) if normalize_reward else None
         self._clip, self.mask, self.masks = clip, mask, {}
+        self.at_once: str | None = "this trainer"
+        """What needs the results of an action in the next step, so that agents may not act by turns; None: nothing."""
         self.sent: Any = None
         """The actions of a single group, until its step is finished."""
         for transform in (self.normalize, self.scale):
@@ -111,8 +114,8 @@ class Collector:
     def begun(self, group: int, exchange: Exchange) -> Any:
         """Take what a reset of a group returned; return its observations."""
         begin, _ = self.parts[group]
-        self._transform(exchange, begin)
         self._note_masks(group, exchange, begin)
+        self._transform(exchange, begin)
         return exchange.obs
 
     def send(self, group: int, actions: Any) -> None:
@@ -131,9 +134,11 @@ class Collector:
     def stepped(self, group: int, exchange: Exchange) -> Step:
         """Take what a step of a group returned."""
         own, (begin, _) = exchange.rows, self.parts[group]
+        if self.at_once is not None and isinstance(self.envs[group], FlatVectorEnv):
+            self.envs[group].check_at_once(self.at_once)
         self.episodes.add(exchange.reward, exchange.done, exchange.valid, own + begin if begin else own)
-        self._transform(exchange, begin)
         self._note_masks(group, exchange, begin)
+        self._transform(exchange, begin)
         return Step(
             obs=exchange.obs, reward=exchange.reward, terminated=exchange.terminated, truncated=exchange.truncated,
             infos=exchange.infos, env_ids=own, ops=exchange.ops, episode_return=exchange.reward,
@@ -189,6 +194,9 @@ class Collector:
 
     def _note_masks(self, group: int, exchange: Exchange, begin: int) -> None:
         if self.mask is None:
+            return
+        if isinstance(exchange.obs, dict) and self.mask in exchange.obs:
+            self.masks[group] = masks_in(exchange.obs, self.mask)
             return
         acting = ~exchange.done | exchange.rolled  # the other rows are reset by the next step
         masks = action_masks(exchange.infos, self.mask, exchange.rows + begin, acting)

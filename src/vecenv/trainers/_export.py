@@ -44,6 +44,7 @@ class _Function(nn.Module):
         super().__init__()
         self.network: Any = copy_to(policy._network, CPU)
         self._layout, self._masked = Layout(policy.observation_space), policy.mask_name is not None
+        self._mask_key = policy.mask_key
         self.network.requires_grad_(False)
         self._scales: dict[str, tuple[str, str, float]] = {}
         for number, (key, (mean, deviation, clip)) in enumerate(_moments(policy)):
@@ -53,8 +54,10 @@ class _Function(nn.Module):
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         count = len(self._layout.leaves)
-        obs, rest = self._normalized(self._layout.nest(list(inputs[:count]))), list(inputs[count:])
-        mask = rest.pop(0) if self._masked else None
+        raw, rest = self._layout.nest(list(inputs[:count])), list(inputs[count:])
+        obs, mask = self._normalized(raw), rest.pop(0) if self._masked else None
+        if self._mask_key is not None:
+            mask = raw[self._mask_key].flatten(1) != 0
         began = rest.pop() if self.network.recurrent else None
         drawn, memory = self.network.act(obs, tuple(rest) or None, began, mask, None)
         return self.network.head.to_tensor(drawn), *(memory or ())

@@ -36,6 +36,7 @@ class OffPolicyTrainer(Trainer[ConfigT]):
             )
         if len(self.collector.envs) > 1:
             raise ConfigError(f"{type(self).__name__} trains on one vector env, got {len(self.collector.envs)}")
+        self.collector.at_once = type(self).__name__
         self.buffer = ReplayBuffer(
             self.collector.observation_space, drawn_space, config.capacity, self.collector.num_envs,
             n_step=config.n_step, gamma=config.gamma, alpha=config.priority, stack=stack, seed=self.seed,

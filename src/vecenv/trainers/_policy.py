@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import Space
+from gymnasium import Space, spaces
 from torch import nn
 
 from vecenv._batch.layout import Layout, map_tree
@@ -27,11 +27,13 @@ class Policy:
         network: has `act(obs, state, began, mask, generator)` and `head.to_env(actions)`; see PPO and SAC.
         normalize: normalization of observations, or None.
         seed: seed of sampled actions.
-        mask_name: name of the info that held action masks in training; None: no masks.
+        mask_name: name of the info, or of the part of Dict observations, that held action masks in training; None: no
+            masks.
         observation_space: of one env; tells one observation from a batch.
 
     Attributes:
-        mask_name: as given; `evaluate` and `vecenv play` mask actions by that info.
+        mask_name: of the info that `evaluate` and `vecenv play` mask actions by; None if observations have the masks.
+        mask_key: of the part of observations that has the masks; None if it is an info, or if there are none.
         device: where the network is.
     """
 
@@ -43,8 +45,10 @@ class Policy:
         mask_name: str | None = None,
         observation_space: Space[Any] | None = None,
     ) -> None:
-        self._network, self._normalize, self.mask_name = network.eval(), normalize, mask_name
+        self._network, self._normalize = network.eval(), normalize
         self.observation_space = observation_space
+        seen = isinstance(observation_space, spaces.Dict) and mask_name in observation_space.spaces
+        self.mask_name, self.mask_key = (None, mask_name) if seen else (mask_name, None)
         self.device = next((part.device for part in network.parameters()), CPU)
         self._seed, self._generator = seed, generator_for(self.device, seed)
         self._state: Any = None
@@ -58,7 +62,7 @@ class Policy:
     def to(self, device: str | torch.device) -> Policy:
         """A copy of the policy that computes on this device."""
         network = copy_to(self._network, find_device(device))
-        return Policy(network, self._normalize, self._seed, self.mask_name, self.observation_space)
+        return Policy(network, self._normalize, self._seed, self.mask_name or self.mask_key, self.observation_space)
 
     def export(self, path: str | Path) -> None:
         """Write the policy as a file that other programs run: ONNX (.onnx) or TorchScript (.pt).
@@ -146,6 +150,8 @@ class Policy:
             SpaceError: the network cannot take these observations, whose shape is not that of training.
         """
         began = None if episode_start is None else put(np.asarray(episode_start, np.bool_), self.device)
+        if action_masks is None and self.mask_key is not None:
+            action_masks = masks_in(obs, self.mask_key)
         masks = None if action_masks is None else put(_masks(action_masks), self.device)
         generator = None if deterministic else self._generator
         try:
@@ -178,10 +184,16 @@ class Policy:
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {"network": self._network, "normalize": self._normalize, "seed": self._seed}
-        return {**kept, "mask_name": self.mask_name, "observation_space": self.observation_space}
+        return {**kept, "mask_name": self.mask_name or self.mask_key, "observation_space": self.observation_space}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)
+
+
+def masks_in(obs: Any, key: str) -> np.ndarray:
+    """The action masks in a batch of Dict observations, as booleans; a row that allows nothing may do anything."""
+    masks = np.asarray(obs[key], np.bool_).reshape(len(obs[key]), -1)
+    return masks | ~masks.any(axis=1, keepdims=True)
 
 
 def _masks(given: Any) -> np.ndarray:

@@ -38,7 +38,8 @@ class PPOConfig(Settings):
         normalize_obs, normalize_reward: whether to normalize by running statistics.
         central_value: several agents: whether the value function sees the observations of all agents of an env, dead
             ones as zeros; policies see their own alone.
-        mask: name of the info that holds action masks, such as "action_mask"; None: no masks.
+        mask: name of the info, or of the part of Dict observations, that holds action masks, such as "action_mask";
+            None: no masks.
         optimizer: "adam" or "rmsprop".
         torch_threads: number of torch threads; None decides by the size of the networks.
     """

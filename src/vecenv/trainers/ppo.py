@@ -13,6 +13,7 @@ from torch.nn import functional
 from vecenv._batch.layout import map_tree
 from vecenv._front.exchange import Exchange
 from vecenv._front.step import Step
+from vecenv.agents import FlatVectorEnv
 from vecenv.buffers import RolloutBuffer
 from vecenv.buffers._storage import Storage
 from vecenv.errors import ConfigError
@@ -50,6 +51,8 @@ class PPO(Trainer[PPOConfig]):
             self.network = ActorCritic(collector.observation_space, head, config).to(self.device)
         else:
             self.network = own_network(own, collector.observation_space, head, head.inputs, True, self.device)
+        collector.at_once = "a network with a memory (lstm)" if self.network.recurrent else None
+        collector.at_once = "a central value function" if config.central_value else collector.at_once
         self.flat = Flat(self.network.parameters())
         rate = config.at("learning_rate", 0.0)
         self.optimizer = optimizer_for(self.flat, rate, 1e-5, config.optimizer, self._own["optimizer"])
@@ -339,7 +342,14 @@ class PPO(Trainer[PPOConfig]):
             "began": began,
             "memory": self._memory,
             "started": self._began,
+            "turns": self._turns(),
         }
+
+    def _turns(self) -> dict[str, Any] | None:
+        """Which agents wait for the others' turns, and what they did; None if none does."""
+        env = self.collector.envs[0]
+        waits = isinstance(env, FlatVectorEnv) and env.waits.any()
+        return {"waits": env.waits, **self.buffer.held()} if waits else None
 
     def load_state_dict(self, state: dict[str, Any], same_envs: bool) -> None:
         """Restore them."""
@@ -347,6 +357,10 @@ class PPO(Trainer[PPOConfig]):
         self.optimizer.load_state_dict(tensors(state["optimizer"]))
         if same_envs and state["started"] and self._on_device is None:
             self.buffer.begin(Storage(self.collector.observation_space, (0,)).nest(state["obs"]), state["began"])
+            turns = state.get("turns")
+            if turns is not None:
+                self.collector.envs[0].waits = np.array(turns["waits"])
+                self.buffer.hold(turns)
             stored = tensors(state["memory"])
             self._memory = [memory and tuple(put(memory, self.act_device)) for memory in stored]
             self._began = True
