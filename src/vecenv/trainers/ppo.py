@@ -273,7 +273,7 @@ class PPO(Trainer[PPOConfig]):
 
     def _rows(self, columns: dict[str, Any], size: int) -> Any:
         """Minibatches of transitions, shuffled in every epoch."""
-        valid = self.buffer.valid if self._on_device is None else np.ones(len(columns["advantage"]), np.bool_)
+        valid = self.buffer.valid if self._on_device is None else np.ones(len(columns["actions"]), np.bool_)
         kept = torch.from_numpy(np.flatnonzero(valid))
         seen = self._seen_by_all() if self.config.central_value else None
         for _ in range(self.config.epochs):
