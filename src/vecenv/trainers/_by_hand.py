@@ -1,7 +1,6 @@
 """PPO's network on the CPU without autograd: for small networks, its bookkeeping takes most of the time.
 
-Matrix products are torch's, on as many threads as it is told to use. Activations are NumPy's, which are faster than
-torch's for arrays of this size. Distributions and the loss are native code. Gradients are those of autograd up to
+Layers are those of `_layers.py`; distributions and the loss are native code. Gradients are those of autograd up to
 rounding.
 """
 
@@ -21,7 +20,8 @@ from vecenv.trainers import _by_hand_native
 from vecenv.trainers._actor_critic import ActorCritic
 from vecenv.trainers._device import put
 from vecenv.trainers._distributions import Choices
-from vecenv.trainers._networks import Numbers, Stacks
+from vecenv.trainers._layers import Hidden, Linear, gradients_of
+from vecenv.trainers._networks import Numbers
 from vecenv.trainers._optimizer import Flat
 
 _draw_table, _loss_table = table_of("10q"), table_of("17q")
@@ -40,13 +40,11 @@ class HandWritten:
     """Acts with an `ActorCritic` of fully connected layers, and computes gradients of PPO's loss."""
 
     def __init__(self, network: ActorCritic, flat: Flat) -> None:
-        self.gradient = torch.zeros_like(flat.vector)
-        parts = self.gradient.split([part.numel() for part in flat.parameters])
-        own = {part: view.view_as(part) for part, view in zip(flat.parameters, parts, strict=True)}
+        self.gradient, own = gradients_of(flat)
         self._encoder = network.encoder
         self._numbers = len(network.encoder.parts) == 1 and isinstance(network.encoder.parts[0], Numbers)
-        self._hidden = _Hidden(network.stacks, own)
-        self._actor, self._critic = _Linear(network.actor, own), _Linear(network.critic, own)
+        self._hidden = Hidden(network.stacks, own)
+        self._actor, self._critic = Linear(network.actor, own), Linear(network.critic, own)
         head, nothing = network.head, np.zeros(0, np.float32)
         self._choices = isinstance(head, Choices)
         self._sizes = np.array(head.sizes if self._choices else [], np.int64)
@@ -93,8 +91,8 @@ class HandWritten:
         _native("choices_loss" if self._choices else "gaussian_loss")(
             _loss_table(*words, 0, 0, *map(address_of, arrays))
         )
-        self._actor.backward(for_outputs, self._hidden.for_outputs[0])
-        self._critic.backward(for_value, self._hidden.for_outputs[1])
+        self._actor.backward(torch.from_numpy(for_outputs), self._hidden.for_outputs[0])
+        self._critic.backward(torch.from_numpy(for_value), self._hidden.for_outputs[1])
         self._hidden.backward()
         norm = math.sqrt(torch.dot(self.gradient, self.gradient)) + 1e-6
         if norm > config.max_grad_norm:
@@ -108,7 +106,7 @@ class HandWritten:
         else:
             features = self._encoder(put(obs, _CPU))
         for_actor, for_critic = self._hidden.forward(features)
-        return self._actor.forward(for_actor), self._critic.forward(for_critic)
+        return self._actor.forward(for_actor).numpy(), self._critic.forward(for_critic).numpy()
 
     def _words(self, outputs: np.ndarray, mask: np.ndarray | None, actions: np.ndarray) -> tuple[int, ...]:
         """The first words of both tables."""
@@ -119,71 +117,3 @@ class HandWritten:
 @functools.cache
 def _native(name: str) -> Callable[[bytes], None]:
     return native_function(getattr(_by_hand_native, name))
-
-
-class _Hidden:
-    """`Stacks`. Their derivatives begin with those by the outputs, `for_outputs`, which the caller writes."""
-
-    def __init__(self, stacks: Stacks, gradients: dict[Any, Tensor]) -> None:
-        self._weights, self._biases = list(map(Tensor.detach, stacks.weights)), list(map(Tensor.detach, stacks.biases))
-        self._for_weights = [gradients[weight] for weight in stacks.weights]
-        self._for_biases = [gradients[bias] for bias in stacks.biases]
-        self._count, self._tanh, self._rows = stacks.count, stacks.activation == "tanh", -1
-
-    def forward(self, features: Tensor) -> list[Tensor]:
-        """Outputs of each stack; the next call overwrites them."""
-        if features.shape[0] != self._rows:
-            self._make_room(features.shape[0])
-        self._inputs[0] = features.expand(self._count, *features.shape)
-        for layer, (hidden, array) in enumerate(self._hidden):
-            torch.baddbmm(self._biases[layer], self._inputs[layer], self._weights[layer], out=hidden)
-            np.tanh(array, out=array) if self._tanh else np.maximum(array, 0, out=array)
-        return self._outputs
-
-    def backward(self) -> None:
-        """Write the gradients of all layers."""
-        for layer in reversed(range(len(self._weights))):
-            hidden, (derivative, array) = self._hidden[layer][1], self._derivatives[layer]
-            if self._tanh:
-                hidden *= hidden
-                array *= np.subtract(1, hidden, out=hidden)
-            else:
-                array *= hidden > 0
-            torch.sum(derivative, 1, keepdim=True, out=self._for_biases[layer])
-            torch.bmm(self._inputs[layer].transpose(1, 2), derivative, out=self._for_weights[layer])
-            if layer:
-                torch.bmm(derivative, self._weights[layer].transpose(1, 2), out=self._derivatives[layer - 1][0])
-
-    def _make_room(self, rows: int) -> None:
-        """Memory for this many rows: tensors, and the same as arrays."""
-        self._rows = rows
-        sizes = [bias.shape[-1] for bias in self._biases]
-
-        def room() -> list[tuple[Tensor, np.ndarray]]:
-            made = [torch.empty(self._count, rows, size) for size in sizes]
-            return [(tensor, tensor.numpy()) for tensor in made]
-
-        self._hidden, self._derivatives = room(), room()
-        self._inputs = [torch.empty(0), *(tensor for tensor, _ in self._hidden[:-1])]
-        self._outputs = list(self._hidden[-1][0].unbind())
-        self.for_outputs = list(self._derivatives[-1][0].unbind())
-
-
-class _Linear:
-    """A linear layer."""
-
-    def __init__(self, layer: nn.Linear, gradients: dict[Any, Tensor]) -> None:
-        self._weight, self._bias = layer.weight.detach(), layer.bias.detach()
-        self._for_weight, self._for_bias = gradients[layer.weight], gradients[layer.bias]
-        self._turned, self._given = self._weight.t(), self._weight
-
-    def forward(self, given: Tensor) -> np.ndarray:
-        self._given = given
-        return torch.addmm(self._bias, given, self._turned).numpy()
-
-    def backward(self, derivative: np.ndarray, for_given: Tensor) -> None:
-        """Write the gradients, and into `for_given` the derivatives by what was given."""
-        tensor = torch.from_numpy(derivative)
-        torch.mm(tensor.t(), self._given, out=self._for_weight)
-        torch.mm(tensor, self._weight, out=for_given)
-        torch.sum(tensor, 0, out=self._for_bias)

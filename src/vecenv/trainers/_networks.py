@@ -16,7 +16,7 @@ from vecenv._batch.leaf import Leaf
 from vecenv.buffers._storage import Storage
 from vecenv.errors import ConfigError, SpaceError
 
-ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
+ACTIVATIONS = {"tanh": torch.tanh_, "relu": torch.relu_}
 
 
 class Encoder(nn.Module):
