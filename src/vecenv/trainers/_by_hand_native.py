@@ -172,6 +172,6 @@ def value_losses(words, numbers, rows, settings, parts):  # type: ignore[no-unty
         returns, old = float(numbers[4 * row + 1]), float(numbers[4 * row + 2])
         error, change = values[row] - returns, values[row] - old
         near = old + min(max(change, -clip), clip) - returns
-        larger = abs(change) > clip and near * near > error * error
-        parts[VALUE_LOSS] += (near * near if larger else error * error) / rows
-        derivatives[row] = 0.0 if larger else 2 * settings[VALUE_WEIGHT] * error / rows
+        counts = abs(change) <= clip or near * near <= error * error
+        parts[VALUE_LOSS] += (error * error if counts else near * near) / rows
+        derivatives[row] = 2 * settings[VALUE_WEIGHT] * error / rows if counts else 0.0 * near
