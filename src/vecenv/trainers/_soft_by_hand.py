@@ -41,11 +41,11 @@ class SoftByHand:
         self._for_critic, own = gradients_of(flat_critic)
         self._critic, self._target = _Twin(critic, own), _Twin(target, {})
 
-    def draw(self, features: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Actions for observations, and their log densities; `actor_gradient` is about these."""
+    def draw(self, features: Tensor, generator: torch.Generator) -> Tensor:
+        """Sample the actions that `actor_gradient` is about; return their log densities."""
         self._given = self._outputs.forward(self._hidden.forward(features)[0])
         self._actions, log_prob, self._noise, self._std = _drawn(self._given, generator)
-        return self._actions, log_prob
+        return log_prob
 
     def draw_next(self, features: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Actions for the observations after those, and their log densities."""

@@ -309,7 +309,7 @@ class PPO(Trainer[PPOConfig]):
                 some = map_tree(lambda leaf, envs=envs: leaf.index_select(1, envs), columns)
                 yield {**some, "kept": kept, "memory": tuple(part.index_select(0, envs) for part in memory)}
 
-    def _gradient_step(self, batch: dict[str, Any], clip_range: float, entropy_weight: float) -> dict[str, Tensor]:
+    def _gradient_step(self, batch: dict[str, Any], clip_range: float, entropy_weight: float) -> dict[str, Any]:
         """One gradient step."""
         config = self.config
         if self._by_hand is not None:

@@ -160,14 +160,14 @@ class SAC(OffPolicyTrainer[SACConfig]):
     def _gradient_steps_by_hand(self, hand: SoftByHand, batch: Transitions, generator: torch.Generator) -> Tensor:
         """The same for networks on the CPU, without autograd."""
         obs, next_obs = self.critic.encoder(batch.obs), self.critic.encoder(batch.next_obs)
-        actions, log_prob = hand.draw(obs, generator)
+        log_prob = hand.draw(obs, generator)
         weight = self.flat_entropy.vector.exp()
         if self.config.entropy is None:
             self.entropy_optimizer.step(-(log_prob + self.target_entropy).mean().reshape(1))
 
         next_actions, next_log_prob = hand.draw_next(next_obs, generator)
         next_value = torch.minimum(*hand.target(next_obs, next_actions)) - weight * next_log_prob
-        wanted = batch.reward + batch.discount * next_value
+        wanted: Any = batch.reward + batch.discount * next_value
         weights: Any = None if self.config.priority is None else batch.weight
         gradient, critic_loss, errors = hand.critic_gradient(obs, batch.actions, wanted, weights)
         self.critic_optimizer.step(gradient)
