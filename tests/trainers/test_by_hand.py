@@ -12,6 +12,7 @@ import vecenv
 from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig, a2c
 from vecenv.trainers._actor_critic import ActorCritic
 from vecenv.trainers._by_hand import by_hand
+from vecenv.trainers._device import put
 from vecenv.trainers._distributions import head_of
 from vecenv.trainers._optimizer import Adam, Flat
 from vecenv.trainers.ppo import clipped_value_loss, ppo_loss
@@ -32,7 +33,7 @@ OBSERVATIONS = {
 }
 SETTINGS = {
     "plain": {},
-    "all": {"clip_value": 0.1, "entropy": 0.02, "activation": "relu", "hidden": (16, 24, 8), "normalize_advantage": False},
+    "all": {"clip_value": 0.1, "entropy": 0.02, "activation": "relu", "hidden": (9, 8, 7), "normalize_advantage": False},
     "norm": {"max_grad_norm": 0.01, "entropy": 0.02, "hidden": (16,), "value_weight": 0.3},
 }  # fmt: skip
 
@@ -61,17 +62,14 @@ def sampled(observation, action, seed):
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize(
     ("observation", "action", "masked"),
-    [("numbers", "discrete", False), ("float64", "box", False), ("discrete", "choices", True), ("dict", "binary", True)],
+    [("numbers", "discrete", False), ("float64", "box", False), ("discrete", "choices", True), ("dict", "binary", True)]
 )  # fmt: skip
 def test_the_gradient_of_ppo_is_that_of_autograd(observation, action, masked, settings):
     torch.manual_seed(0)
     config = PPOConfig(**SETTINGS[settings])
     network, flat = network_of(OBSERVATIONS[observation], ACTIONS[action], config)
     obs, actions, numbers = sampled(OBSERVATIONS[observation], ACTIONS[action], 1)
-    tensors = (
-        {name: torch.from_numpy(part) for name, part in obs.items()} if isinstance(obs, dict) else torch.from_numpy(obs)
-    )
-    outputs, value, _ = network(tensors)
+    outputs, value, _ = network(put(obs, torch.device("cpu")))
     mask = None
     if masked:
         mask = np.random.default_rng(2).random(outputs.shape) < 0.7
@@ -91,9 +89,9 @@ def test_the_gradient_of_ppo_is_that_of_autograd(observation, action, masked, se
     batch = {"obs": obs, "actions": actions, "numbers": numbers, **({} if mask is None else {"mask": mask})}
     found, parts = by_hand(network, flat).gradient_of(batch, config, 0.2, config.entropy)
     assert expected.abs().min() < expected.abs().max() / 100
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6 * float(expected.abs().max()))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=5e-6 * float(expected.abs().max()))  # sums of 37 rows
     wanted = {"policy": policy, "value": value_loss, "entropy": entropy.mean(), "kl": kl}
-    assert parts == pytest.approx({name: float(part) for name, part in wanted.items()}, rel=1e-4, abs=1e-6)
+    assert parts == pytest.approx({name: float(part.detach()) for name, part in wanted.items()}, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
