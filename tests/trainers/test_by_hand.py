@@ -33,7 +33,7 @@ OBSERVATIONS = {
 }
 SETTINGS = {
     "plain": {},
-    "all": {"clip_value": 0.1, "entropy": 0.02, "activation": "relu", "hidden": (9, 8, 7), "normalize_advantage": False},
+    "all": {"clip_value": 0.1, "entropy": 0.02, "activation": "relu", "hidden": (9, 8), "normalize_advantage": False},
     "norm": {"max_grad_norm": 0.01, "entropy": 0.02, "hidden": (16,), "value_weight": 0.3},
 }  # fmt: skip
 
