@@ -383,3 +383,27 @@ def test_what_is_no_policy_or_no_env_is_refused_before_anything_runs():
     lock = threading.Lock()
     with pytest.raises(ConfigTypeError, match="cannot be copied"):
         vecenv.evaluate(lambda obs: lock, Drift, background=True)
+
+
+def test_episodes_of_an_env_without_a_time_limit_end_and_the_result_says_so(monkeypatch):
+    monkeypatch.setattr("vecenv.evaluation._evaluate._LONGEST", 30)
+
+    def up(obs):
+        return np.zeros(len(obs), np.int64)
+
+    result = vecenv.evaluate(up, "CliffWalking-v1", episodes=3, resamples=50)
+    assert (result.cut, result.lengths.tolist(), result.terminated.any()) == (3, [30, 30, 30], False)
+    assert "3 of them did not end and were cut after 30 steps" in str(result)
+    assert '"cut": 3' in result.to_json()
+
+
+def test_a_time_limit_of_the_env_or_of_the_caller_is_not_called_a_cut(monkeypatch):
+    monkeypatch.setattr("vecenv.evaluation._evaluate._LONGEST", 30)
+
+    def up(obs):
+        return np.zeros(len(obs), np.int64)
+
+    own = vecenv.evaluate(up, "CliffWalking-v1", episodes=2, resamples=50, max_episode_steps=40)
+    assert (own.cut, own.lengths.tolist()) == (0, [40, 40])
+    assert vecenv.evaluate(up, "Taxi-v3", episodes=1, resamples=50).lengths.tolist() == [200]
+    assert "cut" not in str(own)

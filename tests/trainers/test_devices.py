@@ -50,7 +50,7 @@ def no_data(monkeypatch):
     read = []
 
     def host(tensor):
-        if not tensor.is_meta:
+        if not getattr(tensor, "is_meta", False):
             return real(tensor)
         read.append(tuple(tensor.shape))
         return np.zeros(tuple(tensor.shape), real(torch.zeros(1, dtype=tensor.dtype)).dtype)

@@ -148,8 +148,9 @@ def test_before_the_first_gradient_step_probabilities_are_those_that_were_stored
             log_prob = trainer.network.head.judge(outputs, None, actions)[0][batch["kept"]]
             old = old[batch["kept"]]
         else:
-            outputs, _, _ = trainer.network(batch["obs"])
-            log_prob, old = trainer.network.head.judge(outputs, None, batch["actions"])[0], batch["log_prob"]
+            obs, actions, numbers = (torch.from_numpy(batch[name]) for name in ("obs", "actions", "numbers"))
+            outputs, _, _ = trainer.network(obs)
+            log_prob, old = trainer.network.head.judge(outputs, None, actions)[0], numbers[:, 3]
     torch.testing.assert_close(log_prob, old, rtol=1e-4, atol=1e-5)  # one multiplication is of 4 rows, one of 64
     assert len(old) == trainer.buffer.valid.sum()
     assert trainer.buffer.valid.all() == (mode == "same-step")

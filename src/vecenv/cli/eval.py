@@ -51,6 +51,8 @@ class Options:
     """Constructor arguments of the env."""
     trust: Flag = False
     """Import and run the code that the run or checkpoint names as its env."""
+    max_episode_steps: Annotated[int | None, Optional] = None
+    """Cut episodes after this many steps; default: the env's time limit, or 27000 if it has none."""
     csv: Annotated[Path | None, Optional] = None
     """Write every episode to this file."""
     plot: Annotated[Path | None, Optional] = None
@@ -73,11 +75,12 @@ def run(options: Options, screen: Screen) -> int:
     with screen.waiting("loading torch"):
         source = env_of(checkpoint, options.env, pairs(options.kwargs, "--kwargs"), options.trust)
         trained = load_policy(checkpoint, source, options.trust, options.device)
+    limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
     with screen.progress("evaluation", 1, "episodes") as bar, acting(trained) as policy:
         found = source.evaluate(
             policy, episodes=options.episodes, seeds=options.seeds, scenarios=scenarios, num_envs=options.envs,
             engine=options.engine, deterministic=not options.stochastic,
-            progress=lambda ended, total: bar.of(ended, total),
+            progress=lambda ended, total: bar.of(ended, total), **limit,
         )  # fmt: skip
     if options.csv is not None:
         found.episodes_to_csv(options.csv)

@@ -15,6 +15,7 @@ from vecenv._make.make import make
 from vecenv._make.source import find_build
 from vecenv._util.checks import positive_int
 from vecenv.agents import MultiAgentVectorEnv
+from vecenv.atari._ids import GAME_IDS
 from vecenv.engines import registry
 from vecenv.engines.options import EngineBuilder, EngineOptions
 from vecenv.errors import ConfigError, ConfigTypeError
@@ -28,6 +29,8 @@ from vecenv.scenarios._parameter_writers import parameter_writer
 
 _MANY, _SOME = 1024, 16
 """Default number of envs that run at once: of a kernel, of Python envs."""
+_LONGEST = 27_000
+"""Steps after which episodes of an env without a time limit are cut: as many as Atari games have."""
 
 
 @overload
@@ -78,7 +81,8 @@ def evaluate(
     The seed and the parameters of an episode depend only on the seed, the name of the scenario and the number of the
     episode. So does its return, if the policy's action for one env does not depend on the other envs: neither engine,
     workers nor the number of envs matter. Every episode runs to its end; an env for which no episode is left is not
-    stepped again.
+    stepped again. Registered envs without a time limit (CliffWalking-v1) get one of 27,000 steps, so that a policy
+    that never reaches the goal is evaluated in finite time; `Evaluation.cut` counts the episodes that it ended.
 
     Args:
         policy: a function of a batch of observations that returns a batch of actions; or of (obs, state,
@@ -101,7 +105,7 @@ def evaluate(
             The other parameters are reset options. For kernels they are the kernel's parameters.
         wrap: applied to the vector env, e.g. to normalize observations. Returns are those of the unwrapped env.
         progress: called with the number of ended episodes and of all episodes, from the thread that runs them.
-        **make_options: as in `make`.
+        **make_options: as in `make`; `max_episode_steps` is a time limit of your own.
 
     Returns:
         The result; with `background=True`, a `Running` evaluation.
@@ -114,6 +118,9 @@ def evaluate(
     _check(env, confidence, resamples, make_options)
     count = _count(env, num_envs, engine, len(jobs))
     check_policy(policy)
+    limit = None if "max_episode_steps" in make_options or not _is_endless(env) else _LONGEST
+    if limit is not None:
+        make_options = {**make_options, "max_episode_steps": limit}
 
     def work(own: Any, stop: threading.Event, report: Progress | None) -> Evaluation:
         envs = make(env, count, engine=engine, autoreset="next-step", **make_options)
@@ -123,7 +130,7 @@ def evaluate(
             name = rows.spec.id if rows.spec is not None else _name_of(env)
             writer = _writer(rows, jobs, env, scenario_kwargs)
             outcomes = Loop(outer, actor, jobs, writer, report, stop).run()
-        return Evaluation(name, jobs, outcomes, confidence, resamples)
+        return Evaluation(name, jobs, outcomes, confidence, resamples, limit)
 
     if not background:
         return work(policy, threading.Event(), progress)
@@ -138,6 +145,15 @@ def _prepared(policy: Any, envs: Any, deterministic: bool, wrap: Callable[[Any],
     if wrap is not None:
         raise ConfigError("wrap= is for envs with one agent; wrap the PettingZoo env inside a function that makes it")
     return AgentRows(envs), AgentActor(policy, envs, deterministic)
+
+
+def _is_endless(env: Any) -> bool:
+    """Whether this is a registered env that says that its episodes have no time limit."""
+    if not isinstance(env, (str, type, EnvSpec)) or (isinstance(env, str) and GAME_IDS.match(env)):
+        return False  # games of ale-py count frames
+    build = find_build(env)[1]
+    spec = gymnasium.registry.get(build) if isinstance(build, str) else build
+    return isinstance(spec, EnvSpec) and spec.max_episode_steps is None
 
 
 def _name_of(env: Any) -> str:

@@ -85,17 +85,22 @@ class Evaluation:
         seeds, episode_seeds: the user's seed of each episode, and the seed of its env's reset.
         parameters: each episode's parameter set.
         confidence: confidence level of the intervals.
+        cut: number of episodes that a time limit of the evaluation ended, because the env has none.
 
     Statistics include only finite returns; `not_finite` counts the others.
     """
 
-    def __init__(self, env: str, jobs: Jobs, outcomes: Outcomes, confidence: float, resamples: int) -> None:
+    def __init__(
+        self, env: str, jobs: Jobs, outcomes: Outcomes, confidence: float, resamples: int, limit: int | None = None
+    ) -> None:
         self.env, self.confidence, self._resamples = env, confidence, resamples
         self._parts = [(part.group, part.name) for part in jobs.parts]
         self._part = jobs.part
         self.groups, self.scenarios = ([self._parts[part][which] for part in jobs.part] for which in (0, 1))
         self.seeds, self.episode_seeds, self.parameters = jobs.seed, jobs.episode_seed, jobs.sets
         self.returns, self.lengths, self.terminated = outcomes.returns, outcomes.lengths, outcomes.terminated
+        self._limit = limit
+        self.cut = 0 if limit is None else int(np.count_nonzero(~self.terminated & (self.lengths >= limit)))
         self.table = self._rows()
 
     def __len__(self) -> int:
@@ -140,6 +145,7 @@ class Evaluation:
         content = {
             "env": self.env,
             "confidence": self.confidence,
+            "cut": self.cut,
             "table": [asdict(row) for row in self.table],
             "gap": asdict(self.gap()) if self._has_gap else None,
             "episodes": [
@@ -196,7 +202,8 @@ class Evaluation:
 
     def _title(self) -> str:
         left_out = f" ({self.not_finite} with a return that is not finite, left out of all statistics)"
-        return f"{self.env}, {len(self)} episodes{left_out if self.not_finite else ''}"
+        cut = f"; {self.cut} of them did not end and were cut after {self._limit} steps, as this env has no time limit"
+        return f"{self.env}, {len(self)} episodes{left_out if self.not_finite else ''}{cut if self.cut else ''}"
 
     def _gap_line(self) -> str | None:
         return f"generalisation gap: {self.gap()}" if self._has_gap else None

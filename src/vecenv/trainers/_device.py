@@ -68,9 +68,12 @@ def _single(leaf: Any) -> Tensor:
     return tensor.float() if tensor.dtype == torch.float64 else tensor
 
 
-def host(tensor: Tensor) -> np.ndarray:
-    """The tensor's numbers as an array. The only way from a device to the host, except for `ActingCopy.refresh`."""
-    return tensor.detach().cpu().numpy()
+def host(tensor: Any) -> Any:
+    """The tensor's numbers as an array. The only way from a device to the host, except for `ActingCopy.refresh`.
+
+    What is no tensor is on the host already.
+    """
+    return tensor.detach().cpu().numpy() if isinstance(tensor, Tensor) else tensor
 
 
 def generator_for(device: torch.device, seed: int) -> torch.Generator:

@@ -16,7 +16,7 @@ from vecenv._batch.leaf import Leaf
 from vecenv.buffers._storage import Storage
 from vecenv.errors import ConfigError, SpaceError
 
-ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
+ACTIVATIONS = {"tanh": torch.tanh_, "relu": torch.relu_}
 
 
 class Encoder(nn.Module):
@@ -105,7 +105,7 @@ class Stacks(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ConfigError(f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}, got {activation!r}")
-        self._count, self._activation = count, ACTIVATIONS[activation]
+        self.count, self.activation = count, activation
         self.features = hidden[-1] if hidden else inputs
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for size in hidden:
@@ -116,11 +116,12 @@ class Stacks(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Outputs [stacks, batch, hidden[-1]] for features [batch, inputs]."""
-        hidden = features.expand(self._count, *features.shape)
+        hidden = features.expand(self.count, *features.shape)
         # Not zip(self.weights, self.biases): a ParameterList takes longer to find its items than to multiply them.
         layers: Any = zip(self.weights._parameters.values(), self.biases._parameters.values(), strict=True)
+        activation = ACTIVATIONS[self.activation]
         for weight, bias in layers:
-            hidden = self._activation(torch.baddbmm(bias, hidden, weight))
+            hidden = activation(torch.baddbmm(bias, hidden, weight))
         return hidden
 
 

@@ -18,6 +18,7 @@ from vecenv.buffers import RolloutBuffer
 from vecenv.buffers._storage import Storage
 from vecenv.errors import ConfigError
 from vecenv.trainers._actor_critic import ActorCritic, own_network
+from vecenv.trainers._by_hand import by_hand
 from vecenv.trainers._central import CentralActorCritic, seats_of
 from vecenv.trainers._checkpoint import tensors
 from vecenv.trainers._collect import torch_threads
@@ -56,6 +57,8 @@ class PPO(Trainer[PPOConfig]):
         self.flat = Flat(self.network.parameters())
         rate = config.at("learning_rate", 0.0)
         self.optimizer = optimizer_for(self.flat, rate, 1e-5, config.optimizer, self._own["optimizer"])
+        self._by_hand = by_hand(self.network, self.flat)
+        """Computes gradients without autograd, if the network is a small one on the CPU."""
         self._began = False
         self._transfer = Transfer(self.device)
         self._on_device: DeviceRollout | None = None
@@ -147,9 +150,22 @@ class PPO(Trainer[PPOConfig]):
 
     def _act(self, group: int, moment: int, clock: Clock) -> dict[str, np.ndarray]:
         """Choose actions for a group and send them; return the columns that the buffer stores about them."""
+        part, mask = self._parts[group], self.collector.masks.get(group)
+        with clock.measure("forward"):
+            if self._by_hand is not None:
+                drawn, value, log_prob = self._by_hand.act(part.obs_at(moment), mask, self.generator)
+            else:
+                drawn, value, log_prob = self._draw(group, moment, mask)
+            actions = self.acting.head.to_env(drawn)
+        with clock.measure("env"):
+            self.collector.send(group, actions)
+        columns = {"actions": drawn, "value": value, "log_prob": log_prob}
+        return columns if mask is None else {**columns, "mask": mask}
+
+    def _draw(self, group: int, moment: int, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sampled actions, values of the observations and log probabilities of the actions."""
         part, network, device = self._parts[group], self.acting, self.act_device
-        mask = self.collector.masks.get(group)
-        with clock.measure("forward"), torch.inference_mode():
+        with torch.inference_mode():
             obs = put(part.obs_at(moment), device)
             began = put(part.began[moment], device) if network.recurrent else None
             outputs, value, self._memory[group] = network(obs, self._memory[group], began)
@@ -157,11 +173,7 @@ class PPO(Trainer[PPOConfig]):
                 value = network.all_values(self._everyone([member.buffer.obs_at(moment) for member in self.team]))
             allowed = None if mask is None else put(mask, device)
             drawn, log_prob = network.head.draw(outputs, allowed, self.generator_on(device))
-            actions = network.head.to_env(drawn)
-        with clock.measure("env"):
-            self.collector.send(group, actions)
-        columns = {"actions": host(drawn), "value": host(value), "log_prob": host(log_prob)}
-        return columns if mask is None else {**columns, "mask": mask}
+            return host(drawn), host(value), host(log_prob)
 
     def _value_finals(self, group: int, moment: int, step: Step) -> None:
         """Compute values of last observations of episodes, with the LSTM state of that episode."""
@@ -236,6 +248,9 @@ class PPO(Trainer[PPOConfig]):
             batches = self._sequences(columns, max(1, (config.minibatch or length * count) // length))
         else:
             flat = map_tree(lambda leaf: leaf.flatten(0, 1), columns)
+            if self._by_hand is not None:
+                numbers = [flat.pop(name) for name in ("advantage", "returns", "value", "log_prob")]
+                flat = map_tree(host, {**flat, "numbers": torch.stack(numbers, -1)})
             batches = self._rows(flat, config.minibatch or length * count)
         for batch in batches:
             self._losses = self._gradient_step(batch, clip_range, entropy)
@@ -261,12 +276,12 @@ class PPO(Trainer[PPOConfig]):
 
     def _rows(self, columns: dict[str, Any], size: int) -> Any:
         """Minibatches of transitions, shuffled in every epoch."""
-        valid = self.buffer.valid if self._on_device is None else np.ones(len(columns["advantage"]), np.bool_)
+        valid = self.buffer.valid if self._on_device is None else np.ones(len(columns["actions"]), np.bool_)
         kept = torch.from_numpy(np.flatnonzero(valid))
         seen = self._seen_by_all() if self.config.central_value else None
         for _ in range(self.config.epochs):
             order = put(kept[torch.randperm(len(kept), generator=self.generator)], self.device)
-            shuffled = map_tree(lambda leaf, order=order: leaf.index_select(0, order), columns)
+            shuffled = map_tree(lambda leaf, order=order: take(leaf, order), columns)
             for begin in range(0, len(order), size):
                 batch = map_tree(lambda leaf, begin=begin: leaf[begin : begin + size], shuffled)
                 if seen is not None:
@@ -297,9 +312,14 @@ class PPO(Trainer[PPOConfig]):
                 some = map_tree(lambda leaf, envs=envs: leaf.index_select(1, envs), columns)
                 yield {**some, "kept": kept, "memory": tuple(part.index_select(0, envs) for part in memory)}
 
-    def _gradient_step(self, batch: dict[str, Any], clip_range: float, entropy_weight: float) -> dict[str, Tensor]:
+    def _gradient_step(self, batch: dict[str, Any], clip_range: float, entropy_weight: float) -> dict[str, Any]:
         """One gradient step."""
         config = self.config
+        if self._by_hand is not None:
+            gradient, losses = self._by_hand.gradient_of(batch, config, clip_range, entropy_weight)
+            self.optimizer.step(gradient)
+            self.updates += 1
+            return losses
         if self.network.recurrent:
             outputs, value = self.network.sequences(batch.pop("obs"), batch.pop("memory"), batch.pop("began"))
             kept = batch.pop("kept")
@@ -364,6 +384,11 @@ class PPO(Trainer[PPOConfig]):
             stored = tensors(state["memory"])
             self._memory = [memory and tuple(put(memory, self.act_device)) for memory in stored]
             self._began = True
+
+
+def take(leaf: Any, rows: Tensor) -> Any:
+    """Some rows of a tensor, or of an array."""
+    return leaf.index_select(0, rows) if isinstance(leaf, Tensor) else leaf.take(rows.numpy(), 0)
 
 
 def ppo_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip_range: float) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ from vecenv.trainers._checkpoint import tensors
 from vecenv.trainers._off_policy import OffPolicyTrainer
 from vecenv.trainers._optimizer import Flat, optimizer_for
 from vecenv.trainers._settings import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Schedule, Settings
+from vecenv.trainers._soft_by_hand import SoftByHand, soft_by_hand
 from vecenv.trainers._soft_networks import SoftActor, Squashed, TwinCritic, own_actor
 
 
@@ -104,6 +105,8 @@ class SAC(OffPolicyTrainer[SACConfig]):
             optimizer_for(flat, rate, 1e-8, own=optimizer)
             for flat in (self.flat_actor, self.flat_critic, self.flat_entropy)
         )
+        self._by_hand = soft_by_hand(self.network, self.critic, self.target, self.flat_actor, self.flat_critic)
+        """Computes gradients without autograd, if networks have nothing but layers and are on the CPU."""
         self._make_buffer(head.drawn_space)
 
     def _flat_network(self) -> Flat:
@@ -124,6 +127,17 @@ class SAC(OffPolicyTrainer[SACConfig]):
         batch, config, generator = self._on_device(drawn), self.config, self.generator_on(self.device)
         for name in _OPTIMIZERS:
             getattr(self, name).learning_rate = config.at("learning_rate", self._progress)
+        if self._by_hand is None:
+            errors = self._gradient_steps(batch, generator)
+        else:
+            errors = self._gradient_steps_by_hand(self._by_hand, batch, generator)
+        self.flat_target.vector.lerp_(self.flat_critic.vector, config.tau)
+        self._update_priorities(drawn, errors.abs().mean(0))
+        self.updates += 1
+
+    def _gradient_steps(self, batch: Transitions, generator: torch.Generator) -> Tensor:
+        """Move critics, actor and entropy weight; return the errors of both critics."""
+        config = self.config
         actions, log_prob = self.network.draw(batch.obs, generator)
         weight = self.flat_entropy.vector.exp()
         if config.entropy is None:
@@ -131,20 +145,37 @@ class SAC(OffPolicyTrainer[SACConfig]):
 
         with torch.no_grad():
             next_actions, next_log_prob = self.network.draw(batch.next_obs, generator)
-            next_value = self.target(batch.next_obs, next_actions).amin(0) - weight * next_log_prob
+            next_value = torch.minimum(*self.target(batch.next_obs, next_actions)) - weight * next_log_prob
             wanted = batch.reward + batch.discount * next_value
         error = self.critic(batch.obs, batch.actions) - wanted
         squares = error.square()
         critic_loss = 0.5 * (squares if config.priority is None else squares * batch.weight).mean(1).sum()
         self.critic_optimizer.step(self.flat_critic.gradient(critic_loss))
 
-        actor_loss = (weight * log_prob - self.critic(batch.obs, actions).amin(0)).mean()
+        actor_loss = (weight * log_prob - torch.minimum(*self.critic(batch.obs, actions))).mean()
         self.actor_optimizer.step(self.flat_actor.gradient(actor_loss))
-        self.flat_target.vector.lerp_(self.flat_critic.vector, config.tau)
-
-        self._update_priorities(drawn, error.detach().abs().mean(0))
-        self.updates += 1
         self._losses = {"actor": actor_loss.detach(), "critic": critic_loss.detach(), "entropy_weight": weight[0]}
+        return error.detach()
+
+    def _gradient_steps_by_hand(self, hand: SoftByHand, batch: Transitions, generator: torch.Generator) -> Tensor:
+        """The same for networks on the CPU, without autograd."""
+        obs, next_obs = self.critic.encoder(batch.obs), self.critic.encoder(batch.next_obs)
+        log_prob = hand.draw(obs, generator)
+        weight = self.flat_entropy.vector.exp()
+        if self.config.entropy is None:
+            self.entropy_optimizer.step(-(log_prob + self.target_entropy).mean().reshape(1))
+
+        next_actions, next_log_prob = hand.draw_next(next_obs, generator)
+        next_value = torch.minimum(*hand.target(next_obs, next_actions)) - weight * next_log_prob
+        wanted: Any = batch.reward + batch.discount * next_value
+        weights: Any = None if self.config.priority is None else batch.weight
+        gradient, critic_loss, errors = hand.critic_gradient(obs, batch.actions, wanted, weights)
+        self.critic_optimizer.step(gradient)
+
+        gradient, actor_loss = hand.actor_gradient(obs, weight, log_prob)
+        self.actor_optimizer.step(gradient)
+        self._losses = {"actor": actor_loss, "critic": critic_loss, "entropy_weight": weight[0]}
+        return errors
 
     # --- store -------------------------------------------------------------------------------------------------------
 

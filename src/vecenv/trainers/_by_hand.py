@@ -1,0 +1,119 @@
+"""PPO's network on the CPU without autograd: for small networks, its bookkeeping takes most of the time.
+
+Layers are those of `_layers.py`; distributions and the loss are native code. Gradients are those of autograd up to
+rounding.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vecenv.kernel.numba.functions import address_of, native_function, table_of
+from vecenv.trainers import _by_hand_native
+from vecenv.trainers._actor_critic import ActorCritic
+from vecenv.trainers._device import put
+from vecenv.trainers._distributions import Choices
+from vecenv.trainers._layers import Hidden, Linear, gradients_of
+from vecenv.trainers._networks import Numbers
+from vecenv.trainers._optimizer import Flat
+
+_draw_table, _loss_table = table_of("10q"), table_of("17q")
+_CPU = torch.device("cpu")
+
+
+def by_hand(network: nn.Module, flat: Flat) -> HandWritten | None:
+    """The written-out gradient of a network; None for convolutions, memories, networks of users and other devices."""
+    if type(network) is not ActorCritic or flat.vector.device != _CPU:
+        return None
+    plain = network.memory is None and len(network.stacks.weights) and not list(network.encoder.parameters())
+    return HandWritten(network, flat) if plain else None
+
+
+class HandWritten:
+    """Acts with an `ActorCritic` of fully connected layers, and computes gradients of PPO's loss."""
+
+    def __init__(self, network: ActorCritic, flat: Flat) -> None:
+        self.gradient, own = gradients_of(flat)
+        self._encoder = network.encoder
+        self._numbers = len(network.encoder.parts) == 1 and isinstance(network.encoder.parts[0], Numbers)
+        self._hidden = Hidden(network.stacks, own)
+        self._actor, self._critic = Linear(network.actor, own), Linear(network.critic, own)
+        head, nothing = network.head, np.zeros(0, np.float32)
+        self._choices = isinstance(head, Choices)
+        self._sizes = np.array(head.sizes if self._choices else [], np.int64)
+        self._log_std = nothing if self._choices else head.log_std.detach().numpy()
+        self._for_log_std = nothing if self._choices else own[head.log_std].numpy()
+
+    def act(
+        self, obs: Any, mask: np.ndarray | None, generator: torch.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sampled actions, values of the observations and log probabilities of the actions."""
+        outputs, value = self._forward(obs)
+        noise = torch.empty(outputs.shape)
+        if self._choices:
+            noise.exponential_(generator=generator)
+            actions = np.empty((len(outputs), len(self._sizes)), np.int64)
+        else:
+            noise.normal_(generator=generator)
+            actions = np.empty_like(outputs)
+        random, log_prob = noise.numpy(), np.empty(len(outputs), np.float32)
+        words = self._words(outputs, mask, actions)
+        _native("draw_choices" if self._choices else "draw_gaussian")(
+            _draw_table(*words, address_of(random), address_of(log_prob))
+        )
+        return actions, value[:, 0], log_prob
+
+    def gradient_of(
+        self, batch: dict[str, Any], config: Any, clip_range: float, entropy_weight: float
+    ) -> tuple[Tensor, dict[str, float]]:
+        """The gradient of PPO's loss, which the next call overwrites, and the parts of the loss.
+
+        Args:
+            batch: a minibatch of the rollout, as contiguous arrays; "numbers" are advantages, returns, values and log
+                probabilities.
+            config: settings of PPO.
+            clip_range: limit of the change of action probabilities.
+            entropy_weight: weight of the entropy bonus.
+        """
+        outputs, value = self._forward(batch["obs"])
+        for_outputs, for_value, parts = np.empty_like(outputs), np.empty_like(value), np.zeros(4)
+        clip_value = math.inf if config.clip_value is None else config.clip_value
+        settings = np.array((clip_range, config.value_weight, entropy_weight, clip_value, config.normalize_advantage))
+        words, written = self._words(outputs, batch.get("mask"), batch["actions"]), (for_outputs, for_value)
+        arrays = batch["numbers"], value, *written, self._for_log_std, settings, parts
+        _native("choices_loss" if self._choices else "gaussian_loss")(
+            _loss_table(*words, 0, 0, *map(address_of, arrays))
+        )
+        self._actor.backward(torch.from_numpy(for_outputs), self._hidden.for_outputs[0])
+        self._critic.backward(torch.from_numpy(for_value), self._hidden.for_outputs[1])
+        self._hidden.backward()
+        norm = math.sqrt(torch.dot(self.gradient, self.gradient)) + 1e-6
+        if norm > config.max_grad_norm:
+            self.gradient *= config.max_grad_norm / norm
+        return self.gradient, dict(zip(("policy", "value", "entropy", "kl"), parts.tolist(), strict=True))
+
+    def _forward(self, obs: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs of the head, and values [rows, 1]."""
+        if self._numbers and isinstance(obs, np.ndarray) and obs.dtype == np.float32:  # what the encoder does, in short
+            features = torch.from_numpy(obs).view(len(obs), -1)
+        else:
+            features = self._encoder(put(obs, _CPU))
+        for_actor, for_critic = self._hidden.forward(features)
+        return self._actor.forward(for_actor).numpy(), self._critic.forward(for_critic).numpy()
+
+    def _words(self, outputs: np.ndarray, mask: np.ndarray | None, actions: np.ndarray) -> tuple[int, ...]:
+        """The first words of both tables."""
+        sizes, rest = (*outputs.shape, len(self._sizes)), map(address_of, (self._sizes, self._log_std))
+        return address_of(outputs), 0 if mask is None else address_of(mask), address_of(actions), *sizes, *rest
+
+
+@functools.cache
+def _native(name: str) -> Callable[[bytes], None]:
+    return native_function(getattr(_by_hand_native, name))

@@ -1,0 +1,113 @@
+"""Layers with written-out derivatives, for the CPU: memory is allocated once, gradients are written in place.
+
+Matrix products are torch's, on as many threads as it is told to use.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vecenv.trainers._networks import Stacks
+from vecenv.trainers._optimizer import Flat
+
+Gradients = dict[Any, Tensor]
+"""Where the gradient of each parameter goes."""
+
+
+def gradients_of(flat: Flat) -> tuple[Tensor, Gradients]:
+    """A vector of zeros for the gradient of all parameters, and its parts by parameter."""
+    vector = torch.zeros_like(flat.vector)
+    parts = vector.split([part.numel() for part in flat.parameters])
+    return vector, {part: view.view_as(part) for part, view in zip(flat.parameters, parts, strict=True)}
+
+
+class Hidden:
+    """`Stacks`.
+
+    Attributes:
+        for_outputs: derivatives by the outputs of each stack, written by the caller before it goes backward.
+    """
+
+    for_outputs: list[Tensor]
+
+    def __init__(self, stacks: Stacks, gradients: Gradients) -> None:
+        self._weights, self._biases = list(map(Tensor.detach, stacks.weights)), list(map(Tensor.detach, stacks.biases))
+        self._for_weights = [gradients.get(weight) for weight in stacks.weights]
+        self._for_biases = [gradients.get(bias) for bias in stacks.biases]
+        self._count, self._tanh, self._rows = stacks.count, stacks.activation == "tanh", -1
+
+    def forward(self, features: Tensor) -> list[Tensor]:
+        """Outputs of each stack, for features [rows, inputs]. The next call overwrites them."""
+        if features.shape[0] != self._rows:
+            self._make_room(features.shape[0])
+        self._inputs[0] = features.expand(self._count, *features.shape)
+        for layer, (hidden, array) in enumerate(self._hidden):
+            torch.baddbmm(self._biases[layer], self._inputs[layer], self._weights[layer], out=hidden)
+            np.tanh(array, out=array) if self._tanh else hidden.relu_()  # NumPy's tanh is much faster than torch's
+        return self._outputs
+
+    def backward(self) -> None:
+        """Write the gradients of all layers."""
+        for layer in reversed(range(len(self._weights))):
+            derivative = self._behind_activation(layer)
+            torch.sum(derivative, 1, keepdim=True, out=self._for_biases[layer])
+            torch.bmm(self._inputs[layer].transpose(1, 2), derivative, out=self._for_weights[layer])
+            if layer:
+                self._to_layer_before(layer, derivative)
+
+    def backward_to_features(self, first: int) -> Tensor:
+        """Derivatives by the features from number `first` on; gradients are left as they are."""
+        for layer in reversed(range(1, len(self._weights))):
+            self._to_layer_before(layer, self._behind_activation(layer))
+        return torch.bmm(self._behind_activation(0), self._weights[0][:, first:].transpose(1, 2)).sum(0)
+
+    def _behind_activation(self, layer: int) -> Tensor:
+        """Derivatives by what the activation was given. Overwrites the layer's outputs, which nobody needs any more."""
+        (hidden, array), (derivative, derivative_array) = self._hidden[layer], self._derivatives[layer]
+        if self._tanh:
+            array *= array
+            derivative_array *= np.subtract(1, array, out=array)
+        else:
+            derivative *= hidden.sign_()  # zero or one
+        return derivative
+
+    def _to_layer_before(self, layer: int, derivative: Tensor) -> None:
+        torch.bmm(derivative, self._weights[layer].transpose(1, 2), out=self._derivatives[layer - 1][0])
+
+    def _make_room(self, rows: int) -> None:
+        """Memory for this many rows: tensors, and the same as arrays."""
+        self._rows = rows
+        sizes = [bias.shape[-1] for bias in self._biases]
+
+        def room() -> list[tuple[Tensor, np.ndarray]]:
+            made = [torch.empty(self._count, rows, size) for size in sizes]
+            return [(tensor, tensor.numpy()) for tensor in made]
+
+        self._hidden, self._derivatives = room(), room()
+        self._inputs = [torch.empty(0), *(tensor for tensor, _ in self._hidden[:-1])]
+        self._outputs = list(self._hidden[-1][0].unbind())
+        self.for_outputs = list(self._derivatives[-1][0].unbind())
+
+
+class Linear:
+    """`nn.Linear`."""
+
+    def __init__(self, layer: nn.Linear, gradients: Gradients) -> None:
+        self._weight, self._bias = layer.weight.detach(), layer.bias.detach()
+        self._for_weight, self._for_bias = gradients[layer.weight], gradients[layer.bias]
+        self._turned, self._given = self._weight.t(), self._weight
+
+    def forward(self, given: Tensor) -> Tensor:
+        """Outputs [rows, outputs]."""
+        self._given = given
+        return torch.addmm(self._bias, given, self._turned)
+
+    def backward(self, derivative: Tensor, for_given: Tensor) -> None:
+        """Write the gradients, and into `for_given` the derivatives by what was given."""
+        torch.mm(derivative.t(), self._given, out=self._for_weight)
+        torch.mm(derivative, self._weight, out=for_given)
+        torch.sum(derivative, 0, out=self._for_bias)

@@ -1,0 +1,193 @@
+"""Written-out gradients are those of autograd, and native Adam is that of torch."""
+
+import dataclasses
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import vecenv
+from vecenv.trainers import PPO, SAC, PPOConfig, SACConfig, a2c
+from vecenv.trainers._actor_critic import ActorCritic
+from vecenv.trainers._by_hand import by_hand
+from vecenv.trainers._device import put
+from vecenv.trainers._distributions import head_of
+from vecenv.trainers._optimizer import Adam, Flat
+from vecenv.trainers.ppo import clipped_value_loss, ppo_loss
+
+ROWS = 37
+NUMBERS = spaces.Box(-np.inf, np.inf, (5,), np.float32)
+ACTIONS = {
+    "discrete": spaces.Discrete(4, start=3),
+    "choices": spaces.MultiDiscrete([2, 5, 3]),
+    "binary": spaces.MultiBinary(3),
+    "box": spaces.Box(-1, 1, (3,), np.float32),
+}
+OBSERVATIONS = {
+    "numbers": NUMBERS,
+    "float64": spaces.Box(-np.inf, np.inf, (2, 3), np.float64),
+    "discrete": spaces.Discrete(7),
+    "dict": spaces.Dict({"where": NUMBERS, "which": spaces.MultiDiscrete([2, 3])}),
+}
+SETTINGS = {
+    "plain": {},
+    "all": {"clip_value": 0.1, "entropy": 0.02, "activation": "relu", "hidden": (9, 8), "normalize_advantage": False},
+    "norm": {"max_grad_norm": 0.01, "entropy": 0.02, "hidden": (16,), "value_weight": 0.3},
+}  # fmt: skip
+
+
+def network_of(observation, action, config):
+    network = ActorCritic(observation, head_of(action, -0.3), config)
+    with torch.no_grad():
+        for part in network.parameters():  # biases and outputs of PPO begin at zero
+            part.add_(0.3 * torch.randn(part.shape))
+    return network, Flat(network.parameters())
+
+
+def sampled(observation, action, seed):
+    """A minibatch with old values and probabilities near and far from those of the network."""
+    generator = np.random.default_rng(seed)
+    several = gymnasium.vector.utils.batch_space(observation, ROWS)
+    several.seed(seed)
+    head = head_of(action)
+    if isinstance(action, spaces.Box):
+        actions = generator.normal(size=(ROWS, head.inputs)).astype(np.float32)
+    else:
+        actions = generator.integers(0, head.sizes, (ROWS, len(head.sizes)))
+    return several.sample(), actions, generator.normal(size=(ROWS, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize(
+    ("observation", "action", "masked"),
+    [("numbers", "discrete", False), ("float64", "box", False), ("discrete", "choices", True), ("dict", "binary", True)]
+)  # fmt: skip
+def test_the_gradient_of_ppo_is_that_of_autograd(observation, action, masked, settings):
+    torch.manual_seed(0)
+    config = PPOConfig(**SETTINGS[settings])
+    network, flat = network_of(OBSERVATIONS[observation], ACTIONS[action], config)
+    obs, actions, numbers = sampled(OBSERVATIONS[observation], ACTIONS[action], 1)
+    outputs, value, _ = network(put(obs, torch.device("cpu")))
+    mask = None
+    if masked:
+        mask = np.random.default_rng(2).random(outputs.shape) < 0.7
+        ends = np.cumsum([0, *network.head.sizes])[:-1]
+        np.put_along_axis(mask, actions + ends, True, 1)
+    allowed = None if mask is None else torch.from_numpy(mask)
+    log_prob, entropy = network.head.judge(outputs, allowed, torch.from_numpy(actions))
+    numbers[:, 2] = value.detach().numpy() + 0.2 * numbers[:, 2]
+    numbers[:, 3] = log_prob.detach().numpy() + 0.3 * numbers[:, 3]
+    advantage, returns, old_value, old_log_prob = torch.from_numpy(numbers.copy()).unbind(-1)
+    if config.normalize_advantage:
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    policy, kl = ppo_loss(log_prob, old_log_prob, advantage, 0.2)
+    value_loss = clipped_value_loss(value, old_value, returns, config.clip_value)
+    loss = policy + config.value_weight * value_loss - config.entropy * entropy.mean()
+    expected = flat.gradient(loss, config.max_grad_norm)
+    batch = {"obs": obs, "actions": actions, "numbers": numbers, **({} if mask is None else {"mask": mask})}
+    found, parts = by_hand(network, flat).gradient_of(batch, config, 0.2, config.entropy)
+    assert expected.abs().min() < expected.abs().max() / 100
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=5e-6 * float(expected.abs().max()))  # sums of 37 rows
+    wanted = {"policy": policy, "value": value_loss, "entropy": entropy.mean(), "kl": kl}
+    assert parts == pytest.approx({name: float(part.detach()) for name, part in wanted.items()}, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_actions_have_the_probabilities_of_the_network(action):
+    torch.manual_seed(0)
+    network, flat = network_of(NUMBERS, ACTIONS[action], PPOConfig())
+    obs = np.tile(np.linspace(-1, 1, 5, dtype=np.float32), (4000, 1))  # one observation, many samples
+    mask = None if action == "box" else np.tile(np.arange(network.head.inputs) != 1, (4000, 1))
+    actions, value, log_prob = by_hand(network, flat).act(obs, mask, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        outputs, values, _ = network(torch.from_numpy(obs))
+        allowed = None if mask is None else torch.from_numpy(mask)
+        expected, _ = network.head.judge(outputs, allowed, torch.from_numpy(actions))
+        others, _ = network.head.draw(outputs, allowed, torch.Generator().manual_seed(1))
+    np.testing.assert_allclose(value, values, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-4, atol=1e-5)
+    for one, other in zip(actions.T, others.numpy().T, strict=True):  # 4,000 samples of each: within five deviations
+        assert abs(one.mean() - other.mean()) < 5 * one.std() * np.sqrt(2 / 4000) + 1e-9
+        assert abs(one.std() - other.std()) < 0.2 * one.std() + 1e-9
+        assert mask is None or 1 not in actions[:, 0]
+
+
+def test_nan_in_a_minibatch_reaches_the_gradient():
+    network, flat = network_of(NUMBERS, spaces.Discrete(2), PPOConfig())
+    obs, actions, numbers = sampled(NUMBERS, spaces.Discrete(2), 1)
+    for column in range(4):
+        broken = numbers.copy()
+        broken[3, column] = np.nan
+        clip = PPOConfig(clip_value=0.2)
+        batch = {"obs": obs, "actions": actions, "numbers": broken}
+        assert by_hand(network, flat).gradient_of(batch, clip, 0.2, 0.0)[0].isnan().any(), column
+
+
+def test_only_plain_networks_on_the_cpu_are_written_out():
+    for settings, device, plain in (
+        ({}, "cpu", True),
+        ({"lstm": 8}, "cpu", False),
+        ({"hidden": ()}, "cpu", False),
+        ({}, "meta", False),
+    ):
+        network = ActorCritic(NUMBERS, head_of(spaces.Discrete(2)), PPOConfig(**settings)).to(device)
+        assert (by_hand(network, Flat(network.parameters())) is not None) == plain
+    image = spaces.Box(0, 255, (40, 40, 3), np.uint8)
+    network = ActorCritic(image, head_of(spaces.Discrete(2)), PPOConfig())
+    assert by_hand(network, Flat(network.parameters())) is None
+
+
+@pytest.mark.parametrize("envs", ["same-step", "next-step"])
+def test_a_run_without_autograd_is_the_run_with_it_up_to_rounding(envs):
+    """With A2C's optimizer and plain gradient descent, rounding stays small for a few updates."""
+    config, found = a2c(num_envs=4, rollout_steps=16, learning_rate=1e-3, entropy=0.01), []
+    for own in (True, False):
+        made = vecenv.make("CartPole-v1", 4, autoreset=envs)
+        trainer = PPO(made, dataclasses.replace(config), seed=1, device="cpu", optimizer=torch.optim.SGD)
+        trainer._by_hand = trainer._by_hand if own else None
+        trainer.learn(4 * 16 * 5)
+        found.append(trainer.flat.vector.clone())
+        trainer.close()
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"priority": 0.6}, {"entropy": 0.2, "hidden": (16,)}])
+def test_updates_of_sac_are_those_of_autograd(settings):
+    config = SACConfig(
+        **{"num_envs": 2, "capacity": 500, "warmup": 200, "minibatch": 64, "hidden": (16, 24), **settings}
+    )
+    trainer = SAC("Pendulum-v1", config, seed=0, device="cpu", optimizer=torch.optim.SGD).learn(198)
+    vectors = [getattr(trainer, name).vector for name in ("flat_actor", "flat_critic", "flat_target", "flat_entropy")]
+    before, drawn, found = [vector.clone() for vector in vectors], trainer.buffer.sample(64), []
+    drawn.terminated[:9], drawn.discount[:9] = True, 0.0
+    for hand in (trainer._by_hand, None):
+        trainer._by_hand = hand
+        trainer.generator.manual_seed(0)
+        for vector, first in zip(vectors, before, strict=True):
+            vector.copy_(first)
+        for _ in range(3):
+            trainer._update(drawn)
+        losses = [float(loss) for loss in trainer._losses.values()]
+        found.append(([vector.clone() for vector in vectors], losses))
+    for one, other, first in zip(found[0][0], found[1][0], before, strict=True):
+        moved = float((other - first).abs().max())
+        assert moved > 0 or len(first) == 1
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4 * moved)
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-4)
+    trainer.close()
+
+
+def test_adam_on_the_cpu_is_that_of_torch():
+    torch.manual_seed(0)
+    parameter = torch.nn.Parameter(torch.randn(501))
+    twin = torch.nn.Parameter(parameter.detach().clone())
+    flat, theirs = Flat([parameter]), torch.optim.Adam([twin], lr=3e-3, eps=1e-5)
+    ours = Adam(flat, 3e-3, 1e-5)
+    for _ in range(50):
+        gradient = torch.randn(501) * 10 ** torch.randn(501)
+        ours.step(gradient)
+        twin.grad = gradient
+        theirs.step()
+    torch.testing.assert_close(flat.vector, twin.detach(), rtol=1e-5, atol=1e-6)
