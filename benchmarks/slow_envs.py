@@ -39,14 +39,20 @@ _clock = time.perf_counter
 
 @dataclass
 class Account:
-    """What envs did, kept by the envs themselves. `calls`: by env, the action of every step that was begun."""
+    """What envs did, kept by the envs themselves.
+
+    `calls` has by env the action of every step that was begun, `began` when the last one began: deadlines count from
+    there, and not from `send`, after which ten thousand steps are begun one after the other.
+    """
 
     work: float = 0.0
     running: dict[int, tuple[float, float]] = field(default_factory=dict)
     calls: dict[int, list[int]] = field(default_factory=dict)
+    began: dict[int, float] = field(default_factory=dict)
 
     def begin(self, number: int, seconds: float, action: int) -> None:
-        self.running[number] = _clock(), seconds
+        self.began[number] = _clock()
+        self.running[number] = self.began[number], seconds
         self.calls.setdefault(number, []).append(action)
 
     def end(self, number: int) -> None:
@@ -147,7 +153,6 @@ def run_asyncio(count: int, duration: float, faults: float) -> Report:
     sent, got = np.ones(count, np.int64), np.zeros(count, np.int64)
     latencies: list[float] = []
     failed = late = 0
-    sent_times = np.full(count, _clock())
     resets = np.zeros(count, np.bool_)
     started, cpu_started = _clock(), time.process_time()
     envs.send(sent)
@@ -160,12 +165,11 @@ def run_asyncio(count: int, duration: float, faults: float) -> Report:
         if "_fault" in step.infos:
             is_fault = step.infos["_fault"]
             failed += int(is_fault.sum())
-            late += int((now - sent_times[rows[is_fault]] > DEADLINE + 0.1).sum())
+            late += sum(now - ACCOUNT.began[row] > DEADLINE + 0.1 for row in rows[is_fault].tolist())
         good = ~is_fault & ~resets[rows]
         latencies += (now - step.obs[good, 0]).tolist()
         resets[rows] = is_fault
         sent[rows] += 1
-        sent_times[rows] = _clock()
         envs.send(sent[rows], rows)
     work, cpu = ACCOUNT.total() / (count * (_clock() - started)), time.process_time() - cpu_started
     pending = envs.engine.pending()
