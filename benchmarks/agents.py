@@ -141,7 +141,7 @@ def main() -> None:
     if suits:
         small["SuperSuit, this process"] = _supersuit(ENVS, 0)
     _compare(small, ENVS, 10, arguments.rounds)
-    apart: dict[str, Any] = {"vecenv, engine='auto': native code": _vecenv(name, ENVS)}
+    apart: dict[str, Any] = {"vecenv, native code": _vecenv("SimpleSpread-v0", ENVS)}
     apart["vecenv process"] = _vecenv(name, ENVS, engine="process", workers=arguments.processes)
     if suits:
         apart["SuperSuit, processes"] = _supersuit(ENVS, arguments.processes)

@@ -320,29 +320,6 @@ def test_the_pursuit_of_the_benchmark_has_the_bits_of_pettingzoo(shared: bool) -
     assert caught > 0
 
 
-@pytest.mark.parametrize("mode", ["same-step", "next-step"])
-def test_simple_spread_by_pettingzoos_name_runs_as_native_code_with_the_same_results(mode: Any, tmp_path: Any) -> None:
-    name, rng = "pettingzoo:mpe2.simple_spread_v3", np.random.default_rng(0)
-    with (
-        vecenv.make(name, 3, autoreset=mode, record="last-episode") as ours,
-        vecenv.make(name, 3, autoreset=mode, engine="sync") as theirs,
-    ):
-        assert "kernel" in ours.engine_reason
-        assert (ours.groups, ours.observation_space) == (theirs.groups, theirs.observation_space)
-        assert np.array_equal(ours.reset(seed=5)[0], theirs.reset(seed=5)[0])
-        for _ in range(60):
-            actions = rng.integers(5, size=(3, 3))
-            step, expected = ours.step(actions), theirs.step(actions)
-            for column in ("obs", "reward", "terminated", "truncated", "acts", "valid", "done", "next_obs"):
-                assert np.array_equal(getattr(step, column), getattr(expected, column)), column
-            assert step.infos.keys() == expected.infos.keys()
-        file = ours.recording(1).save(tmp_path / "episode")
-    assert vecenv.replay(file, trust=True).outcome == "clean"
-    for options in ({"max_cycles": 10}, {"end": "any"}, {"env_kwargs": {"N": 2}}, {"wrappers": [lambda env: env]}):
-        with vecenv.make(name, 1, **options) as other:  # type: ignore[arg-type]
-            assert "kernel" not in other.engine_reason
-
-
 def test_states_are_cloned_and_set() -> None:
     with vecenv.make("Pursuit-v0", 3) as envs:
         envs.reset(seed=0)

@@ -16,7 +16,7 @@ from vecenv._make.options import check_names
 from vecenv._util.checks import positive_int
 from vecenv._util.specs import without_module
 from vecenv.agents._groups import SlotOptions
-from vecenv.agents._sources import NO_SLOTS, agent_env, all_usual, refuse_slots
+from vecenv.agents._sources import NO_SLOTS, agent_env, refuse_slots
 from vecenv.atari._games import AtariGames
 from vecenv.atari._ids import GAME_IDS, find_game, is_game, load_ale
 from vecenv.engines.native.options import SHARED, STRUCTURE, is_installed
@@ -27,7 +27,7 @@ from vecenv.kernel.language.agents import has_agents, slot_params
 from vecenv.kernel.language.define import Kernel
 from vecenv.kernel.language.params import common_value, not_per_env
 from vecenv.kernel.language.python import KernelEnv
-from vecenv.kernel.language.registry import GAMES, OF_OTHERS, TWINS, find_kernel, kernel_of
+from vecenv.kernel.language.registry import GAMES, OF_OTHERS, find_kernel, kernel_of
 from vecenv.mujoco._make_env import make_task_env
 from vecenv.mujoco._registry import GYMNASIUM, find_task
 
@@ -64,10 +64,7 @@ def resolve(
         return _find_games(env, num_envs, _merge(env_kwargs, kwargs), wrappers, preprocessing)
     task = find_task(env)
     kernel, env = find_build(env) if task is None else (None, task_source(task))
-    twin = None
     if kernel is None and task is None:
-        if isinstance(env, str) and env in TWINS and not (env_kwargs or kwargs or wrappers) and all_usual(asked):
-            twin = find_kernel(TWINS[env])
         env, with_slots = agent_env(env, asked)
         wrappers = wrappers if with_slots is None else (*check_wrappers(wrappers), with_slots)
     else:
@@ -82,7 +79,7 @@ def resolve(
     native = kernel or of_task
     each = env_kwargs if native is None else split_parameters(native, env_kwargs, num_envs)
     env_fns, spec = factories(env, num_envs, each, wrappers)
-    return Source(env_fns, env_kwargs, spec, kernel=kernel or twin, task=task, task_kernel=of_task)
+    return Source(env_fns, env_kwargs, spec, kernel=kernel, task=task, task_kernel=of_task)
 
 
 def _merge(env_kwargs: Any, kwargs: dict[str, Any]) -> Any:

@@ -47,11 +47,6 @@ def agent_env(env: Any, asked: Mapping[str, Any]) -> tuple[Any, Callable[[Any], 
     return env, slotted if may_have_agents else None
 
 
-def all_usual(asked: Mapping[str, Any]) -> bool:
-    """Whether no option of agents was passed."""
-    return all(asked[name] is default or asked[name] == default for name, default in NO_SLOTS.items())
-
-
 def refuse_slots(asked: Mapping[str, Any], what: str, with_agents: bool = False) -> None:
     """Raise ConfigError for options of agents where they are not for this env; `end` is for all that have agents."""
     for name, default in NO_SLOTS.items():

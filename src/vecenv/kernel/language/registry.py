@@ -73,9 +73,6 @@ WITH_AGENTS = {
 }
 """Module in `vecenv.envs` of each id with several agents. They are PettingZoo envs, and not in Gymnasium's registry."""
 
-TWINS = {f"pettingzoo:mpe2.simple_spread_v3{part}": "SimpleSpread-v0" for part in ("", ".parallel_env")}
-"""Names of PettingZoo envs, and the kernel that has the same bits from the same seed if they have their defaults."""
-
 _WITHOUT_SLASH = {id.replace("/", "-"): id for id in SHIPPED if "/" in id}
 
 _kernels: dict[str, Kernel] = {}
