@@ -129,7 +129,10 @@ The preset of CliffWalking-v1 and CliffWalkingSlippery-v1 was chosen by training
 runs with seven settings on the first and five runs on the second. It has no layers between and returned -15 and -70.7
 there, and -15 and -69.1 with training seed 101. The earlier preset, two layers of 64, had returned -17 and -73.42 in
 the episodes of the table, and with seed 101 its most probable actions never reached the goal of CliffWalking-v1. Three
-of the eight runs did not either: such episodes have no time limit."""
+of the eight runs did not either: such episodes have no time limit.
+
+The preset of MountainCarContinuous-v0 was chosen by training seeds 100 and 101 in 64 other episodes, of two settings,
+which returned the same (93.4 to 93.5). The earlier preset, SAC for 50k steps, never found the goal (0.00, one seed)."""
 """Typed by hand."""
 
 # --- runs ------------------------------------------------------------------------------------------------------------

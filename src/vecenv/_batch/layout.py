@@ -90,8 +90,8 @@ class Layout:
     def flat_view(self, columns: Columns) -> memoryview | None:
         """The values of all rows, one after the other, if each is an array with one axis; else None.
 
-        Assigning an array to a slice of it is the fastest way to store one, and takes nothing but arrays of that length
-        and of the column's own dtype.
+        Assigning an array to a slice of it is the fastest way to store one. Of arrays it takes those of that length and
+        of the column's own dtype, and no others.
         """
         if not self.is_array or len(self.leaves[0].shape) != 1:
             return None

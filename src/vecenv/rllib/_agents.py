@@ -17,7 +17,7 @@ from vecenv._batch.slots import Slots
 from vecenv._front.infos import rows_of_arrays
 from vecenv.agents import MultiAgentVectorEnv
 from vecenv.errors import UnsupportedError
-from vecenv.rllib._checks import NO_NAMES
+from vecenv.rllib._checks import NO_NAMES, check_nothing_added
 from vecenv.rllib._observations import floats_of_slots
 
 _ALL, _COMMON = "__all__", "__common__"
@@ -163,7 +163,8 @@ class AgentEnvRunner(MultiAgentEnvRunner):
             self.env.close()
         config: Any = self.config  # RLlib's annotations allow None where `configure` has set a value
         self.num_envs = config.num_envs_per_env_runner
-        creator = self.config.env_config["creator"]
+        check_nothing_added(config.env_config)
+        creator = config.env_config["creator"]
         self.env = AgentVectorEnv(creator.build_agents(self.num_envs), creator.floats, creator.filters)
         self._needs_initial_reset = True
         make_callback(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -288,3 +289,10 @@ def check_fresh_arrays(envs: VectorEnv | MultiAgentVectorEnv) -> None:
                     f"{type(envs).__name__} reuses the memory of its observations. RLlib keeps them until it learns, "
                     "and they would be overwritten: return a new array from every step (vecenv.make: copy=True)"
                 )
+
+
+def check_nothing_added(env_config: Mapping[str, Any]) -> None:
+    """Raise ConfigError for what was added to the config's env_config after `configure` had put a creator there."""
+    added = {name: value for name, value in env_config.items() if name != "creator"}
+    if added:
+        raise ConfigError(f"the config got env_config={added!r:.200} after configure(); set it before")

@@ -17,7 +17,7 @@ from vecenv._util.checks import brief
 from vecenv.agents import MultiAgentVectorEnv
 from vecenv.engines import Asyncio, Sync, registry
 from vecenv.errors import ConfigError
-from vecenv.rllib._checks import check_fresh_arrays, check_mode, check_vector_env
+from vecenv.rllib._checks import check_fresh_arrays, check_mode, check_nothing_added, check_vector_env
 from vecenv.rllib._observations import with_floats
 from vecenv.rllib._of_tune import of_tune
 from vecenv.rllib._packed_env import PackedVectorEnv
@@ -96,8 +96,7 @@ in `env_config`, and so in checkpoints."""
 
 def create_envs(num_envs: int, creator: EnvCreator, **env_config: Any) -> VectorEnv:
     """The entry point of ENV_ID."""
-    if env_config:
-        raise ConfigError(f"the config got env_config={env_config!r:.200} after configure(); set it before")
+    check_nothing_added(env_config)
     return creator({"num_envs": num_envs})
 
 
@@ -156,9 +155,10 @@ def probe(creator: EnvCreator, num_envs: int) -> Probe:
             check_fresh_arrays(envs)
             return Probe(envs.single_observation_space, envs.single_action_space)
         check_mode(envs)
-        check_fresh_arrays(envs)
         if len(envs.slots.groups) > 1:
+            envs.reset(seed=0)  # not stepped: random actions may be illegal moves
             return Probe(None, None, envs.slots)
+        check_fresh_arrays(envs)
         turns = bool((envs.acts != envs.alive).any())
         return Probe(envs.single_observation_space, envs.single_action_space, envs.slots, turns)
     finally:

@@ -214,11 +214,12 @@ def _check_resume(arguments: Arguments, checkpoint: Path) -> None:
     try:
         with open_text(checkpoint.absolute().parent / "results.json") as file:
             before = parsed(file.read())["config"]
+        names = ("env", "mode", "preprocessing", "hidden", "normalize_observations")
+        run = {name: tuple(before[name]) if name == "hidden" else before[name] for name in names}
     except (OSError, ValueError, LookupError, TypeError):
         return  # the checkpoint was moved elsewhere: its run is not known
-    for name in ("env", "mode", "preprocessing", "hidden", "normalize_observations"):
+    for name, was in run.items():
         now = getattr(arguments, name)
-        was = tuple(before[name]) if name == "hidden" else before[name]
         if was != now:
             raise ConfigError(
                 f"--resume {checkpoint} is of a run with {_option(name)} {_shown(was)}, and this one has {_shown(now)}"

@@ -27,7 +27,7 @@ def env(env: Any, *args: Any, device: Any = None, categorical_action_encoding: b
     SyncVectorEnv in that mode. With several agents it is an `AgentsEnv`, which has TorchRL's groups and masks.
 
     Args:
-        env: what `vecenv.make` takes, or a vector env with autoreset="disabled".
+        env: what `vecenv.make` takes, or a vector env of `vecenv.make` with autoreset="disabled".
         *args: of `vecenv.make`: the number of envs.
         device: of the tensors.
         categorical_action_encoding: numbers instead of one-hot vectors for Discrete actions.
@@ -39,7 +39,7 @@ def env(env: Any, *args: Any, device: Any = None, categorical_action_encoding: b
     if kwargs.pop("autoreset", "disabled") not in ("disabled", AutoresetMode.DISABLED):
         raise ConfigError("TorchRL resets envs itself, which needs autoreset='disabled'; leave autoreset out")
     if isinstance(env, (gymnasium.vector.VectorEnv, MultiAgentVectorEnv)):
-        check_mode(env, AutoresetMode.DISABLED, "TorchRL")
+        check_mode(env.rows if isinstance(env, MultiAgentVectorEnv) else env, AutoresetMode.DISABLED, "TorchRL")
         envs: Any = env
     else:
         envs = make(env, *args, autoreset="disabled", **kwargs)

@@ -80,8 +80,8 @@ class AwaitedRows:
         self.retired: set[int] = set()
         """Rows whose env is closed, or will be, and was not replaced yet."""
         self._ops_run = np.zeros(len(envs), np.int64)
-        self._keeps = on_error == "restart" and len(batch.obs) > 1
-        """Whether a refused observation may be written in part, and must be undone."""
+        self._keeps = on_error == "restart"
+        """Whether what a refused step has stored must be undone."""
         self._write_obs = batch.observation_layout.writer(batch.obs)
         self._write_final = batch.observation_layout.writer(batch.final_obs)
         self._read_actions = batch.action_layout.read_many(batch.actions)

@@ -121,8 +121,8 @@ class RowRunner(EnvCalls):
         self._built_with: dict[int, dict[str, Any]] = {}
         """Constructor arguments of rows that were built again because reset options had other ones."""
         self._kept: list[np.ndarray] = []
-        """Last observations, kept if a refused one may be written in part: a restart shows the last good one."""
-        self._keeps = on_error == "restart" and len(batch.obs) > 1
+        """Last observations, kept for restarts: a step that is refused shows the last good one, not its own."""
+        self._keeps = on_error == "restart"
         discrete = isinstance(batch.observation_layout.space, gymnasium.spaces.Discrete)
         self._usual: type = int if discrete else np.ndarray
         """The usual type of observations. Those of another type are looked at with more care."""
@@ -177,6 +177,8 @@ class RowRunner(EnvCalls):
         self._ran += count
         if 1 in self._terminated.tobytes() or 1 in self._truncated.tobytes():
             self._clear_ended(rows)
+        if self._keeps:
+            self._kept = [column.copy() for column in self.batch.obs]
         self._step_all(rows, index, times)
         self._noting = True
         self._current[0] = -1
@@ -213,7 +215,7 @@ class RowRunner(EnvCalls):
         keep_obs, keep_reward, put_aside = self._obs.append, self._gained.append, self._unusual.append
         current, flat, usual, counted, home = self._current, self._flat, self._usual, forks, self._forks
         references, alone, plain, ndarray, are_atoms = getrefcount, ALONE, dict, np.ndarray, ATOMS.issuperset
-        in_arrays = usual is ndarray
+        in_arrays, pid, process = usual is ndarray, self.pid, os.getpid
         looked_at = self._watched or times is not None
         envs, places = self.envs, self._places
         if index is not ...:
@@ -235,9 +237,15 @@ class RowRunner(EnvCalls):
                 except Exception:
                     raise SpaceError(wrong_result(result)) from None
                 if flat is not None:
-                    try:
-                        flat[place] = obs  # takes nothing but this dtype and shape
-                    except Exception:
+                    if pid and process() != pid:  # a fork by native code, which Python does not know of
+                        end_copy()
+                    fits = type(obs) is ndarray
+                    if fits:
+                        try:
+                            flat[place] = obs  # takes nothing but this dtype and shape
+                        except Exception:
+                            fits = False
+                    if not fits:
                         self._write_obs(row, obs)
                 else:
                     # What another env may write into is copied before that env runs; see `_batch/own.py`.
@@ -260,6 +268,7 @@ class RowRunner(EnvCalls):
             except ENV_RAISED as error:
                 if counted[0] != home:
                     end_copy(error)
+                self._restore_obs(row)
                 self._failed(row, self._fault(row, error, action))
         if times is not None:
             times.append(_clock())
@@ -284,11 +293,9 @@ class RowRunner(EnvCalls):
 
     def _note(self, rows: Sequence[int], index: Any, finished: np.ndarray | None) -> None:
         """Write the columns of the rows that were run and hand them back."""
-        batch, present, where = self.batch, rows, index
+        present, where = rows, index
         if self._absent:
             present = where = [row for row in rows if row not in self._absent]
-        if self._keeps:
-            self._kept = [column.copy() for column in batch.obs]
         stored = self._flat is not None
         try:
             together = len(present) >= _FEW and self._note_rewards(where)
@@ -343,9 +350,13 @@ class RowRunner(EnvCalls):
         try:
             note(row, *values)
         except self._failures as error:
-            for kept, column in zip(self._kept, self.batch.obs, strict=False):
-                column[row] = kept[row]
+            self._restore_obs(row)
             self._failed(row, self._fault(row, error))
+
+    def _restore_obs(self, row: int) -> None:
+        """Undo what a step that is refused has stored, if last observations are kept."""
+        for kept, column in zip(self._kept, self.batch.obs, strict=False):
+            column[row] = kept[row]
 
     def _end(self, row: int, obs: Any, terminated: bool, truncated: bool) -> None:
         """An episode ended. If the row is to roll, keep what ended it and begin the next one."""

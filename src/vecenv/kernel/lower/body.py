@@ -111,7 +111,7 @@ class Body(Expressions):
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         for part in ast.walk(node.test):
-            if isinstance(part, ast.Call) and not self._only_computes(part.func):
+            if isinstance(part, ast.Call) and not self._only_computes(part):
                 raise self.fail(
                     node,
                     "an assert calls a function that may draw or change something; native code leaves asserts out, so "
@@ -119,12 +119,16 @@ class Body(Expressions):
                 )
         return None  # Python checks it, native code relies on it
 
-    def _only_computes(self, function: ast.expr) -> bool:
-        """Whether a call of this is one of Python's, math's or NumPy's functions, which change nothing."""
-        value = self.source.evaluate(function)
-        if value is MISSING:
-            return isinstance(function, ast.Attribute) and function.attr in METHODS
-        return value in PURE_BUILTINS or function_of(value) is not None or getattr(value, "__module__", "") == "math"
+    def _only_computes(self, call: ast.Call) -> bool:
+        """Whether a call is one of Python's, math's or NumPy's functions with arguments that it does not write to."""
+        value, given = self.source.evaluate(call.func), len(call.args)
+        function = function_of(value)
+        if value is MISSING and isinstance(call.func, ast.Attribute):
+            function, given = METHODS.get(call.func.attr), given + 1  # the array itself is the first argument
+        if function is None:
+            return value in PURE_BUILTINS or getattr(value, "__module__", "") == "math"
+        names = function.signature.parameters
+        return given <= len(names) and all(keyword.arg in names for keyword in call.keywords)
 
     def visit_Expr(self, node: ast.Expr) -> Any:
         return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
