@@ -325,12 +325,12 @@ RESTART = (
         near=("test_promises.py", "faults/test_restart.py", "faults/test_soak.py", "faults/test_env_raises.py"),
     ),
     SeededFault(
-        breaks="An observation that is refused when parts of it are stored leaves the last good one to a restart.",
+        breaks="A step that is refused leaves the last good observation to a restart.",
         mechanism="restart",
         file="engines/python/runner.py",
-        old="            self._kept = [column.copy() for column in batch.obs]\n",
-        new="            self._kept = list(batch.obs)\n",
-        near=("test_promises.py", "faults/test_restart.py", "faults/test_wrong_returns.py", "test_spaces.py"),
+        old="            self._kept = [column.copy() for column in self.batch.obs]\n",
+        new="            self._kept = list(self.batch.obs)\n",
+        near=("faults/test_last_good_observation.py", "faults/test_restart.py", "faults/test_wrong_returns.py"),
     ),
 )
 
