@@ -146,7 +146,8 @@ class ActionPacker:
             self._check_names(given, int(rows[position]), acts[position], names[position])
         for place, part in enumerate(slots.parts()):
             at = np.nonzero(acts[:, part])
-            agents = [names[position][part.start + slot] for position, slot in np.transpose(at).tolist()]
+            places = zip(at[0].tolist(), at[1].tolist(), strict=True)
+            agents: list[str] = [names[int(position)][int(part.start + slot)] for position, slot in places]
             if not agents:
                 continue
             given = [actions[position][name] for position, name in zip(at[0].tolist(), agents, strict=True)]
