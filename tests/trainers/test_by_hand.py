@@ -1,6 +1,7 @@
 """Written-out gradients are those of autograd, and native Adam is that of torch."""
 
 import dataclasses
+from multiprocessing.reduction import ForkingPickler
 
 import gymnasium
 import numpy as np
@@ -123,6 +124,22 @@ def test_nan_in_a_minibatch_reaches_the_gradient():
         clip = PPOConfig(clip_value=0.2)
         batch = {"obs": obs, "actions": actions, "numbers": broken}
         assert by_hand(network, flat).gradient_of(batch, clip, 0.2, 0.0)[0].isnan().any(), column
+
+
+def test_a_network_that_was_sent_to_another_process_acts_and_learns_as_before():
+    """Sending moves the parameters to shared memory, and gives the memory that they had back."""
+    network, flat = network_of(NUMBERS, ACTIONS["box"], PPOConfig())
+    obs, actions, numbers = sampled(NUMBERS, ACTIONS["box"], 1)
+    batch, hand = {"obs": obs, "actions": actions, "numbers": numbers}, by_hand(network, flat)
+    ForkingPickler.dumps(network)
+    with torch.no_grad():
+        network.head.log_std.add_(1.0)
+    drawn, _, log_prob = hand.act(obs, None, torch.Generator().manual_seed(0))
+    found = hand.gradient_of(batch, PPOConfig(), 0.2, 0.01)[0].clone()
+    with torch.no_grad():
+        expected = network.head.judge(network(torch.from_numpy(obs))[0], None, torch.from_numpy(drawn))[0]
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found, by_hand(network, flat).gradient_of(batch, PPOConfig(), 0.2, 0.01)[0])
 
 
 def test_only_plain_networks_on_the_cpu_are_written_out():
