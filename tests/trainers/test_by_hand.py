@@ -196,6 +196,60 @@ def test_updates_of_sac_are_those_of_autograd(settings):
     trainer.close()
 
 
+class Replacing(torch.optim.SGD):
+    """Gradient descent that gives parameters new memory at every step."""
+
+    def step(self, closure=None):
+        super().step(closure)
+        for group in self.param_groups:
+            for part in group["params"]:
+                part.data = part.data.clone()
+
+
+SMALL_SAC = {"num_envs": 2, "capacity": 500, "warmup": 100, "minibatch": 16, "hidden": (8,)}
+
+
+def test_optimizers_that_replace_the_data_of_parameters_move_what_acts():
+    found, soft = [], []
+    for optimizer in (torch.optim.SGD, Replacing):
+        config = a2c(num_envs=4, rollout_steps=16, learning_rate=1e-2, hidden=(8,))
+        trainer = PPO("CartPole-v1", config, seed=1, device="cpu", optimizer=optimizer).learn(4 * 16 * 4)
+        found.append(torch.cat([part.detach().flatten() for part in trainer.network.parameters()]))
+        trainer.close()
+        trainer = SAC("Pendulum-v1", SACConfig(**SMALL_SAC), seed=0, device="cpu", optimizer=optimizer).learn(120)
+        parts = [*trainer.network.parameters(), *trainer.target.parameters(), *trainer.flat_entropy.parameters]
+        soft.append(torch.cat([part.detach().flatten() for part in parts]))
+        trainer.close()
+    assert torch.equal(*found)
+    assert torch.equal(*soft)
+
+
+def test_parameters_that_the_user_replaces_are_those_that_act_and_learn():
+    trainer = PPO("CartPole-v1", PPOConfig(num_envs=4, rollout_steps=8, hidden=(8,)), seed=1, device="cpu").learn(32)
+    for part in trainer.network.parameters():
+        part.data = torch.full_like(part, 0.5)
+    trainer.learn(64)
+    values = trainer.buffer.extras["value"][0]
+    moved = torch.cat([(part.detach() - 0.5).abs().flatten() for part in trainer.network.parameters()])
+    assert values.min() > 1.0
+    assert 0 < moved.max() < 0.1
+    trainer.close()
+
+
+@pytest.mark.parametrize("optimizer", [None, torch.optim.Adam])
+def test_frozen_parameters_stay_as_they_are_and_the_others_learn(optimizer):
+    config = PPOConfig(num_envs=4, rollout_steps=8, hidden=(8,))
+    ppo = PPO("CartPole-v1", config, seed=1, device="cpu", optimizer=optimizer).learn(32)
+    sac = SAC("Pendulum-v1", SACConfig(**SMALL_SAC), seed=0, device="cpu", optimizer=optimizer).learn(120)
+    for trainer, frozen, steps in ((ppo, ppo.network.stacks, 64), (sac, sac.network.stack, 140)):
+        frozen.requires_grad_(False)
+        before = {name: part.detach().clone() for name, part in trainer.network.named_parameters()}
+        trainer.learn(steps)
+        for name, part in trainer.network.named_parameters():
+            assert torch.equal(part, before[name]) != part.requires_grad, name
+        trainer.close()
+
+
 def test_adam_on_the_cpu_is_that_of_torch():
     torch.manual_seed(0)
     parameter = torch.nn.Parameter(torch.randn(501))
