@@ -43,6 +43,7 @@ class PPO(Trainer[PPOConfig]):
     def _build(self) -> None:
         config, collector, own = self.config, self.collector, self._own["network"]
         head = head_of(collector.action_space, config.log_std)
+        collector.mask_width = head.inputs
         self.team: list[PPO] = [self]
         """All groups of agents, if each has a policy of its own; see `GroupPPO`."""
         if config.central_value:
