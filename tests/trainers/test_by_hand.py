@@ -142,6 +142,22 @@ def test_a_network_that_was_sent_to_another_process_acts_and_learns_as_before():
     torch.testing.assert_close(found, by_hand(network, flat).gradient_of(batch, PPOConfig(), 0.2, 0.01)[0])
 
 
+def test_defaults_of_torch_that_change_after_construction_do_not_matter():
+    network, flat = network_of(NUMBERS, ACTIONS["box"], PPOConfig())
+    obs, actions, numbers = sampled(NUMBERS, ACTIONS["box"], 1)
+    batch, found = {"obs": obs, "actions": actions, "numbers": numbers}, []
+    try:
+        for default in (torch.float32, torch.float64):
+            torch.set_default_dtype(default)
+            hand = by_hand(network, flat)
+            drawn = hand.act(obs, None, torch.Generator().manual_seed(0))
+            found.append([*drawn, hand.gradient_of(batch, PPOConfig(), 0.2, 0.01)[0].numpy().copy()])
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_only_plain_networks_on_the_cpu_are_written_out():
     for settings, device, plain in (
         ({}, "cpu", True),
@@ -151,6 +167,8 @@ def test_only_plain_networks_on_the_cpu_are_written_out():
     ):
         network = ActorCritic(NUMBERS, head_of(spaces.Discrete(2)), PPOConfig(**settings)).to(device)
         assert (by_hand(network, Flat(network.parameters())) is not None) == plain
+    network = ActorCritic(NUMBERS, head_of(spaces.Discrete(2)), PPOConfig()).double()
+    assert by_hand(network, Flat(network.parameters())) is None
     image = spaces.Box(0, 255, (40, 40, 3), np.uint8)
     network = ActorCritic(image, head_of(spaces.Discrete(2)), PPOConfig())
     assert by_hand(network, Flat(network.parameters())) is None

@@ -30,7 +30,7 @@ _CPU = torch.device("cpu")
 
 def by_hand(network: nn.Module, flat: Flat) -> HandWritten | None:
     """The written-out gradient of a network; None for convolutions, memories, networks of users and other devices."""
-    if type(network) is not ActorCritic or flat.vector.device != _CPU:
+    if type(network) is not ActorCritic or flat.vector.device != _CPU or flat.vector.dtype != torch.float32:
         return None
     plain = network.memory is None and len(network.stacks.weights) and not list(network.encoder.parameters())
     return HandWritten(network, flat) if plain else None
@@ -45,7 +45,7 @@ class HandWritten:
         self._numbers = len(network.encoder.parts) == 1 and isinstance(network.encoder.parts[0], Numbers)
         self._hidden = Hidden(network.stacks, own)
         self._actor, self._critic = Linear(network.actor, own), Linear(network.critic, own)
-        head, nothing = network.head, torch.zeros(0)
+        head, nothing = network.head, torch.zeros(0, dtype=torch.float32, device=_CPU)
         self._choices = isinstance(head, Choices)
         self._sizes = np.array(head.sizes if self._choices else [], np.int64)
         self._log_std = nothing if self._choices else head.log_std.detach()
@@ -57,7 +57,7 @@ class HandWritten:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sampled actions, values of the observations and log probabilities of the actions."""
         outputs, value = self._forward(obs)
-        noise = torch.empty(outputs.shape)
+        noise = torch.empty(outputs.shape, dtype=torch.float32, device=_CPU)  # whatever torch's defaults are
         if self._choices:
             noise.exponential_(generator=generator)
             actions = np.empty((len(outputs), len(self._sizes)), np.int64)

@@ -115,7 +115,8 @@ class SAC(OffPolicyTrainer[SACConfig]):
     # --- act ---------------------------------------------------------------------------------------------------------
 
     def _random(self) -> Tensor:
-        return torch.rand(self.collector.num_envs, self.network.head.size, generator=self.generator) * 2 - 1
+        shape = self.collector.num_envs, self.network.head.size
+        return torch.rand(shape, generator=self.generator, dtype=torch.float32, device="cpu") * 2 - 1
 
     def _draw(self, obs: Any) -> Tensor:
         return self.acting.draw(obs, self.generator_on(self.act_device))[0]
