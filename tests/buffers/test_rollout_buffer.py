@@ -10,6 +10,8 @@ from gymnasium import spaces
 
 import vecenv
 from tests.buffers.filling import ACTIONS, ENVS, LENGTH, SEED, by_hand, make, play, same
+from vecenv._batch.batch import Op
+from vecenv._front.step import Step
 from vecenv.buffers import RolloutBuffer, gae
 from vecenv.errors import CallOrderError, SpaceError, UnsupportedError
 
@@ -199,3 +201,26 @@ def test_wrong_use_is_refused():
         buffer.add(ACTIONS[:, 0], step, value=np.ones(ENVS))
         with pytest.raises(CallOrderError, match="rollout is full"):
             buffer.add(ACTIONS[:, 0], step, value=np.ones(ENVS))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_rows_that_wait_repeat_what_they_did_in_rollouts_of_any_length(steps):
+    """Two players by turns: what one did is beside its result, which comes after the other's turn."""
+    space, found = spaces.Box(0, 99, (1,), np.float32), []
+    buffer = RolloutBuffer(space, spaces.Discrete(100), steps, 2, {"value": np.float32})
+    buffer.begin(np.zeros((2, 1), np.float32))
+    for time in range(8):
+        if buffer.full:
+            buffer.restart()
+        waits, nothing = np.arange(2) == time % 2, np.zeros(2, np.bool_)
+        step = Step(
+            obs=np.full((2, 1), time + 1, np.float32), reward=np.zeros(2), terminated=nothing, truncated=nothing,
+            infos={}, env_ids=np.arange(2), ops=np.where(waits, Op.IDLE, Op.STEP), episode_return=np.zeros(2),
+            episode_length=np.ones(2, np.int64),
+        )  # fmt: skip
+        buffer.add(np.array([time, time + 50]), step, value=np.array([time, time + 50]))
+        at = time % steps
+        assert buffer.actions[at].tolist() == buffer.extras["value"][at].tolist()
+        found.append(buffer.actions[at].tolist())
+    # A row that was idle repeats its action: the first one in odd steps, the second one in even steps from 2 on.
+    assert found == [[0, 50], [0, 51], [2, 51], [2, 53], [4, 53], [4, 55], [6, 55], [6, 57]]

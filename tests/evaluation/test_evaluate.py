@@ -12,6 +12,7 @@ import vecenv
 from tests.evaluation.worlds import ENGINES, Counted, Drift, lean, play
 from vecenv import scenarios
 from vecenv.errors import ConfigError, ConfigTypeError, InvalidAction
+from vecenv.evaluation._evaluate import _is_endless
 
 SPEEDS = {"train": scenarios.uniform(speed=(0.05, 0.2)), "test": scenarios.grid(speed=[0.02, 0.4], spread=[0.0, 0.3])}
 
@@ -397,13 +398,26 @@ def test_episodes_of_an_env_without_a_time_limit_end_and_the_result_says_so(monk
     assert '"cut": 3' in result.to_json()
 
 
-def test_a_time_limit_of_the_env_or_of_the_caller_is_not_called_a_cut(monkeypatch):
+def test_a_time_limit_of_the_caller_is_the_one_that_holds_and_that_of_an_env_is_not_called_a_cut(monkeypatch):
     monkeypatch.setattr("vecenv.evaluation._evaluate._LONGEST", 30)
 
     def up(obs):
         return np.zeros(len(obs), np.int64)
 
     own = vecenv.evaluate(up, "CliffWalking-v1", episodes=2, resamples=50, max_episode_steps=40)
-    assert (own.cut, own.lengths.tolist()) == (0, [40, 40])
-    assert vecenv.evaluate(up, "Taxi-v3", episodes=1, resamples=50).lengths.tolist() == [200]
-    assert "cut" not in str(own)
+    assert (own.cut, own.lengths.tolist()) == (2, [40, 40])
+    assert "2 of them did not end and were cut after 40 steps" in str(own)
+    for each in ({"max_episode_steps": 7}, [{"max_episode_steps": 7}] * 2):
+        own = vecenv.evaluate(up, "CliffWalking-v1", episodes=2, num_envs=2, resamples=50, env_kwargs=each)
+        assert (own.cut, own.lengths.tolist()) == (2, [7, 7])
+    result = vecenv.evaluate(up, "Taxi-v3", episodes=1, resamples=50)
+    assert (result.cut, result.lengths.tolist()) == (0, [200])
+    assert "cut" not in str(result)
+
+
+def test_games_have_a_time_limit_of_their_own():
+    pytest.importorskip("ale_py")
+    for id in ("ALE/Pong-v5", "ale_py:ALE/Pong-v5", "Pong-v4", "ale_py:Pong-v4", gymnasium.spec("Pong-v4")):
+        assert not _is_endless(id), id
+    assert _is_endless("CliffWalking-v1")
+    assert _is_endless("gymnasium:CliffWalking-v1")

@@ -1,6 +1,7 @@
 """Written-out gradients are those of autograd, and native Adam is that of torch."""
 
 import dataclasses
+from multiprocessing.reduction import ForkingPickler
 
 import gymnasium
 import numpy as np
@@ -125,6 +126,38 @@ def test_nan_in_a_minibatch_reaches_the_gradient():
         assert by_hand(network, flat).gradient_of(batch, clip, 0.2, 0.0)[0].isnan().any(), column
 
 
+def test_a_network_that_was_sent_to_another_process_acts_and_learns_as_before():
+    """Sending moves the parameters to shared memory, and gives the memory that they had back."""
+    network, flat = network_of(NUMBERS, ACTIONS["box"], PPOConfig())
+    obs, actions, numbers = sampled(NUMBERS, ACTIONS["box"], 1)
+    batch, hand = {"obs": obs, "actions": actions, "numbers": numbers}, by_hand(network, flat)
+    ForkingPickler.dumps(network)
+    with torch.no_grad():
+        network.head.log_std.add_(1.0)
+    drawn, _, log_prob = hand.act(obs, None, torch.Generator().manual_seed(0))
+    found = hand.gradient_of(batch, PPOConfig(), 0.2, 0.01)[0].clone()
+    with torch.no_grad():
+        expected = network.head.judge(network(torch.from_numpy(obs))[0], None, torch.from_numpy(drawn))[0]
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found, by_hand(network, flat).gradient_of(batch, PPOConfig(), 0.2, 0.01)[0])
+
+
+def test_defaults_of_torch_that_change_after_construction_do_not_matter():
+    network, flat = network_of(NUMBERS, ACTIONS["box"], PPOConfig())
+    obs, actions, numbers = sampled(NUMBERS, ACTIONS["box"], 1)
+    batch, found = {"obs": obs, "actions": actions, "numbers": numbers}, []
+    try:
+        for default in (torch.float32, torch.float64):
+            torch.set_default_dtype(default)
+            hand = by_hand(network, flat)
+            drawn = hand.act(obs, None, torch.Generator().manual_seed(0))
+            found.append([*drawn, hand.gradient_of(batch, PPOConfig(), 0.2, 0.01)[0].numpy().copy()])
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_only_plain_networks_on_the_cpu_are_written_out():
     for settings, device, plain in (
         ({}, "cpu", True),
@@ -134,6 +167,8 @@ def test_only_plain_networks_on_the_cpu_are_written_out():
     ):
         network = ActorCritic(NUMBERS, head_of(spaces.Discrete(2)), PPOConfig(**settings)).to(device)
         assert (by_hand(network, Flat(network.parameters())) is not None) == plain
+    network = ActorCritic(NUMBERS, head_of(spaces.Discrete(2)), PPOConfig()).double()
+    assert by_hand(network, Flat(network.parameters())) is None
     image = spaces.Box(0, 255, (40, 40, 3), np.uint8)
     network = ActorCritic(image, head_of(spaces.Discrete(2)), PPOConfig())
     assert by_hand(network, Flat(network.parameters())) is None
@@ -177,6 +212,60 @@ def test_updates_of_sac_are_those_of_autograd(settings):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4 * moved)
     assert found[0][1] == pytest.approx(found[1][1], rel=1e-4)
     trainer.close()
+
+
+class Replacing(torch.optim.SGD):
+    """Gradient descent that gives parameters new memory at every step."""
+
+    def step(self, closure=None):
+        super().step(closure)
+        for group in self.param_groups:
+            for part in group["params"]:
+                part.data = part.data.clone()
+
+
+SMALL_SAC = {"num_envs": 2, "capacity": 500, "warmup": 100, "minibatch": 16, "hidden": (8,)}
+
+
+def test_optimizers_that_replace_the_data_of_parameters_move_what_acts():
+    found, soft = [], []
+    for optimizer in (torch.optim.SGD, Replacing):
+        config = a2c(num_envs=4, rollout_steps=16, learning_rate=1e-2, hidden=(8,))
+        trainer = PPO("CartPole-v1", config, seed=1, device="cpu", optimizer=optimizer).learn(4 * 16 * 4)
+        found.append(torch.cat([part.detach().flatten() for part in trainer.network.parameters()]))
+        trainer.close()
+        trainer = SAC("Pendulum-v1", SACConfig(**SMALL_SAC), seed=0, device="cpu", optimizer=optimizer).learn(120)
+        parts = [*trainer.network.parameters(), *trainer.target.parameters(), *trainer.flat_entropy.parameters]
+        soft.append(torch.cat([part.detach().flatten() for part in parts]))
+        trainer.close()
+    assert torch.equal(*found)
+    assert torch.equal(*soft)
+
+
+def test_parameters_that_the_user_replaces_are_those_that_act_and_learn():
+    trainer = PPO("CartPole-v1", PPOConfig(num_envs=4, rollout_steps=8, hidden=(8,)), seed=1, device="cpu").learn(32)
+    for part in trainer.network.parameters():
+        part.data = torch.full_like(part, 0.5)
+    trainer.learn(64)
+    values = trainer.buffer.extras["value"][0]
+    moved = torch.cat([(part.detach() - 0.5).abs().flatten() for part in trainer.network.parameters()])
+    assert values.min() > 1.0
+    assert 0 < moved.max() < 0.1
+    trainer.close()
+
+
+@pytest.mark.parametrize("optimizer", [None, torch.optim.Adam])
+def test_frozen_parameters_stay_as_they_are_and_the_others_learn(optimizer):
+    config = PPOConfig(num_envs=4, rollout_steps=8, hidden=(8,))
+    ppo = PPO("CartPole-v1", config, seed=1, device="cpu", optimizer=optimizer).learn(32)
+    sac = SAC("Pendulum-v1", SACConfig(**SMALL_SAC), seed=0, device="cpu", optimizer=optimizer).learn(120)
+    for trainer, frozen, steps in ((ppo, ppo.network.stacks, 64), (sac, sac.network.stack, 140)):
+        frozen.requires_grad_(False)
+        before = {name: part.detach().clone() for name, part in trainer.network.named_parameters()}
+        trainer.learn(steps)
+        for name, part in trainer.network.named_parameters():
+            assert torch.equal(part, before[name]) != part.requires_grad, name
+        trainer.close()
 
 
 def test_adam_on_the_cpu_is_that_of_torch():

@@ -464,6 +464,24 @@ def test_a_policy_is_evaluated_with_the_masks_it_was_trained_with(as_list):
         mean(trained("legal"), name="action_mask")
 
 
+@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_masks_of_another_width_than_the_actions_are_refused(width, seen):
+    class Wrong(Doors):
+        if seen:
+            observation_space = spaces.Dict({"at": spaces.Box(0, 1, (1,)), "legal": spaces.MultiBinary(width)})
+
+        def reset(self, *, seed=None, options=None):
+            obs, _ = super().reset(seed=seed)
+            mask = np.ones(width, np.int8)
+            return ({"at": obs, "legal": mask}, {}) if seen else (obs, {"legal": mask})
+
+    with vecenv.make(Wrong, 4, engine="sync", autoreset="same-step") as envs:
+        trainer = PPO(envs, PPOConfig(**SMALL, mask="legal"), seed=0)
+        with pytest.raises(ConfigError, match=rf"'legal' of the envs have {width} entries, .*Discrete\(3\) needs 3"):
+            trainer.learn(64)
+
+
 def test_a_policy_of_taxi_can_be_evaluated():
     trainer = PPO("Taxi-v3", PPOConfig(num_envs=4, rollout_steps=16, hidden=(16,), mask="action_mask"), seed=0)
     trainer.learn(64)

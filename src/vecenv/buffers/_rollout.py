@@ -127,6 +127,8 @@ class RolloutBuffer:
         together = len(rows) == self.num_envs and (times == times[0]).all() and np.array_equal(rows, self._everyone)
         here: Any = int(times[0]) if together else (times, rows)
         after: Any = here + 1 if together else (times + 1, rows)
+        was = np.flatnonzero(self._idle[rows])
+        repeated = self._before(times[was], rows[was]) if len(was) else []  # a rollout of one step overwrites it
         self._actions.write(here, actions)
         self._obs.write(after, step.obs)
         self.reward[here], self.terminated[here], self.truncated[here] = step.reward, step.terminated, step.truncated
@@ -134,7 +136,9 @@ class RolloutBuffer:
         self.began[after] = rolled | (step.ops == _RESET)
         for name, column in self.extras.items():
             column[here] = extras[name]
-        self._repeat(times, rows, np.broadcast_to(step.ops == _IDLE, rows.shape))
+        for column, values in zip(self._repeating(), repeated, strict=False):
+            column[times[was], rows[was]] = values
+        self._repeat_obs(times, rows, np.broadcast_to(step.ops == _IDLE, rows.shape))
         if ended.any() and rolled.any():
             self._keep_finals(step, times, rows, np.flatnonzero(rolled))
         self._times[rows] += 1
@@ -219,14 +223,12 @@ class RolloutBuffer:
 
     def held(self) -> dict[str, Any]:
         """What rows to which nothing happened repeat after `begin`: for checkpoints, see `hold`."""
-        at = self._times - 1, self._everyone
-        columns = [*self._actions.columns, *self.extras.values()]
-        return {"idle": self._idle.copy(), "columns": [column[at] for column in columns]}
+        return {"idle": self._idle.copy(), "columns": self._before(self._times, self._everyone)}
 
     def hold(self, held: Mapping[str, Any]) -> None:
         """Restore `held` after `begin`."""
         self._idle[:] = held["idle"]
-        for column, values in zip([*self._actions.columns, *self.extras.values()], held["columns"], strict=True):
+        for column, values in zip(self._repeating(), held["columns"], strict=True):
             column[-1] = values
 
     def finals(self) -> tuple[np.ndarray, np.ndarray, Any]:
@@ -296,13 +298,16 @@ class RolloutBuffer:
         self.began[0] = began
         self.clear()
 
-    def _repeat(self, times: np.ndarray, rows: np.ndarray, idle: np.ndarray) -> None:
-        """Let rows that were idle repeat their action, and those that are their observation."""
-        was = self._idle[rows]
-        if was.any():
-            here, before = (times[was], rows[was]), (times[was] - 1, rows[was])  # -1: the last of the rollout before
-            for column in (*self._actions.columns, *self.extras.values()):
-                column[here] = column[before]
+    def _repeating(self) -> list[np.ndarray]:
+        """The columns that a row repeats after it was idle: actions, and what is stored beside them."""
+        return [*self._actions.columns, *self.extras.values()]
+
+    def _before(self, times: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
+        """Copies of what these rows had one step before; at time 0, in the last step of the rollout before."""
+        return [column[times - 1, rows] for column in self._repeating()]
+
+    def _repeat_obs(self, times: np.ndarray, rows: np.ndarray, idle: np.ndarray) -> None:
+        """Let rows that are idle repeat their observation."""
         if idle.any():
             after, here = (times[idle] + 1, rows[idle]), (times[idle], rows[idle])
             for column in self._obs.columns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, overload
 
 import gymnasium
@@ -14,6 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from vecenv._make.make import make
 from vecenv._make.source import find_build
 from vecenv._util.checks import positive_int
+from vecenv._util.specs import without_module
 from vecenv.agents import MultiAgentVectorEnv
 from vecenv.atari._ids import GAME_IDS
 from vecenv.engines import registry
@@ -82,7 +83,8 @@ def evaluate(
     episode. So does its return, if the policy's action for one env does not depend on the other envs: neither engine,
     workers nor the number of envs matter. Every episode runs to its end; an env for which no episode is left is not
     stepped again. Registered envs without a time limit (CliffWalking-v1) get one of 27,000 steps, so that a policy
-    that never reaches the goal is evaluated in finite time; `Evaluation.cut` counts the episodes that it ended.
+    that never reaches the goal is evaluated in finite time. `Evaluation.cut` counts the episodes that this limit or
+    your `max_episode_steps` ended.
 
     Args:
         policy: a function of a batch of observations that returns a batch of actions; or of (obs, state,
@@ -105,7 +107,7 @@ def evaluate(
             The other parameters are reset options. For kernels they are the kernel's parameters.
         wrap: applied to the vector env, e.g. to normalize observations. Returns are those of the unwrapped env.
         progress: called with the number of ended episodes and of all episodes, from the thread that runs them.
-        **make_options: as in `make`; `max_episode_steps` is a time limit of your own.
+        **make_options: as in `make`; `max_episode_steps` is a time limit of your own, for registered envs and kernels.
 
     Returns:
         The result; with `background=True`, a `Running` evaluation.
@@ -118,9 +120,10 @@ def evaluate(
     _check(env, confidence, resamples, make_options)
     count = _count(env, num_envs, engine, len(jobs))
     check_policy(policy)
-    limit = None if "max_episode_steps" in make_options or not _is_endless(env) else _LONGEST
-    if limit is not None:
-        make_options = {**make_options, "max_episode_steps": limit}
+    limits = _limits_of(make_options)
+    if not limits and _is_endless(env):
+        limits, make_options = [_LONGEST], {**make_options, "max_episode_steps": _LONGEST}
+    limit = min((each for each in limits if isinstance(each, int) and each > 0), default=None)
 
     def work(own: Any, stop: threading.Event, report: Progress | None) -> Evaluation:
         envs = make(env, count, engine=engine, autoreset="next-step", **make_options)
@@ -147,13 +150,26 @@ def _prepared(policy: Any, envs: Any, deterministic: bool, wrap: Callable[[Any],
     return AgentRows(envs), AgentActor(policy, envs, deterministic)
 
 
+def _limits_of(make_options: dict[str, Any]) -> list[Any]:
+    """The time limits that the user sets, of all envs or of each; None and -1 are none."""
+    each = make_options.get("env_kwargs")
+    given = [make_options, *(each if isinstance(each, (list, tuple)) else [each])]
+    name = "max_episode_steps"
+    return [entry[name] for entry in given if isinstance(entry, Mapping) and name in entry]
+
+
 def _is_endless(env: Any) -> bool:
     """Whether this is a registered env that says that its episodes have no time limit."""
-    if not isinstance(env, (str, type, EnvSpec)) or (isinstance(env, str) and GAME_IDS.match(env)):
+    if not isinstance(env, (str, type, EnvSpec)):
+        return False
+    env = without_module(env)
+    if isinstance(env, str) and GAME_IDS.match(env):
         return False  # games of ale-py count frames
     build = find_build(env)[1]
     spec = gymnasium.registry.get(build) if isinstance(build, str) else build
-    return isinstance(spec, EnvSpec) and spec.max_episode_steps is None
+    if not isinstance(spec, EnvSpec) or str(spec.entry_point).startswith("ale_py"):
+        return False
+    return spec.max_episode_steps is None
 
 
 def _name_of(env: Any) -> str:

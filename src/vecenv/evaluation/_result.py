@@ -85,7 +85,7 @@ class Evaluation:
         seeds, episode_seeds: the user's seed of each episode, and the seed of its env's reset.
         parameters: each episode's parameter set.
         confidence: confidence level of the intervals.
-        cut: number of episodes that a time limit of the evaluation ended, because the env has none.
+        cut: number of episodes that a time limit of the evaluation ended: the caller's, or that of envs without one.
 
     Statistics include only finite returns; `not_finite` counts the others.
     """
@@ -202,7 +202,7 @@ class Evaluation:
 
     def _title(self) -> str:
         left_out = f" ({self.not_finite} with a return that is not finite, left out of all statistics)"
-        cut = f"; {self.cut} of them did not end and were cut after {self._limit} steps, as this env has no time limit"
+        cut = f"; {self.cut} of them did not end and were cut after {self._limit} steps"
         return f"{self.env}, {len(self)} episodes{left_out if self.not_finite else ''}{cut if self.cut else ''}"
 
     def _gap_line(self) -> str | None:

@@ -30,7 +30,7 @@ _CPU = torch.device("cpu")
 
 def by_hand(network: nn.Module, flat: Flat) -> HandWritten | None:
     """The written-out gradient of a network; None for convolutions, memories, networks of users and other devices."""
-    if type(network) is not ActorCritic or flat.vector.device != _CPU:
+    if type(network) is not ActorCritic or flat.vector.device != _CPU or flat.vector.dtype != torch.float32:
         return None
     plain = network.memory is None and len(network.stacks.weights) and not list(network.encoder.parameters())
     return HandWritten(network, flat) if plain else None
@@ -45,18 +45,19 @@ class HandWritten:
         self._numbers = len(network.encoder.parts) == 1 and isinstance(network.encoder.parts[0], Numbers)
         self._hidden = Hidden(network.stacks, own)
         self._actor, self._critic = Linear(network.actor, own), Linear(network.critic, own)
-        head, nothing = network.head, np.zeros(0, np.float32)
+        head, nothing = network.head, torch.zeros(0, dtype=torch.float32, device=_CPU)
         self._choices = isinstance(head, Choices)
         self._sizes = np.array(head.sizes if self._choices else [], np.int64)
-        self._log_std = nothing if self._choices else head.log_std.detach().numpy()
-        self._for_log_std = nothing if self._choices else own[head.log_std].numpy()
+        self._log_std = nothing if self._choices else head.log_std.detach()
+        self._for_log_std = nothing if self._choices else own[head.log_std]
+        # Tensors, whose addresses are asked for at each call: sending a network to another process moves its memory.
 
     def act(
         self, obs: Any, mask: np.ndarray | None, generator: torch.Generator
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sampled actions, values of the observations and log probabilities of the actions."""
         outputs, value = self._forward(obs)
-        noise = torch.empty(outputs.shape)
+        noise = torch.empty(outputs.shape, dtype=torch.float32, device=_CPU)  # whatever torch's defaults are
         if self._choices:
             noise.exponential_(generator=generator)
             actions = np.empty((len(outputs), len(self._sizes)), np.int64)
@@ -87,10 +88,9 @@ class HandWritten:
         clip_value = math.inf if config.clip_value is None else config.clip_value
         settings = np.array((clip_range, config.value_weight, entropy_weight, clip_value, config.normalize_advantage))
         words, written = self._words(outputs, batch.get("mask"), batch["actions"]), (for_outputs, for_value)
-        arrays = batch["numbers"], value, *written, self._for_log_std, settings, parts
-        _native("choices_loss" if self._choices else "gaussian_loss")(
-            _loss_table(*words, 0, 0, *map(address_of, arrays))
-        )
+        arrays, last = (batch["numbers"], value, *written), (settings, parts)
+        addresses = *map(address_of, arrays), self._for_log_std.data_ptr(), *map(address_of, last)
+        _native("choices_loss" if self._choices else "gaussian_loss")(_loss_table(*words, 0, 0, *addresses))
         self._actor.backward(torch.from_numpy(for_outputs), self._hidden.for_outputs[0])
         self._critic.backward(torch.from_numpy(for_value), self._hidden.for_outputs[1])
         self._hidden.backward()
@@ -110,7 +110,7 @@ class HandWritten:
 
     def _words(self, outputs: np.ndarray, mask: np.ndarray | None, actions: np.ndarray) -> tuple[int, ...]:
         """The first words of both tables."""
-        sizes, rest = (*outputs.shape, len(self._sizes)), map(address_of, (self._sizes, self._log_std))
+        sizes, rest = (*outputs.shape, len(self._sizes)), (address_of(self._sizes), self._log_std.data_ptr())
         return address_of(outputs), 0 if mask is None else address_of(mask), address_of(actions), *sizes, *rest
 
 

@@ -92,6 +92,8 @@ class Collector:
         self.normalize = Normalize(1e-8, clip) if normalize_obs else None
         self.scale = RewardScale(gamma, 1e-8) if normalize_reward else None
         self._clip, self.mask, self.masks = clip, mask, {}
+        self.mask_width: int | None = None
+        """How many entries a mask must have; None: any number."""
         self.at_once: str | None = "this trainer"
         """What needs the results of an action in the next step, so that agents may not act by turns; None: nothing."""
         self.sent: Any = None
@@ -196,10 +198,15 @@ class Collector:
         if self.mask is None:
             return
         if isinstance(exchange.obs, dict) and self.mask in exchange.obs:
-            self.masks[group] = masks_in(exchange.obs, self.mask)
-            return
-        acting = ~exchange.done | exchange.rolled  # the other rows are reset by the next step
-        masks = action_masks(exchange.infos, self.mask, exchange.rows + begin, acting)
+            masks = masks_in(exchange.obs, self.mask)
+        else:
+            acting = ~exchange.done | exchange.rolled  # the other rows are reset by the next step
+            masks = action_masks(exchange.infos, self.mask, exchange.rows + begin, acting)
+        if self.mask_width is not None and masks.shape[1] != self.mask_width:
+            raise ConfigError(
+                f"masks {self.mask!r} of the envs have {masks.shape[1]} entries, the action space "
+                f"{self.action_space} needs {self.mask_width}: one for each choice"
+            )
         self.masks[group] = np.ascontiguousarray(masks, np.bool_)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vecenv.trainers._device import CPU
 from vecenv.trainers._networks import Stacks
 from vecenv.trainers._optimizer import Flat
 
@@ -84,11 +85,12 @@ class Hidden:
         sizes = [bias.shape[-1] for bias in self._biases]
 
         def room() -> list[tuple[Tensor, np.ndarray]]:
-            made = [torch.empty(self._count, rows, size) for size in sizes]
+            shapes = [(self._count, rows, size) for size in sizes]
+            made = [torch.empty(shape, dtype=torch.float32, device=CPU) for shape in shapes]  # not torch's defaults
             return [(tensor, tensor.numpy()) for tensor in made]
 
         self._hidden, self._derivatives = room(), room()
-        self._inputs = [torch.empty(0), *(tensor for tensor, _ in self._hidden[:-1])]
+        self._inputs = [self._biases[0], *(tensor for tensor, _ in self._hidden[:-1])]
         self._outputs = list(self._hidden[-1][0].unbind())
         self.for_outputs = list(self._derivatives[-1][0].unbind())
 

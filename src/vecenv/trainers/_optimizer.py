@@ -27,15 +27,28 @@ class Flat:
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         self.parameters = [part for part in parameters if part.requires_grad]
         self.vector = torch.cat([part.detach().reshape(-1) for part in self.parameters])
-        begin = 0
-        for part in self.parameters:
-            part.data = self.vector[begin : begin + part.numel()].view_as(part)
-            begin += part.numel()
+        parts = self.vector.split([part.numel() for part in self.parameters])
+        self._views = [own.view_as(part) for own, part in zip(parts, self.parameters, strict=True)]
+        for part, view in zip(self.parameters, self._views, strict=True):
+            part.data = view
+
+    def join(self) -> bool:
+        """Take the numbers of parameters whose `data` was replaced into the vector, and make them its views again.
+
+        Returns:
+            Whether all parameters still learn: none was frozen.
+        """
+        for part, view in zip(self.parameters, self._views, strict=True):
+            if part.data_ptr() != view.data_ptr():
+                view.copy_(part.detach())
+                part.data = view
+        return all(part.requires_grad for part in self.parameters)
 
     def gradient(self, loss: Tensor, max_norm: float = math.inf) -> Tensor:
-        """The gradient of a loss as one vector, scaled down to at most `max_norm`."""
-        parts = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        pairs = zip(parts, self.parameters, strict=True)
+        """The gradient of a loss as one vector, scaled down to at most `max_norm`; zeros for frozen parameters."""
+        learning = [part for part in self.parameters if part.requires_grad]
+        found = iter(torch.autograd.grad(loss, learning, allow_unused=True) if learning else ())
+        pairs = [(next(found) if part.requires_grad else None, part) for part in self.parameters]
         gradient = torch.cat([(torch.zeros_like(own) if part is None else part).reshape(-1) for part, own in pairs])
         if max_norm < math.inf:
             gradient *= (max_norm / (gradient.norm() + 1e-6)).clamp_(max=1.0)
@@ -49,10 +62,14 @@ class Adam:
         self.learning_rate = learning_rate
         self._flat, self._eps, self._count = flat, eps, 0
         self._mean, self._square = torch.zeros_like(flat.vector), torch.zeros_like(flat.vector)
+        self._means = self._mean.split([part.numel() for part in flat.parameters])
 
     def step(self, gradient: Tensor) -> None:
         """Move the parameters against a gradient."""
         self._count += 1
+        for part, own in zip(self._flat.parameters, self._means, strict=True):
+            if not part.requires_grad:  # frozen since: what it was moved by before would move it on
+                own.zero_()
         vector, mean, square = self._flat.vector, self._mean, self._square
         correction, rate = 1 / math.sqrt(1 - 0.999**self._count), -self.learning_rate / (1 - 0.9**self._count)
         if vector.device.type == "cpu" and vector.dtype == torch.float32:
@@ -122,8 +139,9 @@ class TorchOptimizer:
     def step(self, gradient: Tensor) -> None:
         """Move the parameters against a gradient."""
         for part, own in zip(self._flat.parameters, gradient.split(self._sizes), strict=True):
-            part.grad = own.view_as(part)
+            part.grad = own.view_as(part) if part.requires_grad else None
         self._own.step()
+        self._flat.join()  # some optimizers replace the data of parameters
 
     def state_dict(self) -> dict[str, Any]:
         """The state to continue from."""

@@ -21,7 +21,7 @@ def soft_by_hand(
     """Written-out gradients of SAC's networks; None for convolutions, actors of users and other devices."""
     if type(actor) is not SoftActor or flat_actor.vector.device != CPU or not len(actor.stack.weights):
         return None
-    if list(critic.encoder.parameters()):
+    if list(critic.encoder.parameters()) or flat_actor.vector.dtype != torch.float32:
         return None
     return SoftByHand(actor, critic, target, flat_actor, flat_critic)
 

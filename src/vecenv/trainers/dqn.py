@@ -188,6 +188,8 @@ class DQN(OffPolicyTrainer[DQNConfig]):
     def _update(self, drawn: Transitions) -> None:
         """One gradient step."""
         batch, config = self._on_device(drawn), self.config
+        self.flat.join()
+        self.flat_target.join()
         self.optimizer.learning_rate = config.at("learning_rate", self._progress)
         with torch.no_grad():
             after = self.target(batch.next_obs)[0]

@@ -147,6 +147,7 @@ class GroupPPO(Trainer[PPOConfig]):
         """Fill the buffers of all groups."""
         members, agents = list(self.members.values()), self.collector.agents
         for member in members:
+            member._check_parameters()
             member.acting.eval()
             if member.buffer.full:
                 member.buffer.restart()

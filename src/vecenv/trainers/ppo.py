@@ -43,6 +43,7 @@ class PPO(Trainer[PPOConfig]):
     def _build(self) -> None:
         config, collector, own = self.config, self.collector, self._own["network"]
         head = head_of(collector.action_space, config.log_std)
+        collector.mask_width = head.inputs
         self.team: list[PPO] = [self]
         """All groups of agents, if each has a policy of its own; see `GroupPPO`."""
         if config.central_value:
@@ -115,6 +116,7 @@ class PPO(Trainer[PPOConfig]):
 
     def _collect(self, clock: Clock) -> list[Any]:
         """Fill the buffer, the groups in turn; return the networks' memories at the start of the rollout."""
+        self._check_parameters()
         self.acting.eval()
         if self._on_device is not None:
             self._began = False
@@ -132,6 +134,11 @@ class PPO(Trainer[PPOConfig]):
         self._began = True
         self.steps += self.config.rollout_steps * self.collector.num_envs
         return memory
+
+    def _check_parameters(self) -> None:
+        """Take over parameters that the user replaced; with frozen ones, gradients are autograd's from now on."""
+        if not self.flat.join():
+            self._by_hand = None
 
     def _run(self, clock: Clock) -> None:
         acted = [self._act(group, 0, clock) for group in range(len(self._parts))]

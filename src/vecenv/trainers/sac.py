@@ -115,7 +115,8 @@ class SAC(OffPolicyTrainer[SACConfig]):
     # --- act ---------------------------------------------------------------------------------------------------------
 
     def _random(self) -> Tensor:
-        return torch.rand(self.collector.num_envs, self.network.head.size, generator=self.generator) * 2 - 1
+        shape = self.collector.num_envs, self.network.head.size
+        return torch.rand(shape, generator=self.generator, dtype=torch.float32, device="cpu") * 2 - 1
 
     def _draw(self, obs: Any) -> Tensor:
         return self.acting.draw(obs, self.generator_on(self.act_device))[0]
@@ -127,6 +128,8 @@ class SAC(OffPolicyTrainer[SACConfig]):
         batch, config, generator = self._on_device(drawn), self.config, self.generator_on(self.device)
         for name in _OPTIMIZERS:
             getattr(self, name).learning_rate = config.at("learning_rate", self._progress)
+        if not self._join():
+            self._by_hand = None  # parameters were frozen
         if self._by_hand is None:
             errors = self._gradient_steps(batch, generator)
         else:
@@ -134,6 +137,11 @@ class SAC(OffPolicyTrainer[SACConfig]):
         self.flat_target.vector.lerp_(self.flat_critic.vector, config.tau)
         self._update_priorities(drawn, errors.abs().mean(0))
         self.updates += 1
+
+    def _join(self) -> bool:
+        """Take over parameters that the user replaced; return whether all of them learn."""
+        learning = [getattr(self, name).join() for name in _VECTORS]
+        return all(learning)
 
     def _gradient_steps(self, batch: Transitions, generator: torch.Generator) -> Tensor:
         """Move critics, actor and entropy weight; return the errors of both critics."""
@@ -181,6 +189,7 @@ class SAC(OffPolicyTrainer[SACConfig]):
 
     def state_dict(self) -> dict[str, Any]:
         """Networks and optimizers too."""
+        self._join()
         own = {name: getattr(self, name).vector for name in _VECTORS}
         optimizers = {name: getattr(self, name).state_dict() for name in _OPTIMIZERS}
         return {**super().state_dict(), **own, **optimizers, "buffers": dict(self.network.named_buffers())}
@@ -188,6 +197,7 @@ class SAC(OffPolicyTrainer[SACConfig]):
     def load_state_dict(self, state: dict[str, Any], same_envs: bool) -> None:
         """Restore them."""
         super().load_state_dict(state, same_envs)
+        self._join()
         for name in _VECTORS:
             getattr(self, name).vector.copy_(torch.from_numpy(state[name]))
         for name in _OPTIMIZERS:
