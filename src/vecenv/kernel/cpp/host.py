@@ -129,6 +129,20 @@ def kernel_of(name: str, text: str) -> Any:
         return _kernels[key]
 
 
+@contextlib.contextmanager
+def _without_precompiled_headers(wp: Any) -> Iterator[None]:
+    """Ours are short. Warp would leave a folder of precompiled ones to Python's end, which is a ResourceWarning."""
+    with _lock:
+        before = getattr(wp.config, "use_precompiled_headers", None)  # not in every version
+        if before is not None:
+            wp.config.use_precompiled_headers = False
+        try:
+            yield
+        finally:
+            if before is not None:
+                wp.config.use_precompiled_headers = before
+
+
 class Launcher:
     """Launches a kernel on a device, again and again; words that are the same as before are not packed anew.
 
@@ -144,7 +158,8 @@ class Launcher:
         wp = warp()
         self._words: list[Any] = [0] * len(WORDS)
         try:
-            self._launch = wp.launch(kernel, dim=1, inputs=self._words, device=device, record_cmd=True)
+            with _without_precompiled_headers(wp):
+                self._launch = wp.launch(kernel, dim=1, inputs=self._words, device=device, record_cmd=True)
         except KernelError:
             raise
         except Exception as error:
