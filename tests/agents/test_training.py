@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box, Discrete
 
 import vecenv
