@@ -132,7 +132,10 @@ the episodes of the table, and with seed 101 its most probable actions never rea
 of the eight runs did not either: such episodes have no time limit.
 
 The preset of MountainCarContinuous-v0 was chosen by training seeds 100 and 101 in 64 other episodes, of two settings,
-which returned the same (93.4 to 93.5). The earlier preset, SAC for 50k steps, never found the goal (0.00, one seed)."""
+which returned the same (93.4 to 93.5). The earlier preset, SAC for 50k steps, never found the goal (0.00, one seed).
+
+All runs above were made before PPO and SAC computed gradients of plain layers without autograd. The gradients are the
+same up to rounding, so the same seed leads to other weights and to another return today."""
 """Typed by hand."""
 
 # --- runs ------------------------------------------------------------------------------------------------------------
