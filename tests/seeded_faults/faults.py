@@ -1158,8 +1158,8 @@ BUFFERS = (
         breaks="What an agent did is kept until its results come.",
         mechanism="buffers",
         file="buffers/_rollout.py",
-        old="                column[here] = column[before]\n",
-        new="                pass\n",
+        old="            column[times[was], rows[was]] = values\n",
+        new="            pass\n",
         near=("agents/test_training.py",),
     ),
     SeededFault(
