@@ -259,11 +259,18 @@ def test_agents_that_are_not_known_take_free_slots() -> None:
         ({"env": SPREAD, "agents": False}, ConfigError, "agents=False"),
         ({"env": "pettingzoo:mpe2.simple_spred_v3"}, UnknownEnv, "did you mean 'simple_spread_v3'"),
         ({"env": "pettingzoo:nothing.at_all"}, UnknownEnv, "no module"),
+        ({"env": "pettingzoo:nothing"}, UnknownEnv, "there is no module 'nothing'; pass a module"),
     ],
 )
 def test_wrong_options_are_refused(kwargs: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         vecenv.make(**kwargs, num_envs=2, engine="sync").reset(seed=0)
+
+
+def test_repr_names_the_envs_and_counts_agents() -> None:
+    with vecenv.make("SimpleSpread-v0", 4) as envs, vecenv.make(Unequal, 2, engine="sync") as unequal:
+        assert repr(envs) == "MultiAgentVectorEnv(VectorEnv(vecenv/SimpleSpread-v0, num_envs=4), agents=3)"
+        assert repr(unequal) == "MultiAgentVectorEnv(VectorEnv(num_envs=2), agents={'big': 1, 'small': 1})"
 
 
 def test_pad_refuses_what_it_cannot_pad() -> None:

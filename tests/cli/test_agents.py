@@ -37,6 +37,17 @@ def test_a_kernel_with_agents_is_trained_evaluated_and_continued(inside, tmp_pat
     out, err = inside("train", "runs/spread", "--steps", 700, "--eval-episodes", 0, "--json")
     assert json.loads(out)["steps"] == 768
     assert "4 SimpleSpread-v0 with 3 agents each, 700 steps of agents" in err
+    out, _ = inside("train", "runs/spread", "--steps", 800, "--eval-episodes", 2)
+    assert "of all agents together over 2 new" in out
+    assert "of each agent over the last" in inside("train", "runs/spread", "--steps", 1100, "--eval-episodes", 0)[0]
+
+
+def test_list_has_kernels_with_agents_and_their_settings(inside):
+    out, _ = inside("list", "SimpleSpread-v0")
+    assert "3 x Box 18 float32" in out
+    assert "3 x Discrete 5" in out
+    assert "settings of `vecenv train SimpleSpread-v0`" in out
+    assert "did you mean 'SimpleSpread-v0'" in inside("train", "SimpleSprea-v0", code=2)[1]
 
 
 def test_agents_that_act_by_turns_are_trained_by_self_play(inside, tmp_path, one_thread):

@@ -1,6 +1,9 @@
-"""Ids of the kernels that come with vecenv. `kernel_ids()` has those that other tests define, too."""
+"""Ids of the kernels with one agent that come with vecenv, as far as this Gymnasium has them.
+
+`kernel_ids()` has those with several agents and those that other tests define, too.
+"""
 
 from vecenv.kernel import kernel_ids
-from vecenv.kernel.language.registry import find_kernel
+from vecenv.kernel.language import registry
 
-SHIPPED = [id for id in kernel_ids() if find_kernel(id).definition.__module__.startswith("vecenv.")]
+SHIPPED = [id for id in kernel_ids() if id in registry.SHIPPED]

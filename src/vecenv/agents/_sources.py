@@ -18,6 +18,7 @@ from vecenv.agents._groups import SlotOptions
 from vecenv.agents._slot_env import slotted
 from vecenv.errors import ConfigError, ConfigTypeError, MissingExtra, UnknownEnv
 
+EXAMPLE = f"{PETTINGZOO}mpe2.simple_spread_v3"
 NO_SLOTS = {"agents": None, "end": "all", "slots": None, "groups": None, "pad": False}
 
 
@@ -30,6 +31,8 @@ def agent_env(env: Any, asked: Mapping[str, Any]) -> tuple[Any, Callable[[Any], 
 
     Raises:
         ConfigError: an option is not valid, or is not for this env.
+        UnknownEnv: there is no PettingZoo env of this name.
+        MissingExtra: it needs a package that is not installed.
     """
     given = {name: value for name, value in asked.items() if value is not NO_SLOTS[name] and value != NO_SLOTS[name]}
     agents = given.pop("agents", None)
@@ -40,6 +43,7 @@ def agent_env(env: Any, asked: Mapping[str, Any]) -> tuple[Any, Callable[[Any], 
     if agents is False and (given or named):
         raise ConfigError(f"agents=False, but {', '.join(given) or repr(env)} is for envs with several agents")
     if named:
+        find_pettingzoo(env)  # a wrong name is an error of the call, not of the first env
         return functools.partial(make_pettingzoo, env), functools.partial(slotted, agents=True, **given)
     if agents or given:
         return env, functools.partial(slotted, agents=True, **given)
@@ -103,8 +107,10 @@ def _find(path: str) -> Any:
             raise _missing(path, error) from error
         if error.name in ("pettingzoo", "mpe2"):
             raise _missing(path, error) from error
+    if not outer:
+        raise UnknownEnv(f"there is no module {path!r}; pass a module of PettingZoo envs, as in {EXAMPLE!r}")
     try:
-        module = importlib.import_module(outer) if outer else None
+        module = importlib.import_module(outer)
     except ModuleNotFoundError as error:
         parent, _, inner = outer.rpartition(".")
         if parent and error.name == outer:

@@ -85,6 +85,10 @@ class MultiAgentVectorEnv:
         self._valid, self._alive = self._acts.copy(), self._acts.copy()
         self._names: list[tuple[str, ...]] = [self.agents] * self.num_envs
 
+    def __repr__(self) -> str:
+        groups = {name: len(agents) for name, agents in self.groups.items()}
+        return f"MultiAgentVectorEnv({self.rows!r}, agents={self.num_slots if len(groups) == 1 else groups})"
+
     # --- what there is -----------------------------------------------------------------------------------------------
 
     @property

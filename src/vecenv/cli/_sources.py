@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 from gymnasium.spaces import Dict
 
-from vecenv._batch.slots import Group, SlotSpace
+from vecenv._batch.slots import Group, Slots, SlotSpace
 from vecenv._make.make import make
 from vecenv._make.source import NAMESPACE, find_build, resolve
 from vecenv._util.files import open_text, parsed
@@ -259,10 +259,7 @@ def _module(module: str, name: str) -> Any:
 def space_words(space: gymnasium.Space[Any]) -> str:
     """A short description of a space: Box 4 float32."""
     if isinstance(space, SlotSpace):
-        several = len(space.slots.groups) > 1
-        groups = [(f"{one.name}: " if several else "") + f"{len(one)} x {space_words(one.observation_space)}"
-                  for one in space.slots.groups]  # fmt: skip
-        return ", ".join(groups)
+        return _group_words(space.slots, "observation_space")
     if isinstance(space, gymnasium.spaces.Box):
         return f"Box {'x'.join(map(str, space.shape)) or 'scalar'} {space.dtype}"
     if isinstance(space, gymnasium.spaces.Discrete):
@@ -272,6 +269,19 @@ def space_words(space: gymnasium.Space[Any]) -> str:
     if isinstance(space, gymnasium.spaces.Dict):
         return f"{{{', '.join(f'{name}: {space_words(part)}' for name, part in space.spaces.items())}}}"
     return " ".join(str(space).split())
+
+
+def action_words(env: gymnasium.Env[Any, Any]) -> str:
+    """A short description of an env's actions; of several agents, by group."""
+    space = env.observation_space
+    return _group_words(space.slots, "action_space") if isinstance(space, SlotSpace) else space_words(env.action_space)
+
+
+def _group_words(slots: Slots, kind: str) -> str:
+    """The spaces of agents: 3 x Box 18 float32, or one such entry per group."""
+    words = [f"{len(group)} x {space_words(getattr(group, kind))}" for group in slots.groups]
+    named = [f"{group.name}: {each}" for group, each in zip(slots.groups, words, strict=True)]
+    return ", ".join(named if len(words) > 1 else words)
 
 
 def looks_like_path(name: str) -> bool:

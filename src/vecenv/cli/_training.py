@@ -321,6 +321,7 @@ def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[st
     trainer, steps_before = job.trainer, job.trainer.steps
     every = max(1, -(-(job.steps - steps_before) // options.checkpoints))
     next_save, history, last = steps_before + every, [], None
+    agents = trainer.collector.num_agents
     with screen.progress(job.source.title, job.steps, "steps") as bar:
         bar.begin(steps_before)
 
@@ -329,8 +330,8 @@ def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[st
             last = progress
             job.files.note(progress)
             history.append(progress.mean_return)
-            shown = f"return {progress.mean_return:.1f} {sparkline(history)}" if progress.episodes else ""
-            bar.update(min(progress.steps, job.steps), shown)
+            shown = f"return{_of_each(agents)} {progress.mean_return:.1f} {sparkline(history)}"
+            bar.update(min(progress.steps, job.steps), shown if progress.episodes else "")
             if next_save <= progress.steps < job.steps:
                 try:
                     job.files.save(trainer)
@@ -351,8 +352,14 @@ def _learn(job: Job, options: Any, screen: Screen, stop: StopRequest) -> dict[st
         "steps_per_second": last.steps_per_second,
         "episodes": last.episodes,
         "return": last.mean_return,
+        "agents": agents,
         "time": last.time,
     }
+
+
+def _of_each(agents: int) -> str:
+    """Whose returns those of training episodes are; evaluations have those of all agents together."""
+    return " of each agent" if agents > 1 else ""
 
 
 class _EvalCurves:
@@ -421,9 +428,10 @@ def _summary(result: dict[str, Any]) -> str:
     found = result.get("evaluation")
     if found is not None:
         against = f" against {found['against']}" if "against" in found else ""
-        returns = f"return {found['mean']:.1f} over {found['episodes']} new episodes{against}"
+        together = " of all agents together" if result["agents"] > 1 else ""
+        returns = f"return {found['mean']:.1f}{together} over {found['episodes']} new episodes{against}"
     elif result["episodes"]:
-        returns = f"return {result['return']:.1f} over the last episodes"
+        returns = f"return {result['return']:.1f}{_of_each(result['agents'])} over the last episodes"
     else:
         returns = "no episode ended"
     stopped = "; stopped and saved" if result["stopped"] else ""

@@ -25,7 +25,7 @@ from vecenv._util.cpus import usable_cpus
 from vecenv.atari._ids import is_game, load_ale
 from vecenv.cli._options import Flag, Optional
 from vecenv.cli._screen import Screen, new_table
-from vecenv.cli._sources import family_of, missing_for, space_words
+from vecenv.cli._sources import action_words, family_of, missing_for, space_words
 from vecenv.engines import Ale, Compiled, Mujoco, registry
 from vecenv.errors import ConfigError, MissingExtra
 from vecenv.kernel.language.python import KernelEnv
@@ -89,7 +89,7 @@ def _kernel(id: str) -> dict[str, Any]:
         "id": id,
         "engine": Compiled.name,
         "observations": space_words(env.observation_space),
-        "actions": space_words(env.action_space),
+        "actions": action_words(env),
         "max_episode_steps": limit,
         "parameters": kernel.own_params,
         "missing": None,

@@ -42,7 +42,7 @@ class Options:
     steps: Annotated[Count | None, Optional] = None
     """Steps of all envs together. Default: enough for envs that vecenv has settings for, else 100,000."""
     until: Annotated[float | None, Optional] = None
-    """Stop when the mean return of the last 100 episodes is at least this."""
+    """Stop when the mean return of the last 100 episodes is at least this; of several agents, that of each."""
     envs: Annotated[int | None, Optional] = None
     """Number of envs. Default: from the settings."""
     engine: EngineName = "auto"

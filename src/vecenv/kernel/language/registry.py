@@ -114,5 +114,5 @@ def find_kernel(id: str) -> Kernel | None:
 
 
 def kernel_ids() -> list[str]:
-    """Ids of all kernels."""
-    return sorted({*_kernels, *(id for id in SHIPPED if id in registry or id in GAMES)})
+    """Ids of all kernels, those with several agents too."""
+    return sorted({*_kernels, *WITH_AGENTS, *(id for id in SHIPPED if id in registry or id in GAMES)})
