@@ -49,8 +49,8 @@ TASKS: dict[str, dict[str, Any]] = {
         "envs": 32,
         "options": {"deterministic": False},
         "training": {"shared_reward": False},  # the sum of all agents' rewards is the same
-        "config": {"rollout_steps": 64, "minibatch": 512, "epochs": 2, "learning_rate": 7e-4, "entropy": 0.005,
-                   "gamma": 0.95, "lam": 0.9, "hidden": (128, 128), "activation": "relu", "anneal": True,
+        "config": {"rollout_steps": 64, "minibatch": 1024, "epochs": 3, "learning_rate": 7e-4, "entropy": 0.01,
+                   "gamma": 0.99, "lam": 0.95, "hidden": (128, 128), "activation": "relu", "anneal": True,
                    "normalize_reward": True},
         "published": [
             "best reward of a baseline of FLAIRS 2024 (arXiv:2404.05840): 633.6 for the eight agents, as "
@@ -75,8 +75,9 @@ def main() -> None:
     parser.add_argument("--policy", help="no training: evaluate a checkpoint in the env of others")
     arguments = parser.parse_args()
     task = TASKS[arguments.task]
+    name = f"{arguments.task}{' central' if arguments.central else ''}{f' seed {arguments.seed}' * bool(arguments.seed)}"
     if arguments.policy:
-        keep(f"{arguments.task} in {task['theirs']}", theirs(task, arguments.policy, arguments.episodes))
+        keep(f"{name} in {task['theirs']}", theirs(task, arguments.policy, arguments.episodes))
         return
     if arguments.untrained:
         keep(f"{arguments.task} untrained", untrained(task, arguments.episodes, arguments.seed))
@@ -108,7 +109,6 @@ def main() -> None:
             trainer.save(arguments.save)
     for line in task["published"]:
         print(f"published: {line}")
-    name = f"{arguments.task}{' central' if arguments.central else ''}"
     keep(name, {"seed": arguments.seed, "episodes": arguments.episodes, "history": history,
                 "published": task["published"]})  # fmt: skip
 
