@@ -20,8 +20,8 @@ from vecenv.engines.device.notes import error_noted, raise_noted
 from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.engines.native.orders import BUFFERS, Ring
 from vecenv.errors import KernelFault
-from vecenv.kernel.backend import Precision, load_kernel
-from vecenv.kernel.cpp.backend import CHUNK, CppBackend, CppCode
+from vecenv.kernel.backend import Precision
+from vecenv.kernel.cpp.backend import CHUNK, CppCode, load_on_device
 from vecenv.kernel.cpp.host import INTERRUPTS, Launcher, raise_if_stopped
 from vecenv.kernel.cpp.rows import NO_ROW
 from vecenv.kernel.language.define import Kernel
@@ -364,12 +364,7 @@ class DeviceEngine(CompiledEngine):
     def _compile(self, policy: Callable[..., Any] | None = None) -> CppCode:
         layouts = self.facts.observation_layout, self.facts.action_layout
         shapes = {name: column.shape[1:] for name, column in self.parameters.items() if column.ndim > 1}
-        backend = CppBackend(self.device)
-        code = load_kernel(
-            self.kernel, *layouts, self.precision, policy, self._try_out, shapes, self.check, backend=backend
-        )
-        assert isinstance(code, CppCode)
-        return code
+        return load_on_device(self.device, self.kernel, *layouts, self.precision, policy, self._try_out, shapes)
 
 
 class _HostState:
