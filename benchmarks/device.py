@@ -221,4 +221,4 @@ if __name__ == "__main__":
     elif "--compile" in sys.argv:
         in_fresh_processes(1 if quick else 3)
     else:
-        on_this_machine(3 if quick else 10, 0.05 if quick else 0.3)
+        on_this_machine(3 if quick else 10, 0.05 if quick else 0.1)

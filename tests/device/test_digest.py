@@ -3,6 +3,8 @@
 import ast
 import inspect
 import os
+import subprocess
+import sys
 import textwrap
 
 import numpy as np
@@ -108,6 +110,35 @@ def test_another_program_has_another_hash_and_the_same_the_same(change, defined)
     assert original is not None
     assert original == again
     assert hash_of(defined(KERNEL.replace(before, after)).Digest) not in (None, original)
+
+
+def test_the_hash_is_the_same_in_another_process(tmp_path):
+    """Sets and dicts of the interpreter have another order there."""
+    path = tmp_path / "hashed.py"
+    path.write_text(
+        KERNEL.replace("SPEED = 2", "SPEED = 2\nSPEEDS = {'near', 'far', 'here'}\nNUMBERS = {3, 1, 2}") + PRINTED
+    )
+    found = [
+        subprocess.run(
+            [sys.executable, path],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert len(found[0].strip()) == 64
+    assert found[0] == found[1]
+
+
+PRINTED = """
+from vecenv._batch.layout import Layout
+from vecenv.kernel.language.digest import digest_of, _Functions
+kernel = vecenv.kernel.kernel_of(Digest)
+spaces = kernel.spaces(kernel.record(kernel.parameters({}, 1)))
+print(digest_of(kernel, map(Layout, spaces), {}, _Functions({})._value({'near', 'far', 'here', 3})))
+"""
 
 
 def test_values_are_those_of_now(defined, monkeypatch):
