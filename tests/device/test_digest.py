@@ -24,6 +24,7 @@ from vecenv.kernel.language.registry import find_kernel
 KERNEL = """
 import enum
 import math
+from typing import Optional
 import numpy as np
 import vecenv
 from gymnasium import spaces
@@ -40,7 +41,7 @@ class Settings:
 class Kind(enum.IntEnum):
     near = 1
 
-def inner(x):
+def inner(x: Optional[float]) -> Optional[float]:  # a hint has no hash, and needs none
     return x + 1
 
 def helper(x, by=1):

@@ -34,7 +34,8 @@ class FunctionSource:
         parameters: names of its parameters.
         locals: every name that is assigned in it, parameters included.
         text: what was parsed.
-        outside: names and chains of attributes in it that begin with a name that is not local, in their parts.
+        outside: names and chains of attributes in it, but for type hints, that begin with a name that is not local, in
+            their parts.
     """
 
     function: Callable[..., Any]
@@ -183,12 +184,20 @@ def _source(function: Callable[..., Any], tree: ast.Module, file: str, text: str
     if not isinstance(node, ast.FunctionDef):  # a lambda
         raise OSError("not a def")
     parameters = tuple(argument.arg for argument in node.args.args)
-    nodes = [name for name in ast.walk(node) if isinstance(name, (ast.Name, ast.Attribute))]
-    assigned = (name.id for name in nodes if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store))
-    local = frozenset((*parameters, *assigned))
-    chains = dict.fromkeys(filter(None, map(_chain, nodes)))
+    nodes = list(ast.walk(node))
+    names = [name for name in nodes if isinstance(name, (ast.Name, ast.Attribute))]
+    assigned = (name.id for name in names if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store))
+    local, hints = frozenset((*parameters, *assigned)), _hints(nodes)
+    chains = dict.fromkeys(filter(None, (_chain(name) for name in names if id(name) not in hints)))
     outside = tuple(chain for chain in chains if chain[0] not in local)
     return FunctionSource(function, node, file, parameters, local, text, outside)
+
+
+def _hints(nodes: Sequence[ast.AST]) -> set[int]:
+    """Identities of all nodes in type hints, which are never looked at."""
+    hints = [node.annotation for node in nodes if isinstance(node, (ast.arg, ast.AnnAssign))]
+    hints += [node.returns for node in nodes if isinstance(node, ast.FunctionDef)]
+    return {id(part) for hint in hints if hint is not None for part in ast.walk(hint)}
 
 
 def _chain(node: ast.expr) -> tuple[str, ...] | None:
