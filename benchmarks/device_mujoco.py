@@ -1,10 +1,11 @@
 """How far MuJoCo tasks on a device are from C MuJoCo: a table for docs/gpu.md, and where the differences come from.
 
-    python benchmarks/device_mujoco.py [--why] [ids]
+    python benchmarks/device_mujoco.py [--why] [--seed N] [--tolerance T] [ids]
 
 The device computes in floats of 32 bits. Single steps begin from identical states, which C MuJoCo has come to with
 random actions; runs begin with the same seed and get the same actions, and differences grow as the dynamics make them.
-`--why` compares C MuJoCo with itself: with envs a little higher, and with another solver.
+`--why` compares C MuJoCo with itself: with envs a little higher, and with another solver. Of the cheetah it also shows
+what is left of the difference of one step of physics if C MuJoCo has contacts as deep as the device has them.
 """
 
 from __future__ import annotations
@@ -56,13 +57,20 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
     return float((np.abs(one - other) / np.maximum(1.0, np.abs(one))).max(initial=0.0))
 
 
-def single_steps(id: str, count: int = 8, steps: int = 50) -> tuple[float, float, float]:
-    """Differences of observations, rewards and contact forces (`FORCES`) of single steps from identical states."""
+def single_steps(
+    id: str, seed: int = 0, tolerance: float | None = None, count: int = 8, steps: int = 50
+) -> tuple[float, float, float]:
+    """Differences of observations, rewards and contact forces (`FORCES`) of single steps from identical states.
+
+    `tolerance` is that of the device's solver, by default the one that `mujoco_warp` makes of the model's.
+    """
     host, device = make_pair(id, count, autoreset="same-step")
-    generator, worst = np.random.default_rng(0), [0.0, 0.0, 0.0]
+    if tolerance is not None:
+        device.engine._physics._model.opt.tolerance.fill_(tolerance)
+    generator, worst = np.random.default_rng(seed), [0.0, 0.0, 0.0]
     with host, device:
-        host.reset(seed=0)
-        device.reset(seed=0)
+        host.reset(seed=seed)
+        device.reset(seed=seed)
         forces = host.single_observation_space.shape[0] - FORCES.get(id, 0)
         for _ in range(steps):
             copy_state(host, device)
@@ -101,11 +109,11 @@ def _without_end(id: str) -> dict[str, Any]:
 # --- why -------------------------------------------------------------------------------------------------------------
 
 
-def states(id: str, count: int = 8, steps: int = 50) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+def states(id: str, seed: int = 0, count: int = 8, steps: int = 50) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
     """The kernel of a task, and states and actions of random play by C MuJoCo."""
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(seed)
     with vecenv.make(id, count, engine="mujoco", autoreset="same-step") as host:
-        host.reset(seed=0)
+        host.reset(seed=seed)
         for _ in range(steps):
             physics, actions = host.engine._columns["S_physics"].copy(), actions_of(host, generator)
             for row in range(count):
@@ -129,12 +137,58 @@ def stepped(model: Any, frame_skip: int, state: np.ndarray, action: np.ndarray, 
     return data
 
 
-def print_why(id: str) -> None:
+def print_depths(id: str, seed: int) -> None:
+    """Print differences of velocities after one step of physics, before and after C MuJoCo gets the device's depths."""
+    import mujoco
+
+    from vecenv.kernel.cpp.host import find_device, warp
+    from vecenv.mujoco._warp import mujoco_warp
+
+    find_device("cpu")
+    library, wp, found, simulated = mujoco_warp(), warp(), [], None
+    for kernel, state, action in states(id, seed):
+        model, data = kernel.model, mujoco.MjData(kernel.model)
+        state = state.astype(np.float32).astype(np.float64)  # what both can hold
+        if simulated is None:
+            with wp.ScopedDevice("cpu"):
+                simulated = library.put_model(model), library.make_data(model, nworld=1, nconmax=64, njmax=400)
+        theirs = simulated[1]
+        mujoco.mj_setState(model, data, state, mujoco.mjtState.mjSTATE_INTEGRATION)
+        data.ctrl[:] = action
+        for name in ("qpos", "qvel", "ctrl", "qacc_warmstart"):
+            getattr(theirs, name).assign(getattr(data, name)[None].astype(np.float32))
+        with wp.ScopedDevice("cpu"):
+            library.step(*simulated)
+        mujoco.mj_step(model, data)
+        deeper = copy.copy(model)
+        contacts = int(theirs.nacon.numpy()[0])
+        for geoms, where, distance in zip(
+            theirs.contact.geom.numpy()[:contacts],
+            theirs.contact.pos.numpy()[:contacts],
+            theirs.contact.dist.numpy()[:contacts],
+            strict=True,
+        ):
+            same = [contact for contact in data.contact if {*contact.geom} == {*geoms}]
+            if same:
+                nearest = min(same, key=lambda contact: np.abs(contact.pos - where).max())
+                deeper.geom_size[max(geoms), 0] -= (distance - nearest.dist) / len(same)
+        again = stepped(deeper, 1, state, action, np.zeros(1))
+        velocities = theirs.qvel.numpy()[0]
+        found.append((apart(data.qvel, velocities), apart(again.qvel, velocities)))
+    for place, what in enumerate(("as they are", "with the device's depths in C MuJoCo")):
+        column = np.array(found)[:, place]
+        shares = ", ".join(f"{np.quantile(column, share):.1e}" for share in (0.5, 0.99, 1.0))
+        print(f"{id}, one step of physics, velocities {what}: {shares} (median, 99 %, worst)", flush=True)
+    worst = np.array(sorted(found, reverse=True)[:3])
+    print(f"{id}, the three worst: {', '.join(f'{one:.1e} -> {other:.1e}' for one, other in worst)}", flush=True)
+
+
+def print_why(id: str, seed: int) -> None:
     """Print how far C MuJoCo is from itself if envs are a little higher, and if the solver is Newton's."""
     import mujoco
 
     generator, found = np.random.default_rng(3), {"higher": [], "Newton": []}
-    for kernel, state, action in states(id):
+    for kernel, state, action in states(id, seed):
         newton = copy.copy(kernel.model)
         newton.opt.solver, newton.opt.iterations = mujoco.mjtSolver.mjSOL_NEWTON, max(100, newton.opt.iterations)
         no_heights, heights = np.zeros(99), generator.uniform(-HEIGHT, HEIGHT, 99)
@@ -157,16 +211,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ids", nargs="*", default=list(TASKS))
     parser.add_argument("--why", action="store_true", help="compare C MuJoCo with itself")
+    parser.add_argument("--seed", type=int, default=0, help="of the states of single steps")
+    parser.add_argument("--tolerance", type=float, help="of the device's solver, in single steps")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if given.why:
         for id in given.ids:
-            print_why(id)
+            print_why(id, given.seed)
+            if id == "HalfCheetah-v5":
+                print_depths(id, given.seed)
         return
     print("| task | obs, one step | reward, one step | 1 step | 10 steps | 100 steps |\n|---|---|---|---|---|---|")
     for id in given.ids:
         try:
-            observed, rewarded, forces = single_steps(id)
+            observed, rewarded, forces = single_steps(id, given.seed, given.tolerance)
             figures = [rewarded, *runs(id)]
         except EngineRefused as error:
             print(f"| {id} | {error} | | | | |", flush=True)

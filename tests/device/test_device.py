@@ -29,6 +29,7 @@ from vecenv.errors import (
     UnsupportedError,
 )
 from vecenv.kernel import kernel_of
+from vecenv.kernel.cpp.host import warp
 from vecenv.kernel.language.define import build as kernel_build
 from vecenv.testing import check_engine
 from vecenv.testing._law_kernel import LawKernel
@@ -502,6 +503,59 @@ def test_memory_that_runs_out_meanwhile_is_given_back(monkeypatch):
     assert all(array() is None for array in allocated)
 
 
+@pytest.mark.parametrize("options", [{}, {"results": "numpy", "precision": "fast"}])
+def test_a_rollout_that_does_not_fit_is_refused_before_anything_moves(options, monkeypatch):
+    from vecenv.engines.device import memory
+
+    with vecenv.make("CartPole-v1", 4, device="cpu", **options) as envs:
+        envs.reset(seed=0)
+        before, actions = envs.get_state().columns["S_x"], np.ones((20000, 4), np.int64)
+        with monkeypatch.context() as patch:
+            patch.setattr(memory, "_free_on_host", lambda: 2**20)
+            patch.setattr(memory.DeviceMemory, "layered", lambda *_: pytest.fail("memory is allocated"))
+            with pytest.raises(
+                ConfigError, match=r"20000 steps of 4 envs need .* GiB in the memory of cpu.*fewer steps"
+            ):
+                envs.rollout(actions)
+        assert envs.get_state().columns["S_x"].tolist() == before.tolist()
+        envs.step(actions[0])
+
+
+def test_memory_that_runs_out_in_a_rollout_is_a_config_error(monkeypatch):
+    from vecenv.engines.device import memory
+
+    with tensors() as envs:
+        envs.reset(seed=0)
+        monkeypatch.setattr(memory.DeviceMemory, "check_rollout", lambda *_: None)  # as on a GPU
+        with pytest.raises(ConfigError, match=r"do not fit the memory of cpu; roll out fewer steps"):
+            envs.rollout(policy=lambda obs: obs[:, 0].long(), steps=10**12)
+        envs.step(torch.zeros(8, dtype=torch.int64))
+
+
+def test_no_axis_of_memory_is_longer_than_a_layer(monkeypatch):
+    """Warp counts the places of an axis with 32 bits: 80,000 pictures of Breakout in four layers are more."""
+    wp, longest = warp(), []
+    zeros = wp.zeros
+    monkeypatch.setattr(wp, "zeros", lambda shape, **more: longest.append(np.max(shape)) or zeros(shape, **more))
+    with vecenv.make("Breakout-v0", 3, device="cpu") as envs:
+        assert max(longest) == 3 * np.prod(envs.single_observation_space.shape)
+
+
+def test_a_rollout_takes_actions_as_a_step_does():
+    with tensors() as one, tensors() as other:
+        one.reset(seed=0)
+        other.reset(seed=0)
+        actions = np.random.default_rng(0).integers(0, 2, (5, 8))
+        expected = one.rollout(torch.as_tensor(actions))
+        chosen = iter(actions.tolist())
+        found = other.rollout(policy=lambda obs: next(chosen), steps=5)
+        assert torch.equal(found.obs, expected.obs)
+        assert torch.equal(found.actions, expected.actions)
+        assert torch.equal(one.rollout(actions).obs, other.rollout(torch.as_tensor(actions)).obs)
+        with pytest.raises(InvalidAction, match="3 actions for 8 envs"):
+            other.rollout(policy=lambda obs: np.zeros(3, int), steps=2)
+
+
 def test_what_a_device_has_not_is_refused_in_words():
     with pytest.raises(EngineRefused, match="wrappers"):
         vecenv.make("Acrobot-v1", 2, device="cpu", wrappers=[lambda env: env])
@@ -601,11 +655,12 @@ def test_ctrl_c_ends_a_loop_that_does_not_end(results, tmp_path):
 @pytest.fixture
 def as_on_a_gpu(monkeypatch):
     """Loops do not ask Python: they end after a number of turns, here a million."""
-    from vecenv.kernel.cpp import rows
+    from vecenv.kernel.cpp import backend, rows
 
     limited = rows._IS_STOPPED.replace("#ifdef VECENV_GPU", "#if 1").replace("1LL << 31", "1LL << 20")
     assert limited != rows._IS_STOPPED
     monkeypatch.setattr(rows, "_IS_STOPPED", limited)
+    monkeypatch.setattr(backend, "digest_of", lambda *_: None)  # texts that were written before are not used
     monkeypatch.setattr(DeviceEngine, "_asks_python", False)
 
 

@@ -221,15 +221,19 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
 
     def _action_memory(self, actions: Any) -> tuple[int, Any]:
         """The address of the actions if they need not be copied, and what keeps them alive; else 0."""
-        parts = self._parts_of(actions)
-        if not any(map(self._is_on_device, parts)):
-            parts = self._from_host(actions)
-        tensors = [self._action(part, number) for number, part in enumerate(parts)]
+        tensors = self._action_tensors(actions)
         if len(tensors) == 1 and tensors[0].is_contiguous():
             return tensors[0].data_ptr(), tensors[0]
         for number, tensor in enumerate(tensors):
             self._tensors[f"A_{number}"].copy_(tensor)
         return 0, None
+
+    def _action_tensors(self, actions: Any) -> list[Any]:
+        """A tensor on the device of each leaf of the action space. Raises InvalidAction."""
+        parts = self._parts_of(actions)
+        if not any(map(self._is_on_device, parts)):
+            parts = self._from_host(actions)
+        return [self._action(part, number) for number, part in enumerate(parts)]
 
     def _parts_of(self, actions: Any) -> list[Any]:
         """Actions of each leaf of the action space. Raises InvalidAction."""
@@ -309,9 +313,9 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
         """Run many steps of all envs, with a torch module or any function of tensors as the policy.
 
         Args:
-            actions: a tensor of actions with a leading axis of time: [T, N, ...].
-            policy: instead, gets the observations of all envs and returns their actions, both tensors. It runs under
-                `torch.no_grad`.
+            actions: a tensor of actions with a leading axis of time: [T, N, ...]. Other arrays are taken as by `step`.
+            policy: instead, gets the observations of all envs, tensors, and returns their actions as `step` takes them.
+                It runs under `torch.no_grad`.
             steps: T, with a policy.
             seed: not for tensors; a torch policy draws by torch.
             graph: on CUDA, whether the second rollout with the same policy and steps is captured as a CUDA graph, which
@@ -320,6 +324,9 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
 
         Returns:
             A TensorRollout. Begin with `reset`; the next rollout goes on where this one ends.
+
+        Raises:
+            ConfigError: the results do not fit the device's memory; nothing was run, and nothing is left allocated.
         """
         if (actions is None) == (policy is None):
             raise ConfigError("rollout needs either actions[T, N] or policy=, and not both")
@@ -341,32 +348,49 @@ class DeviceVectorEnv(VectorEnv, gymnasium.vector.VectorEnv):  # type: ignore[mi
         return possible and (isinstance(policy, self._torch.nn.Module) if graph is None else graph)
 
     def _take_steps(self, actions: Any, policy: Any, count: int) -> TensorRollout:
-        obs = self._results_of[self._memory.layer][0]
-        kept: dict[str, Any] = {}
-        filled: dict[str, Any] = {}
+        obs, reward, terminated, truncated, infos = self._results_of[self._memory.layer]
+        like = {"obs": obs, "reward": reward, "terminated": terminated, "truncated": truncated}
+        like |= {"final_obs": infos["final_obs"]} if "final_obs" in infos else {}
+        kept = {"final_obs": None, **self._room(like, count)}  # all of it before anything moves
         with self._torch.no_grad():
             for moment, chosen in enumerate(self._chosen(actions, policy, count)):
                 before = self._results_of[self._memory.layer][0]
-                given = chosen(before)
-                parts: dict[str, Any] = {"obs": before, "actions": given}
-                filled = self._keep(kept, parts, moment, count)
+                given = self._actions.nest(self._action_tensors(chosen(before)))
+                if "actions" not in kept:
+                    kept |= self._room({"actions": given}, count)
+                self._keep(kept, {"obs": before, "actions": given}, moment)
                 obs, *rest, infos = self.step(given)
-                parts = dict(zip(("reward", "terminated", "truncated"), rest, strict=True))
-                parts |= {"final_obs": infos["final_obs"]} if "final_obs" in infos else {}
-                filled |= self._keep(kept, parts, moment, count)
-        return TensorRollout(**{"final_obs": None, **filled}, next_obs=obs)
+                self._keep(kept, dict(zip(("reward", "terminated", "truncated"), rest, strict=True)), moment)
+                if "final_obs" in infos:
+                    self._keep(kept, {"final_obs": infos["final_obs"]}, moment)
+        return TensorRollout(**kept, next_obs=obs)
+
+    def _room(self, parts: dict[str, Any], steps: int) -> dict[str, Any]:
+        """Memory for as many steps of tensors like these. Raises ConfigError if there is too little."""
+        if (
+            self.device.type == "cpu"
+        ):  # where memory that is not there is given out, and is missed when it is written to
+            sizes: list[int] = []
+            map_tree(lambda leaf: sizes.append(leaf.nbytes), parts)
+            self._memory.check_rollout(sum(sizes), steps)
+        try:
+            return {
+                name: map_tree(lambda leaf: leaf.new_empty((steps, *leaf.shape)), part) for name, part in parts.items()
+            }
+        except (RuntimeError, MemoryError) as error:
+            raise ConfigError(
+                f"{steps} steps of {self.num_envs} envs do not fit the memory of {self.device}; roll out fewer steps "
+                f"at a time ({str(error).splitlines()[0]})"
+            ) from None
 
     def _chosen(self, actions: Any, policy: Any, count: int) -> Iterator[Callable[[Any], Any]]:
         for moment in range(count):
             yield (lambda obs, moment=moment: actions[moment]) if policy is None else policy
 
-    def _keep(self, kept: dict[str, Any], parts: dict[str, Any], moment: int, count: int) -> dict[str, Any]:
+    def _keep(self, kept: dict[str, Any], parts: dict[str, Any], moment: int) -> None:
         """Copy what a step brought to its place in time, on the device."""
         for name, value in parts.items():
-            if name not in kept:
-                kept[name] = map_tree(lambda leaf: leaf.new_empty((count, *leaf.shape)), value)
             map_tree(lambda into, leaf: into[moment].copy_(leaf), kept[name], value)
-        return {name: kept[name] for name in kept}
 
     # --- states ------------------------------------------------------------------------------------------------------
 

@@ -19,9 +19,9 @@ from vecenv.engines.device.memory import DeviceMemory
 from vecenv.engines.device.notes import error_noted, raise_noted
 from vecenv.engines.native.compiled import CompiledEngine
 from vecenv.engines.native.orders import BUFFERS, Ring
-from vecenv.errors import KernelFault
-from vecenv.kernel.backend import Precision, load_kernel
-from vecenv.kernel.cpp.backend import CHUNK, CppBackend, CppCode
+from vecenv.errors import ConfigError, KernelFault
+from vecenv.kernel.backend import Precision
+from vecenv.kernel.cpp.backend import CHUNK, CppCode, load_on_device
 from vecenv.kernel.cpp.host import INTERRUPTS, Launcher, raise_if_stopped
 from vecenv.kernel.cpp.rows import NO_ROW
 from vecenv.kernel.language.define import Kernel
@@ -293,7 +293,13 @@ class DeviceEngine(CompiledEngine):
         code = self._native if policy is None else self._policies.code_of(policy, lambda: self._columns)
         self.to_device()
         assert isinstance(code, CppCode)
-        table, layers = self._rollout_table(code, steps, alive, actions, streams)
+        try:
+            table, layers = self._rollout_table(code, steps, alive, actions, streams)
+        except (RuntimeError, MemoryError) as error:
+            raise ConfigError(
+                f"{steps} steps of {self._count} envs do not fit the memory of {self.device}; roll out fewer steps at "
+                f"a time ({error})"
+            ) from None
         launcher = self._launcher if policy is None else code.launcher()
         words = (table.ptr, 0, 0, self._count, alive, over, steps, 0, self._chunk)
         self._launch(launcher, (*words, memory.notes.ptr, 0))
@@ -327,23 +333,22 @@ class DeviceEngine(CompiledEngine):
         assert memory is not None
         own = DeviceMemory.__new__(DeviceMemory)
         own.__dict__.update(memory.__dict__, slots=code.slots, arrays=dict(memory.arrays))
+        timed = [slot for slot in code.slots if slot.timed and not (is_final(slot.name) and alive != int(Op.ROLL))]
+        memory.check_rollout(self._count * sum(slot.row_bytes for slot in timed), steps)
         layers: dict[str, Any] = {}
-        for slot in code.slots:
-            if slot.name == POLICY:
-                assert streams is not None
-                layers[POLICY] = own.arrays[POLICY] = _on_device(streams, memory)
-            elif slot.timed and not (slot.name.startswith("F") and alive != int(Op.ROLL)):
-                assert slot.shape is not None
-                shape = (steps, self._count, *slot.shape)
-                layers[slot.name] = memory.empty(shape, slot.dtype)
-                if slot.name.startswith("A_") and actions is not None:
-                    given = actions[int(slot.name[2:])]
-                    layers[slot.name].assign(np.ascontiguousarray(given, memory.dtype(given.dtype)).ravel())
+        for slot in timed:
+            assert slot.shape is not None
+            layers[slot.name] = memory.layered((steps, self._count, *slot.shape), slot.dtype)
+            if slot.name.startswith("A_") and actions is not None:
+                given = actions[int(slot.name[2:])]
+                layers[slot.name].assign(np.ascontiguousarray(given, memory.dtype(given.dtype)).reshape(steps, -1))
+        if streams is not None:
+            layers[POLICY] = own.arrays[POLICY] = _on_device(streams, memory)
         words = own.table(memory.layer, self.max_episode_steps, self._host_columns)
         for number, slot in enumerate(code.slots):
             if slot.name in layers and slot.name != POLICY:
                 array = layers[slot.name]
-                words[2 * number : 2 * number + 2] = array.ptr, array.size // steps * array.strides[0]
+                words[2 * number : 2 * number + 2] = array.ptr, array.strides[0]
         return _on_device(words, memory), layers
 
     # --- how ---------------------------------------------------------------------------------------------------------
@@ -364,12 +369,7 @@ class DeviceEngine(CompiledEngine):
     def _compile(self, policy: Callable[..., Any] | None = None) -> CppCode:
         layouts = self.facts.observation_layout, self.facts.action_layout
         shapes = {name: column.shape[1:] for name, column in self.parameters.items() if column.ndim > 1}
-        backend = CppBackend(self.device)
-        code = load_kernel(
-            self.kernel, *layouts, self.precision, policy, self._try_out, shapes, self.check, backend=backend
-        )
-        assert isinstance(code, CppCode)
-        return code
+        return load_on_device(self.device, self.kernel, *layouts, self.precision, policy, self._try_out, shapes)
 
 
 class _HostState:

@@ -26,13 +26,15 @@ def bytes_needed(slots: Sequence[Slot], count: int, layers: int) -> int:
     return sum(slot.row_bytes * count * (layers if is_result(slot) else 1) for slot in slots if slot.shape is not None)
 
 
-def check_room(needed: int, count: int, device: Any) -> None:
-    """Raise ConfigError if a device has not as much memory left."""
+def check_room(needed: int, count: int, device: Any, steps: int | None = None) -> None:
+    """Raise ConfigError if a device has not as much memory left for so many envs, or for a rollout of so many steps."""
     free = device.free_memory if device.is_cuda else _free_on_host()
     if needed > free:
+        what = f"{count} envs" if steps is None else f"{steps} steps of {count} envs"
+        fewer = "make fewer envs" if steps is None else "roll out fewer steps at a time"
         raise ConfigError(
-            f"{count} envs need {needed / 2**30:.1f} GiB in the memory of {device.alias}, which has "
-            f"{free / 2**30:.1f} GiB left; make fewer envs"
+            f"{what} need {needed / 2**30:.1f} GiB in the memory of {device.alias}, which has {free / 2**30:.1f} GiB "
+            f"left; {fewer}"
         )
 
 
@@ -63,9 +65,10 @@ class DeviceMemory:
     Attributes:
         in_ring: names of the columns in the ring.
         common: names of the columns that have one row for all envs. The device does not write to them.
-        arrays: by name, Warp's, flat; Warp's have at most four axes.
+        arrays: by name, Warp's; flat, as Warp's have at most four axes, but for an axis of layers of those in the ring.
         shapes: of the arrays; those in the ring have an axis of layers first.
         layer: the layer of the latest results.
+        count: number of rows.
         transfers: how often something was copied between host and device.
     """
 
@@ -88,19 +91,19 @@ class DeviceMemory:
         self.layer = self.transfers = 0
         self.arrays: dict[str, Any] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
-        count = len(columns["OP"])
+        self.count = count = len(columns["OP"])
         check_room(bytes_needed(slots, count, layers), count, device)
         try:
             for slot in slots:
                 if not slot.name.startswith("C_"):
                     column = columns[slot.name]
                     self.shapes[slot.name] = (layers, *column.shape) if is_result(slot) else column.shape
-                    held = (given or {}).get(slot.name)
-                    self.arrays[slot.name] = self.empty(self.shapes[slot.name], column.dtype) if held is None else held
+                    held, make = (given or {}).get(slot.name), self.layered if is_result(slot) else self.empty
+                    self.arrays[slot.name] = make(self.shapes[slot.name], column.dtype) if held is None else held
             self.notes = warp().array(self._no_notes, dtype=warp().int64, device=device)
             tables = [self.table(layer, limit, columns) for layer in range(layers)]
             self._tables = warp().array(np.stack(tables), dtype=warp().int64, device=device)
-        except (RuntimeError, MemoryError) as error:
+        except (RuntimeError, MemoryError, ValueError) as error:  # ValueError: Warp counts elements with 32 bits
             self.arrays.clear()  # nothing is left allocated
             raise ConfigError(f"{count} envs do not fit the memory of {device.alias}; make fewer ({error})") from None
         self._table_bytes = 8 * table_size(self.slots)
@@ -114,6 +117,11 @@ class DeviceMemory:
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """New memory for a column of the host, flat."""
         return warp().zeros(math.prod(shape), dtype=getattr(warp(), self.dtype(dtype).name), device=self.device)
+
+    def layered(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """New memory for layers of a column, each of which is flat: an axis of Warp's has at most 2**31 - 1 places."""
+        sizes = shape[0], math.prod(shape[1:])
+        return warp().zeros(sizes, dtype=getattr(warp(), self.dtype(dtype).name), device=self.device)
 
     def table(self, layer: int, limit: int | None, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """The words of the table of a layer, see `lower/columns.py`."""
@@ -130,10 +138,7 @@ class DeviceMemory:
         """Where a column begins."""
         name = f"O_{name[2:]}" if name.startswith("C_") else name
         array = self.arrays[name]
-        return array.ptr + (layer * (array.size // self.layers) * array.strides[0] if self._has_layers(name) else 0)
-
-    def _has_layers(self, name: str) -> bool:
-        return name in self.in_ring
+        return array.ptr + (layer * array.strides[0] if name in self.in_ring else 0)
 
     @property
     def table_at(self) -> int:
@@ -143,10 +148,11 @@ class DeviceMemory:
     def part(self, name: str) -> Any:
         """The column as it is now, flat: of the ring, the current layer."""
         array = self.arrays[name]
-        if not self._has_layers(name):
-            return array
-        size = array.size // self.layers
-        return array[self.layer * size : (self.layer + 1) * size]
+        return array[self.layer] if name in self.in_ring else array
+
+    def check_rollout(self, step_bytes: int, steps: int) -> None:
+        """Raise ConfigError if results of as many steps do not fit, of which one has as many bytes."""
+        check_room(steps * step_bytes, self.count, self.device, steps)
 
     # --- copies ------------------------------------------------------------------------------------------------------
 

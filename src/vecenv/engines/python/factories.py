@@ -100,6 +100,8 @@ def factories(
     wrapped = check_wrappers(wrappers)
     if not isinstance(env, (str, EnvSpec)) and not wrapped and not any(every_kwargs):
         return list(sources), spec
+    if not isinstance(env, (list, tuple)) and not isinstance(env_kwargs, (list, tuple)):
+        return [MakeEnv(sources[0], every_kwargs[0], wrapped)] * len(sources), spec  # a million envs are the same
     return [MakeEnv(source, kwargs, wrapped) for source, kwargs in zip(sources, every_kwargs, strict=True)], spec
 
 

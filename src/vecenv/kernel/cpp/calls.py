@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vecenv.kernel.cpp.draws import Draws
-from vecenv.kernel.cpp.values import NUMBERS, Value
+from vecenv.kernel.cpp.values import NUMBERS, Value, members_of
 from vecenv.kernel.language.array_functions import function_of
 from vecenv.kernel.lower.tree import Kind, Ref
 from vecenv.kernel.lower.typed import OF_FLOATS, common, parameters_of
@@ -80,7 +80,7 @@ class Calls(Draws):
         missing = len(instance.arguments) - len(passed)
         defaults = list(function.defaults[len(function.defaults) - missing :]) if missing else []
         given = self.several([*passed, *defaults])
-        texts = [self.cast(value, kind).text for value, kind in zip(given, instance.arguments, strict=True)]
+        texts = [self._passed(self.cast(value, kind)) for value, kind in zip(given, instance.arguments, strict=True)]
         text = f"{self.functions.function(instance)}({', '.join(['r', *texts])})"
         result = self.known(node, instance.result or NOTHING)
         if result == NOTHING:
@@ -88,6 +88,13 @@ class Calls(Draws):
             return Value("", NOTHING)
         value = Value(text, result)
         return self.temporary(value) if self.functions.has_effects(node) else value
+
+    def _passed(self, value: Value) -> str:
+        """A value as an argument, see `Structs.parameter`."""
+        if not isinstance(value.kind, Array):
+            return value.text
+        array = value if value.is_simple else self.temporary(value)
+        return ", ".join(f"{array.text}.{member}" for member in members_of(value.kind))
 
     # --- operations of the language ----------------------------------------------------------------------------------
 

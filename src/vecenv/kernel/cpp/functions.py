@@ -127,9 +127,11 @@ class FunctionWriter(Calls):
         function = self.instance.function
         given = [one for one in parameters_of(function) if one.role is None]
         arguments = zip(given, self.instance.arguments, strict=True)
-        typed = [f"{self.structs.name(plain(kind))} a{place}" for place, (_, kind) in enumerate(arguments)]
-        for place, (parameter, kind) in enumerate(zip(given, self.instance.arguments, strict=True)):
-            self.store(parameter.name, Value(f"a{place}", plain(kind)))
+        typed: list[str] = []
+        for place, (parameter, kind) in enumerate(arguments):
+            declared, value = self.structs.parameter(f"a{place}", plain(kind))
+            typed.append(declared)
+            self.store(parameter.name, value)
         self.statements(function.body)
         if self.result != NOTHING:
             self.add(f"return {self.structs.name(self.result)}{{}};")

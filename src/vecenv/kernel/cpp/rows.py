@@ -35,9 +35,14 @@ _RUN = """
 const i64 first = start + thread * chunk, last = first + chunk < stop ? first + chunk : stop;
 for (i64 t = 0; t < steps; ++t) {
   const K::Columns c = K::load((const i64*)table, t, action);
-  for (i64 k = first; k < last; ++k) K::row(c, rows ? ((const i64*)rows)[k] : k, t, alive, over, check, (i64*)notes);
+  for (i64 k = first; k < last; ++k) {
+    if (k + 1 < last) K::fetch(c, rows ? ((const i64*)rows)[k + 1] : k + 1);
+    K::row(c, rows ? ((const i64*)rows)[k] : k, t, alive, over, check, (i64*)notes);
+  }
 }
 """
+_LINE, _PICTURE = 64, 2048
+"""Bytes of a line of the cache; and of an observation that is long enough for the processor to fetch it in time."""
 _LOCALS = {
     **dict.fromkeys(("op", "elapsed", "count"), "i64"),
     **dict.fromkeys(("stepped", "was", "terminated", "truncated", "ended"), "bool"),
@@ -103,7 +108,7 @@ class RowProgram:
         row = self._row_struct()
         functions = [text for _, text in self.functions.tables.values()] + self.functions.texts
         columns, transition_ = self._columns_struct(), self._transition()
-        program = "\n".join(["struct K {", *functions, columns, *transition_, "};"])
+        program = "\n".join(["struct K {", *functions, columns, *self._fetch(), *transition_, "};"])
         return "\n".join([self.functions.structs.text(), row, program])
 
     # --- memory ------------------------------------------------------------------------------------------------------
@@ -166,6 +171,21 @@ class RowProgram:
             lines.append(f"    c.L_{leaf} = ({NUMBERS[self._slots[f'O_{leaf}'].dtype.name]}*)({before});")
         lines.append(f"    if (action) c.A_0 = ({NUMBERS[self._slots['A_0'].dtype.name]}*)action;")
         return "\n".join([*lines, f"    c.limit = T[{table_size(self.slots) - 1}];", "    return c;", "  }"])
+
+    def _fetch(self) -> list[str]:
+        """`fetch` asks for the memory of a row while the row before it runs: a line of each array, and observations.
+
+        With thousands of rows they are not in the cache, and the processor's own guesses come late: rows are short, and
+        lie in many columns. A GPU has other threads to run meanwhile.
+        """
+        lines = ["  static CUDA_CALLABLE void fetch(const Columns& c, i64 i) {"]
+        for name in self._row_columns:
+            size = self._size(name)
+            if name.startswith("O_") and size * self._slots[name].dtype.itemsize <= _PICTURE:
+                lines.append(f"    U::fetch(c.{name} + i * {size}, {size} * sizeof(*c.{name}));")
+            elif name.startswith("S_") and not self._is_number(name):
+                lines.append(f"    U::fetch(c.{name} + i * {size}, {_LINE});")
+        return [*lines, "  }"]
 
     # --- the transition ----------------------------------------------------------------------------------------------
 

@@ -30,6 +30,12 @@ typedef long long i64; typedef unsigned long long u64;
 #endif
 #define F_ static CUDA_CALLABLE
 struct U {
+  // Ask for memory that is needed soon.
+  F_ void fetch(const void* p, i64 bytes) {
+#ifndef VECENV_GPU
+    for (i64 at = 0; at < bytes; at += 64) __builtin_prefetch((const char*)p + at, 1);
+#endif
+  }
   F_ real fused(real x, real y, real z) { return M_(fma)(x, y, z); }
   // --- places in arrays
   F_ i64 place(i64 i, i64 n) { return i < 0 ? i + n : i; }

@@ -75,6 +75,17 @@ class Structs:
         assert kind == NOTHING, kind
         return "void"
 
+    def parameter(self, name: str, kind: Type) -> tuple[str, Value]:
+        """How a parameter of a function is declared, and its value.
+
+        Arrays are passed in parts: where all calls pass the same sizes and strides, clang then knows them.
+        """
+        if not isinstance(kind, Array):
+            return f"{self.name(kind)} {name}", Value(name, kind)
+        names = [f"{name}_{member}" for member in members_of(kind)]
+        declared = [f"{NUMBERS[kind.dtype]}* {names[0]}", *(f"i64 {size}" for size in names[1:])]
+        return ", ".join(declared), Value(f"{self.name(kind)}{{{', '.join(names)}}}", kind)
+
     def text(self) -> str:
         """Their definitions. There are no templates: they stand inside a function."""
         lines: list[str] = []
@@ -84,6 +95,12 @@ class Structs:
             parts = " ".join(f"{self.name(item)} a{place};" for place, item in enumerate(kind.items))
             lines.append(f"struct {name} {{ {parts} }};")
         return "\n".join(lines)
+
+
+def members_of(kind: Array) -> list[str]:
+    """Members of the struct of an array: where it begins, sizes, and elements from one place to the next."""
+    axes = range(max(len(kind.shape), 1))
+    return ["p", *(f"n{axis}" for axis in axes), *(f"s{axis}" for axis in axes)]
 
 
 def _array_struct(dtype: str, axes: int) -> list[str]:

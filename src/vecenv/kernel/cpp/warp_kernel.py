@@ -12,6 +12,8 @@ import warp as wp  # pyright: ignore[reportMissingImports]  # optional
 _HEADERS = Path(__file__).with_name("headers")
 _UNROLLED = "-mllvm -unroll-full-max-count=4 -mllvm -unroll-runtime=0 -mllvm -unroll-allow-peeling=0"
 """Only short loops are unrolled: games loop over boards, and code for each cell is slower and compiles for longer."""
+_INLINED = "-mllvm -inline-threshold=500"
+"""Twice clang's own: rows are run by one loop, and larger functions know the sizes of their arrays inside it."""
 
 
 @functools.cache
@@ -24,7 +26,7 @@ def cpu_flags() -> str:
     if not wp.__version__.startswith("1.19.") or folder.split() != [folder]:  # Warp splits flags at spaces
         return flags
     texts = b"".join(path.read_bytes() for path in sorted(_HEADERS.iterdir()))
-    return f"{flags} {_UNROLLED} -iquote {folder} -DVECENV_HEADERS={hashlib.sha256(texts).hexdigest()[:16]}"
+    return f"{flags} {_UNROLLED} {_INLINED} -iquote {folder} -DVECENV_HEADERS={hashlib.sha256(texts).hexdigest()[:16]}"
 
 
 def make_kernel(name: str, text: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import pickle
 from types import FunctionType
@@ -56,9 +55,8 @@ def _values(function: Any) -> list[Any]:
         source = read_source(function)
     except (OSError, TypeError, SyntaxError):  # the compiler reports it, if it needs the source
         return []
-    nodes = (node for node in ast.walk(source.node) if isinstance(node, (ast.Name, ast.Attribute)))
     defaults = getattr(function, "__defaults__", None) or ()
-    return [*defaults, *(value for node in nodes if (value := source.evaluate(node)) is not MISSING)]
+    return [*defaults, *(value for chain in source.outside if (value := source.follow(chain)) is not MISSING)]
 
 
 def _as_it_is(value: Any) -> Same | bytes:

@@ -164,9 +164,13 @@ EnvOf = Callable[[Mapping[str, np.ndarray]], KernelEnv]
 
 
 def kernel_trials(kernel: Kernel, env_of: EnvOf) -> Trials:
-    """Trials of a kernel. Its defaults count as tried, and what is within the declared `bounds`."""
+    """Trials of a kernel. Its defaults count as tried, and what is within the declared `bounds`.
+
+    So do the arguments that an id of vecenv's own stands for, with which tests run it.
+    """
     sides = {name: (field.low is None, field.high is None) for name, field in kernel.params.items()}
-    return Trials(kernel, lambda parameters: try_out(env_of(parameters)), kernel.defaults, sides)
+    tried = kernel.parameters({}, 1) if kernel.ships and kernel.kwargs else kernel.defaults
+    return Trials(kernel, lambda parameters: try_out(env_of(parameters)), tried, sides)
 
 
 def policy_trials(kernel: Kernel, env_of: EnvOf, policy: Callable[..., Any], first: Mapping[str, np.ndarray]) -> Trials:

@@ -7,8 +7,9 @@ import builtins
 import contextlib
 import inspect
 import textwrap
+import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -16,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+IMPORTED = time.time()
+"""When the kernel language was imported."""
 MISSING = object()
 """What `FunctionSource.lookup` answers for a name that does not exist."""
 
@@ -30,6 +33,9 @@ class FunctionSource:
         file: where it is written.
         parameters: names of its parameters.
         locals: every name that is assigned in it, parameters included.
+        text: what was parsed.
+        outside: names and chains of attributes in it, but for type hints, that begin with a name that is not local, in
+            their parts.
     """
 
     function: Callable[..., Any]
@@ -37,6 +43,8 @@ class FunctionSource:
     file: str
     parameters: tuple[str, ...]
     locals: frozenset[str]
+    text: str
+    outside: tuple[tuple[str, ...], ...]
 
     @property
     def name(self) -> str:
@@ -89,6 +97,15 @@ class FunctionSource:
                 return getattr(owner, node.attr, MISSING)
         return MISSING
 
+    def follow(self, chain: tuple[str, ...]) -> Any:
+        """The value of one of `outside`, as `evaluate` finds it."""
+        value = self.lookup(chain[0])
+        for attribute in chain[1:]:
+            if not isinstance(value, (ModuleType, type)):
+                return MISSING
+            value = getattr(value, attribute, MISSING)
+        return value
+
 
 _read: weakref.WeakKeyDictionary[Callable[..., Any], FunctionSource] = weakref.WeakKeyDictionary()
 """What was read, so that a file that is edited later does not change what a function that was imported before is."""
@@ -108,7 +125,7 @@ def share_source(function: Callable[..., Any], source: FunctionSource) -> None:
 
 def remember(function: Callable[..., Any], text: str, file: str | None = None) -> None:
     """Note the source of a function that was made from text, by code in this file."""
-    _read[function] = _source(function, ast.parse(text), file or f"<{function.__name__}>")
+    _read[function] = _source(function, ast.parse(text), file or f"<{function.__name__}>", text)
 
 
 def read_helpers(source: FunctionSource, seen: set[Any] | None = None) -> None:
@@ -123,20 +140,73 @@ def read_helpers(source: FunctionSource, seen: set[Any] | None = None) -> None:
 
 
 def _parse(function: Callable[..., Any]) -> FunctionSource:
-    lines, first = inspect.getsourcelines(function)
-    tree = ast.parse(textwrap.dedent("".join(lines)))
-    ast.increment_lineno(tree, first - 1)
-    return _source(function, tree, inspect.getsourcefile(function) or function.__code__.co_filename)
+    file = inspect.getsourcefile(function) or function.__code__.co_filename
+    try:
+        lines, first = _definition(function)
+        tree = _parsed(lines, first)
+    except SyntaxError:  # the end that was found is in the middle of a string or of brackets
+        lines, first = inspect.getsourcelines(function)
+        tree = _parsed(lines, first)
+    return _source(function, tree, file, "".join(lines))
 
 
-def _source(function: Callable[..., Any], tree: ast.Module, file: str) -> FunctionSource:
+def _parsed(lines: Sequence[str], first: int) -> ast.Module:
+    """The tree of lines of a file, of which the first has this number."""
+    return ast.parse("\n" * (first - 1) + textwrap.dedent("".join(lines)))
+
+
+def _definition(function: Callable[..., Any]) -> tuple[list[str], int]:
+    """The lines of a definition and the number of the first, if the next line that is not indented ends it.
+
+    `inspect.getsourcelines` reads all tokens to find the end, which takes longer than anything else that is done when
+    a compiled kernel is loaded. What is found here is the same, or it cannot be parsed.
+    """
+    lines, start = inspect.findsource(inspect.unwrap(function))
+    indent, begun, stop = _indent(lines[start]), False, start
+    while stop < len(lines):
+        text = lines[stop].strip()
+        if begun and text and not text.startswith("#") and _indent(lines[stop]) <= indent:
+            break
+        begun = begun or text.startswith(("def ", "async def "))
+        stop += 1
+    while not lines[stop - 1].strip() or lines[stop - 1].strip().startswith("#"):
+        stop -= 1
+    return lines[start:stop], start + 1
+
+
+def _indent(line: str) -> int:
+    line = line.expandtabs()
+    return len(line) - len(line.lstrip())
+
+
+def _source(function: Callable[..., Any], tree: ast.Module, file: str, text: str) -> FunctionSource:
     node = tree.body[0]
     if not isinstance(node, ast.FunctionDef):  # a lambda
         raise OSError("not a def")
     parameters = tuple(argument.arg for argument in node.args.args)
-    names = [name for name in ast.walk(node) if isinstance(name, ast.Name)]
-    assigned = (name.id for name in names if isinstance(name.ctx, ast.Store))
-    return FunctionSource(function, node, file, parameters, frozenset((*parameters, *assigned)))
+    nodes = list(ast.walk(node))
+    names = [name for name in nodes if isinstance(name, (ast.Name, ast.Attribute))]
+    assigned = (name.id for name in names if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store))
+    local, hints = frozenset((*parameters, *assigned)), _hints(nodes)
+    chains = dict.fromkeys(filter(None, (_chain(name) for name in names if id(name) not in hints)))
+    outside = tuple(chain for chain in chains if chain[0] not in local)
+    return FunctionSource(function, node, file, parameters, local, text, outside)
+
+
+def _hints(nodes: Sequence[ast.AST]) -> set[int]:
+    """Identities of all nodes in type hints, which are never looked at."""
+    hints = [node.annotation for node in nodes if isinstance(node, (ast.arg, ast.AnnAssign))]
+    hints += [node.returns for node in nodes if isinstance(node, ast.FunctionDef)]
+    return {id(part) for hint in hints if hint is not None for part in ast.walk(hint)}
+
+
+def _chain(node: ast.expr) -> tuple[str, ...] | None:
+    """`a.b.c` as its names; None for attributes of something else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else None
 
 
 def later_names(source: FunctionSource) -> frozenset[str]:
