@@ -50,6 +50,8 @@ from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import EnvError, SpaceError
 
 _PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+"""Loaded by the fork server already."""
 _PARKED_MILLISECONDS = 1000
 """A parked worker looks up this often, should a wake-up ever be lost."""
 
@@ -126,8 +128,8 @@ def _leave_the_terminal(assignment: Assignment) -> None:
         except OSError:
             continue
     parent = multiprocessing.parent_process()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if parent is not None:
         threading.Thread(target=_exit_with_parent, args=(parent,), name="vecenv-lifeline", daemon=True).start()
 

@@ -67,14 +67,17 @@ class OrphanReaper:
     def new_mark(self) -> str:
         """A mark for a worker that is about to start."""
         with self._lock:
-            if self._pipe < 0:
-                self._pipe = _start(self.token)
             self._count += 1
             return f"{self.token}.{self._count}."
 
     def watch(self, pid: int) -> None:
-        """A worker was started, which leads a process group."""
+        """A worker was started, which leads a process group. From now on its envs may be built.
+
+        The reaper is started here and not before the worker: meanwhile the worker begins.
+        """
         with self._lock:
+            if self._pipe < 0:
+                self._pipe = _start(self.token)
             self._watched.add(pid)
             self._write(f"+ {pid}")
 
