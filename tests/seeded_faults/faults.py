@@ -986,8 +986,8 @@ FINITE_CHECKS = (
         breaks="A bad reward is seen beside envs that are built again in the same step.",
         mechanism="finite checks",
         file="engines/python/runner.py",
-        old="        self._noting = self.rewards_are_finite = False\n",
-        new="        self._noting = False\n",
+        old="return isfinite(sum(self._rewards.tolist()))",
+        new="return isfinite(self._rewards[0])",
         near=("finite/test_check_finite_policy.py",),
     ),
     SeededFault(

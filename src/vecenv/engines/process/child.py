@@ -44,7 +44,7 @@ from vecenv.engines.process.shared import (
     fence,
     spin,
 )
-from vecenv.engines.python.copies import NoCopies, end_copies_of_this_thread
+from vecenv.engines.python.copies import NoCopies, end_copies_of_this_thread, only_here
 from vecenv.engines.python.envs import Factory, build_envs
 from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import EnvError, SpaceError
@@ -206,9 +206,9 @@ class Server:
             on_error=assignment.on_error,
             lost=attachment.lost,
             watched=True,
+            here=only_here(),
         )
         self._everyone = self._ledger.everyone
-        self._runner.pid = os.getpid()
         self._messages_read = 0
         self._waited = 0.0
         """How long the worker was parked last. After a long wait the next one does not begin with spinning."""

@@ -23,6 +23,7 @@ from typing import Any
 import cloudpickle
 
 from vecenv._util.checks import brief
+from vecenv._util.descriptors import open_standard_descriptors
 from vecenv._util.forks import FORK_LOCK
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.factories import MakeEnv
@@ -132,6 +133,7 @@ def start_fork_server() -> None:
     """
     has_one = "forkserver" in multiprocessing.get_all_start_methods() and os.path.isdir(_OWN_DESCRIPTORS)
     if has_one and not multiprocessing.current_process().daemon:
+        open_standard_descriptors()
         _lasting_thread(os.getpid()).put((_start_server_alone, Future()))
 
 
