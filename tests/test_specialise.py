@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from vecenv._util.forks import HERE, _HereByPid, only_here
 from vecenv._util.specialise import specialise
-from vecenv.engines.python.copies import HERE, _HereByPid, only_here
 
 
 def total(numbers: list[float], *, squares: bool, checked: bool, start: float = 0.0) -> float:

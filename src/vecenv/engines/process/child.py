@@ -25,6 +25,7 @@ from vecenv._batch.faults import Fault, OnError
 from vecenv._batch.layout import Layout
 from vecenv._batch.memory import SharedMemory
 from vecenv._util.descriptors import open_standard_descriptors
+from vecenv._util.forks import only_here
 from vecenv._util.signals import WRITE_STACK
 from vecenv.engines.facts import EnvFacts
 from vecenv.engines.process.channel import Channel
@@ -44,7 +45,7 @@ from vecenv.engines.process.shared import (
     fence,
     spin,
 )
-from vecenv.engines.python.copies import NoCopies, end_copies_of_this_thread, only_here
+from vecenv.engines.python.copies import NoCopies, end_copies_of_this_thread
 from vecenv.engines.python.envs import Factory, build_envs
 from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import EnvError, SpaceError

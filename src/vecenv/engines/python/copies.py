@@ -8,12 +8,10 @@ as it is with Gymnasium.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
-import sys
 import threading
 import types
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 forks = [0]
 """How often a thread that runs envs was forked on the way to this process."""
@@ -31,44 +29,6 @@ def _count() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count)
-
-
-class Word(Protocol):
-    """One number, read as item 0."""
-
-    def __getitem__(self, index: int, /) -> int: ...
-
-
-HERE: Word = (1,)
-"""For envs in threads of the user's own, whose copies are not ended."""
-_WIPE_ON_FORK = 18
-"""Linux's MADV_WIPEONFORK, which Python has no name for."""
-
-
-def only_here() -> Word:
-    """A word that is 1 in this process and 0 in every process that is forked from it, also by native code.
-
-    It is read before anything is written that an env returned, so it must be fast to read.
-    """
-    if sys.platform != "linux":
-        return _HereByPid()
-    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    try:
-        page.madvise(_WIPE_ON_FORK)
-    except OSError:  # a kernel older than 4.14
-        return _HereByPid()
-    page[0] = 1
-    return memoryview(page)
-
-
-class _HereByPid:
-    """Asks for the process id, which takes ten times as long."""
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-
-    def __getitem__(self, index: int, /) -> int:
-        return os.getpid() == self._pid
 
 
 class NoCopies:

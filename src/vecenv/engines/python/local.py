@@ -10,9 +10,9 @@ from typing import Any
 from vecenv._batch.batch import Batch, Op, Rows
 from vecenv._batch.clocks import Clocks
 from vecenv._batch.faults import Fault
+from vecenv._util.forks import HERE, only_here
 from vecenv.engines.facts import EnvFacts, merge_facts
 from vecenv.engines.pending import Home, nowhere
-from vecenv.engines.python.copies import HERE, only_here
 from vecenv.engines.python.envs import Factory, build_envs, close_quietly
 from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import NotResetError

@@ -14,6 +14,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy import ndarray
 
 from vecenv._batch.batch import Batch, Mail, Op
 from vecenv._batch.clocks import BUCKETS, Clocks
@@ -21,6 +22,7 @@ from vecenv._batch.faults import ENV_RAISED, Fault, OnError, RestartPolicy
 from vecenv._batch.own import ALONE, ATOMS, own, own_info
 from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED, Starts
+from vecenv._util.forks import HERE, Word
 from vecenv._util.specialise import specialise
 from vecenv._util.text import type_name
 from vecenv.engines.python.calls import (
@@ -34,7 +36,7 @@ from vecenv.engines.python.calls import (
     wrong_flags,
     wrong_result,
 )
-from vecenv.engines.python.copies import HERE, NoCopies, Word, end_copy, forks
+from vecenv.engines.python.copies import NoCopies, end_copy, forks
 from vecenv.engines.python.envs import Factory, close_quietly
 from vecenv.engines.python.factories import Renewal
 from vecenv.engines.python.restarts import end_episode, report_restart, seed_restart
@@ -44,6 +46,7 @@ _RESET, _STEP, _ROLL = int(Op.RESET), int(Op.STEP), int(Op.ROLL)
 _NOTHING = object()
 _NUMBERS = frozenset({float, int, bool, np.float64, np.float32, np.int64, np.int32})
 """Usual types of rewards. Those of another type are looked at with more care."""
+_are_atoms = ATOMS.issuperset
 _clock = time.perf_counter_ns
 _SAMPLED_FIRST, _SAMPLED = 16, 64
 """One exchange of all rows in this many is timed env by env: among the first thousand, and later."""
@@ -63,7 +66,7 @@ class RowRunner(EnvCalls):
         on_error: "raise" leaves a failed env alone until it is reset; "restart" builds it again.
         lost: rows whose env was rebuilt because their worker died, and why; their next op reports it.
         watched: keep `clocks.current` up to date, for others to see which env is running.
-        here: 0 in processes that are copies of this one and must end, see `copies.py`.
+        here: 0 in processes that are copies of this one and must end (`copies.py`); `HERE` in the user's own threads.
 
     Attributes:
         finished: set for each row once its op has run and its columns are written. Engines clear it.
@@ -168,7 +171,7 @@ class RowRunner(EnvCalls):
         ahead = iter(rows)
         self._noting, self._ahead, self._running = False, ahead, rows  # no call in between: see `interrupted`
         count = len(rows)
-        index = _index(rows, len(self.envs))
+        index = ... if finished is None else _index(rows, len(self.envs))
         self._started = started = _clock()
         turn = self._ran // len(self.envs)
         times: list[int] | None = None if turn % (_SAMPLED if turn > 1000 else _SAMPLED_FIRST) else []
@@ -545,10 +548,8 @@ def _step_rows(
         timed: whether `times` is wanted.
         copies_end: an env may fork, and then the copy of this process is ended.
     """
-    flat, write_obs, keep_obs, put_aside = runner._flat, runner._write_obs, runner._obs.append, runner._unusual.append
-    current, rewards, here, usual = runner._current, runner._rewards, runner._here, runner._usual
-    references, alone, plain, ndarray, are_atoms = getrefcount, ALONE, dict, np.ndarray, ATOMS.issuperset
-    in_arrays, numbers = usual is ndarray, _NUMBERS
+    rewards, flat, current, here = runner._rewards, runner._flat, runner._current, runner._here
+    usual, keep_obs = runner._usual, runner._obs.append
     for row, env, action, place in turns:
         if watched:
             current[0] = row
@@ -567,29 +568,29 @@ def _step_rows(
                     try:
                         flat[place] = obs  # type: ignore[index]  # takes nothing but this dtype and shape
                     except Exception:
-                        write_obs(row, obs)
+                        runner._write_obs(row, obs)
                 else:
-                    write_obs(row, obs)
+                    runner._write_obs(row, obs)
             else:
                 # What another env may write into is copied before that env runs; see `_batch/own.py`.
                 result = None  # or it would hold what we count the references of
                 if type(obs) is not usual:
-                    held = references(obs) > alone
+                    held = getrefcount(obs) > ALONE
                     obs = own(obs, held)
-                elif in_arrays and (obs.base is not None or references(obs) > alone):
+                elif usual is ndarray and (obs.base is not None or getrefcount(obs) > ALONE):
                     obs = own(obs)
-            if type(reward) in numbers:
+            if type(reward) in _NUMBERS:
                 try:
                     rewards[row] = reward
                 except (TypeError, ValueError):  # too large
                     rewards[row] = as_number(reward)
             else:
                 rewards[row] = as_number(reward)
-            if terminated is not False or truncated is not False or type(info) is not plain or info:
+            if terminated is not False or truncated is not False or type(info) is not dict or info:
                 result = None
-                if type(info) is plain and (references(info) > alone or not are_atoms(map(type, info.values()))):
+                if type(info) is dict and (getrefcount(info) > ALONE or not _are_atoms(map(type, info.values()))):
                     info = own_info(info)
-                put_aside((row, None if stored else obs, terminated, truncated, info))
+                runner._unusual.append((row, None if stored else obs, terminated, truncated, info))
             if not stored:
                 keep_obs(obs)
         except _Lost:
