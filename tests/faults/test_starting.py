@@ -19,7 +19,8 @@ import pytest
 import vecenv
 from tests.faults.faulty import until
 from tests.sampling import slow
-from vecenv.engines.process import launch
+from vecenv._util.forks import FORK_LOCK
+from vecenv.engines.process import launch, reaper
 from vecenv.testing import FaultEnv
 
 SCRIPT = {"init_main_from_name", "init_main_from_path"}
@@ -88,6 +89,20 @@ def test_what_a_start_replaces_is_put_back_if_it_fails(error: type[BaseException
         launch.start(Process(fail), get_context("spawn"))
     assert spawn.get_preparation_data is original
     assert in_a_thread(lambda: launch.start(Process(lambda: None), get_context("spawn"))) is None
+
+
+def test_no_other_thread_forks_while_the_reaper_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its copy of the program would hold a pipe open that the start waits for."""
+    held: list[bool] = []
+
+    def run(*_: Any, **__: Any) -> None:
+        held.append(not in_a_thread(lambda: FORK_LOCK.acquire(blocking=False)))
+
+    monkeypatch.setattr(reaper.subprocess, "run", run)
+    orphans = reaper.OrphanReaper()
+    orphans.new_mark()
+    orphans.begin()
+    assert held == [True]
 
 
 class Main(FaultEnv):

@@ -81,8 +81,7 @@ class Worker:
             else:
                 _open(self._open, partial(os.open, flags=os.O_RDWR), os.devnull)
             start(self.process, context)
-            REAPER.watch(self.process.pid)
-            self.channel.send_descriptors(self._open)  # it builds its envs once it has these
+            self.channel.send_descriptors(self._open)
             self.liveness = self._liveness()
         except BaseException:  # an interrupt: a process that has started ends with the socket
             close_workers([self], 0.0)
@@ -93,6 +92,7 @@ class Worker:
         self._asked_at = time.monotonic()
         """When it was last asked for something: first to build its envs."""
         self._memory_kills = out_of_memory_kills()
+        REAPER.watch(self.process.pid)
 
     def _liveness(self) -> int:
         """A descriptor that becomes readable when the process dies, even if children of it live on."""

@@ -8,6 +8,8 @@ import secrets
 import subprocess
 import threading
 
+from vecenv._util.forks import FORK_LOCK
+
 MARK = "VECENV_WORKER"
 """Environment variable of a worker, for its envs' children to inherit: they are known by it wherever they are."""
 
@@ -67,17 +69,14 @@ class OrphanReaper:
     def new_mark(self) -> str:
         """A mark for a worker that is about to start."""
         with self._lock:
+            if self._pipe < 0:
+                self._pipe = _start(self.token)
             self._count += 1
             return f"{self.token}.{self._count}."
 
     def watch(self, pid: int) -> None:
-        """A worker was started, which leads a process group. From now on its envs may be built.
-
-        The reaper is started here and not before the worker: meanwhile the worker begins.
-        """
+        """A worker was started, which leads a process group."""
         with self._lock:
-            if self._pipe < 0:
-                self._pipe = _start(self.token)
             self._watched.add(pid)
             self._write(f"+ {pid}")
 
@@ -109,17 +108,19 @@ def _start(token: str) -> int:
     theirs, ours = os.pipe()
     os.set_blocking(ours, False)
     try:
-        # Its environment is empty: else, in a worker of another vector env, it would have that one's mark.
-        subprocess.run(
-            [_SHELL, "-c", _SCRIPT, "vecenv-reaper", token],
-            stdin=theirs,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env={"PATH": "/usr/bin:/bin"},
-            start_new_session=True,
-            check=False,
-        )
+        # The lock: a process that another thread forks meanwhile would hold a pipe of `subprocess` open, which is
+        # waited for. The environment is empty: else, in a worker of another vector env, it would have that one's mark.
+        with FORK_LOCK:
+            subprocess.run(
+                [_SHELL, "-c", _SCRIPT, "vecenv-reaper", token],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": "/usr/bin:/bin"},
+                start_new_session=True,
+                check=False,
+            )
     except BaseException as error:
         os.close(ours)
         if isinstance(error, OSError):
