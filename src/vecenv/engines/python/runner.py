@@ -131,9 +131,9 @@ class RowRunner(EnvCalls):
         size = 0 if self._flat is None else len(self._flat) // len(envs)
         self._places = [slice(row * size, row * size + size) for row in range(len(envs))]
         """Where the observation of each row is in `_flat`."""
-        flags = {"stored": self._flat is not None, "watched": watched, "copies_end": here is not HERE}
-        self._step_rows = _row_loop(timed=False, **flags)
-        self._step_timed_rows = _row_loop(timed=True, **{**flags, "watched": True})
+        stored, copies_end = self._flat is not None, here is not HERE
+        self._step_rows = row_loop(stored, watched, False, copies_end)
+        self._step_timed_rows = row_loop(stored, True, True, copies_end)
         self._write_all_obs = batch.observation_layout.bulk_writer(batch.obs)
         self._write_obs = batch.observation_layout.writer(batch.obs)
         self._write_final = batch.observation_layout.writer(batch.final_obs)
@@ -536,7 +536,7 @@ def _step_rows(
     """Step or reset each row. Rewards are stored; observations too, or they are kept; flags and infos are put aside.
 
     Whatever stands in this loop costs several times what it costs alone, because an env that runs in between takes it
-    out of the processor's caches. So a reset is a step here, see `_begin_instead`, and `_row_loop` leaves out what
+    out of the processor's caches. So a reset is a step here, see `_begin_instead`, and `row_loop` leaves out what
     cannot happen.
 
     Args:
@@ -603,9 +603,9 @@ def _step_rows(
 
 
 @functools.cache
-def _row_loop(**flags: bool) -> Callable[..., None]:
-    """`_step_rows` for a layout and a way of running."""
-    return specialise(_step_rows, **flags)
+def row_loop(stored: bool, watched: bool, timed: bool, copies_end: bool, /) -> Callable[..., None]:
+    """`_step_rows` with these flags. The first call with them takes milliseconds, later ones nothing."""
+    return specialise(_step_rows, stored=stored, watched=watched, timed=timed, copies_end=copies_end)
 
 
 class _Beginning:
