@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 import warnings
+import weakref
 from functools import partial
 
 import gymnasium
@@ -34,10 +36,10 @@ from vecenv.testing import check_engine
 from vecenv.wrappers import RecordEpisodeStatistics, TransformReward
 
 
-def waiting(*fails, seconds=0.0, key="", **options):
+def waiting(*fails, seconds=0.0, key="", on_error="raise", **options):
     """Envs with these faults each, by step."""
     fns = [partial(Waiting, number, seconds, each, key) for number, each in enumerate(fails)]
-    return vecenv.make(fns, engine=Asyncio(**options))
+    return vecenv.make(fns, engine=Asyncio(**options), on_error=on_error)
 
 
 @pytest.fixture(autouse=True)
@@ -315,6 +317,21 @@ def test_a_late_env_is_truncated_marked_and_built_again():
         assert envs.episode_length.tolist() == [2, 1, 2]
         obs, *_ = envs.step([6, 6, 6])  # an autoreset of env 1
         assert obs.tolist() == [[0, 3, 1], [1, 0, 2], [2, 3, 1]]
+
+
+@pytest.mark.parametrize("fault", ["disconnect", "hang"])
+def test_an_env_that_failed_is_freed_without_a_garbage_collection(fault):
+    """Collecting garbage stops everything for long where there are thousands of envs."""
+    gc.disable()
+    try:
+        with waiting({2: fault}, step_timeout=0.05, on_error="restart") as envs:
+            envs.reset()
+            failed = weakref.ref(envs.engine.envs[0])
+            truncated = [envs.step([1])[3].item() for _ in range(4)]
+            assert truncated == [False, True, False, False]
+            assert until(lambda: failed() is None)
+    finally:
+        gc.enable()
 
 
 def test_in_same_step_mode_the_next_episode_of_the_new_env_begins_at_once():

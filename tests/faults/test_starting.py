@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 import vecenv
+from tests.faults.faulty import until
 from tests.sampling import slow
-from vecenv.engines.process import launch
+from vecenv._util.forks import FORK_LOCK
+from vecenv.engines.process import launch, reaper
 from vecenv.testing import FaultEnv
 
 SCRIPT = {"init_main_from_name", "init_main_from_path"}
@@ -88,6 +91,20 @@ def test_what_a_start_replaces_is_put_back_if_it_fails(error: type[BaseException
     assert in_a_thread(lambda: launch.start(Process(lambda: None), get_context("spawn"))) is None
 
 
+def test_no_other_thread_forks_while_the_reaper_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its copy of the program would hold a pipe open that the start waits for."""
+    held: list[bool] = []
+
+    def run(*_: Any, **__: Any) -> None:
+        held.append(not in_a_thread(lambda: FORK_LOCK.acquire(blocking=False)))
+
+    monkeypatch.setattr(reaper.subprocess, "run", run)
+    orphans = reaper.OrphanReaper()
+    orphans.new_mark()
+    orphans.begin()
+    assert held == [True]
+
+
 class Main(FaultEnv):
     """An env that tells which module is the main one."""
 
@@ -146,6 +163,21 @@ def test_workers_of_one_fork_server_draw_different_numbers_and_the_users_preload
         with multiprocessing.get_context("forkserver").Pool(2, maxtasksperchild=1) as others:  # processes of the user
             assert len(set(others.map(_drawn, range(4), chunksize=1))) == 4
     assert server._preload_modules == before
+
+
+def test_workers_come_from_a_fork_server_that_was_started_ahead_and_from_another_when_it_is_gone() -> None:
+    server: Any = forkserver._forkserver
+    vecenv.engines.start_fork_server()
+    assert until(lambda: server._forkserver_pid is not None, 30)
+    first, servers = server._forkserver_pid, []
+    for _ in range(2):
+        with vecenv.make(FaultEnv.many(2), engine="process", workers=1, context="forkserver") as envs:
+            servers.append(psutil.Process(envs.engine.processes[0].pid).ppid())
+            imported = Path(f"/proc/{servers[-1]}/maps").read_text()
+            assert "_multiarray_umath" in imported, "the server has not imported NumPy"
+        os.kill(servers[-1], signal.SIGKILL)
+        assert until(lambda: not psutil.pid_exists(first) or psutil.Process(first).status() == psutil.STATUS_ZOMBIE)
+    assert servers[0] == first != servers[1]
 
 
 def _drawn(_: int) -> float:

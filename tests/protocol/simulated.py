@@ -51,7 +51,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.arrays: list[np.ndarray] = []
-        self.descriptor = -1
+        self.descriptor, self.size = -1, 0
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         self.arrays.append(np.zeros(shape, dtype))
@@ -185,7 +185,7 @@ class ProcessBackend:
         self.point()
         self.now += seconds
 
-    def reserve(self, size: int, purpose: str) -> Any:
+    def reserve(self, size: int, purpose: Any) -> Any:
         self.memory = Memory()
         return self.memory
 

@@ -9,6 +9,7 @@ import contextlib
 import mmap
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -50,17 +51,18 @@ class SharedMemory:
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.descriptor = descriptor
+        self.size = size
         self._map = mmap.mmap(descriptor, size)
         self._offset = 0
 
     @classmethod
-    def create(cls, size: int, purpose: str = "the batch") -> SharedMemory:
+    def create(cls, size: int, purpose: Callable[[], str] = lambda: "the batch") -> SharedMemory:
         """Reserve `size` bytes now: a full machine is a MemoryError that names `purpose`, and not a SIGBUS later."""
         size = max(size, mmap.PAGESIZE)
         free = free_memory()
         if free is not None and size > free:  # asking the kernel instead would wake its out-of-memory killer
             raise MemoryError(
-                f"{purpose} need {size / 2**20:.1f} MiB of shared memory, {free / 2**20:.1f} MiB are free; "
+                f"{purpose()} need {size / 2**20:.1f} MiB of shared memory, {free / 2**20:.1f} MiB are free; "
                 "use fewer envs or smaller observations"
             )
         descriptor = _anonymous_file()
@@ -74,7 +76,7 @@ class SharedMemory:
         except OSError as error:
             os.close(descriptor)
             raise MemoryError(
-                f"cannot reserve {size / 2**20:.1f} MiB of shared memory for {purpose} ({error.strerror}); "
+                f"cannot reserve {size / 2**20:.1f} MiB of shared memory for {purpose()} ({error.strerror}); "
                 "use fewer envs, smaller observations, or engine='sync'"
             ) from error
 

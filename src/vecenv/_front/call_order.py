@@ -11,6 +11,7 @@ import numpy as np
 
 from vecenv._batch.batch import Rows
 from vecenv._util.checks import brief
+from vecenv._util.forks import only_here
 from vecenv.errors import (
     CallOrderError,
     ClosedError,
@@ -59,7 +60,7 @@ class CallOrder:
         """Whether all rows are ready: every step asks for that too."""
         self._unmarked = False
         """All rows were sent and still have the bit READY. Most often they are received at once, and keep it."""
-        self._pid = os.getpid()
+        self._pid, self._here = os.getpid(), only_here()
         self.survives_fork = False
         """A child may go on with its copy: nothing is shared with the parent."""
         self.inside: int | None = None
@@ -74,7 +75,7 @@ class CallOrder:
 
     def enter(self, call: str) -> None:
         """Begin a public call. It ends with `inside = None`, see there."""
-        if self.survives_fork or self._pid == os.getpid():
+        if self._here[0] or self.survives_fork:
             thread = threading.get_ident()
             # No call between these lines: there Python may run another thread, which would enter too.
             if self.inside is None:
@@ -83,7 +84,7 @@ class CallOrder:
                     return
                 self.inside = None
         self.check_open(call)
-        if self._pid != os.getpid() and not self.survives_fork:
+        if not self.is_mine():
             raise CallOrderError(
                 f"{call}() in process {os.getpid()}, but process {self._pid} made this vector env; "
                 "make one in the child"
@@ -116,7 +117,7 @@ class CallOrder:
 
     def is_mine(self) -> bool:
         """Whether this process made the vector env."""
-        return self.survives_fork or self._pid == os.getpid()
+        return self.survives_fork or self._here[0] == 1
 
     def check_idle(self, call: str) -> None:
         """Raise PendingError if any row is pending."""

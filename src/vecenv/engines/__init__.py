@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from vecenv.engines.native.options import Compiled, Mujoco
     from vecenv.engines.options import EngineBuilder
     from vecenv.engines.pending import PendingRows
+    from vecenv.engines.process.launch import start_fork_server
     from vecenv.engines.process.options import Process
     from vecenv.engines.python.envs import build_envs
     from vecenv.engines.python.options import Sync, Thread
@@ -80,6 +81,7 @@ __all__ = [
     "Thread",
     "build_envs",
     "merge_facts",
+    "start_fork_server",
 ]
 _LATE = {
     "EngineBuilder": "options",
@@ -88,6 +90,7 @@ _LATE = {
     "RowRunner": "python.runner",
     "Source": "request",
     "build_envs": "python.envs",
+    "start_fork_server": "process.launch",
 }
 """Modules of names that are loaded when they are first used, because they import this one."""
 

@@ -118,7 +118,9 @@ def build_envs(
         complete.wait(seconds)
     finally:
         stopping.set()
-    return dict(found)
+    built = dict(found)
+    found.clear()  # the functions above are a cycle, and would hold envs that are replaced until garbage is collected
+    return built
 
 
 def _build_here(loop: asyncio.AbstractEventLoop, factory: Factory, row: int, home: ThreadHome) -> Any:

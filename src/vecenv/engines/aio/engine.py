@@ -80,7 +80,7 @@ class AsyncioEngine(QueuedEngine):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._forget_task = self._tasks.discard
         self._context = contextvars.Context()
-        """Of that callback: one for all tasks, as in `AwaitedRows`."""
+        """Of that callback: one for all tasks, as in `Deadlines`."""
         self._closing: asyncio.Task[None] | None = None
         self._rows: AwaitedRows | None = None
         self._loop = EnvLoop(loop)

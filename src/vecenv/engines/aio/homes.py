@@ -132,7 +132,11 @@ async def _outcome(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         result = function(*args, **kwargs)
         outcome: Outcome = (await result if inspect.isawaitable(result) else result), None
     except BaseException as error:  # SystemExit would end the loop; after a cancellation the outcome is not used
-        outcome = None, error
+        if forks[0] != before:
+            end_copy(error)
+        # No variable keeps it: the traceback refers to this frame, so that would be a cycle, which holds the env too
+        # until garbage is collected. With thousands of envs that is a pause in which nobody looks at deadlines.
+        return None, error
     if forks[0] != before:
-        end_copy(outcome[1])
+        end_copy()
     return outcome

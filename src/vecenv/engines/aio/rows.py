@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import functools
 import time
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED, Starts
 from vecenv._util.text import type_name
 from vecenv.engines.aio.building import Built, Raised, build_env, close_env
+from vecenv.engines.aio.deadlines import Deadlines
 from vecenv.engines.aio.faults import Classify, Restarts
 from vecenv.engines.aio.homes import Home
 from vecenv.engines.aio.limits import Limits
@@ -74,7 +74,11 @@ class AwaitedRows:
         self._origin = origin
         self._on_error = on_error
         self._restarts = Restarts(classify)
-        self._seconds = seconds
+        self._start_seconds = seconds["make"]
+        self._deadlines = {
+            phase: Deadlines(loop, limit) for phase, limit in seconds.items() if phase != "make" and limit is not None
+        }
+        """Of the calls of envs, by phase."""
         self._built_with: dict[int, dict[str, Any]] = {}
         """Constructor arguments of rows that were built again because reset options had other ones."""
         self.retired: set[int] = set()
@@ -86,8 +90,6 @@ class AwaitedRows:
         self._write_final = batch.observation_layout.writer(batch.final_obs)
         self._read_actions = batch.action_layout.read_many(batch.actions)
         self._starts = Starts(batch.start_kind, batch.start)
-        self._context = contextvars.Context()
-        """Of functions of ours that the event loop calls. They use no variables of it; one for all is less to keep."""
 
     async def run(self, row: int) -> Mail | None:
         """Run `batch.op[row]`; afterwards every column is written. Returns the row's mail."""
@@ -131,36 +133,22 @@ class AwaitedRows:
         Raises:
             Raised: what it raised, or EnvTimeout if its time was up; then it is cancelled.
         """
-        home, seconds = self.homes[row], self._seconds.get(phase)
+        home, deadlines = self.homes[row], self._deadlines.get(phase)
         work = home.start(function, *args)
-        if seconds is None:
+        if deadlines is None:
             result, error = await work
         else:
-            await self._done_or_late(work, seconds)
+            await deadlines.wait(work)
             if not work.done():
                 work.cancel()
                 for _ in range(3):  # in which most coroutines end
                     if home.is_busy:
                         await asyncio.sleep(0)
-                raise Raised(self._late(row, phase, seconds))
+                raise Raised(self._late(row, phase, deadlines.seconds))
             result, error = work.result()
         if error is not None:
             raise Raised(error)
         return result
-
-    async def _done_or_late(self, work: asyncio.Future[Any], seconds: float) -> None:
-        """Wait until a call has ended, at most these seconds.
-
-        `asyncio.wait` would do, but makes three times as many objects. Where thousands of calls are waited for, the
-        garbage collector goes through all of them again and again, and everything stops meanwhile.
-        """
-        over = self._loop.create_future()
-        timer = self._loop.call_later(seconds, _settle, over, context=self._context)
-        work.add_done_callback(functools.partial(_settle, over), context=self._context)
-        try:
-            await over
-        finally:
-            timer.cancel()
 
     def _late(self, row: int, phase: Phase, seconds: float) -> EnvTimeout:
         option = "start" if phase == "make" else phase
@@ -365,9 +353,9 @@ class AwaitedRows:
         """Build an env, as soon as the limits allow. Time in the queue does not count."""
         async with self._building.turn():
             try:
-                return await asyncio.wait_for(build_env(self._loop, factory, row), self._seconds["make"])
+                return await asyncio.wait_for(build_env(self._loop, factory, row), self._start_seconds)
             except TimeoutError:
-                raise Raised(self._late(row, "make", self._seconds["make"] or 0.0)) from None
+                raise Raised(self._late(row, "make", self._start_seconds or 0.0)) from None
 
     def _retire(self, row: int) -> None:
         """Close an env that is replaced, where it ran and when its last call has ended, without waiting for it."""
@@ -385,11 +373,6 @@ class AwaitedRows:
         clocks.rows_run[0] += 1
         clocks.histogram[row, min(spent.bit_length(), BUCKETS - 1)] += 1
         clocks.total[row] += spent
-
-
-def _settle(over: asyncio.Future[None], *_: Any) -> None:
-    if not over.done():
-        over.set_result(None)
 
 
 def _step(env: Any, action: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from vecenv._batch.memory import SharedMemory
@@ -37,8 +37,8 @@ class ProcessBackend(Protocol):
         """Wait before a worker is started once more."""
         ...
 
-    def reserve(self, size: int, purpose: str) -> SharedMemory:
-        """The block that is shared with the workers."""
+    def reserve(self, size: int, purpose: Callable[[], str]) -> SharedMemory:
+        """The block that is shared with the workers; `purpose` says what it is for, if there is no memory."""
         ...
 
     def start(self, assignment: Assignment, siblings: Sequence[Worker]) -> Worker:

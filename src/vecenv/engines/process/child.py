@@ -25,6 +25,7 @@ from vecenv._batch.faults import Fault, OnError
 from vecenv._batch.layout import Layout
 from vecenv._batch.memory import SharedMemory
 from vecenv._util.descriptors import open_standard_descriptors
+from vecenv._util.forks import only_here
 from vecenv._util.signals import WRITE_STACK
 from vecenv.engines.facts import EnvFacts
 from vecenv.engines.process.channel import Channel
@@ -50,6 +51,8 @@ from vecenv.engines.python.runner import RowRunner
 from vecenv.errors import EnvError, SpaceError
 
 _PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+"""Loaded by the fork server already."""
 _PARKED_MILLISECONDS = 1000
 """A parked worker looks up this often, should a wake-up ever be lost."""
 
@@ -126,8 +129,8 @@ def _leave_the_terminal(assignment: Assignment) -> None:
         except OSError:
             continue
     parent = multiprocessing.parent_process()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if parent is not None:
         threading.Thread(target=_exit_with_parent, args=(parent,), name="vecenv-lifeline", daemon=True).start()
 
@@ -204,9 +207,9 @@ class Server:
             on_error=assignment.on_error,
             lost=attachment.lost,
             watched=True,
+            here=only_here(),
         )
         self._everyone = self._ledger.everyone
-        self._runner.pid = os.getpid()
         self._messages_read = 0
         self._waited = 0.0
         """How long the worker was parked last. After a long wait the next one does not begin with spinning."""

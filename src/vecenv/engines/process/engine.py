@@ -236,7 +236,7 @@ class ProcessEngine:
         layouts = self.facts.observation_layout, self.facts.action_layout
         memory = self._backend.reserve(
             SharedBlock.size(*layouts, self._bounds),
-            f"{len(facts)} envs that observe {self.facts.single_observation_space}",
+            lambda: f"{len(facts)} envs that observe {self.facts.single_observation_space}",
         )
         self._blocks.append(memory)
         block = self._block = SharedBlock.map(memory, *layouts, self._bounds)

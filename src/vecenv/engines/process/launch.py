@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import multiprocessing
@@ -12,7 +13,7 @@ import signal
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from multiprocessing import forkserver, resource_tracker, spawn
@@ -22,6 +23,7 @@ from typing import Any
 import cloudpickle
 
 from vecenv._util.checks import brief
+from vecenv._util.descriptors import open_standard_descriptors
 from vecenv._util.forks import FORK_LOCK
 from vecenv.engines.python.envs import Factory
 from vecenv.engines.python.factories import MakeEnv
@@ -122,8 +124,43 @@ def start(process: Any, context: Any) -> None:
         raise
 
 
+def start_fork_server() -> None:
+    """Start the fork server of this program now, if it has none, and return at once.
+
+    The first `make` with processes starts it otherwise, and waits about half a second while it imports NumPy and
+    Gymnasium. A program that calls this first and imports its own modules afterwards (PyTorch takes seconds) does not
+    wait. Does nothing where there is no fork server, or in a daemonic process, which cannot have workers.
+    """
+    has_one = "forkserver" in multiprocessing.get_all_start_methods() and os.path.isdir(_OWN_DESCRIPTORS)
+    if has_one and not multiprocessing.current_process().daemon:
+        open_standard_descriptors()
+        _lasting_thread(os.getpid()).put((_start_server_alone, Future()))
+
+
+def _start_server_alone() -> None:
+    with _changed_multiprocessing():
+        _run_fork_server()
+
+
 def _start(process: Any, context: Any) -> None:
-    method, thread = context.get_start_method(), threading.get_ident()
+    method = context.get_start_method()
+    _processes.add(process)
+    if method == "fork":  # which takes the lock itself, after locks of others that are taken at a fork
+        process.start()
+        return
+    with _changed_multiprocessing():
+        if method == "forkserver" and os.path.isdir(_OWN_DESCRIPTORS):
+            _run_fork_server()
+        if method == "spawn":
+            _start_without_interrupts(process)
+        else:
+            process.start()
+
+
+@contextlib.contextmanager
+def _changed_multiprocessing() -> Iterator[None]:
+    """A block in which processes that this thread starts do not run the user's script again."""
+    thread = threading.get_ident()
 
     def without_script(name: str) -> dict[str, Any]:
         data = prepare(name)
@@ -132,20 +169,11 @@ def _start(process: Any, context: Any) -> None:
             data.pop("init_main_from_path", None)
         return data
 
-    _processes.add(process)
-    if method == "fork":  # which takes the lock itself, after locks of others that are taken at a fork
-        process.start()
-        return
-    with FORK_LOCK:  # multiprocessing is changed for this long
+    with FORK_LOCK:
         prepare = spawn.get_preparation_data
         try:
             spawn.get_preparation_data = without_script
-            if method == "forkserver" and os.path.isdir(_OWN_DESCRIPTORS):
-                _run_fork_server()
-            if method == "spawn":
-                _start_without_interrupts(process)
-            else:
-                process.start()
+            yield
         finally:
             spawn.get_preparation_data = prepare
 
@@ -208,9 +236,11 @@ def _run_fork_server() -> None:
     """Make sure that there is a fork server, without a name in the file system that a killed program leaves behind.
 
     Its socket is made and reached by an open descriptor instead; so the temporary directory's name may also be longer
-    than the 107 bytes that a socket's may have. There is no public way to do this.
+    than the 107 bytes that a socket's may have. There is no public way to do this. A server that runs is kept.
     """
     server: Any = forkserver._forkserver
+    if server._forkserver_pid is not None and not _has_ended(server._forkserver_pid):
+        return
     preload = server._preload_modules
     config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
     theirs = config.get("tempdir")
@@ -226,3 +256,11 @@ def _run_fork_server() -> None:
         finally:
             config["tempdir"], server._preload_modules = theirs, preload
             os.close(directory)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a child process has ended; if so, whoever waits for it still learns how."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # somebody has waited for it
+        return True

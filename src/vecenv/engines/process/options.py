@@ -73,6 +73,10 @@ class Process(EngineOptions):
         return super().refuses(source, request)
 
     def build(self, source: Source, request: Request) -> Engine:
+        from vecenv.engines.process import launch
+
+        if self.context in (None, "forkserver"):
+            launch.start_fork_server()  # it imports its modules while this process imports the engine's
         from vecenv.engines.process.engine import ProcessEngine
 
         return ProcessEngine(

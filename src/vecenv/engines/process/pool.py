@@ -116,7 +116,7 @@ class WorkerPool:
         worker.control = self._backend.control(self._block, worker.number)
         worker.current = self._block.clocks[worker.number].current
         attachment = Attachment(
-            size=SharedBlock.size(self._facts.observation_layout, self._facts.action_layout, self._bounds),
+            size=self._memory.size,
             observation=self._facts.single_observation_space,
             action=self._facts.single_action_space,
             lost=lost,

@@ -8,6 +8,8 @@ import secrets
 import subprocess
 import threading
 
+from vecenv._util.forks import FORK_LOCK
+
 MARK = "VECENV_WORKER"
 """Environment variable of a worker, for its envs' children to inherit: they are known by it wherever they are."""
 
@@ -106,17 +108,19 @@ def _start(token: str) -> int:
     theirs, ours = os.pipe()
     os.set_blocking(ours, False)
     try:
-        # Its environment is empty: else, in a worker of another vector env, it would have that one's mark.
-        subprocess.run(
-            [_SHELL, "-c", _SCRIPT, "vecenv-reaper", token],
-            stdin=theirs,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env={"PATH": "/usr/bin:/bin"},
-            start_new_session=True,
-            check=False,
-        )
+        # The lock: a process that another thread forks meanwhile would hold a pipe of `subprocess` open, which is
+        # waited for. The environment is empty: else, in a worker of another vector env, it would have that one's mark.
+        with FORK_LOCK:
+            subprocess.run(
+                [_SHELL, "-c", _SCRIPT, "vecenv-reaper", token],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": "/usr/bin:/bin"},
+                start_new_session=True,
+                check=False,
+            )
     except BaseException as error:
         os.close(ours)
         if isinstance(error, OSError):

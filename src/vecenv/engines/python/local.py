@@ -10,6 +10,7 @@ from typing import Any
 from vecenv._batch.batch import Batch, Op, Rows
 from vecenv._batch.clocks import Clocks
 from vecenv._batch.faults import Fault
+from vecenv._util.forks import HERE, only_here
 from vecenv.engines.facts import EnvFacts, merge_facts
 from vecenv.engines.pending import Home, nowhere
 from vecenv.engines.python.envs import Factory, build_envs, close_quietly
@@ -50,7 +51,7 @@ class LocalEngine:
 
     name = "local"
     watched = False
-    """Whether others may ask which env is running."""
+    """Whether envs run in threads of ours: others may ask which env is running, and forks of such threads are ended."""
 
     def __init__(
         self, factories: Sequence[Factory], *, parts: int, observation_mode: Any, on_error: Any, origin: int = 0
@@ -79,6 +80,7 @@ class LocalEngine:
             factories=factories[start:stop],
             on_error=on_error,
             watched=self.watched,
+            here=only_here() if self.watched else HERE,
         )
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | None = None) -> list[Any]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import array
+import functools
 import inspect
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import isfinite
+from operator import length_hint
 from sys import getrefcount
 from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy import ndarray
 
 from vecenv._batch.batch import Batch, Mail, Op
 from vecenv._batch.clocks import BUCKETS, Clocks
@@ -21,10 +22,11 @@ from vecenv._batch.faults import ENV_RAISED, Fault, OnError, RestartPolicy
 from vecenv._batch.own import ALONE, ATOMS, own, own_info
 from vecenv._batch.seeding import NO_SEED
 from vecenv._batch.starts import WATCHED, Starts
+from vecenv._util.forks import HERE, Word
+from vecenv._util.specialise import specialise
 from vecenv._util.text import type_name
 from vecenv.engines.python.calls import (
     BOOLS,
-    NUMBERS,
     EnvCalls,
     as_number,
     checked_info,
@@ -42,10 +44,10 @@ from vecenv.errors import RestartLimit, SpaceError
 
 _RESET, _STEP, _ROLL = int(Op.RESET), int(Op.STEP), int(Op.ROLL)
 _NOTHING = object()
-_FLOATS = {float}
+_NUMBERS = frozenset({float, int, bool, np.float64, np.float32, np.int64, np.int32})
+"""Usual types of rewards. Those of another type are looked at with more care."""
+_are_atoms = ATOMS.issuperset
 _clock = time.perf_counter_ns
-_FEW = 4
-"""Fewer rows than this are noted one by one."""
 _SAMPLED_FIRST, _SAMPLED = 16, 64
 """One exchange of all rows in this many is timed env by env: among the first thousand, and later."""
 
@@ -64,11 +66,10 @@ class RowRunner(EnvCalls):
         on_error: "raise" leaves a failed env alone until it is reset; "restart" builds it again.
         lost: rows whose env was rebuilt because their worker died, and why; their next op reports it.
         watched: keep `clocks.current` up to date, for others to see which env is running.
+        here: 0 in processes that are copies of this one and must end (`copies.py`); `HERE` in the user's own threads.
 
     Attributes:
         finished: set for each row once its op has run and its columns are written. Engines clear it.
-        pid: of the worker process that runs them; 0 if this is not a worker.
-        rewards_are_finite: whether no reward of the last `run` is NaN or infinite; False if that is unknown.
     """
 
     def __init__(
@@ -83,16 +84,15 @@ class RowRunner(EnvCalls):
         on_error: OnError = "raise",
         lost: dict[int, Fault] | None = None,
         watched: bool = False,
+        here: Word = HERE,
     ) -> None:
         super().__init__(envs, batch, clocks, first, origin)
         self.finished = np.zeros(len(envs), np.bool_)
-        self.pid = 0
-        self.rewards_are_finite = False
         self._policies = [RestartPolicy(first + row) for row in range(len(envs))]
         self._factories = factories
         self._on_error = on_error
         self._lost = lost or {}
-        self._watched = watched
+        self._here = here
         self._failures: tuple[type[BaseException], ...] = ENV_RAISED
         """What counts as a failure of an env while results are written."""
         self._everyone = range(len(envs))
@@ -100,8 +100,6 @@ class RowRunner(EnvCalls):
         """How often `run` was called, and for how many rows."""
         self._started = 0
         """When the exchange that is running began, by `_clock`."""
-        self._forks = 0
-        """The number of forks at that moment: where it is another, this process is a copy."""
         self._end_after: list[int] = []
         """Rows whose episode ends with the exchange that is running."""
         self._resets: list[int] = []
@@ -114,10 +112,12 @@ class RowRunner(EnvCalls):
         """Whether all of them ran and their results are being written."""
         self._interrupt: BaseException | None = None
         """Ctrl-C that came while an episode began; raised when the exchange is complete."""
+        self._ahead: Iterator[int] = iter(())
+        """Rows of that exchange that have not begun."""
         self._obs: list[Any] = []
-        self._gained: list[Any] = []
+        """Observations of rows of the exchange that are not stored at once, in order, without those of `_absent`."""
         self._unusual: list[tuple[int, Any, Any, Any, Any]] = []
-        """What the rows of the exchange returned, in order, without those of `_absent`."""
+        """Flags and infos of the rows of the exchange that have any, and observations if these are not stored."""
         self._built_with: dict[int, dict[str, Any]] = {}
         """Constructor arguments of rows that were built again because reset options had other ones."""
         self._kept: list[np.ndarray] = []
@@ -131,6 +131,9 @@ class RowRunner(EnvCalls):
         size = 0 if self._flat is None else len(self._flat) // len(envs)
         self._places = [slice(row * size, row * size + size) for row in range(len(envs))]
         """Where the observation of each row is in `_flat`."""
+        stored, copies_end = self._flat is not None, here is not HERE
+        self._step_rows = row_loop(stored, watched, False, copies_end)
+        self._step_timed_rows = row_loop(stored, True, True, copies_end)
         self._write_all_obs = batch.observation_layout.bulk_writer(batch.obs)
         self._write_obs = batch.observation_layout.writer(batch.obs)
         self._write_final = batch.observation_layout.writer(batch.final_obs)
@@ -165,11 +168,10 @@ class RowRunner(EnvCalls):
         This is the hot path of every Python engine. Two passes: the first does little but step, the second notes what
         came back, all rows at once where they are regular.
         """
-        self._noting = self.rewards_are_finite = False
-        self._running = rows
-        self._forks = forks[0]
+        ahead = iter(rows)
+        self._noting, self._ahead, self._running = False, ahead, rows  # no call in between: see `interrupted`
         count = len(rows)
-        index = _index(rows, len(self.envs))
+        index = ... if finished is None else _index(rows, len(self.envs))
         self._started = started = _clock()
         turn = self._ran // len(self.envs)
         times: list[int] | None = None if turn % (_SAMPLED if turn > 1000 else _SAMPLED_FIRST) else []
@@ -182,8 +184,6 @@ class RowRunner(EnvCalls):
         self._step_all(rows, index, times)
         self._noting = True
         self._current[0] = -1
-        if self.pid and os.getpid() != self.pid:  # a fork by native code, which Python does not know of
-            end_copy()
         if times is not None:
             self._sample(rows, times)
         self._note(rows, index, finished)
@@ -203,85 +203,46 @@ class RowRunner(EnvCalls):
                     self._terminated[row] = self._truncated[row] = self._done[row] = False
                 row = flags.find(1, row + 1)
 
+    @property
+    def rewards_are_finite(self) -> bool:
+        """Whether no reward of any row is NaN or infinite; False if that is unknown."""
+        return isfinite(sum(self._rewards.tolist()))
+
     def _step_all(self, rows: Sequence[int], index: Any, times: list[int] | None) -> None:
-        """Step or reset each row. Observations are stored or gathered, rewards gathered; flags and infos put aside.
+        """Step or reset each row: see `_step_rows`.
 
         If `times` is given, the clock's reading before each row and after the last is appended.
-
-        Whatever stands in this loop costs several times what it costs alone, because an env that runs in between takes
-        it out of the processor's caches. So a reset is a step here, see `_begin_instead`.
         """
-        self._obs, self._gained = [], []
-        keep_obs, keep_reward, put_aside = self._obs.append, self._gained.append, self._unusual.append
-        current, flat, usual, counted, home = self._current, self._flat, self._usual, forks, self._forks
-        references, alone, plain, ndarray, are_atoms = getrefcount, ALONE, dict, np.ndarray, ATOMS.issuperset
-        in_arrays, pid, process = usual is ndarray, self.pid, os.getpid
-        looked_at = self._watched or times is not None
+        self._obs = []
         envs, places = self.envs, self._places
         if index is not ...:
             envs, places = [envs[row] for row in rows], [places[row] for row in rows]
         actions = self._read_actions(index, len(rows))
         if self.batch.raw_actions:
             actions = [self.batch.raw_actions.pop(row, action) for row, action in zip(rows, actions, strict=True)]
-        for row, env, action, place in zip(rows, self._begin_instead(rows, index, envs), actions, places, strict=True):
-            if looked_at:
-                current[0] = row
-                if times is not None:
-                    times.append(_clock())
-            try:
-                result = env.step(action)
-                if counted[0] != home:
-                    end_copy()
-                try:
-                    obs, reward, terminated, truncated, info = result
-                except Exception:
-                    raise SpaceError(wrong_result(result)) from None
-                if flat is not None:
-                    if pid and process() != pid:  # a fork by native code, which Python does not know of
-                        end_copy()
-                    fits = type(obs) is ndarray
-                    if fits:
-                        try:
-                            flat[place] = obs  # takes nothing but this dtype and shape
-                        except Exception:
-                            fits = False
-                    if not fits:
-                        self._write_obs(row, obs)
-                else:
-                    # What another env may write into is copied before that env runs; see `_batch/own.py`.
-                    result = None  # or it would hold what we count the references of
-                    if type(obs) is not usual:
-                        held = references(obs) > alone
-                        obs = own(obs, held)
-                    elif in_arrays and (obs.base is not None or references(obs) > alone):
-                        obs = own(obs)
-                if terminated is not False or truncated is not False or type(info) is not plain or info:
-                    result = None
-                    if type(info) is plain and (references(info) > alone or not are_atoms(map(type, info.values()))):
-                        info = own_info(info)
-                    put_aside((row, obs if flat is None else own(obs), terminated, truncated, info))
-                if flat is None:
-                    keep_obs(obs)
-                keep_reward(own(reward) if type(reward) is ndarray else reward)
-            except _Lost:
-                self._failed(row, self._lost[row], rebuilt=True)
-            except ENV_RAISED as error:
-                if counted[0] != home:
-                    end_copy(error)
-                self._restore_obs(row)
-                self._failed(row, self._fault(row, error, action))
-        if times is not None:
+        turns = zip(self._ahead, self._begin_instead(rows, index, envs), actions, places, strict=True)
+        if times is None:
+            self._step_rows(self, turns, times)
+        else:
+            self._step_timed_rows(self, turns, times)
             times.append(_clock())
 
     def _begin_instead(self, rows: Sequence[int], index: Any, envs: list[Any]) -> list[Any]:
         """The envs of the rows; in place of those that are not to be stepped, objects whose `step` begins episodes."""
         ops = self._ops.tobytes() if index is ... else self.batch.op[index].tobytes()
-        if _RESET not in ops and not self._lost:
+        place = 0 if self._lost else ops.find(_RESET)
+        if place < 0:
             return envs
-        return [
-            _Beginning(self, row) if op == _RESET or row in self._lost else env
-            for row, op, env in zip(rows, ops, envs, strict=True)
-        ]
+        instead = envs.copy()
+        if self._lost:
+            for place, row in enumerate(rows):
+                if ops[place] == _RESET or row in self._lost:
+                    instead[place] = _Beginning(self, row)
+            return instead
+        while place >= 0:
+            instead[place] = _Beginning(self, rows[place])
+            place = ops.find(_RESET, place + 1)
+        return instead
 
     def begin(self, row: int) -> tuple[Any, float, bool, bool, Any]:
         """Begin an episode of a row; the observation and info of `reset`, as a step that returns them."""
@@ -293,53 +254,35 @@ class RowRunner(EnvCalls):
 
     def _note(self, rows: Sequence[int], index: Any, finished: np.ndarray | None) -> None:
         """Write the columns of the rows that were run and hand them back."""
+        if self._flat is None:
+            self._note_obs(rows, index)
+        if self._unusual:
+            for row, obs, terminated, truncated, info in self._unusual:
+                if row not in self._absent:
+                    self._checked(row, self._note_unusual, obs, terminated, truncated, info)
+            self._unusual = []
+        self._settle(index, finished)
+
+    def _note_obs(self, rows: Sequence[int], index: Any) -> None:
+        """Write the observations that were not stored at once."""
         present, where = rows, index
         if self._absent:
             present = where = [row for row in rows if row not in self._absent]
-        stored = self._flat is not None
         try:
-            together = len(present) >= _FEW and self._note_rewards(where)
-            together = together and (stored or self._write_all_obs(where, self._obs))
+            together = self._write_all_obs(where, self._obs)
         except self._failures:  # objects of an env's own that raise when they are read
             together = False
         if not together:
-            for row, reward, *obs in zip(present, self._gained, *(() if stored else (self._obs,)), strict=True):
-                self._checked(row, self._note_row, reward, *obs)
-        if self._unusual:
-            for row, *rest in self._unusual:
-                if row not in self._absent:
-                    self._checked(row, self._note_unusual, *rest)
-            self._unusual = []
-        self._obs, self._gained = [], []  # freed now, their memory is warm for the next exchange
-        self._settle(index, finished)
-
-    def _note_rewards(self, where: Any) -> bool:
-        """Write all rewards; False if one of them is not a number."""
-        kinds = set(map(type, self._gained))
-        self.rewards_are_finite = kinds == _FLOATS and isfinite(sum(self._gained))
-        if kinds != _FLOATS and not all(issubclass(kind, NUMBERS) for kind in kinds):
-            return False
-        try:
-            rewards = array.array("d", self._gained)
-        except (OverflowError, TypeError):  # NumPy's time differences are its integers, but no numbers
-            return False
-        if where is ...:
-            self._rewards[:] = rewards
-        else:
-            self.batch.reward[where] = rewards
-        return True
-
-    def _note_row(self, row: int, reward: Any, *obs: Any) -> None:
-        """Write the reward, and the observation unless it was stored already."""
-        self._rewards[row] = reward if type(reward) is float else as_number(reward)
-        for each in obs:
-            self._write_obs(row, each)
+            for row, obs in zip(present, self._obs, strict=True):
+                self._checked(row, self._write_obs, obs)
+        self._obs = []  # freed now, their memory is warm for the next exchange
 
     def _note_unusual(self, row: int, obs: Any, terminated: Any, truncated: Any, info: Any) -> None:
         """A row with an info, or with flags that are not both plainly False."""
         if type(terminated) not in BOOLS or type(truncated) not in BOOLS:
             raise SpaceError(wrong_flags(terminated, truncated))
-        info = checked_info(info)
+        if type(info) is not dict:
+            info = checked_info(info)
         if info:
             self.batch.mail[row] = Mail(info)
         if terminated or truncated:
@@ -362,7 +305,7 @@ class RowRunner(EnvCalls):
         """An episode ended. If the row is to roll, keep what ended it and begin the next one."""
         rolls, mail = self._ops[row] == _ROLL, None
         if rolls:
-            self._write_final(row, obs)
+            self._keep_final(row, obs)
             mail = self.batch.mail.pop(row, None)
             if mail is not None:
                 self.batch.mail[row] = Mail({}, final_info=copied_info(mail.info))
@@ -385,6 +328,13 @@ class RowRunner(EnvCalls):
         except BaseException as interrupt:
             self.batch.mail[row] = Mail(fault=Fault.of(interrupt, "reset", seed=self._last_seed(row)))
             self._interrupt = interrupt
+
+    def _keep_final(self, row: int, obs: Any) -> None:
+        """Write the last observation of an episode, before that of the next is stored."""
+        if self._flat is None:
+            self._write_final(row, obs)
+        else:
+            self.batch.final_obs[0][row] = self.batch.obs[0][row]
 
     def _settle(self, index: Any, finished: np.ndarray | None) -> None:
         """Bring the totals of the rows' episodes up to date and hand the rows back."""
@@ -424,18 +374,19 @@ class RowRunner(EnvCalls):
 
         Where the interrupt came while results were being written, the results of all rows are lost.
         """
-        rows, place = self._running, len(self._gained) + len(self._absent)
+        rows = self._running
         if not rows:
             return ()
-        if forks[0] != self._forks:
+        if not self._here[0]:
             end_copy(error)
         self._current[0] = -1
         if self._noting:
             self._lose(rows, error)
             return ()
+        place = max(0, len(rows) - length_hint(self._ahead) - 1)
         ran, self._noting = rows[: place + 1], True
-        del self._obs[len(self._gained) :]
-        if place < len(rows):
+        del self._obs[place - len(set(ran[:place]).intersection(self._absent)) :]
+        if rows[place] not in self._absent:
             self._absent.append(rows[place])
             self.batch.mail[rows[place]] = Mail(fault=self._fault(rows[place], error))
         self._note(ran, _index(ran, len(self.envs)), self.finished)
@@ -446,7 +397,7 @@ class RowRunner(EnvCalls):
         everyone = tuple(self.first + row for row in rows)
         for row in rows:
             self.batch.mail[row] = Mail(fault=replace(self._fault(row, error), rows=everyone))
-        self._obs, self._gained, self._unusual = [], [], []
+        self._obs, self._unusual = [], []
         self._resets, self._absent, self._end_after = [], [], []
         self.finished[list(rows)] = True
         self._running, self._interrupt = (), None
@@ -474,13 +425,20 @@ class RowRunner(EnvCalls):
         seed = self._seeds[row]
         if self._start_kinds[row]:
             self._starts.note(row, self.envs[row], seed, options)
-        with NoCopies():
+        count = forks[0]
+        try:
             if seed == NO_SEED:
                 result = self.envs[row].reset(options=options) if options is not None else self.envs[row].reset()
             else:
                 self.batch.last_seed[row] = seed
                 self._seeds[row] = NO_SEED
                 result = self.envs[row].reset(seed=seed, options=options)
+        except BaseException as error:
+            if forks[0] != count:
+                end_copy(error)
+            raise
+        if forks[0] != count:
+            end_copy()
         if type(result) is not tuple or len(result) != 2:
             if inspect.iscoroutine(result):
                 raise SpaceError(not_awaited("reset", result))
@@ -563,6 +521,91 @@ class RowRunner(EnvCalls):
 
 class _Lost(Exception):
     """The row's env was rebuilt because its worker died; its op reports that."""
+
+
+def _step_rows(
+    runner: RowRunner,
+    turns: Iterable[tuple[int, Any, Any, slice]],
+    times: list[int],
+    *,
+    stored: bool,
+    watched: bool,
+    timed: bool,
+    copies_end: bool,
+) -> None:
+    """Step or reset each row. Rewards are stored; observations too, or they are kept; flags and infos are put aside.
+
+    Whatever stands in this loop costs several times what it costs alone, because an env that runs in between takes it
+    out of the processor's caches. So a reset is a step here, see `_begin_instead`, and `row_loop` leaves out what
+    cannot happen.
+
+    Args:
+        runner: whose rows they are.
+        turns: a row, its env, the action, and the place of its observation.
+        times: gets the clock's reading before each row.
+        stored: observations are stored at once, in `runner._flat`.
+        watched: others look which env is running.
+        timed: whether `times` is wanted.
+        copies_end: an env may fork, and then the copy of this process is ended.
+    """
+    rewards, flat, current, here = runner._rewards, runner._flat, runner._current, runner._here
+    usual, keep_obs = runner._usual, runner._obs.append
+    for row, env, action, place in turns:
+        if watched:
+            current[0] = row
+        if timed:
+            times.append(_clock())
+        try:
+            result = env.step(action)
+            if copies_end and not here[0]:
+                end_copy()
+            try:
+                obs, reward, terminated, truncated, info = result
+            except Exception:
+                raise SpaceError(wrong_result(result)) from None
+            if stored:
+                if type(obs) is ndarray:
+                    try:
+                        flat[place] = obs  # type: ignore[index]  # takes nothing but this dtype and shape
+                    except Exception:
+                        runner._write_obs(row, obs)
+                else:
+                    runner._write_obs(row, obs)
+            else:
+                # What another env may write into is copied before that env runs; see `_batch/own.py`.
+                result = None  # or it would hold what we count the references of
+                if type(obs) is not usual:
+                    held = getrefcount(obs) > ALONE
+                    obs = own(obs, held)
+                elif usual is ndarray and (obs.base is not None or getrefcount(obs) > ALONE):
+                    obs = own(obs)
+            if type(reward) in _NUMBERS:
+                try:
+                    rewards[row] = reward
+                except (TypeError, ValueError):  # too large
+                    rewards[row] = as_number(reward)
+            else:
+                rewards[row] = as_number(reward)
+            if terminated is not False or truncated is not False or type(info) is not dict or info:
+                result = None
+                if type(info) is dict and (getrefcount(info) > ALONE or not _are_atoms(map(type, info.values()))):
+                    info = own_info(info)
+                runner._unusual.append((row, None if stored else obs, terminated, truncated, info))
+            if not stored:
+                keep_obs(obs)
+        except _Lost:
+            runner._failed(row, runner._lost[row], rebuilt=True)
+        except ENV_RAISED as error:
+            if copies_end and not here[0]:
+                end_copy(error)
+            runner._restore_obs(row)
+            runner._failed(row, runner._fault(row, error, action))
+
+
+@functools.cache
+def row_loop(stored: bool, watched: bool, timed: bool, copies_end: bool, /) -> Callable[..., None]:
+    """`_step_rows` with these flags. The first call with them takes milliseconds, later ones nothing."""
+    return specialise(_step_rows, stored=stored, watched=watched, timed=timed, copies_end=copies_end)
 
 
 class _Beginning:

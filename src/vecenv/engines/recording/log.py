@@ -167,12 +167,13 @@ class Log:
 
     def _compact(self, index: int, rows: Rows) -> None:
         """Of an entry, if it is still there, keep the starts of these rows only."""
-        entry = Received(*self._entries[index]) if index >= 0 else None
-        if entry is not None and isinstance(entry.began, bytes):
-            starts = entry.starts.take(rows, 0)
-            saved = len(entry.began) + entry.starts.nbytes - rows.nbytes - starts.nbytes
-            compact = tuple(entry._replace(size=entry.size - saved, began=rows, starts=starts))
-            self._entries[index], self._bytes = compact, self._bytes - saved
+        if index < 0:
+            return
+        size, *kept, began, starts = self._entries[index]
+        if isinstance(began, bytes):
+            few = starts.take(rows, 0)
+            saved = len(began) + starts.nbytes - rows.nbytes - few.nbytes
+            self._entries[index], self._bytes = (size - saved, *kept, rows, few), self._bytes - saved
 
     def _prune(self) -> None:
         self._settle()

@@ -68,6 +68,8 @@ class Recorder(Decorator):
         self._recordings = RecordingBuilder(batch, self._begins, self._facts, self._log, self._options)
         self._copy_actions = copier(batch.action_layout, digests=False)
         self._copy_obs = copier(batch.observation_layout, digests=True)
+        self._no_seeds = np.full_like(batch.seed, NO_SEED).tobytes()
+        """The column of seeds when no row has one, as in most exchanges."""
         self._unsized = bool(batch.action_layout.by_value or batch.observation_layout.by_value)
         self._sizes: dict[int, int] = {}
         """Bytes of an entry of all rows, by what it has besides."""
@@ -170,7 +172,7 @@ class Recorder(Decorator):
         ops = self._batch.op if whole else self._batch.op[rows]
         resets = _RESET in ops.tobytes()
         self._note_actions(rows, whole, ops.copy() if resets else None)
-        if resets:
+        if resets and (self._recordings.seeds or self._batch.seed.tobytes() != self._no_seeds):
             self._note_seeds(rows[ops == _RESET])
 
     def _note_actions(self, rows: Rows, whole: bool, ops: np.ndarray | None) -> None:
