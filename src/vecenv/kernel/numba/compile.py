@@ -29,7 +29,7 @@ from vecenv.kernel.numba.row_loop import compile_row_loop
 
 _LONGEST_INLINED = 3000
 """Nodes of the syntax tree of a helper and of those that it calls, times the number of its calls."""
-_IN_LOOPS = ("step", "observe", "policy")
+_IN_LOOPS = ("early", "step", "observe", "policy")
 """Methods that are called for all rows in a loop, of which they become part."""
 _DEFECT = (
     "no native code can be made of {}, although it breaks no rule of kernels: a defect of vecenv. Please report it "

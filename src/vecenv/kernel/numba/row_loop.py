@@ -30,6 +30,8 @@ from vecenv.kernel.numba.entry import SYMBOL, write_entry
 _target: Any = cpu_target.target_context  # Numba's annotations do not say what it is
 WORD, BYTE, FLAG, DOUBLE = ir.IntType(64), ir.IntType(8), ir.IntType(1), ir.DoubleType()
 _COLUMN = re.compile(r"column_([a-z0-9]+)_(\d+)")
+_ROWS = re.compile(r"rows_float64_(\d+)")
+"""Declares a column on the stack."""
 COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
@@ -565,12 +567,20 @@ class Writer:
             sizes = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
             shape = tuple(self._whole(self._value(size)) for size in sizes)
             return self._memory(self._whole(self._value(node.args[0])), element, shape)
+        rows = _ROWS.fullmatch(name)
+        if rows:
+            with self.builder.goto_entry_block():
+                return View(self.builder.alloca(DOUBLE, size=WORD(int(rows[1]))), types.float64, (WORD(int(rows[1])),))
         arguments = [self._value(argument) for argument in node.args]
         if name == "widen__":
             return arguments[0]  # what is read has 64 bits
         if name == "min":
             first, second = map(self._whole, arguments)
             return Number(self.builder.select(self.builder.icmp_signed("<", second, first), second, first))
+        if name in ("ones__", "zeros__"):
+            return self._count_bits(name, self._whole(arguments[0]))
+        if name == "prefetch__":
+            return self._prefetch(arguments[0])
         if name == "assign__":
             return self._copy(*arguments)
         if name in self.functions:
@@ -578,6 +588,21 @@ class Writer:
         if name in self.calls:
             return self._call_kernel(name, arguments)
         raise NotInRowLoop(name)
+
+    def _count_bits(self, name: str, word: Any) -> Number:
+        """How many bits of a word are set, or how many lie below the first that is set; the word is not zero then."""
+        if name == "ones__":
+            return Number(self.builder.ctpop(word))
+        return Number(self.builder.cttz(word, FLAG(1)))
+
+    def _prefetch(self, view: Any) -> None:
+        """Let the processor fetch the memory of a view, which is smaller than a line of its cache, for writing."""
+        number, place = ir.IntType(32), self._bytes_at(view)
+        last = self.builder.gep(place, [self.builder.sub(self._size(view), WORD(1))])
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        prefetch = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")
+        for address in (place, last):
+            self.builder.call(prefetch, [address, number(1), number(3), number(1)])
 
     def _call_own(self, function: Any, arguments: list[Any]) -> Number:
         """Call another function of the text."""
