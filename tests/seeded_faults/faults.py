@@ -627,8 +627,8 @@ KERNEL_LOWERING = (
         breaks="Every env of a kernel that is to begin an episode does, whichever its place among eight.",
         mechanism="kernel lowering",
         file="kernel/numba/driver.py",
-        old='"        for i in range(w * 8, w * 8 + 8):",',
-        new='"        for i in range(w * 8, w * 8 + 7):",',
+        old='"    for j in range(ones__(word)):",',
+        new='"    for j in range(min(ones__(word), 7)):",',
         near=("kernels/test_envs.py", "kernels/test_states.py"),
     ),
     SeededFault(
@@ -638,6 +638,22 @@ KERNEL_LOWERING = (
         old="return _always_returns(statement.body) and _always_returns(statement.orelse)",
         new="return _always_returns(statement.body) or _always_returns(statement.orelse)",
         near=("kernels/test_rules.py",),
+    ),
+    SeededFault(
+        breaks="A negative index counts from the end in native code.",
+        mechanism="kernel lowering",
+        file="kernel/numba/kernel_functions.py",
+        old="return place if self._is_natural(index) else self._from_end(place, size)",
+        new="return place",
+        near=("kernels/test_kernel_functions.py", "kernels/test_native.py"),
+    ),
+    SeededFault(
+        breaks="A function whose numbers have 32 bits is left to Numba, which computes with 32 bits.",
+        mechanism="kernel lowering",
+        file="kernel/numba/kernel_functions.py",
+        old="            if not isinstance(part, View) and part not in _PLAIN_TYPES:",
+        new="            if False:",
+        near=("kernels/test_kernel_functions.py", "kernels/test_envs.py"),
     ),
     SeededFault(
         breaks="Rows of an array may be moved down onto rows of the same array.",

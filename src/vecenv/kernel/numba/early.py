@@ -65,7 +65,7 @@ def _is_stored(name: ast.Name) -> bool:
 
 
 class _TakeOut(ast.NodeTransformer):
-    """Replaces calls that are always made by variables, and keeps them. `known` are parameters that have their values."""
+    """Replaces calls that are always made by variables, and keeps them. `known`: parameters not assigned so far."""
 
     def __init__(self, functions: Collection[str], known: set[str]) -> None:
         self.functions, self.known = functions, known

@@ -192,7 +192,7 @@ class _Emitter(ast.NodeTransformer):
         return ["fault__"] if function.faults else []
 
     def _names(self, function: Function, role: str | None, parameter: str) -> list[str]:
-        """The names that stand for a parameter of a function with this role; the row loop passes methods all of them."""
+        """The names that stand for a parameter with this role; methods get all of them from the row loop."""
         if role == "state":
             names = [f"s__{field}" for field in self.program.kernel.state]
         elif role == "params":

@@ -45,6 +45,7 @@ from vecenv.kernel.numba.row_loop import (
 _LOCAL_ARRAY = re.compile(r"local_array_([a-z0-9]+)_([0-9x]+)__")
 _CHEAP_CALLS = re.compile(r"widen__|abs|as_\w+__")
 _CHEAP = (ast.Name, ast.Constant, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.BinOp, ast.IfExp, ast.Tuple, ast.Call)
+_LITERAL = (ast.Constant, ast.Tuple, ast.UnaryOp, ast.USub, ast.Load)
 _SLOW_OPERATORS = (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 _PLAIN_TYPES = (types.int64, types.float64, types.boolean)
 
@@ -87,7 +88,7 @@ class KernelFunction(Writer):
         self.returned: Returned | None = None
         self.is_reachable = True
         self.loops: list[tuple[Any, Any, list[bool]]] = []
-        """Of each loop around the statement: where the next turn begins, what comes after it, whether it has a break."""
+        """Of each loop around the statement: where the next turn begins, what comes after it, its breaks."""
         self.variables: dict[str, Any] = {}
         nodes = list(ast.walk(node))
         loads = [one for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
@@ -153,7 +154,7 @@ class KernelFunction(Writer):
 
     def _pass_on(self, failed: Any) -> None:
         following = self.function.append_basic_block()
-        self.builder.cbranch(failed, self.failed, following)
+        self.builder.cbranch(failed, self.failed, following).set_weights([1, 99])
         self.builder.position_at_end(following)
 
     def _do_If(self, node: ast.If) -> None:
@@ -335,7 +336,7 @@ class KernelFunction(Writer):
         element = types.boolean if value.dtype.kind == "b" else getattr(types, value.dtype.name)
         data = bytearray(np.ascontiguousarray(value).tobytes())
         whole = ir.Constant(ir.ArrayType(BYTE, len(data)), data)
-        place = cgutils.global_constant(self.module, self.module.get_unique_name("vecenv_constant"), whole)
+        place: Any = cgutils.global_constant(self.module, self.module.get_unique_name("vecenv_constant"), whole)
         place.align = 16
         pointer = self.builder.bitcast(place, self.context.get_data_type(element).as_pointer())
         return View(pointer, element, tuple(map(WORD, value.shape)))
@@ -530,15 +531,7 @@ class KernelFunction(Writer):
 
     def _is_cheap(self, *nodes: ast.AST) -> bool:
         """Whether it may be computed although it is not needed, and takes no time."""
-        for node in (part for node in nodes for part in ast.walk(node)):
-            if isinstance(node, ast.expr) and not isinstance(node, _CHEAP):
-                return False
-            if isinstance(node, ast.BinOp) and isinstance(node.op, _SLOW_OPERATORS):
-                return False
-            if isinstance(node, ast.Call):
-                if not (isinstance(node.func, ast.Name) and _CHEAP_CALLS.fullmatch(node.func.id)):
-                    return False
-        return True
+        return all(_is_cheap(part) for node in nodes for part in ast.walk(node))
 
     def _branch(self, test: ast.expr, yes: Any, no: Any, only_flags: bool = False) -> None:
         """Go to one of two blocks. Later parts of `and` and `or` are computed only if they are needed."""
@@ -586,7 +579,7 @@ class KernelFunction(Writer):
             test = self._truth(self._value(node.test))
             yes, no = self._alike(self._value(node.body), self._value(node.orelse))
             return Number(self.builder.select(test, yes, no))
-        blocks = [self.function.append_basic_block() for _ in range(2)]
+        blocks = self.function.append_basic_block(), self.function.append_basic_block()
         self._branch(node.test, *blocks)
         sides = []
         for block, value in zip(blocks, (node.body, node.orelse), strict=True):
@@ -656,9 +649,9 @@ class KernelFunction(Writer):
         if kind is ast.Div and FLAG not in both:
             left, right = self._as(first, DOUBLE), self._as(second, DOUBLE)
             return Number(self.builder.fdiv(left, right, flags=self.flags))
-        if kind in (ast.FloorDiv, ast.Mod) and both == {WORD} and isinstance(second.value, ir.Constant):
-            if second.value.constant > 0:
-                return Number(self._divided(kind, first.value, second.value))
+        constant = second.value.constant if isinstance(second.value, ir.Constant) else 0
+        if kind in (ast.FloorDiv, ast.Mod) and both == {WORD} and constant > 0:
+            return Number(self._divided(kind, first.value, second.value))
         if kind in (ast.Add, ast.Sub, ast.Mult) or (kind in (ast.BitAnd, ast.BitOr) and DOUBLE not in both):
             return super()._computed(operator, first, second, node)
         text = ast.unparse(ast.BinOp(ast.Name("first"), operator, ast.Name("second")))
@@ -719,8 +712,7 @@ class KernelFunction(Writer):
         given: dict[str, Number | View] = {}
 
         def passed(argument: ast.expr) -> ast.expr:
-            parts = list(ast.walk(argument))
-            literal = all(isinstance(part, (ast.Constant, ast.Tuple, ast.UnaryOp, ast.USub, ast.Load)) for part in parts)
+            literal = all(isinstance(part, _LITERAL) for part in ast.walk(argument))
             known = isinstance(argument, ast.Name) and argument.id not in self.variables and argument.id in self.names
             if literal or known:
                 return argument
@@ -883,6 +875,14 @@ def _is_same(one: Any, other: Any) -> bool:
     return one is other
 
 
+def _is_cheap(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and _CHEAP_CALLS.fullmatch(node.func.id) is not None
+    if isinstance(node, ast.BinOp):
+        return not isinstance(node.op, _SLOW_OPERATORS)
+    return isinstance(node, _CHEAP) or not isinstance(node, ast.expr)
+
+
 # --- numbers that are never negative ---------------------------------------------------------------------------------
 
 
@@ -900,9 +900,7 @@ def _natural_variables(nodes: Sequence[ast.AST], parameters: Collection[str]) ->
     natural = {name for name, values in stored.items() if len(values) == counts[name]} - set(parameters)
     while True:
         found = {
-            name
-            for name in natural
-            if all(value is not None and _is_natural(value, natural) for value in stored[name])
+            name for name in natural if all(value is not None and _is_natural(value, natural) for value in stored[name])
         }
         if found == natural:
             return natural

@@ -194,7 +194,7 @@ class KernelCalls:
             if function is None:
                 scope = dict(self._names)
                 exec(f"def expression({', '.join(given)}): return {text}", scope)
-                function = njit(**{**self._options, "forceinline": True})(scope["expression"])
+                function = njit(**cast(Any, {**self._options, "forceinline": True}))(scope["expression"])
                 self._expressions[text, *given] = function
             try:
                 self._made[key] = self._make("expression", function, list(given.values()))
