@@ -45,6 +45,16 @@ def function(a, b):
         b[14] = b[14] + widen__(row[2])
     a[-1] = n + scratch.shape[1]
 """
+PARTS_OF_ROWS = """
+def function(a, b):
+    scratch = local_array_int8_3x4__()
+    for k in range(12):
+        scratch[k // 4, k % 4] = k
+    assign__(scratch[1:, 1:3], scratch[:-1, 1:3])
+    assign__(scratch[:-1, 0:1], scratch[1:, 0:1])
+    for k in range(12):
+        b[k] = widen__(scratch[k // 4, k % 4])
+"""
 NUMBERS = """
 def sign(x):
     if x < 0:
@@ -128,7 +138,7 @@ def natively(text, monkeypatch):
     return [column.tobytes() for column in columns], left
 
 
-@pytest.mark.parametrize("text", [ARRAYS, NUMBERS], ids=["arrays", "numbers"])
+@pytest.mark.parametrize("text", [ARRAYS, PARTS_OF_ROWS, NUMBERS], ids=["arrays", "parts of rows", "numbers"])
 def test_functions_with_plain_types_do_what_python_does_without_numba(text, monkeypatch):
     assert natively(text, monkeypatch) == (by_python(text), [])
 

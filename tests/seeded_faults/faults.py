@@ -661,7 +661,7 @@ KERNEL_LOWERING = (
         file="kernel/numba/math.py",
         old="            i = size - 1 - turn if backwards else turn\n            copy_part",
         new="            i = turn\n            copy_part",
-        near=("test_promises.py", "kernels/test_language.py", "kernels/test_differences.py", "kernels/test_native.py"),
+        near=("kernels/test_kernel_functions.py",),
     ),
     SeededFault(
         breaks="What observe leaves out because it returns early is zero, not what it was before.",
