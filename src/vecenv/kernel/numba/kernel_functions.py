@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -263,6 +264,11 @@ class KernelFunction(Writer):
             raise NotInRowLoop(ast.unparse(node))
         for one, value in zip(target.elts, values, strict=True):
             self._assign(one, value)
+
+    def _do_AugAssign(self, node: ast.AugAssign) -> None:
+        if not isinstance(node.target, ast.Name):
+            raise NotInRowLoop(ast.unparse(node))  # the index must not be computed twice
+        super()._do_AugAssign(node)
 
     def _elements(self, view: View, target: ast.Tuple) -> list[Any] | None:
         """The elements of an array with one axis of constant size, for these variables."""
@@ -535,6 +541,10 @@ class KernelFunction(Writer):
 
     def _branch(self, test: ast.expr, yes: Any, no: Any, only_flags: bool = False) -> None:
         """Go to one of two blocks. Later parts of `and` and `or` are computed only if they are needed."""
+        if isinstance(test, ast.BoolOp) and self._is_cheap(test) and not only_flags:
+            flags = [self._truth(self._value(one)) for one in test.values]
+            self.builder.cbranch(self._joined(test, flags), yes, no)
+            return
         if isinstance(test, ast.BoolOp) and not self._is_cheap(test):
             for part in test.values[:-1]:
                 following = self.function.append_basic_block()
@@ -553,16 +563,16 @@ class KernelFunction(Writer):
             raise NotInRowLoop(ast.unparse(test))
         self.builder.cbranch(self._truth(value), yes, no)
 
+    def _joined(self, node: ast.BoolOp, flags: Sequence[Any]) -> Any:
+        method = self.builder.and_ if isinstance(node.op, ast.And) else self.builder.or_
+        return functools.reduce(method, flags)
+
     def _of_BoolOp(self, node: ast.BoolOp) -> Number:
         if self._is_cheap(node):
             values = [self._value(value) for value in node.values]
             if any(not isinstance(value, Number) or value.value.type != FLAG for value in values):
                 raise NotInRowLoop(ast.unparse(node))
-            method = self.builder.and_ if isinstance(node.op, ast.And) else self.builder.or_
-            found = values[0].value
-            for value in values[1:]:
-                found = method(found, value.value)
-            return Number(found)
+            return Number(self._joined(node, [value.value for value in values]))
         yes, no, after = (self.function.append_basic_block() for _ in range(3))
         self._branch(node, yes, no, only_flags=True)
         for block in (yes, no):
